@@ -1,0 +1,205 @@
+//! The one place where clocks are read and converted. Everywhere else time wears [`HostNs`] or is a plain duration.
+//!
+//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing else.
+//! The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the monotonic clock
+//! now and then, so that a calibration error of a few parts per million does not add up over a long run. The system's wall
+//! clock is read once for the origin: a step of the wall clock later on does not tear the time line.
+
+use crate::run::{ClockAnchor, ClockInfo};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds since the Unix epoch on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HostNs(pub i64);
+
+impl HostNs {
+    /// The system clock's time now. Not for the hot path.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        HostNs(since.as_nanos() as i64)
+    }
+
+    /// This many nanoseconds later.
+    #[must_use]
+    pub fn plus_ns(self, ns: u64) -> Self {
+        HostNs(self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)))
+    }
+
+    /// Nanoseconds from `earlier` to `self`, zero if it is not earlier.
+    pub fn since(self, earlier: HostNs) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+}
+
+/// Raw reading of the hot path's clock. Meaningless outside this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Ticks(pub(crate) u64);
+
+/// Reads the hot path's clock.
+#[derive(Debug, Clone)]
+pub(crate) struct TickSource {
+    clock: quanta::Clock,
+}
+
+impl TickSource {
+    pub(crate) fn new() -> Self {
+        Self { clock: quanta::Clock::new() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn now(&self) -> Ticks {
+        Ticks(self.clock.raw())
+    }
+}
+
+/// Converts ticks to Unix nanoseconds. Lives on the drain thread.
+#[derive(Debug)]
+pub(crate) struct TickMapper {
+    source: TickSource,
+    /// Start of the run: long baseline for the slope.
+    first: (Ticks, Instant),
+    /// Current origin of the mapping.
+    origin: (Ticks, i64),
+    ns_per_tick: f64,
+    anchors: Vec<ClockAnchor>,
+    last_resync: Instant,
+}
+
+/// More anchors than this are thinned out: a long run keeps a bounded list.
+const MAX_ANCHORS: usize = 512;
+
+impl TickMapper {
+    pub(crate) fn new(source: TickSource) -> Self {
+        // quanta's calibration gives the first slope; reading a long delta keeps its fixed-point error small.
+        let span = 1u64 << 40;
+        let ns_per_tick = source.clock.delta_as_nanos(1, 1 + span) as f64 / span as f64;
+        let (ticks, instant, system) = simultaneous(&source);
+        let mapper = Self {
+            source,
+            first: (ticks, instant),
+            origin: (ticks, system),
+            ns_per_tick,
+            anchors: vec![ClockAnchor { ticks: ticks.0, mapped_ns: system, system_ns: system }],
+            last_resync: instant,
+        };
+        mapper
+    }
+
+    /// Unix nanoseconds of `ticks`.
+    pub(crate) fn to_host(&self, ticks: Ticks) -> HostNs {
+        let delta = ticks.0.wrapping_sub(self.origin.0.0) as i64;
+        HostNs(self.origin.1 + (delta as f64 * self.ns_per_tick) as i64)
+    }
+
+    /// Nanoseconds between two readings; zero if `end` is before `start`.
+    #[cfg(test)]
+    pub(crate) fn duration_ns(&self, start: Ticks, end: Ticks) -> u64 {
+        self.to_host(end).since(self.to_host(start))
+    }
+
+    /// Re-anchors when it is due: every second at first, every ten later.
+    pub(crate) fn maybe_resync(&mut self) {
+        let age = self.last_resync.duration_since(self.first.1);
+        let due = if age < Duration::from_secs(10) { Duration::from_secs(1) } else { Duration::from_secs(10) };
+        if self.last_resync.elapsed() >= due {
+            self.resync();
+        }
+    }
+
+    /// Re-anchors now. The mapping stays continuous at this moment; only its slope changes.
+    pub(crate) fn resync(&mut self) {
+        let (ticks, instant, system) = simultaneous(&self.source);
+        let mapped = self.to_host(ticks).0;
+        let elapsed = instant.duration_since(self.first.1);
+        if elapsed >= Duration::from_millis(200) && ticks.0 > self.first.0.0 {
+            self.ns_per_tick = elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64;
+        }
+        self.origin = (ticks, mapped);
+        self.last_resync = instant;
+        if self.anchors.len() >= MAX_ANCHORS {
+            let mut keep = false;
+            self.anchors.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.anchors.push(ClockAnchor { ticks: ticks.0, mapped_ns: mapped, system_ns: system });
+    }
+
+    /// For the manifest.
+    pub(crate) fn info(&self) -> ClockInfo {
+        let n = 1000;
+        let start = Instant::now();
+        for _ in 0..n {
+            std::hint::black_box(self.source.now());
+        }
+        ClockInfo {
+            source: if (self.ns_per_tick - 1.0).abs() < 1e-9 { "monotonic" } else { "tsc" }.to_string(),
+            ticks_per_second: 1e9 / self.ns_per_tick,
+            read_ns: start.elapsed().as_nanos() as f64 / f64::from(n),
+            anchors: self.anchors.clone(),
+        }
+    }
+}
+
+/// Ticks, monotonic and wall clock as close together as a few tries allow: the try with the shortest bracket wins.
+fn simultaneous(source: &TickSource) -> (Ticks, Instant, i64) {
+    let mut best: Option<(u64, (Ticks, Instant, i64))> = None;
+    for _ in 0..5 {
+        let before = source.now();
+        let instant = Instant::now();
+        let system = HostNs::now().0;
+        let after = source.now();
+        let width = after.0.saturating_sub(before.0);
+        if best.as_ref().is_none_or(|(w, _)| width < *w) {
+            best = Some((width, (Ticks(before.0 + width / 2), instant, system)));
+        }
+    }
+    // The loop runs at least once, so `best` is always set.
+    best.map(|(_, b)| b).unwrap_or_else(|| (source.now(), Instant::now(), HostNs::now().0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_to_the_system_clock_within_a_millisecond() {
+        let source = TickSource::new();
+        let mut mapper = TickMapper::new(source.clone());
+        std::thread::sleep(Duration::from_millis(300));
+        mapper.resync();
+        std::thread::sleep(Duration::from_millis(50));
+        let mapped = mapper.to_host(source.now());
+        let system = HostNs::now();
+        let skew = (mapped.0 - system.0).abs();
+        assert!(skew < 1_000_000, "skew of {skew} ns");
+    }
+
+    #[test]
+    fn durations_match_the_monotonic_clock() {
+        let source = TickSource::new();
+        let mapper = TickMapper::new(source.clone());
+        let (a, ia) = (source.now(), Instant::now());
+        std::thread::sleep(Duration::from_millis(20));
+        let (b, ib) = (source.now(), Instant::now());
+        let ours = mapper.duration_ns(a, b) as f64;
+        let theirs = ib.duration_since(ia).as_nanos() as f64;
+        assert!((ours / theirs - 1.0).abs() < 0.01, "{ours} vs {theirs}");
+        assert_eq!(mapper.duration_ns(b, a), 0);
+    }
+
+    #[test]
+    fn resync_is_continuous() {
+        let source = TickSource::new();
+        let mut mapper = TickMapper::new(source.clone());
+        std::thread::sleep(Duration::from_millis(250));
+        let t = source.now();
+        let before = mapper.to_host(t);
+        mapper.resync();
+        let after = mapper.to_host(t);
+        assert!((before.0 - after.0).abs() < 1_000, "{before:?} {after:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The collector's contract: a source of samples that are taken on a background thread.
+
+use crate::clock::HostNs;
+use crate::record::SampleRecord;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A collector could not take its samples. It is asked again later; the message goes into the run's findings once.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct CollectError(pub String);
+
+/// A source of samples of the host or a device: memory, CPU use, power, clocks.
+///
+/// Collectors share one background thread, so `sample` should take well under its period. Nothing of a collector ever runs on
+/// the application's threads.
+pub trait Collector: Send + 'static {
+    /// Short stable name: `host`, `nvml`, …
+    fn name(&self) -> &'static str;
+
+    /// Time between two calls of [`sample`](Collector::sample).
+    fn period(&self) -> Duration;
+
+    /// What this collector knows about the machine, for `run.json`'s `environment`.
+    fn describe(&mut self) -> BTreeMap<String, serde_json::Value> {
+        BTreeMap::new()
+    }
+
+    /// Takes one round of samples. Absent metrics are left out, never reported as zero.
+    ///
+    /// # Errors
+    /// When nothing could be read at all.
+    fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError>;
+}
+
+/// Where a collector puts its samples; all of one round carry one time-stamp.
+#[derive(Debug)]
+pub struct Samples<'a> {
+    time: HostNs,
+    into: &'a mut Vec<SampleRecord>,
+}
+
+impl<'a> Samples<'a> {
+    /// Samples taken at `time`, appended to `into`.
+    pub fn new(time: HostNs, into: &'a mut Vec<SampleRecord>) -> Self {
+        Self { time, into }
+    }
+
+    /// Adds one sample. `device` is `host` or a GPU's UUID; `metric` is in base units.
+    pub fn push(&mut self, device: &Arc<str>, metric: &'static str, value: f64, unit: &'static str) {
+        if value.is_finite() {
+            self.into.push(SampleRecord { time: self.time, device: device.clone(), metric, value, unit });
+        }
+    }
+}

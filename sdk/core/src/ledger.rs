@@ -1,0 +1,162 @@
+//! Conservation: every record an exporter received is exported or dropped for a reason.
+
+use crate::record::{Batch, RecordKind};
+use crate::run::ExporterReport;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why an exporter did not export a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// Its queue was full: the exporter is slower than the records come.
+    QueueFull,
+    /// Writing or sending failed.
+    Io,
+    /// Oldest data removed to stay within the disk budget.
+    DiskBudget,
+    /// Left out on purpose by a limit of the exporter, such as spans a trace.
+    Limit,
+    /// The exporter had failed for good, or panicked.
+    Dead,
+    /// Shutdown did not wait any longer.
+    Shutdown,
+    /// The exporter never said what became of it: a bug in the exporter.
+    Unaccounted,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [DropReason; 7] = [
+        DropReason::QueueFull,
+        DropReason::Io,
+        DropReason::DiskBudget,
+        DropReason::Limit,
+        DropReason::Dead,
+        DropReason::Shutdown,
+        DropReason::Unaccounted,
+    ];
+
+    /// The word used in reports and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DropReason::QueueFull => "queue_full",
+            DropReason::Io => "io",
+            DropReason::DiskBudget => "disk_budget",
+            DropReason::Limit => "limit",
+            DropReason::Dead => "dead",
+            DropReason::Shutdown => "shutdown",
+            DropReason::Unaccounted => "unaccounted",
+        }
+    }
+}
+
+const KINDS: usize = RecordKind::ALL.len();
+const REASONS: usize = DropReason::ALL.len();
+
+/// One exporter's account. Cheap to read from any thread.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    received: [AtomicU64; KINDS],
+    exported: [AtomicU64; KINDS],
+    dropped: [[AtomicU64; REASONS]; KINDS],
+    last_error: Mutex<Option<String>>,
+}
+
+impl Ledger {
+    /// An empty account.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that `batch` was addressed to the exporter. Called by the pipeline.
+    pub fn received(&self, batch: &Batch) {
+        for kind in RecordKind::ALL {
+            self.received[kind as usize].fetch_add(batch.count(kind), Ordering::Relaxed);
+        }
+    }
+
+    /// `n` records of `kind` reached their destination.
+    pub fn exported(&self, kind: RecordKind, n: u64) {
+        self.exported[kind as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// All records of `batch` reached their destination.
+    pub fn exported_batch(&self, batch: &Batch) {
+        for kind in RecordKind::ALL {
+            self.exported(kind, batch.count(kind));
+        }
+    }
+
+    /// `n` records of `kind` were dropped.
+    pub fn dropped(&self, kind: RecordKind, reason: DropReason, n: u64) {
+        self.dropped[kind as usize][reason as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// All records of `batch` were dropped.
+    pub fn dropped_batch(&self, batch: &Batch, reason: DropReason) {
+        for kind in RecordKind::ALL {
+            self.dropped(kind, reason, batch.count(kind));
+        }
+    }
+
+    /// Moves `n` records from exported to dropped: something that had been written was removed again.
+    pub fn take_back(&self, kind: RecordKind, reason: DropReason, n: u64) {
+        self.exported[kind as usize].fetch_sub(n, Ordering::Relaxed);
+        self.dropped(kind, reason, n);
+    }
+
+    /// Records of `kind` received but neither exported nor dropped yet.
+    pub fn pending(&self, kind: RecordKind) -> u64 {
+        let k = kind as usize;
+        let dropped: u64 = self.dropped[k].iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        let settled = self.exported[k].load(Ordering::Relaxed) + dropped;
+        self.received[k].load(Ordering::Relaxed).saturating_sub(settled)
+    }
+
+    /// Books whatever is still pending as dropped.
+    pub fn settle(&self, reason: DropReason) {
+        for kind in RecordKind::ALL {
+            let pending = self.pending(kind);
+            if pending > 0 {
+                self.dropped(kind, reason, pending);
+            }
+        }
+    }
+
+    /// Keeps the latest error for the report.
+    pub fn note_error(&self, error: String) {
+        if let Ok(mut last) = self.last_error.lock() {
+            *last = Some(error);
+        }
+    }
+
+    /// The account so far.
+    pub fn report(&self, name: &str) -> ExporterReport {
+        let by_table = |counts: &[AtomicU64; KINDS]| -> BTreeMap<String, u64> {
+            RecordKind::ALL
+                .into_iter()
+                .map(|k| (k.table().to_string(), counts[k as usize].load(Ordering::Relaxed)))
+                .collect()
+        };
+        let mut dropped = BTreeMap::new();
+        for kind in RecordKind::ALL {
+            let reasons: BTreeMap<String, u64> = DropReason::ALL
+                .into_iter()
+                .map(|r| (r.as_str().to_string(), self.dropped[kind as usize][r as usize].load(Ordering::Relaxed)))
+                .filter(|(_, n)| *n > 0)
+                .collect();
+            if !reasons.is_empty() {
+                dropped.insert(kind.table().to_string(), reasons);
+            }
+        }
+        ExporterReport {
+            name: name.to_string(),
+            received: by_table(&self.received),
+            exported: by_table(&self.exported),
+            dropped,
+            last_error: self.last_error.lock().ok().and_then(|e| e.clone()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Spans for LLM inference: requests and their phases, with OpenTelemetry GenAI names.
+//!
+//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields. Names
+//! and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`] (in
+//! development), fields of our own stand under `candlescope.`.
+//!
+//! ```
+//! use candlescope_core::llm::{self, Request};
+//! let request = Request::new("text_completion", "smollm2-135m").prompt_tokens(5);
+//! let _in_request = request.enter();
+//! {
+//!     let _step = llm::prefill(5, 5, 1); // 5 new tokens, context of 5, batch of 1
+//!     // model.forward(...)
+//!     let _sampling = llm::sample();
+//!     request.token(); // the first output token exists: this is what time to first token means
+//! }
+//! for position in 6..8 {
+//!     let _step = llm::decode(1, position, 1);
+//!     // model.forward(...)
+//!     request.token();
+//! }
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tracing::field::Empty;
+use tracing::span::{Entered, EnteredSpan};
+use tracing::{Span, info_span};
+
+/// Version of the OpenTelemetry semantic conventions whose GenAI names are used.
+pub const SEMCONV_VERSION: &str = "1.38.0";
+
+/// Field that marks a span as a phase; its value is a [`Phase`](crate::Phase) word.
+pub const PHASE_FIELD: &str = "candlescope.phase";
+
+/// Field that marks a span as a request, together with the model's name.
+pub const REQUEST_MODEL_FIELD: &str = "gen_ai.request.model";
+
+/// Field that joins a request to its caller's trace: a W3C trace id of 32 hex digits.
+pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
+
+/// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
+///
+/// A phase is a *step* of the run unless it stands inside another phase. The guard ends it.
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
+    info_span!(target: "candlescope::llm", "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
+}
+
+/// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn decode(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
+    info_span!(target: "candlescope::llm", "decode", candlescope.phase = "decode", tokens, context_len, batch).entered()
+}
+
+/// Choosing the next token. Best placed inside the `prefill` or `decode` it belongs to, so that a step is a token.
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn sample() -> EnteredSpan {
+    info_span!(target: "candlescope::llm", "sample", candlescope.phase = "sample").entered()
+}
+
+/// A forward pass that generates nothing: `tokens` tokens in `batch` sequences.
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn encode(tokens: usize, batch: usize) -> EnteredSpan {
+    info_span!(target: "candlescope::llm", "encode", candlescope.phase = "encode", tokens, batch).entered()
+}
+
+/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every thread
+/// that works for the request.
+#[derive(Debug)]
+pub struct Request {
+    span: Span,
+    started: Instant,
+    tokens: AtomicU64,
+}
+
+
+impl Request {
+    /// A request for `operation` (`text_completion`, `chat`, `embeddings`, …) to `model`.
+    pub fn new(operation: &str, model: &str) -> Self {
+        let span = info_span!(
+            target: "candlescope::llm",
+            "request",
+            otel.name = format_args!("{operation} {model}"),
+            gen_ai.operation.name = operation,
+            gen_ai.provider.name = "candle",
+            gen_ai.request.model = model,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+            gen_ai.response.time_to_first_chunk = Empty,
+            candlescope.trace_id = Empty,
+            batch = Empty,
+        );
+        Self { span, started: Instant::now(), tokens: AtomicU64::new(0) }
+    }
+
+    /// Tokens in the prompt.
+    #[must_use]
+    pub fn prompt_tokens(self, tokens: usize) -> Self {
+        self.span.record("gen_ai.usage.input_tokens", tokens as u64);
+        self
+    }
+
+    /// Sequences in the batch.
+    #[must_use]
+    pub fn batch(self, batch: usize) -> Self {
+        self.span.record("batch", batch as u64);
+        self
+    }
+
+    /// Joins the trace of a caller: a W3C `traceparent` header's trace id, 32 hex digits. Anything else is ignored.
+    #[must_use]
+    pub fn trace_id(self, trace_id: &str) -> Self {
+        self.span.record("candlescope.trace_id", trace_id);
+        self
+    }
+
+    /// Enters the request on this thread: steps from here on belong to it.
+    #[must_use = "the request is left when the guard is dropped"]
+    pub fn enter(&self) -> Entered<'_> {
+        self.span.enter()
+    }
+
+    /// The span, to instrument a future or to enter on another thread.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// One more output token exists on the host.
+    pub fn token(&self) {
+        self.record_tokens(1);
+    }
+
+    /// `n` more output tokens exist on the host, one for each sequence of a batch.
+    pub fn record_tokens(&self, n: usize) {
+        if self.tokens.fetch_add(n as u64, Ordering::Relaxed) == 0 && n > 0 {
+            self.span.record("gen_ai.response.time_to_first_chunk", self.started.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Output tokens so far.
+    pub fn output_tokens(&self) -> u64 {
+        self.tokens.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.span.record("gen_ai.usage.output_tokens", self.tokens.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,269 @@
+//! What a record *is*: the resolved forms that leave the pipeline and reach exporters.
+//!
+//! Data is converted once per boundary: the hot path writes a fixed-size raw record, the pipeline resolves it into the
+//! types here, and every exporter turns these into its own form. Nothing here refers back to the `tracing` registry.
+
+use crate::clock::HostNs;
+use crate::vocabulary::{DType, GpuSource, Phase, Shape};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// A W3C trace id: sixteen bytes, never all zero. Displays as 32 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TraceId(pub u128);
+
+/// A W3C span id: eight bytes, never zero. Displays as 16 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpanId(pub u64);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TraceId({self})")
+    }
+}
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpanId({self})")
+    }
+}
+
+/// Where an interval stands in the tree of names. Interned: equal paths share one allocation and one `id`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PathInfo {
+    /// Dense number of this path within one session, from 0: exporters index tables with it instead of hashing strings.
+    pub id: u32,
+    /// Names from the step down, with a sibling ordinal where names repeat: `decode/block[12]/attn/linear[2]`.
+    pub path: String,
+    /// The same without ordinals, for low-cardinality uses: `decode/block/attn/linear`.
+    pub rollup: String,
+    /// Dense number of the rollup within one session, from 0. Many paths share one rollup.
+    pub rollup_id: u32,
+    /// The interval's own name, the last element of the path without its ordinal.
+    pub name: Arc<str>,
+    /// The `tracing` target (module path) of the span.
+    pub target: Arc<str>,
+}
+
+/// A thread that produced intervals.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Dense number within one session, from 1.
+    pub index: u32,
+    /// The operating system's thread id, 0 where it is not known.
+    pub os_id: u64,
+    /// The thread's name, or `thread-<index>` for unnamed threads.
+    pub name: Arc<str>,
+}
+
+/// Time on the device attached to an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GpuTime {
+    /// Start on the host's time line (Unix epoch), after clock correlation.
+    pub start: HostNs,
+    /// Duration in nanoseconds; what it includes depends on `source`.
+    pub dur_ns: u64,
+    /// What measured it.
+    pub source: GpuSource,
+}
+
+/// One interval: one enter/exit pair of a span.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpanRecord {
+    /// Number of the interval, unique in a run; in enter order within one thread.
+    pub seq: u64,
+    /// The interval open on the same thread when this one was entered.
+    pub parent_seq: Option<u64>,
+    /// Trace this interval belongs to: its request's, or else its step's own.
+    pub trace_id: TraceId,
+    /// Span id, the same in OTLP, NVTX payloads and Parquet.
+    pub span_id: SpanId,
+    /// Number of the step this interval is part of; `None` for the entry of a request span, which stands above steps.
+    pub step: Option<u64>,
+    /// Innermost phase this interval is part of.
+    pub phase: Option<Phase>,
+    /// Path, name and target.
+    pub path: Arc<PathInfo>,
+    /// Number of intervals open on the thread when this one was entered; 0 is outermost.
+    pub depth: u16,
+    /// The thread that entered it.
+    pub thread: Arc<ThreadInfo>,
+    /// Start, nanoseconds since the Unix epoch.
+    pub host_start: HostNs,
+    /// Duration on the host in nanoseconds.
+    pub host_dur_ns: u64,
+    /// Device time, where measured.
+    pub gpu: Option<GpuTime>,
+    /// Floating-point operations annotated on this interval itself, analytic; its children's are not included.
+    pub flops: Option<u64>,
+    /// Bytes moved to and from memory, annotated on this interval itself, analytic lower bound.
+    pub bytes: Option<u64>,
+    /// Tokens processed.
+    pub tokens: Option<u32>,
+    /// Context length after the step, in tokens.
+    pub context_len: Option<u32>,
+    /// Sequences in the batch.
+    pub batch: Option<u32>,
+    /// Element type of the operation.
+    pub dtype: Option<DType>,
+    /// Shape of the operation's output or principal operand.
+    pub shape: Option<Shape>,
+}
+
+/// One step: the outermost interval on a thread, or a marked phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepRecord {
+    /// Number of the step, from 0 in order of start over all threads.
+    pub step: u64,
+    /// `seq` of the interval that is the step.
+    pub seq: u64,
+    /// Trace of the step.
+    pub trace_id: TraceId,
+    /// Phase, where the step is one.
+    pub phase: Option<Phase>,
+    /// Number of the request this step works for.
+    pub request: Option<u64>,
+    /// Path of the step's interval (its own name).
+    pub path: Arc<PathInfo>,
+    /// Thread that ran it.
+    pub thread: Arc<ThreadInfo>,
+    /// Start, nanoseconds since the Unix epoch.
+    pub host_start: HostNs,
+    /// Duration on the host in nanoseconds.
+    pub host_dur_ns: u64,
+    /// Device time of the whole step, where measured.
+    pub gpu: Option<GpuTime>,
+    /// Energy in millijoules, where the window is long enough to be measured.
+    pub energy_mj: Option<f64>,
+    /// Tokens processed, all sequences of the batch together.
+    pub tokens: Option<u32>,
+    /// Context length after the step.
+    pub context_len: Option<u32>,
+    /// Sequences in the batch.
+    pub batch: Option<u32>,
+    /// Sum of analytic FLOPs over the step.
+    pub flops: Option<u64>,
+    /// Sum of analytic bytes over the step.
+    pub bytes: Option<u64>,
+    /// Intervals recorded in the step, itself included.
+    pub intervals: u64,
+}
+
+/// One inference request, from the creation of its span to its close.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestRecord {
+    /// Number of the request, from 1.
+    pub request: u64,
+    /// Trace of the request and of all its steps.
+    pub trace_id: TraceId,
+    /// Span id of the request itself.
+    pub span_id: SpanId,
+    /// `gen_ai.operation.name`, for example `text_completion` or `chat`.
+    pub operation: Arc<str>,
+    /// `gen_ai.request.model`.
+    pub model: Arc<str>,
+    /// Start, nanoseconds since the Unix epoch.
+    pub host_start: HostNs,
+    /// Duration in nanoseconds.
+    pub host_dur_ns: u64,
+    /// Time from the request's start to its first output token on the host, in nanoseconds.
+    pub ttft_ns: Option<u64>,
+    /// Prompt tokens.
+    pub prompt_tokens: Option<u64>,
+    /// Output tokens, all sequences of the batch together.
+    pub output_tokens: Option<u64>,
+    /// Sequences in the batch.
+    pub batch: Option<u32>,
+}
+
+/// One sample of a metric of the host or a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleRecord {
+    /// When it was taken, nanoseconds since the Unix epoch.
+    pub time: HostNs,
+    /// `host`, or a GPU's UUID.
+    pub device: Arc<str>,
+    /// Name of the metric in base units, for example `process_resident_memory_bytes`.
+    pub metric: &'static str,
+    /// The value.
+    pub value: f64,
+    /// Its unit: `bytes`, `ratio`, `watts`, `count`, …
+    pub unit: &'static str,
+}
+
+/// What the pipeline hands to every exporter: shared, never copied per exporter.
+///
+/// Spans of one step stand together in enter order (ascending `seq`).
+#[derive(Debug, Default, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Batch {
+    /// Intervals.
+    pub spans: Vec<SpanRecord>,
+    /// Steps that ended.
+    pub steps: Vec<StepRecord>,
+    /// Requests that ended.
+    pub requests: Vec<RequestRecord>,
+    /// Samples.
+    pub samples: Vec<SampleRecord>,
+}
+
+impl Batch {
+    /// Number of records of one kind.
+    pub fn count(&self, kind: RecordKind) -> u64 {
+        (match kind {
+            RecordKind::Span => self.spans.len(),
+            RecordKind::Step => self.steps.len(),
+            RecordKind::Request => self.requests.len(),
+            RecordKind::Sample => self.samples.len(),
+        }) as u64
+    }
+
+    /// Number of records of all kinds.
+    pub fn len(&self) -> usize {
+        self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The kinds of record, one table each in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordKind {
+    /// [`SpanRecord`]
+    Span,
+    /// [`StepRecord`]
+    Step,
+    /// [`RequestRecord`]
+    Request,
+    /// [`SampleRecord`]
+    Sample,
+}
+
+impl RecordKind {
+    /// All kinds, in table order.
+    pub const ALL: [RecordKind; 4] = [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample];
+
+    /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`.
+    pub const fn table(self) -> &'static str {
+        match self {
+            RecordKind::Span => "spans",
+            RecordKind::Step => "steps",
+            RecordKind::Request => "requests",
+            RecordKind::Sample => "samples",
+        }
+    }
+}

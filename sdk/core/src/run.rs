@@ -1,0 +1,334 @@
+//! The run contract: what `RUN/run.json` says and which columns its tables have. Schema version 1.
+//!
+//! Whoever reads a run needs this module and nothing else of ours.
+
+use crate::record::RecordKind;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Version of the layout written by this release.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// File name of the manifest inside a run directory.
+pub const MANIFEST_FILE: &str = "run.json";
+
+/// Suffix of a segment that is still being written: not a Parquet file yet.
+pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
+
+/// `RUN/run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct RunManifest {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Unique name of the run.
+    pub run_id: String,
+    /// Host name.
+    pub host: String,
+    /// Rank of this process in a distributed run, 0 otherwise.
+    pub rank: u32,
+    /// Start, nanoseconds since the Unix epoch.
+    pub started_ns: i64,
+    /// End; `None` while running and after a crash.
+    pub ended_ns: Option<i64>,
+    /// Whether the run was closed in order. `false` after a crash: the tables hold all finished segments.
+    pub complete: bool,
+    /// Machine, operating system, versions: everything that figures depend on.
+    pub environment: BTreeMap<String, Value>,
+    /// The model: name, architecture, dimensions, quantisation, parameters, bytes.
+    pub model: BTreeMap<String, Value>,
+    /// Options of the run as resolved.
+    pub options: BTreeMap<String, Value>,
+    /// How time-stamps became nanoseconds.
+    pub clock: ClockInfo,
+    /// Records per table handed to exporters.
+    pub counts: BTreeMap<String, u64>,
+    /// Intervals that never became records, by reason.
+    pub loss: LossCounts,
+    /// What each exporter did with what it was given.
+    pub exporters: Vec<ExporterReport>,
+    /// The profiler's own cost.
+    pub overhead: OverheadInfo,
+    /// Whether the data can be trusted, and what to do where it cannot.
+    pub verdict: Verdict,
+    /// Free results of the program that made the run, for example the generated text's hash.
+    pub results: BTreeMap<String, Value>,
+}
+
+/// Clock used on the hot path and its relation to Unix time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct ClockInfo {
+    /// For example `tsc` or `monotonic`.
+    pub source: String,
+    /// Ticks per second as calibrated.
+    pub ticks_per_second: f64,
+    /// Cost of one reading in nanoseconds, measured at start.
+    pub read_ns: f64,
+    /// Pairs of tick and Unix time taken during the run.
+    pub anchors: Vec<ClockAnchor>,
+}
+
+/// One simultaneous reading of the hot-path clock and the system clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+pub struct ClockAnchor {
+    /// Hot-path clock, raw ticks.
+    pub ticks: u64,
+    /// Unix time in nanoseconds as candlescope maps these ticks.
+    pub mapped_ns: i64,
+    /// Unix time in nanoseconds as the system clock says at the same moment: the difference is the skew.
+    pub system_ns: i64,
+}
+
+/// Intervals that were entered but never became records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct LossCounts {
+    /// Intervals that ended while capture was on: everything below is part of it, the rest became records.
+    pub emitted: u64,
+    /// Dropped because the thread's ring was full.
+    pub ring_full: u64,
+    /// Dropped because the stack was deeper than supported.
+    pub too_deep: u64,
+    /// Ended after the pipeline had shut down.
+    pub after_shutdown: u64,
+    /// Still open when the run ended (never counted as emitted).
+    pub open_at_end: u64,
+    /// Exits that matched no enter (never counted as emitted).
+    pub unmatched_exits: u64,
+}
+
+impl LossCounts {
+    /// Intervals lost before they became records.
+    pub fn lost(&self) -> u64 {
+        self.ring_full + self.too_deep + self.after_shutdown
+    }
+}
+
+/// One exporter's account: `received = exported + dropped` for each kind of record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct ExporterReport {
+    /// Name of the exporter.
+    pub name: String,
+    /// Records resolved for it, by table, dropped ones included.
+    pub received: BTreeMap<String, u64>,
+    /// Records it exported, by table.
+    pub exported: BTreeMap<String, u64>,
+    /// Records it dropped: table → reason → number.
+    pub dropped: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Last error, if any.
+    pub last_error: Option<String>,
+}
+
+impl ExporterReport {
+    /// Dropped records of one table over all reasons.
+    pub fn dropped_total(&self, kind: RecordKind) -> u64 {
+        self.dropped.get(kind.table()).map(|r| r.values().sum()).unwrap_or(0)
+    }
+
+    /// Whether `received = exported + dropped` holds for every table.
+    pub fn conserved(&self) -> bool {
+        RecordKind::ALL.into_iter().all(|kind| {
+            let get = |map: &BTreeMap<String, u64>| map.get(kind.table()).copied().unwrap_or(0);
+            get(&self.received) == get(&self.exported) + self.dropped_total(kind)
+        })
+    }
+}
+
+/// The profiler's own cost. Derived, except where said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct OverheadInfo {
+    /// Cost of one enter+exit on the application's thread in nanoseconds, measured when the session started.
+    pub per_interval_ns: f64,
+    /// `per_interval_ns` × intervals: time taken from the application's threads (derived).
+    pub application_ns: u64,
+    /// CPU time of the profiler's own threads in nanoseconds (measured), where the platform tells.
+    pub background_cpu_ns: Option<u64>,
+    /// `application_ns` ÷ sum of step durations (derived).
+    pub ratio: Option<f64>,
+}
+
+/// Whether the data can be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct Verdict {
+    /// No finding of severity [`Severity::Error`].
+    pub ok: bool,
+    /// What was noticed.
+    pub findings: Vec<Finding>,
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Some numbers are less certain.
+    Warning,
+    /// Numbers are missing or wrong.
+    Error,
+}
+
+/// One thing noticed about a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// Stable machine-readable name, for example `no_spans`.
+    pub code: String,
+    /// What was seen, with its numbers.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// Type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnType {
+    /// 64-bit signed integer.
+    Int64,
+    /// 32-bit signed integer.
+    Int32,
+    /// 64-bit floating point.
+    Float64,
+    /// UTF-8 string, dictionary-encoded.
+    Utf8,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// Name.
+    pub name: &'static str,
+    /// Type.
+    pub kind: ColumnType,
+    /// Whether values can be absent.
+    pub nullable: bool,
+    /// What it holds, with its unit.
+    pub doc: &'static str,
+}
+
+const fn col(name: &'static str, kind: ColumnType, nullable: bool, doc: &'static str) -> Column {
+    Column { name, kind, nullable, doc }
+}
+
+use ColumnType::{Float64, Int32, Int64, Utf8};
+
+const RUN_ID: Column = col("run_id", Utf8, false, "Unique name of the run");
+const HOST: Column = col("host", Utf8, false, "Host name");
+const RANK: Column = col("rank", Int32, false, "Rank of the process in a distributed run, 0 otherwise");
+const TRACE_ID: Column = col("trace_id", Utf8, false, "W3C trace id, 32 hex digits; the one OTLP exports");
+const SPAN_ID: Column =
+    col("span_id", Int64, false, "W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry");
+const PHASE: Column = col("phase", Utf8, true, "prefill, decode, sample or encode; null outside a marked phase");
+const THREAD: Column = col("thread", Utf8, false, "Name of the thread");
+const START: Column = col("host_start_ns", Int64, false, "Start on the host, nanoseconds since the Unix epoch");
+const DUR: Column = col("host_dur_ns", Int64, false, "Duration on the host, nanoseconds");
+const GPU_START: Column = col("gpu_start_ns", Int64, true, "Start on the device, nanoseconds since the Unix epoch");
+const GPU_DUR: Column = col("gpu_dur_ns", Int64, true, "Duration on the device, nanoseconds; see gpu_source");
+const GPU_SOURCE: Column = col("gpu_source", Utf8, true, "event (stream elapsed) or cupti (sum of kernels)");
+const FLOPS: Column = col("flops", Int64, true, "Floating-point operations, analytic; in spans the interval's own, in steps the sum");
+const BYTES: Column = col("bytes", Int64, true, "Bytes moved, analytic lower bound; in spans the interval's own, in steps the sum");
+const TOKENS: Column = col("tokens", Int64, true, "Tokens processed");
+const CONTEXT_LEN: Column = col("context_len", Int64, true, "Context length after the step, tokens");
+const BATCH: Column = col("batch", Int64, true, "Sequences in the batch");
+
+/// Columns of `RUN/spans`.
+pub const SPANS: &[Column] = &[
+    RUN_ID,
+    HOST,
+    RANK,
+    col("seq", Int64, false, "Number of the interval, unique in the run; ascending in enter order within one thread"),
+    col("parent_seq", Int64, true, "seq of the interval open on the same thread when this one was entered"),
+    TRACE_ID,
+    SPAN_ID,
+    col("step", Int64, true, "Number of the step; null for entries of a request's span, which stands above steps"),
+    PHASE,
+    col("path", Utf8, false, "Names from the step down with sibling ordinals: decode/block[12]/attn/linear[2]"),
+    col("name", Utf8, false, "The interval's own name"),
+    col("target", Utf8, false, "tracing target of the span, usually its module path"),
+    col("depth", Int32, false, "Intervals open on the thread at entry; 0 is outermost"),
+    THREAD,
+    START,
+    DUR,
+    GPU_START,
+    GPU_DUR,
+    GPU_SOURCE,
+    FLOPS,
+    BYTES,
+    TOKENS,
+    CONTEXT_LEN,
+    BATCH,
+    col("dtype", Utf8, true, "Element type of the operation"),
+    col("shape", Utf8, true, "Shape of the operation, dimensions joined by x"),
+];
+
+/// Columns of `RUN/steps`.
+pub const STEPS: &[Column] = &[
+    RUN_ID,
+    HOST,
+    RANK,
+    col("step", Int64, false, "Number of the step, from 0 in order of start over all threads"),
+    col("seq", Int64, false, "seq of the interval that is the step"),
+    TRACE_ID,
+    PHASE,
+    col("request", Int64, true, "Number of the request the step works for; joins requests.request"),
+    col("path", Utf8, false, "Name of the step's interval"),
+    THREAD,
+    START,
+    DUR,
+    GPU_START,
+    GPU_DUR,
+    GPU_SOURCE,
+    col("energy_mj", Float64, true, "Energy in millijoules, where the window is long enough to be measured"),
+    TOKENS,
+    CONTEXT_LEN,
+    BATCH,
+    FLOPS,
+    BYTES,
+    col("intervals", Int64, false, "Intervals recorded in the step, itself included"),
+];
+
+/// Columns of `RUN/requests`.
+pub const REQUESTS: &[Column] = &[
+    RUN_ID,
+    HOST,
+    RANK,
+    col("request", Int64, false, "Number of the request, from 1"),
+    TRACE_ID,
+    SPAN_ID,
+    col("operation", Utf8, false, "gen_ai.operation.name"),
+    col("model", Utf8, false, "gen_ai.request.model"),
+    START,
+    DUR,
+    col("ttft_ns", Int64, true, "Request start to first output token on the host, nanoseconds"),
+    col("prompt_tokens", Int64, true, "Prompt tokens"),
+    col("output_tokens", Int64, true, "Output tokens, all sequences of the batch together"),
+    BATCH,
+];
+
+/// Columns of `RUN/samples`.
+pub const SAMPLES: &[Column] = &[
+    RUN_ID,
+    HOST,
+    RANK,
+    col("time_ns", Int64, false, "When the sample was taken, nanoseconds since the Unix epoch"),
+    col("device", Utf8, false, "host, or a GPU's UUID"),
+    col("metric", Utf8, false, "Name of the metric, in base units"),
+    col("value", Float64, false, "The value"),
+    col("unit", Utf8, false, "Unit of the value"),
+];
+
+/// Columns of a kind's table.
+pub const fn columns(kind: RecordKind) -> &'static [Column] {
+    match kind {
+        RecordKind::Span => SPANS,
+        RecordKind::Step => STEPS,
+        RecordKind::Request => REQUESTS,
+        RecordKind::Sample => SAMPLES,
+    }
+}
