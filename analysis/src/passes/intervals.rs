@@ -1,0 +1,354 @@
+//! One pass over the spans: time, work and self time of every rollup path, checking each interval against its children.
+//!
+//! Rows may come in any order and in any number. Self time is an interval's duration less its children's, so it needs each row
+//! to meet its parent; only intervals that can still get children are held, which bounds memory by how deep and parallel the
+//! program was, not by how long it ran.
+
+use candlescope_core::{PathInfo, SpanRecord};
+use std::collections::{BTreeMap, HashMap};
+
+/// Sums over all intervals of one rollup path.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PathTotals {
+    /// Names from the step down without ordinals.
+    pub rollup: String,
+    /// Own name.
+    pub name: String,
+    /// `tracing` target.
+    pub target: String,
+    /// Rollup of the interval it was entered in, where all agree and there is one.
+    pub parent: Option<String>,
+    /// Number of intervals.
+    pub calls: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total_ns: u64,
+    /// The same less the durations of their children.
+    pub self_ns: u64,
+    /// Shortest one.
+    pub min_ns: u64,
+    /// Longest one.
+    pub max_ns: u64,
+    /// FLOPs annotated on the intervals themselves; `None` where none is.
+    pub flops: Option<u64>,
+    /// Bytes annotated on the intervals themselves; `None` where none is.
+    pub bytes: Option<u64>,
+    /// Intervals with device time.
+    pub gpu_calls: u64,
+    /// Sum of their device time in nanoseconds.
+    pub gpu_total_ns: u64,
+    /// The same less their children's device time.
+    pub gpu_self_ns: u64,
+    /// What measured the device time.
+    pub gpu_source: Option<&'static str>,
+    /// Element types seen.
+    pub dtypes: Vec<String>,
+}
+
+/// What the pass over the spans found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Intervals {
+    /// Totals by rollup, sorted by rollup.
+    pub paths: Vec<PathTotals>,
+    /// Intervals in steps.
+    pub count: u64,
+    /// Entries of request spans, which stand above steps and are not part of them.
+    pub above_steps: u64,
+    /// Sum of the durations of the outermost steps: what the self times add up to.
+    pub outermost_ns: u64,
+    /// Intervals whose parent is not in the run.
+    pub orphans: u64,
+    /// Intervals shorter than their children together, and the worst of them.
+    pub impossible: u64,
+    /// Rollup of the worst impossible interval, its duration and its children's, in nanoseconds.
+    pub worst: Option<(String, u64, u64)>,
+    /// First start and last end over all intervals, Unix nanoseconds.
+    pub span: Option<(i64, i64)>,
+}
+
+/// An interval that may still get children.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    node: u32,
+    dur_ns: u64,
+    end_ns: i64,
+    children_ns: u64,
+    generation: u32,
+    above_steps: bool,
+    has_gpu: bool,
+}
+
+/// Children seen before their parent.
+#[derive(Debug, Default, Clone)]
+struct Waiting {
+    children_ns: u64,
+    gpu_ns: u64,
+    /// Steps among them, by node: they are outermost only if the parent stands above steps.
+    roots: Vec<(u32, u64)>,
+    count: u64,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    totals: PathTotals,
+    own_self_ns: i128,
+    own_gpu_self_ns: i128,
+    parents: Parents,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Parents {
+    #[default]
+    Unseen,
+    One(Option<u32>),
+    Several,
+}
+
+impl Parents {
+    fn note(&mut self, parent: Option<u32>) {
+        *self = match *self {
+            Parents::Unseen => Parents::One(parent),
+            Parents::One(known) if known == parent => *self,
+            _ => Parents::Several,
+        }
+    }
+}
+
+/// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
+const ROUNDING_NS: u64 = 2;
+
+/// Collects [`Intervals`] from spans in any order.
+#[derive(Debug)]
+pub struct IntervalPass {
+    nodes: Vec<Node>,
+    by_rollup: HashMap<u32, u32>,
+    held: HashMap<u64, Held>,
+    waiting: HashMap<u64, Waiting>,
+    generation: u32,
+    hold_most: usize,
+    earliest_start: i64,
+    out: Intervals,
+}
+
+impl Default for IntervalPass {
+    fn default() -> Self {
+        Self::holding(1 << 20)
+    }
+}
+
+impl IntervalPass {
+    /// A pass that looks for intervals to let go of once it holds `hold_most`.
+    fn holding(hold_most: usize) -> Self {
+        Self {
+            nodes: Vec::new(),
+            by_rollup: HashMap::new(),
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            generation: 0,
+            hold_most,
+            earliest_start: i64::MAX,
+            out: Intervals::default(),
+        }
+    }
+
+    /// Takes one span. All must come from one [`Batches`](crate::Batches), which numbers rollups.
+    pub fn add(&mut self, span: &SpanRecord) {
+        let above_steps = span.step.is_none();
+        let node = self.node(&span.path);
+        let start = span.host_start.0;
+        let end_ns = span.host_start.plus_ns(span.host_dur_ns).0;
+        self.earliest_start = self.earliest_start.min(start);
+        let (first, last) = self.out.span.unwrap_or((start, end_ns));
+        self.out.span = Some((first.min(start), last.max(end_ns)));
+        if above_steps {
+            self.out.above_steps += 1;
+        } else {
+            self.out.count += 1;
+            self.own(node, span);
+        }
+        let gpu_ns = span.gpu.map_or(0, |gpu| gpu.dur_ns);
+        if !above_steps {
+            self.meet_parent(span, node, gpu_ns);
+        }
+        let mut held = Held {
+            node,
+            dur_ns: span.host_dur_ns,
+            end_ns,
+            children_ns: 0,
+            generation: self.generation,
+            above_steps,
+            has_gpu: span.gpu.is_some(),
+        };
+        if let Some(early) = self.waiting.remove(&span.seq) {
+            self.take_early_children(&mut held, early);
+        }
+        self.held.insert(span.seq, held);
+        if self.held.len() >= self.hold_most {
+            self.let_go();
+        }
+    }
+
+    /// The result, once every span was added.
+    pub fn finish(mut self) -> Intervals {
+        let held: Vec<Held> = self.held.drain().map(|(_, held)| held).collect();
+        for held in held {
+            self.check(&held);
+        }
+        // A parent that never came was lost, or the segment it stood in was: its children are then outermost themselves.
+        for (_, waiting) in self.waiting.drain() {
+            self.out.orphans += waiting.count;
+            self.out.outermost_ns += waiting.children_ns;
+        }
+        let rollups: Vec<String> = self.nodes.iter().map(|n| n.totals.rollup.clone()).collect();
+        let nodes = self.nodes.into_iter().filter(|n| n.totals.calls > 0);
+        self.out.paths = nodes
+            .map(|node| PathTotals {
+                self_ns: u64::try_from(node.own_self_ns).unwrap_or(0),
+                gpu_self_ns: u64::try_from(node.own_gpu_self_ns).unwrap_or(0),
+                parent: match node.parents {
+                    Parents::One(Some(parent)) => Some(rollups[parent as usize].clone()),
+                    _ => None,
+                },
+                ..node.totals
+            })
+            .collect();
+        self.out.paths.sort_by(|a, b| a.rollup.cmp(&b.rollup));
+        self.out
+    }
+
+    fn node(&mut self, path: &PathInfo) -> u32 {
+        if let Some(&node) = self.by_rollup.get(&path.rollup_id) {
+            return node;
+        }
+        let node = self.nodes.len() as u32;
+        self.nodes.push(Node {
+            totals: PathTotals {
+                rollup: path.rollup.clone(),
+                name: path.name.to_string(),
+                target: path.target.to_string(),
+                min_ns: u64::MAX,
+                ..PathTotals::default()
+            },
+            ..Node::default()
+        });
+        self.by_rollup.insert(path.rollup_id, node);
+        node
+    }
+
+    fn own(&mut self, node: u32, span: &SpanRecord) {
+        let node = &mut self.nodes[node as usize];
+        node.own_self_ns += i128::from(span.host_dur_ns);
+        let totals = &mut node.totals;
+        totals.calls += 1;
+        totals.total_ns = totals.total_ns.saturating_add(span.host_dur_ns);
+        totals.min_ns = totals.min_ns.min(span.host_dur_ns);
+        totals.max_ns = totals.max_ns.max(span.host_dur_ns);
+        if let Some(flops) = span.flops {
+            totals.flops = Some(totals.flops.unwrap_or(0).saturating_add(flops));
+        }
+        if let Some(bytes) = span.bytes {
+            totals.bytes = Some(totals.bytes.unwrap_or(0).saturating_add(bytes));
+        }
+        if let Some(gpu) = span.gpu {
+            totals.gpu_calls += 1;
+            totals.gpu_total_ns = totals.gpu_total_ns.saturating_add(gpu.dur_ns);
+            totals.gpu_source = Some(gpu.source.as_str());
+            node.own_gpu_self_ns += i128::from(gpu.dur_ns);
+        }
+        if let Some(dtype) = span.dtype
+            && !totals.dtypes.iter().any(|known| known == dtype.as_str())
+        {
+            totals.dtypes.push(dtype.as_str().to_string());
+        }
+    }
+
+    fn meet_parent(&mut self, span: &SpanRecord, node: u32, gpu_ns: u64) {
+        let Some(parent_seq) = span.parent_seq else {
+            self.out.outermost_ns += span.host_dur_ns;
+            self.nodes[node as usize].parents.note(None);
+            return;
+        };
+        match self.held.get_mut(&parent_seq) {
+            Some(parent) if parent.above_steps => {
+                self.out.outermost_ns += span.host_dur_ns;
+                self.nodes[node as usize].parents.note(None);
+            }
+            Some(parent) => {
+                parent.children_ns = parent.children_ns.saturating_add(span.host_dur_ns);
+                let (parent_node, has_gpu) = (parent.node, parent.has_gpu);
+                let totals = &mut self.nodes[parent_node as usize];
+                totals.own_self_ns -= i128::from(span.host_dur_ns);
+                if has_gpu {
+                    totals.own_gpu_self_ns -= i128::from(gpu_ns);
+                }
+                self.nodes[node as usize].parents.note(Some(parent_node));
+            }
+            None => {
+                let waiting = self.waiting.entry(parent_seq).or_default();
+                waiting.children_ns = waiting.children_ns.saturating_add(span.host_dur_ns);
+                waiting.gpu_ns = waiting.gpu_ns.saturating_add(gpu_ns);
+                waiting.count += 1;
+                match waiting.roots.iter_mut().find(|(known, _)| *known == node) {
+                    Some((_, ns)) => *ns += span.host_dur_ns,
+                    None => waiting.roots.push((node, span.host_dur_ns)),
+                }
+            }
+        }
+    }
+
+    fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
+        let parent = (!held.above_steps).then_some(held.node);
+        for (node, _) in &early.roots {
+            self.nodes[*node as usize].parents.note(parent);
+        }
+        if held.above_steps {
+            self.out.outermost_ns += early.children_ns;
+            return;
+        }
+        held.children_ns = early.children_ns;
+        let node = &mut self.nodes[held.node as usize];
+        node.own_self_ns -= i128::from(early.children_ns);
+        if held.has_gpu {
+            node.own_gpu_self_ns -= i128::from(early.gpu_ns);
+        }
+    }
+
+    /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come.
+    fn let_go(&mut self) {
+        let (generation, earliest) = (self.generation, self.earliest_start);
+        let gone: Vec<u64> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.generation < generation && held.end_ns < earliest)
+            .map(|(&seq, _)| seq)
+            .collect();
+        for seq in gone {
+            if let Some(held) = self.held.remove(&seq) {
+                self.check(&held);
+            }
+        }
+        self.generation += 1;
+        self.earliest_start = i64::MAX;
+        // Where the data does not let go of enough, looking again at every row would cost more than the memory.
+        if self.held.len() * 2 > self.hold_most {
+            self.hold_most *= 2;
+        }
+    }
+
+    fn check(&mut self, held: &Held) {
+        let tolerance = ROUNDING_NS.max(held.dur_ns / 1000);
+        if held.above_steps || held.children_ns <= held.dur_ns.saturating_add(tolerance) {
+            return;
+        }
+        self.out.impossible += 1;
+        let excess = |dur: u64, children: u64| children - dur;
+        if self.out.worst.as_ref().is_none_or(|(_, d, c)| excess(*d, *c) < excess(held.dur_ns, held.children_ns)) {
+            let rollup = self.nodes[held.node as usize].totals.rollup.clone();
+            self.out.worst = Some((rollup, held.dur_ns, held.children_ns));
+        }
+    }
+}
+
+/// Totals by rollup, for passes that look paths up.
+pub(crate) fn by_rollup(paths: &[PathTotals]) -> BTreeMap<&str, &PathTotals> {
+    paths.iter().map(|p| (p.rollup.as_str(), p)).collect()
+}

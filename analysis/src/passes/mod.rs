@@ -1,0 +1,107 @@
+//! Passes turn records into figures; one question a file.
+//!
+//! [`Analysis::of`] streams a run once and asks them all.
+
+pub mod findings;
+pub mod flame;
+pub mod intervals;
+pub mod latency;
+pub mod memory;
+pub mod operators;
+pub mod peaks;
+pub mod phases;
+pub mod stats;
+pub mod step_rows;
+pub mod tokens;
+pub mod tree;
+
+use crate::reader::Run;
+use candlescope_core::run::{RunManifest, Verdict};
+use candlescope_core::{RecordKind, RequestRecord};
+use std::collections::BTreeMap;
+
+pub use findings::Limits;
+pub use intervals::Intervals;
+pub use latency::Latency;
+pub use memory::Memory;
+pub use operators::Operator;
+pub use phases::Phases;
+pub use stats::Distribution;
+pub use step_rows::StepRow;
+pub use tokens::Tokens;
+pub use tree::Tree;
+
+/// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// Directory the run was read from.
+    pub dir: std::path::PathBuf,
+    /// `run.json`, or its defaults where there is none.
+    pub manifest: RunManifest,
+    /// Records read, by table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// Bytes on disk, by table.
+    pub file_bytes: BTreeMap<&'static str, u64>,
+    /// Time and work of every rollup path.
+    pub intervals: Intervals,
+    /// TTFT, TPOT, ITL and throughput.
+    pub latency: Latency,
+    /// Time by phase, and durations of steps by kind.
+    pub phases: Phases,
+    /// Latency of each token against its context.
+    pub tokens: Tokens,
+    /// Where the time goes, as a tree.
+    pub tree: Tree,
+    /// Where the time goes, as a table by self time.
+    pub operators: Vec<Operator>,
+    /// Memory and other samples over time.
+    pub memory: Memory,
+    /// Whether all this can be trusted.
+    pub verdict: Verdict,
+}
+
+impl Analysis {
+    /// Reads the whole run and computes every figure.
+    pub fn of(run: &Run) -> Self {
+        let manifest = run.manifest().cloned().unwrap_or_default();
+        let mut requests: Vec<RequestRecord> = Vec::new();
+        let mut steps: Vec<StepRow> = Vec::new();
+        let mut samples = memory::MemoryPass::default();
+        let mut spans = intervals::IntervalPass::default();
+        let mut batches = run.batches();
+        for batch in batches.by_ref() {
+            batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
+            batch.samples.iter().for_each(|sample| samples.add(sample));
+            batch.spans.iter().for_each(|span| spans.add(span));
+            requests.extend(batch.requests);
+        }
+        // Segments are written as records end; figures want them as they began.
+        requests.sort_by_key(|r| (r.host_start, r.request));
+        steps.sort_by_key(|s| (s.start_ns, s.step));
+
+        let intervals = spans.finish();
+        let warmup = latency::warmup_requests(&manifest, &requests);
+        let latency = latency::Latency::of(&requests, &steps, &warmup);
+        let phases = phases::Phases::of(&requests, &steps, &intervals, &warmup);
+        let tokens = tokens::Tokens::of(&steps, &warmup);
+        let tree = tree::Tree::of(&intervals);
+        let operators = operators::operators(&tree, &intervals);
+        let mut analysis = Self {
+            dir: run.dir().to_path_buf(),
+            rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
+            file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
+            manifest,
+            intervals,
+            latency,
+            phases,
+            tokens,
+            tree,
+            operators,
+            memory: samples.finish(),
+            verdict: Verdict::default(),
+        };
+        let seen = run.findings().iter().cloned().chain(batches.findings()).collect();
+        analysis.verdict = findings::verdict(&analysis, run.manifest().is_some(), seen, &Limits::default());
+        analysis
+    }
+}

@@ -1,0 +1,159 @@
+//! Where the time goes, as a tree of rollup paths: each node's total and self time, children by time.
+//!
+//! The tree is a flat list in display order: a crafted run may be thousands deep, and nothing here recurses.
+
+use super::intervals::{Intervals, PathTotals};
+use std::collections::BTreeMap;
+
+/// Rows of the tree in display order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tree {
+    /// Sum of the outermost steps' durations, which is also the sum of all self times.
+    pub total_ns: u64,
+    /// Parents before children, siblings by time.
+    pub rows: Vec<TreeRow>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeRow {
+    /// Levels above it.
+    pub depth: usize,
+    /// Row of its parent.
+    pub parent: Option<usize>,
+    /// Position of its totals in [`Intervals::paths`].
+    pub path: usize,
+    /// What to call it beneath its parent.
+    pub label: String,
+    /// Intervals.
+    pub calls: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total_ns: u64,
+    /// The same less their children's: of a node with children, the part no child accounts for.
+    pub self_ns: u64,
+    /// `total_ns` ÷ [`Tree::total_ns`].
+    pub share: f64,
+    /// Whether it has children.
+    pub has_children: bool,
+    /// FLOPs of it and everything below it.
+    pub flops: Option<u64>,
+    /// Bytes of it and everything below it.
+    pub bytes: Option<u64>,
+}
+
+impl Tree {
+    /// Arranges the totals of all paths.
+    pub fn of(intervals: &Intervals) -> Self {
+        let paths = &intervals.paths;
+        let parents = parents(paths);
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); paths.len()];
+        let mut roots = Vec::new();
+        for (i, parent) in parents.iter().enumerate() {
+            match parent {
+                Some(parent) => children[*parent].push(i),
+                None => roots.push(i),
+            }
+        }
+        let by_time = |list: &mut Vec<usize>| {
+            // Ascending: the stack below hands them out from the end.
+            list.sort_by(|&a, &b| (paths[a].total_ns, &paths[b].rollup).cmp(&(paths[b].total_ns, &paths[a].rollup)));
+        };
+        children.iter_mut().for_each(by_time);
+        by_time(&mut roots);
+
+        let total_ns = intervals.outermost_ns;
+        let mut rows: Vec<TreeRow> = Vec::with_capacity(paths.len());
+        let mut stack: Vec<(usize, usize, Option<usize>)> = roots.iter().map(|&root| (root, 0, None)).collect();
+        while let Some((path, depth, parent)) = stack.pop() {
+            let totals = &paths[path];
+            let row = rows.len();
+            let above = parent.map(|row: usize| paths[rows[row].path].rollup.as_str());
+            rows.push(TreeRow {
+                depth,
+                parent,
+                path,
+                label: label(&totals.rollup, above),
+                calls: totals.calls,
+                total_ns: totals.total_ns,
+                self_ns: totals.self_ns,
+                share: ratio(totals.total_ns, total_ns),
+                has_children: !children[path].is_empty(),
+                flops: totals.flops,
+                bytes: totals.bytes,
+            });
+            stack.extend(children[path].iter().map(|&child| (child, depth + 1, Some(row))));
+        }
+        // Children stand after their parents, so adding from the end carries every leaf's work up to its root.
+        for row in (0..rows.len()).rev() {
+            if let Some(parent) = rows[row].parent {
+                rows[parent].flops = plus(rows[parent].flops, rows[row].flops);
+                rows[parent].bytes = plus(rows[parent].bytes, rows[row].bytes);
+            }
+        }
+        Self { total_ns, rows }
+    }
+
+    /// Time in nodes that have children but in none of these: what the instrumentation does not tell apart.
+    pub fn unaccounted_ns(&self) -> u64 {
+        self.rows.iter().filter(|row| row.has_children).map(|row| row.self_ns).sum()
+    }
+}
+
+/// Position of each path's parent.
+///
+/// A path's text names its ancestors; only a step entered inside another step starts a text of its own, and for that the parent
+/// interval is asked. Where several disagree (the same step inside different ones) it stays a root.
+fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
+    let at: BTreeMap<&str, usize> = paths.iter().enumerate().map(|(i, p)| (p.rollup.as_str(), i)).collect();
+    let mut parents: Vec<Option<usize>> = paths.iter().map(|path| by_text(&path.rollup, &at)).collect();
+    for (i, path) in paths.iter().enumerate() {
+        let told = path.parent.as_deref().and_then(|parent| at.get(parent).copied());
+        if parents[i].is_none() && let Some(parent) = told && !above(&parents, parent, i) {
+            parents[i] = Some(parent);
+        }
+    }
+    parents
+}
+
+/// The nearest ancestor by text that has intervals of its own: one in between may have been lost.
+fn by_text(rollup: &str, at: &BTreeMap<&str, usize>) -> Option<usize> {
+    let mut text = rollup;
+    while let Some(slash) = text.rfind('/') {
+        text = &text[..slash];
+        if let Some(&found) = at.get(text) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// Whether `ancestor` is `node` or stands above it.
+fn above(parents: &[Option<usize>], node: usize, ancestor: usize) -> bool {
+    let mut at = Some(node);
+    // No chain is longer than there are nodes.
+    for _ in 0..=parents.len() {
+        match at {
+            Some(node) if node == ancestor => return true,
+            Some(node) => at = parents[node],
+            None => return false,
+        }
+    }
+    true
+}
+
+fn label(rollup: &str, above: Option<&str>) -> String {
+    let own = above.and_then(|above| rollup.strip_prefix(above)).and_then(|rest| rest.strip_prefix('/'));
+    own.unwrap_or(rollup).to_string()
+}
+
+fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+    }
+}
+
+/// `part / whole`, 0 where the whole is.
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

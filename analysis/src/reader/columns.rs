@@ -1,0 +1,191 @@
+//! Typed access to the columns of a record batch, however the writer chose to encode them.
+//!
+//! Strings may be plain or dictionary-encoded, integers of any width: DuckDB, Polars and Spark all rewrite runs with types of
+//! their own, and such a copy is still a run.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowDictionaryKeyType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema, TimeUnit};
+use candlescope_core::run::{Column, ColumnType};
+use std::collections::HashMap;
+
+/// What keeps a file with `schema` from being a table with `columns`: names of absent or mistyped columns. Empty: it is one.
+///
+/// A nullable column may be absent altogether: its values are then unknown, which is what null means.
+pub(super) fn missing_columns(schema: &Schema, columns: &[Column]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for column in columns {
+        match schema.field_with_name(column.name) {
+            Err(_) if column.nullable => {}
+            Err(_) => wrong.push(format!("no column `{}`", column.name)),
+            Ok(field) if !readable(field.data_type(), column.kind) => {
+                wrong.push(format!("column `{}` has type {}", column.name, field.data_type()));
+            }
+            Ok(_) => {}
+        }
+    }
+    let more = wrong.len().saturating_sub(4);
+    if more > 0 {
+        wrong.truncate(4);
+        wrong.push(format!("and {more} more"));
+    }
+    wrong
+}
+
+fn readable(found: &DataType, wanted: ColumnType) -> bool {
+    match wanted {
+        ColumnType::Int64 | ColumnType::Int32 => {
+            found.is_integer() || matches!(found, DataType::Null | DataType::Timestamp(TimeUnit::Nanosecond, _))
+        }
+        ColumnType::Float64 => matches!(found, DataType::Float64 | DataType::Float32 | DataType::Null) || found.is_integer(),
+        ColumnType::Utf8 => match found {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
+            DataType::Dictionary(_, values) => matches!(**values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+            _ => false,
+        },
+    }
+}
+
+/// An integer column.
+pub(super) struct IntColumn(Vec<Option<i64>>);
+
+impl IntColumn {
+    /// The column `name`; all null where the batch has none.
+    pub(super) fn of(batch: &RecordBatch, name: &str) -> Self {
+        let rows = batch.num_rows();
+        let Some(array) = batch.column_by_name(name) else { return Self(vec![None; rows]) };
+        macro_rules! widen {
+            ($t:ty) => {
+                array.as_primitive::<$t>().iter().map(|v| v.and_then(|v| i64::try_from(v).ok())).collect()
+            };
+        }
+        Self(match array.data_type() {
+            DataType::Int64 => array.as_primitive::<Int64Type>().iter().collect(),
+            DataType::Int32 => widen!(Int32Type),
+            DataType::Int16 => widen!(Int16Type),
+            DataType::Int8 => widen!(Int8Type),
+            DataType::UInt64 => widen!(UInt64Type),
+            DataType::UInt32 => widen!(UInt32Type),
+            DataType::UInt16 => widen!(UInt16Type),
+            DataType::UInt8 => widen!(UInt8Type),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                array.as_primitive::<arrow_array::types::TimestampNanosecondType>().iter().collect()
+            }
+            _ => vec![None; rows],
+        })
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<i64> {
+        self.0[row]
+    }
+
+    /// The value as an unsigned number; null where it is negative, which no count or duration is.
+    pub(super) fn unsigned(&self, row: usize) -> Option<u64> {
+        self.0[row].and_then(|v| u64::try_from(v).ok())
+    }
+
+    /// The value as a small unsigned number; null where it does not fit.
+    pub(super) fn small(&self, row: usize) -> Option<u32> {
+        self.0[row].and_then(|v| u32::try_from(v).ok())
+    }
+}
+
+/// A floating-point column.
+pub(super) struct FloatColumn(Vec<Option<f64>>);
+
+impl FloatColumn {
+    /// The column `name`; all null where the batch has none. Infinities and NaN read as null.
+    pub(super) fn of(batch: &RecordBatch, name: &str) -> Self {
+        let Some(array) = batch.column_by_name(name) else { return Self(vec![None; batch.num_rows()]) };
+        let values: Vec<Option<f64>> = match array.data_type() {
+            DataType::Float64 => array.as_primitive::<Float64Type>().iter().collect(),
+            DataType::Float32 => array.as_primitive::<Float32Type>().iter().map(|v| v.map(f64::from)).collect(),
+            _ => IntColumn::of(batch, name).0.into_iter().map(|v| v.map(|v| v as f64)).collect(),
+        };
+        Self(values.into_iter().map(|v| v.filter(|v| v.is_finite())).collect())
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<f64> {
+        self.0[row]
+    }
+}
+
+/// A string column as numbers into a list of distinct values: whoever interns does so once per value, not once per row.
+pub(super) struct TextColumn {
+    ids: Vec<u32>,
+    values: Vec<String>,
+}
+
+const NULL: u32 = u32::MAX;
+
+impl TextColumn {
+    /// The column `name`; all null where the batch has none.
+    pub(super) fn of(batch: &RecordBatch, name: &str) -> Self {
+        let rows = batch.num_rows();
+        let Some(array) = batch.column_by_name(name) else { return Self { ids: vec![NULL; rows], values: Vec::new() } };
+        match array.data_type() {
+            DataType::Dictionary(key, _) => match **key {
+                DataType::Int8 => Self::dictionary::<Int8Type>(array),
+                DataType::Int16 => Self::dictionary::<Int16Type>(array),
+                DataType::Int32 => Self::dictionary::<Int32Type>(array),
+                DataType::Int64 => Self::dictionary::<Int64Type>(array),
+                DataType::UInt8 => Self::dictionary::<UInt8Type>(array),
+                DataType::UInt16 => Self::dictionary::<UInt16Type>(array),
+                DataType::UInt32 => Self::dictionary::<UInt32Type>(array),
+                _ => Self::dictionary::<UInt64Type>(array),
+            },
+            _ => Self::plain(plain_values(array)),
+        }
+    }
+
+    fn dictionary<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Self {
+        let array = array.as_dictionary::<K>();
+        // A dictionary may repeat a value or hold nulls; going through `plain` numbers distinct values once.
+        let values = Self::plain(plain_values(array.values()));
+        let ids = (0..array.len()).map(|row| array.key(row).map_or(NULL, |key| values.ids[key])).collect();
+        Self { ids, values: values.values }
+    }
+
+    fn plain(texts: Vec<Option<&str>>) -> Self {
+        let mut seen: HashMap<&str, u32> = HashMap::new();
+        let mut values = Vec::new();
+        let ids = texts
+            .into_iter()
+            .map(|text| match text {
+                None => NULL,
+                Some(text) => *seen.entry(text).or_insert_with(|| {
+                    values.push(text.to_string());
+                    (values.len() - 1) as u32
+                }),
+            })
+            .collect();
+        Self { ids, values }
+    }
+
+    /// Number of the row's value in this column; equal values have equal numbers, null is `u32::MAX`.
+    pub(super) fn id(&self, row: usize) -> u32 {
+        self.ids[row]
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<&str> {
+        self.values.get(self.ids[row] as usize).map(String::as_str)
+    }
+
+    /// One `T` for each distinct value, for lookup by [`id`](Self::id).
+    pub(super) fn map_values<T>(&self, f: impl FnMut(&str) -> T) -> Vec<T> {
+        self.values.iter().map(String::as_str).map(f).collect()
+    }
+}
+
+fn plain_values(array: &ArrayRef) -> Vec<Option<&str>> {
+    match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().iter().collect(),
+        DataType::LargeUtf8 => array.as_string::<i64>().iter().collect(),
+        DataType::Utf8View => array.as_string_view().iter().collect(),
+        _ => vec![None; array.len()],
+    }
+}

@@ -1,0 +1,116 @@
+//! Gives equal names one allocation again, as they had when they were recorded.
+
+use candlescope_core::{PathInfo, ThreadInfo};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Paths, threads and words seen so far in a run. Numbers are dense and in order of first sight.
+#[derive(Debug, Default)]
+pub(super) struct Interner {
+    words: HashSet<Arc<str>>,
+    paths: HashMap<(Arc<str>, Arc<str>, Arc<str>), Arc<PathInfo>>,
+    rollups: HashMap<String, u32>,
+    threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
+}
+
+impl Interner {
+    pub(super) fn word(&mut self, text: &str) -> Arc<str> {
+        if let Some(word) = self.words.get(text) {
+            return word.clone();
+        }
+        let word: Arc<str> = text.into();
+        self.words.insert(word.clone());
+        word
+    }
+
+    pub(super) fn path(&mut self, path: &str, name: &str, target: &str) -> Arc<PathInfo> {
+        let key = (self.word(path), self.word(name), self.word(target));
+        if let Some(info) = self.paths.get(&key) {
+            return info.clone();
+        }
+        let rollup = rollup(path);
+        let next = self.rollups.len() as u32;
+        let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
+        let info = Arc::new(PathInfo {
+            id: self.paths.len() as u32,
+            path: path.to_string(),
+            rollup,
+            rollup_id,
+            name: key.1.clone(),
+            target: key.2.clone(),
+        });
+        self.paths.insert(key, info.clone());
+        info
+    }
+
+    /// The thread of this name. The tables tell threads apart by name only.
+    pub(super) fn thread(&mut self, name: &str) -> Arc<ThreadInfo> {
+        let name = self.word(name);
+        let index = self.threads.len() as u32 + 1;
+        self.threads
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(ThreadInfo { index, os_id: 0, name }))
+            .clone()
+    }
+}
+
+/// A path without its ordinals: `decode/block[12]/attn` becomes `decode/block/attn`.
+pub(crate) fn rollup(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for (i, element) in path.split('/').enumerate() {
+        if i > 0 {
+            out.push('/');
+        }
+        out.push_str(without_ordinal(element));
+    }
+    out
+}
+
+fn without_ordinal(element: &str) -> &str {
+    let Some(open) = element.strip_suffix(']').and_then(|e| e.rfind('[')) else { return element };
+    let digits = &element[open + 1..element.len() - 1];
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) { &element[..open] } else { element }
+}
+
+/// Names of metrics and units as records hold them: for ever. A crafted run could hold millions, so past a bound they all
+/// read as `other`; real runs have some dozens.
+pub(super) fn forever(text: &str) -> &'static str {
+    const MOST: usize = 4096;
+    static KNOWN: OnceLock<Mutex<HashSet<&'static str>>> = OnceLock::new();
+    let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(known) = known.get(text) {
+        return known;
+    }
+    if known.len() >= MOST {
+        return "other";
+    }
+    let leaked: &'static str = Box::leak(text.to_string().into_boxed_str());
+    known.insert(leaked);
+    leaked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_leave_the_rollup() {
+        assert_eq!(rollup("decode/block[12]/attn/linear[2]"), "decode/block/attn/linear");
+        assert_eq!(rollup("block[x]/a[]/b[1"), "block[x]/a[]/b[1");
+        assert_eq!(rollup(""), "");
+    }
+
+    #[test]
+    fn equal_paths_share_one_allocation() {
+        let mut interner = Interner::default();
+        let a = interner.path("step/block[0]", "block", "t");
+        let b = interner.path("step/block[0]", "block", "t");
+        let c = interner.path("step/block[1]", "block", "t");
+        assert!(Arc::ptr_eq(&a, &b));
+        assert_eq!((a.id, c.id), (0, 1));
+        assert_eq!(a.rollup_id, c.rollup_id);
+        assert_eq!(interner.thread("main").index, 1);
+        assert_eq!(interner.thread("worker").index, 2);
+        assert_eq!(interner.thread("main").index, 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! Reads `run.json`.
+
+use super::{OpenError, finding};
+use candlescope_core::run::{Finding, MANIFEST_FILE, RunManifest, SCHEMA_VERSION, Severity};
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The manifest, or a finding that says why there is none.
+///
+/// The version is looked at before anything else is interpreted: a newer layout may mean other things by the same names.
+pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<RunManifest>, OpenError> {
+    let path = dir.join(MANIFEST_FILE);
+    let unreadable = |why: String| {
+        finding(
+            Severity::Warning,
+            "manifest_unreadable",
+            format!("`{}` cannot be read ({why}): model, environment, options and loss counts are unknown", path.display()),
+            "The tables are still analysed. Copy run.json again from where the run was made",
+        )
+    };
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            findings.push(finding(
+                Severity::Warning,
+                "manifest_missing",
+                format!(
+                    "`{}` is missing: the run ended before writing it, or it was deleted. Model, environment, options and loss counts are unknown",
+                    path.display()
+                ),
+                "The tables are still analysed. Keep the session's guard until the end of main so that the run is closed in order",
+            ));
+            return Ok(None);
+        }
+        Err(error) => {
+            findings.push(unreadable(error.to_string()));
+            return Ok(None);
+        }
+    };
+    let value: Value = match serde_json::from_slice(&bytes) {
+        Ok(value @ Value::Object(_)) => value,
+        Ok(_) => {
+            findings.push(unreadable("not a JSON object".to_string()));
+            return Ok(None);
+        }
+        Err(error) => {
+            findings.push(unreadable(error.to_string()));
+            return Ok(None);
+        }
+    };
+    let version = value.get("schema_version").and_then(Value::as_u64);
+    match version {
+        Some(found) if found > u64::from(SCHEMA_VERSION) => {
+            return Err(OpenError::NewerSchema { dir: dir.to_path_buf(), found: u32::try_from(found).unwrap_or(u32::MAX) });
+        }
+        Some(1..) => {}
+        _ => findings.push(finding(
+            Severity::Info,
+            "schema_version_missing",
+            format!("`{}` names no schema version; it is read as version {SCHEMA_VERSION}", path.display()),
+            "Write runs with candlescope's Parquet exporter",
+        )),
+    }
+    match serde_json::from_value(value) {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(error) => {
+            findings.push(unreadable(error.to_string()));
+            Ok(None)
+        }
+    }
+}

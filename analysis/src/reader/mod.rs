@@ -1,0 +1,167 @@
+//! Opens a run directory and yields its records, whatever state the directory is in.
+//!
+//! A reader is most needed when something went wrong: the process was killed, a disk filled, somebody copied a file into the
+//! wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
+
+mod batches;
+mod columns;
+mod discover;
+mod intern;
+mod manifest;
+mod requests;
+mod samples;
+mod spans;
+mod steps;
+
+pub use batches::Batches;
+
+use candlescope_core::run::{Finding, RunManifest, SCHEMA_VERSION, Severity};
+use candlescope_core::{RecordKind, run};
+use std::path::{Path, PathBuf};
+
+/// A run could not be opened at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory does not exist.
+    #[error("no run at `{}`: there is no such directory. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display())]
+    NotFound(PathBuf),
+    /// The path is not a directory.
+    #[error("`{}` is a file, not a run. Give the run's directory, the one that holds {manifest}", .0.display(), manifest = run::MANIFEST_FILE)]
+    NotADirectory(PathBuf),
+    /// The directory holds runs but is none.
+    #[error("`{}` is not a run but holds {count}: name one of them, for example `{}`", dir.display(), first.display())]
+    DirectoryOfRuns {
+        /// The directory asked for.
+        dir: PathBuf,
+        /// Number of runs in it.
+        count: usize,
+        /// The newest of them by name.
+        first: PathBuf,
+    },
+    /// The directory has nothing of a run.
+    #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
+    NotARun(PathBuf),
+    /// There are files of a run, but none of them can be read.
+    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or make it anew", dir.display())]
+    NothingReadable {
+        /// The run's directory.
+        dir: PathBuf,
+        /// What is wrong with each file.
+        reasons: String,
+    },
+    /// The run was written by a newer release.
+    #[error("`{}` has schema version {found}, and this candlescope reads versions up to {SCHEMA_VERSION}. Update candlescope (`cargo install candlescope-cli`)", .dir.join(run::MANIFEST_FILE).display())]
+    NewerSchema {
+        /// The run's directory.
+        dir: PathBuf,
+        /// Its schema version.
+        found: u32,
+    },
+    /// The directory could not be listed.
+    #[error("cannot list `{}`: {source}. Check its permissions", dir.display())]
+    List {
+        /// The directory.
+        dir: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// One readable Parquet file of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Table it belongs to.
+    pub kind: RecordKind,
+    /// The file.
+    pub path: PathBuf,
+    /// Rows its footer promises.
+    pub rows: u64,
+    /// Size on disk in bytes.
+    pub file_bytes: u64,
+}
+
+/// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.
+#[derive(Debug)]
+pub struct Run {
+    dir: PathBuf,
+    manifest: Option<RunManifest>,
+    segments: Vec<Segment>,
+    findings: Vec<Finding>,
+}
+
+impl Run {
+    /// Opens the run in `dir`. Reads the manifest and every segment's footer, no rows.
+    ///
+    /// # Errors
+    /// When there is nothing to read or the run's schema is newer than this release. Damage to single files is not an error:
+    /// see [`findings`](Run::findings).
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let dir = dir.as_ref().to_path_buf();
+        if !dir.exists() {
+            return Err(OpenError::NotFound(dir));
+        }
+        if !dir.is_dir() {
+            return Err(OpenError::NotADirectory(dir));
+        }
+        let mut findings = Vec::new();
+        let manifest = manifest::read(&dir, &mut findings)?;
+        let found = discover::segments(&dir, &mut findings)?;
+        if manifest.is_none() && found.readable.is_empty() {
+            if found.files > 0 {
+                let reasons: Vec<_> = findings.iter().take(4).map(|f| f.message.as_str()).collect();
+                return Err(OpenError::NothingReadable { dir, reasons: reasons.join("; ") });
+            }
+            return Err(match discover::runs_inside(&dir) {
+                (_, None) => OpenError::NotARun(dir),
+                (count, Some(first)) => OpenError::DirectoryOfRuns { dir, count, first },
+            });
+        }
+        let run = Self { dir, manifest, segments: found.readable, findings };
+        Ok(run)
+    }
+
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// `run.json`, where there is a readable one.
+    pub fn manifest(&self) -> Option<&RunManifest> {
+        self.manifest.as_ref()
+    }
+
+    /// The readable segments, by table and then in order of writing.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// What was noticed on opening: missing or unreadable files, segments left unfinished.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Rows the readable segments of a table hold.
+    pub fn rows(&self, kind: RecordKind) -> u64 {
+        self.segments.iter().filter(|s| s.kind == kind).map(|s| s.rows).sum()
+    }
+
+    /// Bytes on disk of a table's readable segments.
+    pub fn bytes(&self, kind: RecordKind) -> u64 {
+        self.segments.iter().filter(|s| s.kind == kind).map(|s| s.file_bytes).sum()
+    }
+
+    /// Streams every record, requests and steps first: whoever reads spans then knows what they belong to.
+    pub fn batches(&self) -> Batches<'_> {
+        Batches::new(self, &[RecordKind::Request, RecordKind::Step, RecordKind::Sample, RecordKind::Span])
+    }
+
+    /// Streams one table.
+    pub fn table(&self, kind: RecordKind) -> Batches<'_> {
+        Batches::new(self, &[kind])
+    }
+}
+
+/// A finding in one line; every reader module makes them.
+pub(crate) fn finding(severity: Severity, code: &str, message: String, remedy: &str) -> Finding {
+    Finding { severity, code: code.to_string(), message, remedy: remedy.to_string() }
+}

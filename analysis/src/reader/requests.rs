@@ -1,0 +1,33 @@
+//! Rows of `RUN/requests` as records.
+
+use super::columns::{IntColumn, TextColumn};
+use super::intern::Interner;
+use super::spans::trace_id;
+use arrow_array::RecordBatch;
+use candlescope_core::{HostNs, RequestRecord, SpanId, TraceId};
+
+/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a request must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<RequestRecord>> {
+    let int = |name| IntColumn::of(batch, name);
+    let text = |name| TextColumn::of(batch, name);
+    let (request, span_id, start, dur) = (int("request"), int("span_id"), int("host_start_ns"), int("host_dur_ns"));
+    let (ttft, prompt, output, sequences) = (int("ttft_ns"), int("prompt_tokens"), int("output_tokens"), int("batch"));
+    let (trace, operation, model) = (text("trace_id"), text("operation"), text("model"));
+
+    let row = |row: usize| -> Option<RequestRecord> {
+        Some(RequestRecord {
+            request: request.unsigned(row)?,
+            trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
+            span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
+            operation: interner.word(operation.get(row).unwrap_or_default()),
+            model: interner.word(model.get(row).unwrap_or_default()),
+            host_start: HostNs(start.get(row)?),
+            host_dur_ns: dur.unsigned(row)?,
+            ttft_ns: ttft.unsigned(row),
+            prompt_tokens: prompt.unsigned(row),
+            output_tokens: output.unsigned(row),
+            batch: sequences.small(row),
+        })
+    };
+    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+}

@@ -1,0 +1,27 @@
+//! Rows of `RUN/samples` as records.
+
+use super::columns::{FloatColumn, IntColumn, TextColumn};
+use super::intern::{Interner, forever};
+use arrow_array::RecordBatch;
+use candlescope_core::{HostNs, SampleRecord};
+
+/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a sample must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SampleRecord>> {
+    let (time, value) = (IntColumn::of(batch, "time_ns"), FloatColumn::of(batch, "value"));
+    let text = |name| TextColumn::of(batch, name);
+    let (device, metric, unit) = (text("device"), text("metric"), text("unit"));
+    let devices = device.map_values(|name| interner.word(name));
+    let metrics = metric.map_values(forever);
+    let units = unit.map_values(forever);
+
+    let row = |row: usize| -> Option<SampleRecord> {
+        Some(SampleRecord {
+            time: HostNs(time.get(row)?),
+            device: devices.get(device.id(row) as usize)?.clone(),
+            metric: metrics.get(metric.id(row) as usize)?,
+            value: value.get(row)?,
+            unit: units.get(unit.id(row) as usize)?,
+        })
+    };
+    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+}

@@ -1,0 +1,92 @@
+//! Rows of `RUN/spans` as records.
+
+use super::columns::{IntColumn, TextColumn};
+use super::intern::Interner;
+use arrow_array::RecordBatch;
+use candlescope_core::{DType, GpuSource, GpuTime, HostNs, PathInfo, Phase, Shape, SpanId, SpanRecord, TraceId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a span must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SpanRecord>> {
+    let int = |name| IntColumn::of(batch, name);
+    let text = |name| TextColumn::of(batch, name);
+    let (seq, parent_seq, span_id, step) = (int("seq"), int("parent_seq"), int("span_id"), int("step"));
+    let (start, dur, depth) = (int("host_start_ns"), int("host_dur_ns"), int("depth"));
+    let gpu = GpuColumns::of(batch);
+    let (flops, bytes, tokens) = (int("flops"), int("bytes"), int("tokens"));
+    let (context_len, sequences) = (int("context_len"), int("batch"));
+    let (trace, phase, path) = (text("trace_id"), text("phase"), text("path"));
+    let (name, target, thread) = (text("name"), text("target"), text("thread"));
+    let (dtype, shape) = (text("dtype"), text("shape"));
+
+    let traces = trace.map_values(trace_id);
+    let phases = phase.map_values(Phase::from_word);
+    let threads = thread.map_values(|name| interner.thread(name));
+    let dtypes = dtype.map_values(|word| DType::from_word(word).unwrap_or(DType::Other));
+    let shapes = shape.map_values(|text| text.parse::<Shape>().ok());
+    let mut paths: HashMap<(u32, u32, u32), Arc<PathInfo>> = HashMap::new();
+
+    let row = |row: usize| -> Option<SpanRecord> {
+        let path = paths
+            .entry((path.id(row), name.id(row), target.id(row)))
+            .or_insert_with(|| {
+                let path = path.get(row).unwrap_or_default();
+                let own = path.rsplit('/').next().unwrap_or_default();
+                interner.path(path, name.get(row).unwrap_or(own), target.get(row).unwrap_or_default())
+            })
+            .clone();
+        Some(SpanRecord {
+            seq: seq.unsigned(row)?,
+            parent_seq: parent_seq.unsigned(row),
+            trace_id: traces.get(trace.id(row) as usize).copied().flatten().unwrap_or(TraceId(0)),
+            span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
+            step: step.unsigned(row),
+            phase: phases.get(phase.id(row) as usize).copied().flatten(),
+            path,
+            depth: depth.get(row).and_then(|d| u16::try_from(d).ok()).unwrap_or(0),
+            thread: threads.get(thread.id(row) as usize)?.clone(),
+            host_start: HostNs(start.get(row)?),
+            host_dur_ns: dur.unsigned(row)?,
+            gpu: gpu.get(row),
+            flops: flops.unsigned(row),
+            bytes: bytes.unsigned(row),
+            tokens: tokens.small(row),
+            context_len: context_len.small(row),
+            batch: sequences.small(row),
+            dtype: dtypes.get(dtype.id(row) as usize).copied(),
+            shape: shapes.get(shape.id(row) as usize).copied().flatten(),
+        })
+    };
+    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+}
+
+/// A W3C trace id of 32 hex digits.
+pub(super) fn trace_id(text: &str) -> Option<TraceId> {
+    u128::from_str_radix(text, 16).ok().map(TraceId)
+}
+
+/// The three columns that tell device time; spans and steps have them alike.
+pub(super) struct GpuColumns {
+    start: IntColumn,
+    dur: IntColumn,
+    source: TextColumn,
+}
+
+impl GpuColumns {
+    pub(super) fn of(batch: &RecordBatch) -> Self {
+        Self {
+            start: IntColumn::of(batch, "gpu_start_ns"),
+            dur: IntColumn::of(batch, "gpu_dur_ns"),
+            source: TextColumn::of(batch, "gpu_source"),
+        }
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<GpuTime> {
+        Some(GpuTime {
+            start: HostNs(self.start.get(row)?),
+            dur_ns: self.dur.unsigned(row)?,
+            source: GpuSource::from_word(self.source.get(row)?)?,
+        })
+    }
+}

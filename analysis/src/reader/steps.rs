@@ -1,0 +1,44 @@
+//! Rows of `RUN/steps` as records.
+
+use super::columns::{FloatColumn, IntColumn, TextColumn};
+use super::intern::Interner;
+use super::spans::{GpuColumns, trace_id};
+use arrow_array::RecordBatch;
+use candlescope_core::{HostNs, Phase, StepRecord, TraceId};
+
+/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a step must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<StepRecord>> {
+    let int = |name| IntColumn::of(batch, name);
+    let text = |name| TextColumn::of(batch, name);
+    let (step, seq, request, intervals) = (int("step"), int("seq"), int("request"), int("intervals"));
+    let (start, dur) = (int("host_start_ns"), int("host_dur_ns"));
+    let gpu = GpuColumns::of(batch);
+    let energy = FloatColumn::of(batch, "energy_mj");
+    let (flops, bytes, tokens) = (int("flops"), int("bytes"), int("tokens"));
+    let (context_len, sequences) = (int("context_len"), int("batch"));
+    let (trace, phase, path, thread) = (text("trace_id"), text("phase"), text("path"), text("thread"));
+
+    let row = |row: usize| -> Option<StepRecord> {
+        let path = path.get(row).unwrap_or_default();
+        Some(StepRecord {
+            step: step.unsigned(row)?,
+            seq: seq.unsigned(row)?,
+            trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
+            phase: phase.get(row).and_then(Phase::from_word),
+            request: request.unsigned(row),
+            path: interner.path(path, path.rsplit('/').next().unwrap_or_default(), ""),
+            thread: interner.thread(thread.get(row)?),
+            host_start: HostNs(start.get(row)?),
+            host_dur_ns: dur.unsigned(row)?,
+            gpu: gpu.get(row),
+            energy_mj: energy.get(row),
+            tokens: tokens.small(row),
+            context_len: context_len.small(row),
+            batch: sequences.small(row),
+            flops: flops.unsigned(row),
+            bytes: bytes.unsigned(row),
+            intervals: intervals.unsigned(row).unwrap_or(1),
+        })
+    };
+    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+}
