@@ -1,1 +1,16 @@
-//! placeholder
+//! Exporters for candlescope: each turns the one stream of records into a form another tool reads.
+//!
+//! | module | feature | writes | read by |
+//! |---|---|---|---|
+#![cfg_attr(feature = "parquet", doc = "| [`parquet`] | `parquet` | a run directory | `candlescope report`, DuckDB, Polars, Spark |")]
+#![cfg_attr(feature = "perfetto", doc = "| [`perfetto`] | `perfetto` | one protobuf trace | ui.perfetto.dev, trace_processor |")]
+#![cfg_attr(feature = "chrome", doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |")]
+//!
+//! Every module has a pure conversion and a thin transport: the conversion is tested without files.
+
+#[cfg(feature = "chrome")]
+pub mod chrome;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;

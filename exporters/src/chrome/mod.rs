@@ -1,0 +1,1 @@
+//! The Chrome JSON trace event format.

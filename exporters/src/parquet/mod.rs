@@ -1,0 +1,30 @@
+//! A run on disk: one directory of Parquet tables and a manifest, laid out as [`candlescope_core::run`] says.
+//!
+//! ```text
+//! RUN/run.json                      manifest, written at the start and again at the end
+//! RUN/spans/part-00000.parquet      finished segment: synced and renamed, never touched again
+//! RUN/spans/part-00001.parquet.inprogress
+//! RUN/steps, RUN/requests, RUN/samples
+//! ```
+//!
+//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open ones
+//! and nothing else. Records count as exported when their segment has its final name.
+//!
+//! The path of a record: [`tables`] (records → columns in memory) → [`chunk`] (columns → encoded pages) → [`segment`] (pages →
+//! file) → [`store`] (the directory); [`exporter`] decides when. All but the last three are pure.
+
+mod chunk;
+mod column;
+mod config;
+mod dictionary;
+mod exporter;
+mod hybrid;
+mod schema;
+mod segment;
+mod store;
+mod tables;
+
+pub use config::ParquetConfig;
+pub use exporter::ParquetExporter;
+pub use schema::arrow_schema;
+pub use store::RunDirError;
