@@ -76,15 +76,14 @@ impl TickMapper {
         let span = 1u64 << 40;
         let ns_per_tick = source.clock.delta_as_nanos(1, 1 + span) as f64 / span as f64;
         let (ticks, instant, system) = simultaneous(&source);
-        let mapper = Self {
+        Self {
             source,
             first: (ticks, instant),
             origin: (ticks, system),
             ns_per_tick,
             anchors: vec![ClockAnchor { ticks: ticks.0, mapped_ns: system, system_ns: system }],
             last_resync: instant,
-        };
-        mapper
+        }
     }
 
     /// Unix nanoseconds of `ticks`.

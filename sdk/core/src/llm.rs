@@ -44,7 +44,8 @@ pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
 /// A phase is a *step* of the run unless it stands inside another phase. The guard ends it.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: "candlescope::llm", "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
+    info_span!(target: "candlescope::llm", "prefill", candlescope.phase = "prefill", tokens, context_len, batch)
+        .entered()
 }
 
 /// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
@@ -73,7 +74,6 @@ pub struct Request {
     started: Instant,
     tokens: AtomicU64,
 }
-
 
 impl Request {
     /// A request for `operation` (`text_completion`, `chat`, `embeddings`, …) to `model`.

@@ -231,8 +231,10 @@ const DUR: Column = col("host_dur_ns", Int64, false, "Duration on the host, nano
 const GPU_START: Column = col("gpu_start_ns", Int64, true, "Start on the device, nanoseconds since the Unix epoch");
 const GPU_DUR: Column = col("gpu_dur_ns", Int64, true, "Duration on the device, nanoseconds; see gpu_source");
 const GPU_SOURCE: Column = col("gpu_source", Utf8, true, "event (stream elapsed) or cupti (sum of kernels)");
-const FLOPS: Column = col("flops", Int64, true, "Floating-point operations, analytic; in spans the interval's own, in steps the sum");
-const BYTES: Column = col("bytes", Int64, true, "Bytes moved, analytic lower bound; in spans the interval's own, in steps the sum");
+const FLOPS: Column =
+    col("flops", Int64, true, "Floating-point operations, analytic; in spans the interval's own, in steps the sum");
+const BYTES: Column =
+    col("bytes", Int64, true, "Bytes moved, analytic lower bound; in spans the interval's own, in steps the sum");
 const TOKENS: Column = col("tokens", Int64, true, "Tokens processed");
 const CONTEXT_LEN: Column = col("context_len", Int64, true, "Context length after the step, tokens");
 const BATCH: Column = col("batch", Int64, true, "Sequences in the batch");

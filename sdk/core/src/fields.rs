@@ -1,0 +1,138 @@
+//! Reads the fields of spans that candlescope knows.
+
+use crate::annotate::Annotation;
+use crate::llm::{PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
+use crate::vocabulary::{DType, Phase, Shape};
+use std::fmt;
+use std::sync::Arc;
+use tracing_core::Metadata;
+use tracing_core::field::{Field, Visit};
+
+/// Fields that end up on the interval.
+const NUMERIC: [&str; 7] = ["tokens", "flops", "bytes", "batch", "context_len", "dtype", "shape"];
+/// Renames an interval, as tracing-opentelemetry does.
+const NAME_FIELD: &str = "otel.name";
+
+/// What a callsite's field names promise.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FieldKinds {
+    pub(crate) annotation: bool,
+    pub(crate) phase: bool,
+    pub(crate) request: bool,
+    pub(crate) name: bool,
+}
+
+impl FieldKinds {
+    pub(crate) fn of(metadata: &Metadata<'_>) -> Self {
+        let mut kinds = FieldKinds::default();
+        for field in metadata.fields() {
+            match field.name() {
+                PHASE_FIELD => kinds.phase = true,
+                REQUEST_MODEL_FIELD => kinds.request = true,
+                NAME_FIELD => kinds.name = true,
+                name if NUMERIC.contains(&name) => kinds.annotation = true,
+                _ => {}
+            }
+        }
+        kinds
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self.annotation || self.phase || self.request || self.name
+    }
+}
+
+/// Values read from a span's fields. Kept in the span's extensions for requests and spans with numeric fields.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FieldValues {
+    pub(crate) annotation: Annotation,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) operation: Option<Arc<str>>,
+    pub(crate) model: Option<Arc<str>>,
+    pub(crate) prompt_tokens: Option<u64>,
+    pub(crate) output_tokens: Option<u64>,
+    pub(crate) ttft_seconds: Option<f64>,
+    pub(crate) trace_id: Option<u128>,
+}
+
+impl FieldValues {
+    fn number(&mut self, name: &str, value: u64) {
+        let small = u32::try_from(value).unwrap_or(u32::MAX) as usize;
+        // Replaced, not added: a field has one value at a time.
+        let annotation = match name {
+            "tokens" => Annotation::new().tokens(small),
+            "context_len" => Annotation::new().context_len(small),
+            "batch" => Annotation::new().batch(small),
+            "flops" => {
+                self.annotation.flops = 0;
+                Annotation::new().flops(value)
+            }
+            "bytes" => {
+                self.annotation.bytes = 0;
+                Annotation::new().bytes(value)
+            }
+            "gen_ai.usage.input_tokens" => return self.prompt_tokens = Some(value),
+            "gen_ai.usage.output_tokens" => return self.output_tokens = Some(value),
+            _ => return,
+        };
+        self.annotation.merge(&annotation);
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        match name {
+            PHASE_FIELD => self.phase = Phase::from_word(value),
+            NAME_FIELD => self.name = Some(value.into()),
+            REQUEST_MODEL_FIELD => self.model = Some(value.into()),
+            TRACE_ID_FIELD => {
+                self.trace_id = u128::from_str_radix(value, 16).ok().filter(|id| *id != 0 && value.len() == 32);
+            }
+            "gen_ai.operation.name" => self.operation = Some(value.into()),
+            "dtype" => {
+                let word = value.to_ascii_lowercase();
+                self.annotation.dtype = Some(DType::from_word(&word).unwrap_or(DType::Other));
+            }
+            "shape" => {
+                // Both `1x5x576` and Debug of a slice, `[1, 5, 576]`.
+                let plain: String = value.trim_matches(['[', ']', '(', ')']).replace(", ", "x").replace(',', "x");
+                if let Ok(shape) = plain.parse::<Shape>() {
+                    self.annotation.shape = Some(shape);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Visit for FieldValues {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        if field.name() == "gen_ai.response.time_to_first_chunk" {
+            self.ttft_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
+        } else if value.is_finite() && value >= 0.0 {
+            self.number(field.name(), value as u64);
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        if let Ok(value) = u64::try_from(value) {
+            self.number(field.name(), value);
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.number(field.name(), value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field.name(), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let known = matches!(field.name(), PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD)
+            || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
+        // Other values are never formatted: they may be large, or private.
+        if known {
+            self.text(field.name(), &format!("{value:?}"));
+        }
+    }
+}

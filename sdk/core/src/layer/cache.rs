@@ -1,0 +1,64 @@
+//! What a thread knows about span ids, so that enter and exit need not ask the registry.
+
+use crate::names;
+use crate::raw::NO_PHASE;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering;
+
+/// Bits of [`Meta::flags`].
+pub(crate) mod meta_flag {
+    /// Has fields whose values belong on the interval.
+    pub(crate) const FIELDS: u8 = 1;
+    /// Is a request.
+    pub(crate) const REQUEST: u8 = 2;
+    /// Is of an excluded target.
+    pub(crate) const IGNORED: u8 = 4;
+}
+
+/// What the hot path must know about a span. Never changes while the span lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) name: u32,
+    pub(crate) request: u32,
+    pub(crate) phase: u8,
+    pub(crate) flags: u8,
+}
+
+impl Meta {
+    pub(crate) const OTHER: Meta = Meta { name: names::OTHER, request: 0, phase: NO_PHASE, flags: 0 };
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    span: u64,
+    epoch: u32,
+    meta: Meta,
+}
+
+/// Direct-mapped by the low bits of the span id, which the registry gives out consecutively.
+#[derive(Debug)]
+pub(crate) struct MetaCache {
+    entries: Box<[Entry]>,
+}
+
+const ENTRIES: usize = 1024;
+
+impl MetaCache {
+    pub(crate) fn new() -> Self {
+        // Span ids are never zero, so an empty entry matches nothing.
+        Self { entries: vec![Entry { span: 0, epoch: 0, meta: Meta::OTHER }; ENTRIES].into_boxed_slice() }
+    }
+
+    /// The span's meta; `load` asks the registry where the cache does not know it.
+    #[inline]
+    pub(crate) fn get(&mut self, shared: &Shared, span: u64, load: impl FnOnce() -> Option<Meta>) -> Option<Meta> {
+        let epoch = shared.epoch(span).load(Ordering::Relaxed);
+        let entry = &mut self.entries[span as usize % ENTRIES];
+        if entry.span == span && entry.epoch == epoch {
+            return Some(entry.meta);
+        }
+        let meta = load()?;
+        *entry = Entry { span, epoch, meta };
+        Some(meta)
+    }
+}

@@ -1,0 +1,89 @@
+//! Names of spans, interned when a span is created so that the hot path carries integers.
+
+use crate::record::ThreadInfo;
+use crate::vocabulary::Phase;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// What a span means to the layer beyond its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    Plain,
+    Phase(Phase),
+    Request,
+    /// Of an excluded target: transparent, its children belong to its parent.
+    Ignored,
+}
+
+/// A distinct (name, target, role).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct NameInfo {
+    pub(crate) name: Arc<str>,
+    pub(crate) target: Arc<str>,
+    pub(crate) role: Role,
+}
+
+/// Distinct names kept; a program that makes up names without end gets [`OTHER`] from there on.
+const MAX_NAMES: usize = 65_536;
+
+/// Number of the name that stands for all names beyond [`MAX_NAMES`].
+pub(crate) const OTHER: u32 = 0;
+
+#[derive(Debug)]
+pub(crate) struct Names {
+    index: Mutex<FxHashMap<NameInfo, u32>>,
+    list: RwLock<Vec<Arc<NameInfo>>>,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        let other = NameInfo { name: "(other)".into(), target: "candlescope".into(), role: Role::Plain };
+        Self {
+            index: Mutex::new(FxHashMap::from_iter([(other.clone(), OTHER)])),
+            list: RwLock::new(vec![Arc::new(other)]),
+        }
+    }
+
+    /// Number of the name; the second value tells whether it is new.
+    pub(crate) fn intern(&self, info: NameInfo) -> (u32, bool) {
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&id) = index.get(&info) {
+            return (id, false);
+        }
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        if list.len() >= MAX_NAMES {
+            return (OTHER, false);
+        }
+        let id = list.len() as u32;
+        list.push(Arc::new(info.clone()));
+        index.insert(info, id);
+        (id, true)
+    }
+
+    /// Copies names from `known` on; the drain keeps a list of its own.
+    pub(crate) fn extend(&self, known: &mut Vec<Arc<NameInfo>>) {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        known.extend_from_slice(&list[known.len()..]);
+    }
+}
+
+/// Describes the calling thread.
+pub(crate) fn current_thread(index: u32) -> ThreadInfo {
+    let current = std::thread::current();
+    let name = match current.name() {
+        Some(name) => name.into(),
+        None => format!("thread-{index}").into(),
+    };
+    ThreadInfo { index, os_id: os_thread_id(), name }
+}
+
+fn os_thread_id() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        0
+    }
+}

@@ -1,0 +1,71 @@
+//! Runs collectors on one background thread, each at its own period.
+
+use crate::HostNs;
+use crate::collector::{Collector, Samples};
+use crate::record::SampleRecord;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The first failure of each collector, for the run's findings.
+pub(crate) type Failures = Arc<Mutex<Vec<(&'static str, String)>>>;
+
+/// Starts the thread; it ends when `stop` is disconnected.
+pub(crate) fn start(
+    collectors: Vec<Box<dyn Collector>>,
+    samples: Sender<Vec<SampleRecord>>,
+    stop: Receiver<()>,
+    failures: Failures,
+    background: Arc<super::BackgroundCpu>,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("cs-collect".into()).spawn(move || {
+        super::prepare_background_thread();
+        let meter = background.meter();
+        let mut due: Vec<(Instant, Option<Box<dyn Collector>>)> =
+            collectors.into_iter().map(|c| (Instant::now(), Some(c))).collect();
+        loop {
+            let mut next = Instant::now() + Duration::from_secs(1);
+            for (at, slot) in &mut due {
+                let Some(collector) = slot else { continue };
+                if Instant::now() >= *at {
+                    let period = collector.period().max(Duration::from_millis(1));
+                    let mut taken = Vec::new();
+                    let name = collector.name();
+                    let outcome = catch_unwind(AssertUnwindSafe(|| {
+                        collector.sample(&mut Samples::new(HostNs::now(), &mut taken))
+                    }));
+                    // A missed beat is skipped, not made up for.
+                    *at = Instant::now() + period;
+                    match outcome {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => note(&failures, name, error.to_string()),
+                        Err(_) => {
+                            note(&failures, name, "panicked and is not asked again".into());
+                            *slot = None;
+                            continue;
+                        }
+                    }
+                    // A full channel means that the drain is stuck; samples are the first thing to do without.
+                    if !taken.is_empty() {
+                        let _ = samples.try_send(taken);
+                    }
+                }
+                next = next.min(*at);
+            }
+            meter.update();
+            match stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    })
+}
+
+fn note(failures: &Failures, name: &'static str, message: String) {
+    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+    if !failures.iter().any(|(n, _)| *n == name) {
+        failures.push((name, message));
+    }
+}

@@ -1,0 +1,285 @@
+//! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
+
+use super::fanout::Lane;
+use super::resolve::{Resolver, Surroundings, ThreadStream};
+use super::{BackgroundCpu, CpuMeter};
+use crate::clock::TickMapper;
+use crate::raw::Raw;
+use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord};
+use crate::run::{ClockInfo, LossCounts};
+use crate::shared::{RawRequest, Shared, ThreadCounts};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Spans in a batch before it is sent.
+const BATCH_SPANS: usize = 8_192;
+
+/// Commands to the drain thread.
+pub(crate) enum Command {
+    /// Empty the rings, then flush every exporter; each answers on the sender, which is dropped when all have.
+    Flush(Sender<()>),
+    /// Empty the rings for the last time and answer.
+    Stop(Sender<DrainReport>),
+}
+
+/// What the drain knows at the end.
+pub(crate) struct DrainReport {
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) facts: Facts,
+    pub(crate) clock: ClockInfo,
+}
+
+/// Numbers about the run so far, for the verdict and for statistics.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Facts {
+    pub(crate) loss: LossCounts,
+    /// Records resolved, by kind.
+    pub(crate) counts: [u64; RecordKind::ALL.len()],
+    pub(crate) orphans: u64,
+    pub(crate) outlived_parent: u64,
+    pub(crate) step_ns: u64,
+    pub(crate) model_spans: u64,
+    pub(crate) helper_spans: u64,
+    pub(crate) requests_lost: u64,
+}
+
+pub(crate) struct Drain {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) requests: Receiver<RawRequest>,
+    pub(crate) samples: Receiver<Vec<SampleRecord>>,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) interval: Duration,
+    pub(crate) facts: Arc<Mutex<Facts>>,
+    pub(crate) queued: Arc<AtomicU64>,
+    pub(crate) background: Arc<BackgroundCpu>,
+}
+
+struct Source {
+    stream: ThreadStream,
+    ring: rtrb::Consumer<Raw>,
+    counts: Arc<ThreadCounts>,
+    drained: u64,
+}
+
+struct State {
+    mapper: TickMapper,
+    resolver: Resolver,
+    sources: Vec<Source>,
+    batch: Batch,
+    /// Sums over threads that ended.
+    gone: LossCounts,
+    counts: [u64; RecordKind::ALL.len()],
+}
+
+impl Drain {
+    pub(crate) fn run(self) {
+        super::prepare_background_thread();
+        let meter = self.background.meter();
+        let mut state = State {
+            mapper: TickMapper::new(self.shared.ticks.clone()),
+            resolver: Resolver::new(),
+            sources: Vec::new(),
+            batch: Batch::default(),
+            gone: LossCounts::default(),
+            counts: [0; RecordKind::ALL.len()],
+        };
+        let mut pause = self.interval;
+        loop {
+            match self.commands.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {
+                    let busiest = self.cycle(&mut state, &meter);
+                    // A ring over a quarter full would overflow if the next burst is as large: look again sooner.
+                    pause = if busiest * 4 > self.shared.ring_capacity { self.interval / 8 } else { self.interval };
+                }
+                Ok(Command::Flush(done)) => {
+                    self.cycle(&mut state, &meter);
+                    for lane in &self.lanes {
+                        lane.request_flush(done.clone());
+                    }
+                }
+                Ok(Command::Stop(answer)) => {
+                    self.stop(state, &meter, &answer);
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// One round over everything. Returns the most records found in one ring.
+    fn cycle(&self, state: &mut State, meter: &CpuMeter) -> usize {
+        state.mapper.maybe_resync();
+        self.adopt_new_threads(state);
+        let mut busiest = 0;
+        for at in 0..state.sources.len() {
+            busiest = busiest.max(self.drain_source(state, at));
+        }
+        self.retire_ended_threads(state);
+        self.take_requests(state);
+        while let Ok(samples) = self.samples.try_recv() {
+            state.batch.samples.extend(samples);
+        }
+        self.send(state);
+        self.publish(state);
+        meter.update();
+        busiest
+    }
+
+    fn adopt_new_threads(&self, state: &mut State) {
+        let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in new {
+            state.sources.push(Source {
+                stream: ThreadStream::new(thread.info),
+                ring: thread.ring,
+                counts: thread.counts,
+                drained: 0,
+            });
+        }
+    }
+
+    fn drain_source(&self, state: &mut State, at: usize) -> usize {
+        let State { mapper, resolver, sources, batch, counts, .. } = state;
+        let source = &mut sources[at];
+        let around = Surroundings { shared: &self.shared, mapper };
+        let waiting = source.ring.slots();
+        let mut left = waiting;
+        while left > 0 {
+            let n = left.min(4096);
+            let Ok(chunk) = source.ring.read_chunk(n) else {
+                break;
+            };
+            for raw in chunk {
+                if matches!(raw, Raw::Interval(_)) {
+                    source.drained += 1;
+                }
+                resolver.feed(&mut source.stream, raw, &around, batch);
+            }
+            left -= n;
+            if batch.spans.len() >= BATCH_SPANS {
+                send_batch(&self.lanes, batch, counts);
+            }
+        }
+        waiting
+    }
+
+    /// Threads that ended have no more to say once their ring is empty.
+    fn retire_ended_threads(&self, state: &mut State) {
+        let mut at = 0;
+        while at < state.sources.len() {
+            let source = &state.sources[at];
+            // Order matters: a thread that is gone writes no more, so an empty ring after that is empty for good.
+            if source.ring.is_abandoned() && source.ring.is_empty() {
+                let mut source = state.sources.swap_remove(at);
+                let around = Surroundings { shared: &self.shared, mapper: &state.mapper };
+                state.resolver.finish_thread(&mut source.stream, &around, &mut state.batch);
+                add_counts(&mut state.gone, &source);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn take_requests(&self, state: &mut State) {
+        while let Ok(raw) = self.requests.try_recv() {
+            let start = state.mapper.to_host(raw.start);
+            let end = state.mapper.to_host(raw.end);
+            let number = u64::from(raw.number);
+            let v = raw.values;
+            state.batch.requests.push(RequestRecord {
+                request: number,
+                trace_id: self.shared.request_trace(raw.number),
+                span_id: self.shared.request_span_id(number),
+                operation: v.operation.unwrap_or_else(|| "inference".into()),
+                model: v.model.unwrap_or_else(|| "unknown".into()),
+                host_start: start,
+                host_dur_ns: end.since(start),
+                ttft_ns: v.ttft_seconds.map(|s| (s * 1e9) as u64),
+                prompt_tokens: v.prompt_tokens,
+                output_tokens: v.output_tokens,
+                batch: v.annotation.get_batch(),
+            });
+            self.shared.forget_request(raw.number);
+        }
+    }
+
+    fn send(&self, state: &mut State) {
+        send_batch(&self.lanes, &mut state.batch, &mut state.counts);
+        self.queued.store(self.lanes.iter().map(Lane::queued).max().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn facts(&self, state: &State) -> Facts {
+        let mut loss = state.gone;
+        for source in &state.sources {
+            add_counts(&mut loss, source);
+        }
+        Facts {
+            loss,
+            counts: state.counts,
+            orphans: state.resolver.orphans,
+            outlived_parent: state.resolver.outlived_parent,
+            step_ns: state.resolver.step_ns,
+            model_spans: state.resolver.model_spans,
+            helper_spans: state.resolver.helper_spans,
+            requests_lost: self.shared.requests_lost.load(Ordering::Relaxed),
+        }
+    }
+
+    fn publish(&self, state: &State) {
+        let facts = self.facts(state);
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+    }
+
+    fn stop(self, mut state: State, meter: &CpuMeter, answer: &Sender<DrainReport>) {
+        self.shared.control.close();
+        // Steps under way when the session closes may still write; a few rounds catch what comes at once.
+        let deadline = Instant::now() + Duration::from_millis(50);
+        loop {
+            let busiest = self.cycle(&mut state, meter);
+            if busiest == 0 || Instant::now() >= deadline {
+                break;
+            }
+        }
+        // What is still buffered belongs to steps that never ended.
+        let State { mapper, resolver, sources, batch, .. } = &mut state;
+        let around = Surroundings { shared: &self.shared, mapper };
+        for source in sources.iter_mut() {
+            resolver.finish_thread(&mut source.stream, &around, batch);
+        }
+        self.send(&mut state);
+        state.mapper.resync();
+        let mut facts = self.facts(&state);
+        // Read last: whatever was emitted since the final round is a record that nobody will read.
+        let drained: u64 = facts.counts[RecordKind::Span as usize];
+        facts.loss.after_shutdown =
+            facts.loss.emitted.saturating_sub(drained + facts.loss.ring_full + facts.loss.too_deep);
+        let clock = state.mapper.info();
+        meter.update();
+        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock });
+    }
+}
+
+fn send_batch(lanes: &[Lane], batch: &mut Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
+    if batch.is_empty() {
+        return;
+    }
+    let ready = Arc::new(std::mem::take(batch));
+    for kind in RecordKind::ALL {
+        counts[kind as usize] += ready.count(kind);
+    }
+    for lane in lanes {
+        lane.send(&ready);
+    }
+}
+
+fn add_counts(loss: &mut LossCounts, source: &Source) {
+    let counts = &source.counts;
+    // Acquire pairs with the writer's Release: records counted here are visible in the ring.
+    loss.emitted += counts.emitted.load(Ordering::Acquire);
+    loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
+    loss.too_deep += counts.too_deep.load(Ordering::Relaxed);
+    loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
+    loss.open_at_end += counts.open.load(Ordering::Relaxed);
+}

@@ -1,0 +1,229 @@
+//! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
+
+use crate::exporter::{ExportError, Exporter};
+use crate::ledger::{DropReason, Ledger};
+use crate::record::Batch;
+use crate::run::RunManifest;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+enum Message {
+    Batch(Arc<Batch>),
+    Flush(Sender<()>),
+    Close(Sender<()>),
+    Finish(Arc<RunManifest>, Sender<()>),
+}
+
+/// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
+const MAX_MESSAGES: usize = 4096;
+
+/// Least time between two log lines of one exporter.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// One exporter with its queue and thread.
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    pub(crate) ledger: Arc<Ledger>,
+    sender: Sender<Message>,
+    /// Records in the queue.
+    queued: Arc<AtomicU64>,
+    limit: u64,
+    dead: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lane {
+    pub(crate) fn start(
+        mut exporter: Box<dyn Exporter>,
+        manifest: &RunManifest,
+        limit: u64,
+        background: Arc<super::BackgroundCpu>,
+    ) -> Result<Self, ExportError> {
+        exporter.start(manifest)?;
+        let name = exporter.name();
+        let ledger = Arc::new(Ledger::new());
+        let (sender, receiver) = bounded(MAX_MESSAGES);
+        let queued = Arc::new(AtomicU64::new(0));
+        let dead = Arc::new(AtomicBool::new(false));
+        let mut worker = Worker {
+            exporter,
+            name,
+            ledger: ledger.clone(),
+            queued: queued.clone(),
+            dead: dead.clone(),
+            panicked: false,
+            last_log: None,
+            unlogged: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("cs-{name}"))
+            .spawn(move || {
+                super::prepare_background_thread();
+                let meter = background.meter();
+                worker.run(&receiver, &meter);
+            })
+            .map_err(|e| ExportError::fatal(format!("cannot start a thread for the {name} exporter")).with_source(e))?;
+        Ok(Self { name, ledger, sender, queued, limit, dead, thread: Some(thread) })
+    }
+
+    /// Hands over a batch, or drops and counts it.
+    pub(crate) fn send(&self, batch: &Arc<Batch>) {
+        self.ledger.received(batch);
+        let records = batch.len() as u64;
+        if self.dead.load(Ordering::Relaxed) {
+            return self.ledger.dropped_batch(batch, DropReason::Dead);
+        }
+        // A batch always fits an empty queue, however large it is.
+        let queued = self.queued.load(Ordering::Relaxed);
+        if queued > 0 && queued + records > self.limit {
+            return self.ledger.dropped_batch(batch, DropReason::QueueFull);
+        }
+        self.queued.fetch_add(records, Ordering::Relaxed);
+        if let Err(error) = self.sender.try_send(Message::Batch(batch.clone())) {
+            self.queued.fetch_sub(records, Ordering::Relaxed);
+            let reason = match error {
+                TrySendError::Full(_) => DropReason::QueueFull,
+                TrySendError::Disconnected(_) => DropReason::Dead,
+            };
+            self.ledger.dropped_batch(batch, reason);
+        }
+    }
+
+    /// Records waiting.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a flush; `done` is dropped or answered when it is through.
+    pub(crate) fn request_flush(&self, done: Sender<()>) {
+        let _ = self.sender.try_send(Message::Flush(done));
+    }
+
+    pub(crate) fn request_close(&self, done: Sender<()>, deadline: Instant) {
+        let _ = self.sender.send_deadline(Message::Close(done), deadline);
+    }
+
+    pub(crate) fn request_finish(&self, manifest: Arc<RunManifest>, done: Sender<()>, deadline: Instant) {
+        let _ = self.sender.send_deadline(Message::Finish(manifest, done), deadline);
+    }
+
+    /// Whether the exporter's thread has ended; joins it if so.
+    pub(crate) fn join_if_done(&mut self) {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    exporter: Box<dyn Exporter>,
+    name: &'static str,
+    ledger: Arc<Ledger>,
+    queued: Arc<AtomicU64>,
+    dead: Arc<AtomicBool>,
+    panicked: bool,
+    last_log: Option<Instant>,
+    unlogged: u64,
+}
+
+impl Worker {
+    fn run(&mut self, receiver: &Receiver<Message>, meter: &super::CpuMeter) {
+        loop {
+            match receiver.recv_timeout(Duration::from_secs(1)) {
+                Ok(Message::Batch(batch)) => {
+                    self.call(|exporter, ledger| exporter.export(&batch, ledger), Some(&batch));
+                    self.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+                }
+                Ok(Message::Flush(done)) => {
+                    self.call(|exporter, ledger| exporter.flush(ledger), None);
+                    let _ = done.send(());
+                }
+                Ok(Message::Close(done)) => {
+                    self.call(|exporter, ledger| exporter.close(ledger), None);
+                    let dead = self.dead.load(Ordering::Relaxed);
+                    self.ledger.settle(if dead { DropReason::Dead } else { DropReason::Unaccounted });
+                    meter.update();
+                    let _ = done.send(());
+                }
+                Ok(Message::Finish(manifest, done)) => {
+                    self.call(|exporter, _| exporter.finish(&manifest), None);
+                    let _ = done.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => self.call(|exporter, ledger| exporter.tick(ledger), None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // The pipeline is gone without a word: keep what can be kept.
+                    self.call(|exporter, ledger| exporter.close(ledger), None);
+                    return;
+                }
+            }
+            meter.update();
+        }
+    }
+
+    /// Calls the exporter, handles its error here and nowhere else, and keeps a panic from spreading.
+    fn call(&mut self, f: impl FnOnce(&mut dyn Exporter, &Ledger) -> Result<(), ExportError>, batch: Option<&Batch>) {
+        match batch {
+            Some(batch) if self.dead.load(Ordering::Relaxed) => {
+                return self.ledger.dropped_batch(batch, DropReason::Dead);
+            }
+            // After a panic its state is anybody's guess; after a fatal error it may still close what it had written.
+            _ if self.panicked => return,
+            _ => {}
+        }
+        let exporter = self.exporter.as_mut();
+        let ledger = &*self.ledger;
+        match catch_unwind(AssertUnwindSafe(|| f(exporter, ledger))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let fatal = error.is_fatal();
+                self.log(&describe(&error));
+                if fatal {
+                    self.die();
+                }
+            }
+            Err(_) => {
+                self.panicked = true;
+                self.log("the exporter panicked and gets no more records");
+                self.die();
+            }
+        }
+    }
+
+    /// Later batches are dropped for reason `dead`; what the exporter kept back is settled at close.
+    fn die(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
+    fn log(&mut self, message: &str) {
+        self.ledger.note_error(message.to_string());
+        if self.last_log.is_some_and(|t| t.elapsed() < LOG_EVERY) {
+            self.unlogged += 1;
+            return;
+        }
+        let more = match std::mem::take(&mut self.unlogged) {
+            0 => String::new(),
+            n => format!(" ({n} more since the last line)"),
+        };
+        eprintln!("candlescope: {}: {message}{more}", self.name);
+        self.last_log = Some(Instant::now());
+    }
+}
+
+/// An error with its causes on one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

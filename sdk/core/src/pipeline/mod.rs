@@ -1,0 +1,64 @@
+//! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on threads of its own.
+
+pub(crate) mod collect;
+pub(crate) mod drain;
+pub(crate) mod fanout;
+pub(crate) mod paths;
+pub(crate) mod resolve;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// CPU time of all background threads of a session.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundCpu {
+    total_ns: AtomicU64,
+}
+
+impl BackgroundCpu {
+    /// A meter for the calling thread.
+    pub(crate) fn meter(self: &Arc<Self>) -> CpuMeter {
+        CpuMeter { last: std::cell::Cell::new(thread_cpu_ns()), total: self.clone() }
+    }
+
+    /// Nanoseconds so far; `None` where the platform does not tell.
+    pub(crate) fn total_ns(&self) -> Option<u64> {
+        cfg!(target_os = "linux").then(|| self.total_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// Adds one thread's CPU time to the total.
+#[derive(Debug)]
+pub(crate) struct CpuMeter {
+    last: std::cell::Cell<u64>,
+    total: Arc<BackgroundCpu>,
+}
+
+impl CpuMeter {
+    pub(crate) fn update(&self) {
+        let now = thread_cpu_ns();
+        self.total.total_ns.fetch_add(now.saturating_sub(self.last.replace(now)), Ordering::Relaxed);
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        0
+    }
+}
+
+/// Makes the calling thread a good guest: its own spans stay out of the data, and it gives way to the application's threads.
+pub(crate) fn prepare_background_thread() {
+    crate::layer::thread::mute_this_thread();
+    #[cfg(target_os = "linux")]
+    {
+        // On Linux the nice value is a thread's own. Failing to lower one's priority is no reason to stop.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10);
+    }
+}

@@ -1,0 +1,83 @@
+//! Interned paths: a node is its parent's path, a name and a sibling ordinal.
+
+use crate::names::NameInfo;
+use crate::record::PathInfo;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Parent of a step's own path.
+pub(crate) const ROOT: u32 = u32::MAX;
+/// Ordinal of a name that does not repeat among its siblings.
+pub(crate) const UNIQUE: u32 = u32::MAX;
+
+/// Distinct paths kept. A program whose tree never repeats would grow without end; from here on names hang below `(other)`.
+const MAX_PATHS: usize = 200_000;
+
+pub(crate) struct Paths {
+    nodes: FxHashMap<(u32, u32, u32), Arc<PathInfo>>,
+    rollups: FxHashMap<String, u32>,
+    lost: Option<Arc<PathInfo>>,
+}
+
+impl Paths {
+    pub(crate) fn new() -> Self {
+        Self { nodes: FxHashMap::default(), rollups: FxHashMap::default(), lost: None }
+    }
+
+    /// The path of `name` below `parent`.
+    pub(crate) fn child(
+        &mut self,
+        parent: Option<&Arc<PathInfo>>,
+        name_id: u32,
+        name: &NameInfo,
+        ordinal: u32,
+    ) -> Arc<PathInfo> {
+        let key = (parent.map_or(ROOT, |p| p.id), name_id, ordinal);
+        if let Some(path) = self.nodes.get(&key) {
+            return path.clone();
+        }
+        if self.nodes.len() >= MAX_PATHS {
+            return self.special("(other)");
+        }
+        let path = self.make(parent.map(Arc::as_ref), name, ordinal);
+        self.nodes.insert(key, path.clone());
+        path
+    }
+
+    /// Where intervals hang whose parent never arrived, because its record was dropped or it is still open at the end.
+    pub(crate) fn lost(&mut self) -> Arc<PathInfo> {
+        if let Some(lost) = &self.lost {
+            return lost.clone();
+        }
+        let lost = self.special("(lost)");
+        self.lost = Some(lost.clone());
+        lost
+    }
+
+    fn special(&mut self, name: &'static str) -> Arc<PathInfo> {
+        let key = (ROOT, u32::MAX, if name == "(lost)" { 0 } else { 1 });
+        if let Some(path) = self.nodes.get(&key) {
+            return path.clone();
+        }
+        let info = NameInfo { name: name.into(), target: "candlescope".into(), role: crate::names::Role::Plain };
+        let path = self.make(None, &info, UNIQUE);
+        self.nodes.insert(key, path.clone());
+        path
+    }
+
+    fn make(&mut self, parent: Option<&PathInfo>, name: &NameInfo, ordinal: u32) -> Arc<PathInfo> {
+        let (mut path, mut rollup) = match parent {
+            Some(p) => (format!("{}/", p.path), format!("{}/", p.rollup)),
+            None => (String::new(), String::new()),
+        };
+        path.push_str(&name.name);
+        rollup.push_str(&name.name);
+        if ordinal != UNIQUE {
+            path.push_str(&format!("[{ordinal}]"));
+        }
+        let next = self.rollups.len() as u32;
+        let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
+        let id = self.nodes.len() as u32;
+        Arc::new(PathInfo { id, path, rollup, rollup_id, name: name.name.clone(), target: name.target.clone() })
+    }
+}

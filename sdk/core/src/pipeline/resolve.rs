@@ -1,0 +1,527 @@
+//! Order and resolve: raw records of one thread become a tree with stable paths, one step at a time.
+//!
+//! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval ends; only
+//! then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in parts.
+//!
+//! No I/O and no clocks here: records in, records out.
+
+use super::paths::{Paths, UNIQUE};
+use crate::annotate::Annotation;
+use crate::clock::TickMapper;
+use crate::names::{NameInfo, OTHER};
+use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
+use crate::record::{Batch, PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
+use crate::shared::Shared;
+use crate::vocabulary::Phase;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// Steps of one thread that may be buffered at once: nested ones, and ones whose end was lost.
+const MAX_OPEN_STEPS: usize = 32;
+
+/// What stays the same for all threads.
+pub(crate) struct Resolver {
+    paths: Paths,
+    names: Vec<Arc<NameInfo>>,
+    /// Trees seen before, by the step's name: a step that looks the same takes its paths from here without hashing.
+    templates: FxHashMap<u32, Vec<TemplateNode>>,
+    scratch: Scratch,
+    /// Intervals that ended after their parent: the tree is not a tree in time.
+    pub(crate) outlived_parent: u64,
+    /// Intervals whose parent's record never came.
+    pub(crate) orphans: u64,
+    /// Time covered by steps, for the overhead ratio.
+    pub(crate) step_ns: u64,
+    /// Spans that are not of the LLM helpers: whether the model itself was seen.
+    pub(crate) model_spans: u64,
+    pub(crate) helper_spans: u64,
+}
+
+struct TemplateNode {
+    name: u32,
+    parent: u32,
+    path: Arc<PathInfo>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    order: Vec<u32>,
+    parents: Vec<u32>,
+    paths: Vec<Arc<PathInfo>>,
+    repeats: FxHashMap<(u32, u32), (u32, u32)>,
+}
+
+const NO_PARENT: u32 = u32::MAX;
+/// The parent is an open interval of a step that is resolved in parts.
+const OPEN_PARENT: u32 = u32::MAX - 1;
+/// The parent's record was lost.
+const LOST_PARENT: u32 = u32::MAX - 2;
+
+/// One thread's stream of raw records.
+pub(crate) struct ThreadStream {
+    pub(crate) info: Arc<ThreadInfo>,
+    pending: Option<Annotation>,
+    steps: Vec<StepBuffer>,
+    spare: Vec<StepBuffer>,
+}
+
+#[derive(Default)]
+struct StepBuffer {
+    step: u64,
+    items: Vec<RawInterval>,
+    annotations: Vec<(u32, Annotation)>,
+    /// Open intervals announced so far, by `seq`.
+    open: FxHashMap<u64, Arc<PathInfo>>,
+    /// Open intervals that ended in the part being resolved.
+    closing: FxHashSet<u64>,
+    announced: Vec<RawInterval>,
+    done: StepTotals,
+}
+
+/// Sums over a step, over all its parts.
+#[derive(Default, Clone, Copy)]
+struct StepTotals {
+    intervals: u64,
+    flops: u64,
+    bytes: u64,
+    any_flops: bool,
+    any_bytes: bool,
+}
+
+impl ThreadStream {
+    pub(crate) fn new(info: Arc<ThreadInfo>) -> Self {
+        Self { info, pending: None, steps: Vec::new(), spare: Vec::new() }
+    }
+
+    fn buffer(&mut self, step: u64) -> &mut StepBuffer {
+        // Nested steps come and go on top; the one wanted is nearly always last.
+        if let Some(at) = self.steps.iter().rposition(|s| s.step == step) {
+            return &mut self.steps[at];
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.step = step;
+        self.steps.push(buffer);
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    fn take(&mut self, step: u64) -> StepBuffer {
+        match self.steps.iter().rposition(|s| s.step == step) {
+            Some(at) => self.steps.remove(at),
+            None => {
+                let mut buffer = self.spare.pop().unwrap_or_default();
+                buffer.step = step;
+                buffer
+            }
+        }
+    }
+
+    fn recycle(&mut self, mut buffer: StepBuffer) {
+        buffer.items.clear();
+        buffer.annotations.clear();
+        buffer.open.clear();
+        buffer.announced.clear();
+        buffer.done = StepTotals::default();
+        if self.spare.len() < 4 {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// What resolving needs from its surroundings.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) mapper: &'a TickMapper,
+}
+
+impl Resolver {
+    pub(crate) fn new() -> Self {
+        Self {
+            paths: Paths::new(),
+            names: Vec::new(),
+            templates: FxHashMap::default(),
+            scratch: Scratch::default(),
+            outlived_parent: 0,
+            orphans: 0,
+            step_ns: 0,
+            model_spans: 0,
+            helper_spans: 0,
+        }
+    }
+
+    /// Takes one record of `thread`; finished steps go to `out`.
+    pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Batch) {
+        match raw {
+            Raw::Annotation(annotation) => thread.pending = Some(annotation),
+            Raw::Open(open) => {
+                let last = open.flags & flag::LAST_OPEN != 0;
+                let buffer = thread.buffer(open.step);
+                buffer.announced.push(open);
+                if last {
+                    let mut buffer = thread.take(open.step);
+                    self.resolve_part(&mut buffer, &thread.info, around, out);
+                    thread.steps.push(buffer);
+                }
+            }
+            Raw::Interval(interval) => {
+                let annotation = thread.pending.take();
+                let is_root = interval.flags & flag::STEP_ROOT != 0;
+                if interval.step == NO_STEP || interval.flags & flag::DETACHED != 0 {
+                    self.resolve_alone(interval, annotation, &thread.info, around, out);
+                    return;
+                }
+                let buffer = thread.buffer(interval.step);
+                if let Some(annotation) = annotation {
+                    buffer.annotations.push((buffer.items.len() as u32, annotation));
+                }
+                buffer.items.push(interval);
+                if is_root {
+                    let mut buffer = thread.take(interval.step);
+                    self.resolve_part(&mut buffer, &thread.info, around, out);
+                    self.finish_step(&interval, annotation, &buffer, &thread.info, around, out);
+                    thread.recycle(buffer);
+                } else if thread.steps.len() > MAX_OPEN_STEPS {
+                    // Its end was lost: better in the data without its place than not at all.
+                    let mut buffer = thread.steps.remove(0);
+                    self.resolve_part(&mut buffer, &thread.info, around, out);
+                    thread.recycle(buffer);
+                }
+            }
+        }
+    }
+
+    /// No more records come from `thread`: what is buffered goes out, below `(lost)` where the parent is still open.
+    pub(crate) fn finish_thread(&mut self, thread: &mut ThreadStream, around: &Surroundings<'_>, out: &mut Batch) {
+        for mut buffer in std::mem::take(&mut thread.steps) {
+            self.resolve_part(&mut buffer, &thread.info, around, out);
+        }
+    }
+
+    /// Resolves what is buffered of a step: all of it, or the part so far.
+    fn resolve_part(
+        &mut self,
+        buffer: &mut StepBuffer,
+        thread: &Arc<ThreadInfo>,
+        around: &Surroundings<'_>,
+        out: &mut Batch,
+    ) {
+        self.place_announced(buffer, around);
+        if buffer.items.is_empty() {
+            return;
+        }
+        self.order(buffer);
+        self.find_parents(buffer);
+        self.find_paths(buffer, around);
+        self.emit(buffer, thread, around, out);
+        buffer.items.clear();
+        buffer.annotations.clear();
+    }
+
+    /// Enter order: ascending `seq`, which is dense unless records were dropped or a step was nested.
+    fn order(&mut self, buffer: &StepBuffer) {
+        let order = &mut self.scratch.order;
+        order.clear();
+        order.extend(0..buffer.items.len() as u32);
+        order.sort_unstable_by_key(|&i| buffer.items[i as usize].seq);
+    }
+
+    /// Position in `order` of every interval's parent. The parents of an ordered tree are found with a stack.
+    fn find_parents(&mut self, buffer: &StepBuffer) {
+        let Scratch { order, parents, .. } = &mut self.scratch;
+        parents.clear();
+        let seq_at = |position: u32| buffer.items[order[position as usize] as usize].seq;
+        for (position, &i) in order.iter().enumerate() {
+            let item = &buffer.items[i as usize];
+            // The interval entered just before is the parent, a sibling, or below a sibling: walk up from it.
+            let mut candidate = if position == 0 { NO_PARENT } else { position as u32 - 1 };
+            let parent = loop {
+                if candidate >= LOST_PARENT {
+                    break None;
+                }
+                let seq = seq_at(candidate);
+                if seq == item.parent {
+                    break Some(candidate);
+                }
+                if seq < item.parent {
+                    break None;
+                }
+                candidate = parents[candidate as usize];
+            };
+            let parent = parent.unwrap_or_else(|| {
+                // Off the straight walk after losses: look it up.
+                match order.binary_search_by_key(&item.parent, |&j| buffer.items[j as usize].seq) {
+                    Ok(found) if item.parent != 0 => found as u32,
+                    _ if item.flags & flag::STEP_ROOT != 0 => NO_PARENT,
+                    _ if buffer.open.contains_key(&item.parent) => OPEN_PARENT,
+                    _ => LOST_PARENT,
+                }
+            });
+            parents.push(parent);
+        }
+    }
+
+    fn find_paths(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
+        if self.paths_from_template(buffer) {
+            return;
+        }
+        // Which names repeat among siblings, then ordinals in enter order.
+        self.scratch.repeats.clear();
+        for (position, &i) in self.scratch.order.iter().enumerate() {
+            let key = (self.scratch.parents[position], buffer.items[i as usize].name);
+            self.scratch.repeats.entry(key).or_insert((0, 0)).0 += 1;
+        }
+        let mut paths = std::mem::take(&mut self.scratch.paths);
+        paths.clear();
+        for position in 0..self.scratch.order.len() {
+            let item = buffer.items[self.scratch.order[position] as usize];
+            let path = match buffer.open.remove(&item.seq) {
+                Some(path) => {
+                    buffer.closing.insert(item.seq);
+                    path
+                }
+                None => {
+                    let parent = self.scratch.parents[position];
+                    let name = self.name(item.name, around);
+                    let ordinal = match parent {
+                        // Children of an interval so long that it is resolved in parts carry no ordinals: they would
+                        // grow without end, and with them the number of distinct paths.
+                        NO_PARENT | LOST_PARENT | OPEN_PARENT => UNIQUE,
+                        _ if buffer.closing.contains(&item.parent) => UNIQUE,
+                        _ => match self.scratch.repeats.get_mut(&(parent, item.name)) {
+                            Some((n, next)) if *n > 1 => {
+                                *next += 1;
+                                *next - 1
+                            }
+                            _ => UNIQUE,
+                        },
+                    };
+                    match parent {
+                        NO_PARENT => self.paths.child(None, item.name, &name, ordinal),
+                        LOST_PARENT => {
+                            self.orphans += 1;
+                            let lost = self.paths.lost();
+                            self.paths.child(Some(&lost), item.name, &name, ordinal)
+                        }
+                        OPEN_PARENT => {
+                            let parent = buffer.open.get(&item.parent).cloned().unwrap_or_else(|| self.paths.lost());
+                            self.paths.child(Some(&parent), item.name, &name, ordinal)
+                        }
+                        parent => self.paths.child(Some(&paths[parent as usize]), item.name, &name, ordinal),
+                    }
+                }
+            };
+            paths.push(path);
+        }
+        self.scratch.paths = paths;
+        if buffer.closing.is_empty() {
+            self.remember_template(buffer);
+        } else {
+            buffer.closing.clear();
+        }
+    }
+
+    /// Takes the paths of the last step of this name if this one has the same tree.
+    fn paths_from_template(&mut self, buffer: &StepBuffer) -> bool {
+        let Scratch { order, parents, paths, .. } = &mut self.scratch;
+        let root = &buffer.items[order[0] as usize];
+        if root.flags & flag::STEP_ROOT == 0 || !buffer.open.is_empty() {
+            return false;
+        }
+        let Some(template) = self.templates.get(&root.name) else {
+            return false;
+        };
+        if template.len() != order.len() {
+            return false;
+        }
+        let same = template
+            .iter()
+            .zip(order.iter().zip(parents.iter()))
+            .all(|(node, (&i, &parent))| node.name == buffer.items[i as usize].name && node.parent == parent);
+        if same {
+            paths.clear();
+            paths.extend(template.iter().map(|node| node.path.clone()));
+        }
+        same
+    }
+
+    fn remember_template(&mut self, buffer: &StepBuffer) {
+        let Scratch { order, parents, paths, .. } = &self.scratch;
+        let root = &buffer.items[order[0] as usize];
+        let whole =
+            root.flags & flag::STEP_ROOT != 0 && !parents.iter().any(|p| matches!(*p, OPEN_PARENT | LOST_PARENT));
+        if !whole || order.len() > 16_384 || self.templates.len() >= 256 {
+            return;
+        }
+        let nodes = order.iter().zip(parents).zip(paths).map(|((&i, &parent), path)| TemplateNode {
+            name: buffer.items[i as usize].name,
+            parent,
+            path: path.clone(),
+        });
+        self.templates.insert(root.name, nodes.collect());
+    }
+
+    /// Gives paths to intervals that were announced as open.
+    fn place_announced(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
+        for open in std::mem::take(&mut buffer.announced) {
+            if buffer.open.contains_key(&open.seq) {
+                continue;
+            }
+            let name = self.name(open.name, around);
+            let path = if open.flags & flag::STEP_ROOT != 0 {
+                self.paths.child(None, open.name, &name, UNIQUE)
+            } else {
+                let parent = buffer.open.get(&open.parent).cloned().unwrap_or_else(|| self.paths.lost());
+                self.paths.child(Some(&parent), open.name, &name, UNIQUE)
+            };
+            buffer.open.insert(open.seq, path);
+        }
+    }
+
+    fn emit(&mut self, buffer: &mut StepBuffer, thread: &Arc<ThreadInfo>, around: &Surroundings<'_>, out: &mut Batch) {
+        let first = &buffer.items[self.scratch.order[0] as usize];
+        let trace = trace_of(first, around.shared);
+        buffer.annotations.sort_unstable_by_key(|(i, _)| *i);
+        out.spans.reserve(buffer.items.len());
+        for position in 0..self.scratch.order.len() {
+            let i = self.scratch.order[position];
+            let item = buffer.items[i as usize];
+            let annotation = match buffer.annotations.binary_search_by_key(&i, |(at, _)| *at) {
+                Ok(found) => Some(buffer.annotations[found].1),
+                Err(_) => None,
+            };
+            let parent = self.scratch.parents[position];
+            if parent < LOST_PARENT && buffer.items[self.scratch.order[parent as usize] as usize].end < item.end {
+                self.outlived_parent += 1;
+            }
+            if let Some(a) = &annotation {
+                buffer.done.flops = buffer.done.flops.saturating_add(a.flops);
+                buffer.done.bytes = buffer.done.bytes.saturating_add(a.bytes);
+                buffer.done.any_flops |= a.get_flops().is_some();
+                buffer.done.any_bytes |= a.get_bytes().is_some();
+            }
+            buffer.done.intervals += 1;
+            let path = self.scratch.paths[position].clone();
+            self.push_span(&item, annotation, path, trace, thread, around, out);
+        }
+    }
+
+    fn resolve_alone(
+        &mut self,
+        item: RawInterval,
+        annotation: Option<Annotation>,
+        thread: &Arc<ThreadInfo>,
+        around: &Surroundings<'_>,
+        out: &mut Batch,
+    ) {
+        let name = self.name(item.name, around);
+        let path = if item.step == NO_STEP {
+            self.paths.child(None, item.name, &name, UNIQUE)
+        } else {
+            self.orphans += 1;
+            self.outlived_parent += 1;
+            let lost = self.paths.lost();
+            self.paths.child(Some(&lost), item.name, &name, UNIQUE)
+        };
+        let trace = trace_of(&item, around.shared);
+        self.push_span(&item, annotation, path, trace, thread, around, out);
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one call per record; a struct would be filled and taken apart at once"
+    )]
+    fn push_span(
+        &mut self,
+        item: &RawInterval,
+        annotation: Option<Annotation>,
+        path: Arc<PathInfo>,
+        trace_id: TraceId,
+        thread: &Arc<ThreadInfo>,
+        around: &Surroundings<'_>,
+        out: &mut Batch,
+    ) {
+        if path.target.starts_with("candlescope::llm") {
+            self.helper_spans += 1;
+        } else {
+            self.model_spans += 1;
+        }
+        let start = around.mapper.to_host(item.start);
+        let end = around.mapper.to_host(item.end);
+        let a = annotation.unwrap_or_default();
+        out.spans.push(SpanRecord {
+            seq: item.seq,
+            parent_seq: (item.parent != 0).then_some(item.parent),
+            trace_id,
+            span_id: around.shared.span_id(item.seq),
+            step: (item.step != NO_STEP).then_some(item.step),
+            phase: phase_of(item),
+            path,
+            depth: item.depth,
+            thread: thread.clone(),
+            host_start: start,
+            host_dur_ns: end.since(start),
+            gpu: None,
+            flops: a.get_flops(),
+            bytes: a.get_bytes(),
+            tokens: a.get_tokens(),
+            context_len: a.get_context_len(),
+            batch: a.get_batch(),
+            dtype: a.get_dtype(),
+            shape: a.get_shape(),
+        });
+    }
+
+    fn finish_step(
+        &mut self,
+        root: &RawInterval,
+        annotation: Option<Annotation>,
+        buffer: &StepBuffer,
+        thread: &Arc<ThreadInfo>,
+        around: &Surroundings<'_>,
+        out: &mut Batch,
+    ) {
+        let name = self.name(root.name, around);
+        let start = around.mapper.to_host(root.start);
+        let dur = around.mapper.to_host(root.end).since(start);
+        self.step_ns += dur;
+        let a = annotation.unwrap_or_default();
+        out.steps.push(StepRecord {
+            step: root.step,
+            seq: root.seq,
+            trace_id: trace_of(root, around.shared),
+            phase: phase_of(root),
+            request: (root.request != 0).then_some(u64::from(root.request)),
+            path: self.paths.child(None, root.name, &name, UNIQUE),
+            thread: thread.clone(),
+            host_start: start,
+            host_dur_ns: dur,
+            gpu: None,
+            energy_mj: None,
+            tokens: a.get_tokens(),
+            context_len: a.get_context_len(),
+            batch: a.get_batch(),
+            flops: buffer.done.any_flops.then_some(buffer.done.flops),
+            bytes: buffer.done.any_bytes.then_some(buffer.done.bytes),
+            intervals: buffer.done.intervals,
+        });
+    }
+
+    fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {
+        if id as usize >= self.names.len() {
+            around.shared.names.extend(&mut self.names);
+        }
+        let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
+        // Names are interned before any record carries their number, so the list is never empty here.
+        known.cloned().unwrap_or_else(|| {
+            Arc::new(NameInfo { name: "(other)".into(), target: "candlescope".into(), role: crate::names::Role::Plain })
+        })
+    }
+}
+
+fn phase_of(item: &RawInterval) -> Option<Phase> {
+    if item.phase == NO_PHASE { None } else { Phase::from_index(item.phase) }
+}
+
+fn trace_of(item: &RawInterval, shared: &Shared) -> TraceId {
+    if item.request != 0 { shared.request_trace(item.request) } else { shared.step_trace(item.step) }
+}

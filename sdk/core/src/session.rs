@@ -1,0 +1,590 @@
+//! A session: the layer, the pipeline behind it, and the handle that starts, stops, flushes and ends it.
+
+use crate::HostNs;
+use crate::collector::Collector;
+use crate::control::{Control, Schedule};
+use crate::exporter::{ExportError, Exporter};
+use crate::layer::CandlescopeLayer;
+use crate::ledger::DropReason;
+use crate::pipeline::drain::{Command, Drain, DrainReport, Facts};
+use crate::pipeline::fanout::{Lane, describe};
+use crate::pipeline::{BackgroundCpu, collect};
+use crate::record::RecordKind;
+use crate::run::{ExporterReport, LossCounts, OverheadInfo, RunManifest, SCHEMA_VERSION};
+use crate::shared::Shared;
+use crate::tap::Tap;
+use crate::verdict::{Evidence, verdict};
+use crossbeam_channel::{Sender, bounded, unbounded};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A session could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An exporter refused; its message names the file or service and the remedy.
+    #[error("the {name} exporter cannot start: {}", describe(.source))]
+    Exporter {
+        /// Name of the exporter.
+        name: &'static str,
+        /// Why.
+        source: ExportError,
+    },
+    /// The operating system gave no thread.
+    #[error("cannot start the profiler's thread")]
+    Thread(#[from] std::io::Error),
+    /// An option has no meaning.
+    #[error("{0}")]
+    Option(String),
+}
+
+/// Options of a session. Start it with [`start`](SessionBuilder::start).
+#[must_use]
+pub struct SessionBuilder {
+    exporters: Vec<Box<dyn Exporter>>,
+    collectors: Vec<Box<dyn Collector>>,
+    taps: Vec<Arc<dyn Tap>>,
+    schedule: Option<Schedule>,
+    paused: bool,
+    ring_capacity: usize,
+    drain_interval: Duration,
+    queue_records: u64,
+    shutdown_timeout: Duration,
+    excluded_targets: Vec<String>,
+    manifest: RunManifest,
+}
+
+impl std::fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionBuilder").field("run_id", &self.manifest.run_id).finish_non_exhaustive()
+    }
+}
+
+impl Default for SessionBuilder {
+    fn default() -> Self {
+        Self {
+            exporters: Vec::new(),
+            collectors: Vec::new(),
+            taps: Vec::new(),
+            schedule: None,
+            paused: false,
+            ring_capacity: 16_384,
+            drain_interval: Duration::from_millis(10),
+            queue_records: 262_144,
+            shutdown_timeout: Duration::from_secs(10),
+            excluded_targets: Vec::new(),
+            manifest: RunManifest::default(),
+        }
+    }
+}
+
+impl SessionBuilder {
+    /// Adds a destination.
+    pub fn exporter(mut self, exporter: impl Exporter) -> Self {
+        self.exporters.push(Box::new(exporter));
+        self
+    }
+
+    /// Adds a source of samples.
+    pub fn collector(mut self, collector: impl Collector) -> Self {
+        self.collectors.push(Box::new(collector));
+        self
+    }
+
+    /// Adds a tap on the application's threads.
+    pub fn tap(mut self, tap: impl Tap) -> Self {
+        self.taps.push(Arc::new(tap));
+        self
+    }
+
+    /// Records steps by a schedule instead of all of them.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on.
+    pub fn paused(mut self, paused: bool) -> Self {
+        self.paused = paused;
+        self
+    }
+
+    /// Records a thread's ring holds (64 bytes each; default 16,384).
+    ///
+    /// Overload policy: a full ring drops the *newest* record and counts it. Blocking would stop the application, growing
+    /// would take its memory, and dropping the oldest would tear records the drain may be reading.
+    pub fn ring_capacity(mut self, records: usize) -> Self {
+        self.ring_capacity = records;
+        self
+    }
+
+    /// How often the rings are emptied (default 10 ms).
+    pub fn drain_interval(mut self, interval: Duration) -> Self {
+        self.drain_interval = interval;
+        self
+    }
+
+    /// Records that may wait for one exporter (default 262,144).
+    ///
+    /// Overload policy: a batch that finds the queue full is dropped for that exporter only, and counted.
+    pub fn queue_records(mut self, records: u64) -> Self {
+        self.queue_records = records;
+        self
+    }
+
+    /// Longest time that dropping the guard may take (default 10 s).
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Leaves out spans whose target is `target` or below it (`hyper`, `tokio::runtime`); their children stay, as children of
+    /// the span around them. Cheaper than any filter around the layer.
+    pub fn exclude_target(mut self, target: impl Into<String>) -> Self {
+        self.excluded_targets.push(target.into());
+        self
+    }
+
+    /// Name of the run; made up from time and process id if not given.
+    pub fn run_id(mut self, run_id: impl Into<String>) -> Self {
+        self.manifest.run_id = run_id.into();
+        self
+    }
+
+    /// Rank of this process in a distributed run.
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.manifest.rank = rank;
+        self
+    }
+
+    /// Adds a fact about the environment to `run.json`.
+    pub fn environment(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.manifest.environment.insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds an option as resolved to `run.json`.
+    pub fn option(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.manifest.options.insert(key.into(), value.into());
+        self
+    }
+
+    /// Starts the session. Put the layer into a subscriber **before the model loads**, keep the guard until the work is done.
+    ///
+    /// # Errors
+    /// When an exporter cannot start, an option has no meaning, or the system gives no thread.
+    pub fn start(mut self) -> Result<(CandlescopeLayer, Session), StartError> {
+        if self.ring_capacity < 128 {
+            return Err(StartError::Option(format!(
+                "ring_capacity is {}, but must be at least 128",
+                self.ring_capacity
+            )));
+        }
+        let background = Arc::new(BackgroundCpu::default());
+        let (requests, request_queue) = bounded(4_096);
+        let shared = Arc::new(Shared::new(
+            Control::new(self.schedule, self.paused),
+            std::mem::take(&mut self.taps),
+            std::mem::take(&mut self.excluded_targets),
+            self.ring_capacity,
+            requests,
+        ));
+        self.fill_manifest();
+        let per_interval_ns = calibrate(self.ring_capacity);
+        let mut lanes = Vec::new();
+        for exporter in std::mem::take(&mut self.exporters) {
+            let name = exporter.name();
+            let lane = Lane::start(exporter, &self.manifest, self.queue_records, background.clone())
+                .map_err(|source| StartError::Exporter { name, source })?;
+            lanes.push(lane);
+        }
+        let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
+        let (samples, sample_queue) = bounded(1_024);
+        let (commands, command_queue) = unbounded();
+        let facts = Arc::new(Mutex::new(Facts::default()));
+        let queued = Arc::new(AtomicU64::new(0));
+        let drain = Drain {
+            shared: shared.clone(),
+            lanes,
+            requests: request_queue,
+            samples: sample_queue,
+            commands: command_queue,
+            interval: self.drain_interval.max(Duration::from_micros(100)),
+            facts: facts.clone(),
+            queued,
+            background: background.clone(),
+        };
+        let drain_thread = std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run())?;
+        let (stop_collect, stopped) = bounded::<()>(0);
+        let failures = collect::Failures::default();
+        let collect_thread = if self.collectors.is_empty() {
+            None
+        } else {
+            let collectors = std::mem::take(&mut self.collectors);
+            Some(collect::start(collectors, samples, stopped, failures.clone(), background.clone())?)
+        };
+        let handle = Handle(Arc::new(Inner {
+            shared: shared.clone(),
+            commands,
+            facts,
+            ledgers,
+            manifest: Mutex::new(self.manifest),
+            started_paused: self.paused,
+            ever_started: AtomicBool::new(!self.paused),
+            per_interval_ns,
+        }));
+        let session = Session {
+            handle,
+            drain_thread: Some(drain_thread),
+            collect_thread,
+            stop_collect: Some(stop_collect),
+            failures,
+            background,
+            shutdown_timeout: self.shutdown_timeout,
+            finished: None,
+        };
+        Ok((CandlescopeLayer::new(shared), session))
+    }
+
+    fn fill_manifest(&mut self) {
+        let m = &mut self.manifest;
+        m.schema_version = SCHEMA_VERSION;
+        m.started_ns = HostNs::now().0;
+        m.host = host_name();
+        if m.run_id.is_empty() {
+            m.run_id = format!("run-{}-{}", m.started_ns / 1_000_000, std::process::id());
+        }
+        m.environment.entry("candlescope".into()).or_insert_with(|| env!("CARGO_PKG_VERSION").into());
+        m.environment.entry("os".into()).or_insert_with(|| std::env::consts::OS.into());
+        m.environment.entry("arch".into()).or_insert_with(|| std::env::consts::ARCH.into());
+        for collector in &mut self.collectors {
+            for (key, value) in collector.describe() {
+                m.environment.entry(key).or_insert(value);
+            }
+        }
+    }
+}
+
+fn host_name() -> String {
+    #[cfg(target_os = "linux")]
+    {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).unwrap_or_else(|_| "localhost".into())
+    }
+}
+
+/// Measures what one enter+exit costs on this machine, in nanoseconds: the median of several short rounds.
+fn calibrate(ring_capacity: usize) -> f64 {
+    const INTERVALS: u32 = 1_000;
+    let (requests, _) = bounded(1);
+    let shared =
+        Arc::new(Shared::new(Control::new(None, false), Vec::new(), Vec::new(), ring_capacity.max(4_096), requests));
+    let (mut state, mut new) = crate::layer::thread::ThreadState::detached(&shared);
+    let mut rounds: Vec<f64> = (0..9)
+        .map(|_| {
+            state.rehearse(&shared, 1);
+            let start = Instant::now();
+            state.rehearse(&shared, INTERVALS);
+            let ns = start.elapsed().as_nanos() as f64 / f64::from(INTERVALS);
+            while new.ring.pop().is_ok() {}
+            ns
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    commands: Sender<Command>,
+    facts: Arc<Mutex<Facts>>,
+    ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
+    manifest: Mutex<RunManifest>,
+    started_paused: bool,
+    ever_started: AtomicBool,
+    per_interval_ns: f64,
+}
+
+/// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
+#[derive(Clone)]
+pub struct Handle(Arc<Inner>);
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Handle").field(&self.0.shared.session).finish()
+    }
+}
+
+/// Numbers of a running session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Records resolved so far, by kind.
+    pub counts: BTreeMap<RecordKind, u64>,
+    /// Intervals lost so far.
+    pub loss: LossCounts,
+    /// Every exporter's account so far.
+    pub exporters: Vec<ExporterReport>,
+    /// Steps begun, recorded or not.
+    pub steps_begun: u64,
+    /// Steps of [`Handle::capture_next`] still to come.
+    pub capture_remaining: u64,
+}
+
+/// A window of steps is being captured already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a capture of {remaining} more steps is under way; ask again when it is done")]
+pub struct CaptureBusy {
+    /// Steps it still needs.
+    pub remaining: u64,
+}
+
+/// Flushing took longer than allowed. Nothing is lost; what was not flushed yet is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]
+pub struct FlushTimeout {
+    /// The limit.
+    pub timeout: Duration,
+    /// Exporters that had not answered.
+    pub waiting: usize,
+}
+
+impl Handle {
+    /// Turns capture on, from the next step of each thread on. Resumes the schedule if there is one.
+    pub fn start(&self) {
+        self.0.ever_started.store(true, Ordering::Relaxed);
+        self.0.shared.control.start();
+    }
+
+    /// Turns capture off, from the next step of each thread on.
+    pub fn stop(&self) {
+        self.0.shared.control.stop();
+    }
+
+    /// Captures the next `steps` steps, over all threads, even while capture is off.
+    ///
+    /// # Errors
+    /// While an earlier window is still open.
+    pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
+        if self.0.shared.control.capture_next(steps) {
+            self.0.ever_started.store(true, Ordering::Relaxed);
+            Ok(())
+        } else {
+            Err(CaptureBusy { remaining: self.0.shared.control.remaining() })
+        }
+    }
+
+    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
+    ///
+    /// # Errors
+    /// When that takes longer than `timeout`.
+    pub fn flush(&self, timeout: Duration) -> Result<(), FlushTimeout> {
+        let deadline = Instant::now() + timeout;
+        let (done, answers) = unbounded();
+        let expected = self.0.ledgers.len();
+        if self.0.commands.send(Command::Flush(done)).is_err() {
+            return Ok(());
+        }
+        for answered in 0..expected {
+            match answers.recv_deadline(deadline) {
+                Ok(()) => {}
+                // All senders gone: an exporter has ended and has nothing left to flush.
+                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+                    return Err(FlushTimeout { timeout, waiting: expected - answered });
+                }
+            }
+        }
+        if expected == 0 {
+            // Nobody answers, but the channel closes once the drain has been through its rings.
+            let _ = answers.recv_deadline(deadline);
+        }
+        Ok(())
+    }
+
+    /// Numbers so far, at most one drain interval old.
+    pub fn stats(&self) -> Stats {
+        let facts = *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        Stats {
+            counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
+            loss: facts.loss,
+            exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
+            steps_begun: self.0.shared.control.steps(),
+            capture_remaining: self.0.shared.control.remaining(),
+        }
+    }
+
+    /// Adds a fact about the model to `run.json`.
+    pub fn set_model(&self, key: &str, value: impl Into<Value>) {
+        self.with_manifest(|m| m.model.insert(key.into(), value.into()));
+    }
+
+    /// Adds a result of the program to `run.json`.
+    pub fn set_result(&self, key: &str, value: impl Into<Value>) {
+        self.with_manifest(|m| m.results.insert(key.into(), value.into()));
+    }
+
+    /// Adds an option to `run.json`.
+    pub fn set_option(&self, key: &str, value: impl Into<Value>) {
+        self.with_manifest(|m| m.options.insert(key.into(), value.into()));
+    }
+
+    /// Adds a fact about the environment to `run.json`.
+    pub fn set_environment(&self, key: &str, value: impl Into<Value>) {
+        self.with_manifest(|m| m.environment.insert(key.into(), value.into()));
+    }
+
+    /// Cost of one enter+exit on this machine as measured when the session started, in nanoseconds.
+    pub fn per_interval_ns(&self) -> f64 {
+        self.0.per_interval_ns
+    }
+
+    fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
+        f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Keeps a session alive. Dropping it flushes and ends the session within the shutdown timeout.
+#[must_use = "the session ends when this guard is dropped"]
+#[derive(Debug)]
+pub struct Session {
+    handle: Handle,
+    drain_thread: Option<JoinHandle<()>>,
+    collect_thread: Option<JoinHandle<()>>,
+    stop_collect: Option<Sender<()>>,
+    failures: collect::Failures,
+    background: Arc<BackgroundCpu>,
+    shutdown_timeout: Duration,
+    finished: Option<RunManifest>,
+}
+
+impl Session {
+    /// Options of a new session.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// The handle, to control the session from elsewhere.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends the session and returns the final manifest: counts, losses, verdict.
+    pub fn finish(mut self) -> RunManifest {
+        self.shutdown();
+        self.finished.clone().unwrap_or_default()
+    }
+
+    fn shutdown(&mut self) {
+        let Some(drain_thread) = self.drain_thread.take() else {
+            return;
+        };
+        let deadline = Instant::now() + self.shutdown_timeout;
+        // Collectors first: their last samples belong to the run.
+        self.stop_collect = None;
+        if let Some(thread) = self.collect_thread.take() {
+            join_until(thread, deadline);
+        }
+        let (answer, report) = bounded(1);
+        let _ = self.handle.0.commands.send(Command::Stop(answer));
+        match report.recv_deadline(deadline) {
+            Ok(report) => {
+                join_until(drain_thread, deadline);
+                self.finish_exporters(report, deadline);
+            }
+            Err(_) => eprintln!(
+                "candlescope: the pipeline did not stop within {:?}; the run stays incomplete",
+                self.shutdown_timeout
+            ),
+        }
+    }
+
+    fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) {
+        // All close at the same time, so that one slow exporter does not use up the others' time.
+        let closing: Vec<_> = report
+            .lanes
+            .iter()
+            .map(|lane| {
+                let (done, answer) = bounded(1);
+                lane.request_close(done, deadline);
+                answer
+            })
+            .collect();
+        let mut unresponsive = Vec::new();
+        for (lane, answer) in report.lanes.iter().zip(closing) {
+            if answer.recv_deadline(deadline).is_err() {
+                lane.ledger.settle(DropReason::Shutdown);
+                unresponsive.push(lane.name);
+            }
+        }
+        let manifest = Arc::new(self.final_manifest(&report, &unresponsive));
+        let finishing: Vec<_> = report
+            .lanes
+            .iter()
+            .filter(|lane| !unresponsive.contains(&lane.name))
+            .map(|lane| {
+                let (done, answer) = bounded(1);
+                lane.request_finish(manifest.clone(), done, deadline);
+                answer
+            })
+            .collect();
+        for answer in finishing {
+            let _ = answer.recv_deadline(deadline);
+        }
+        for lane in &mut report.lanes {
+            lane.join_if_done();
+        }
+        self.finished = Some((*manifest).clone());
+    }
+
+    fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
+        let facts = &report.facts;
+        let mut m = self.handle.with_manifest(|m| m.clone());
+        m.ended_ns = Some(HostNs::now().0);
+        m.complete = true;
+        m.clock = report.clock.clone();
+        m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
+        m.loss = facts.loss;
+        m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
+        let application_ns = (self.handle.0.per_interval_ns * facts.loss.emitted as f64) as u64;
+        m.overhead = OverheadInfo {
+            per_interval_ns: self.handle.0.per_interval_ns,
+            application_ns,
+            background_cpu_ns: self.background.total_ns(),
+            ratio: (facts.step_ns > 0).then(|| application_ns as f64 / facts.step_ns as f64),
+        };
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = &self.handle.0;
+        m.verdict = verdict(&Evidence {
+            facts,
+            steps_seen: inner.shared.control.steps(),
+            exporters: &m.exporters,
+            collector_failures: &failures,
+            unresponsive,
+            paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
+        });
+        m
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Joins a thread unless it takes longer than allowed; then it is left to itself.
+fn join_until(thread: JoinHandle<()>, deadline: Instant) {
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let _ = thread.join();
+}

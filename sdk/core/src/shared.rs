@@ -1,0 +1,171 @@
+//! What the layer, the pipeline and the handle of one session share.
+
+use crate::clock::{TickSource, Ticks};
+use crate::control::Control;
+use crate::names::Names;
+use crate::raw::Raw;
+use crate::record::{SpanId, ThreadInfo, TraceId};
+use crate::tap::Tap;
+use crossbeam_channel::Sender;
+use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buckets of the table that tells when a span id was last given out.
+pub(crate) const EPOCHS: usize = 4096;
+
+/// Bits of a `seq` that number intervals within a thread; the rest is the thread.
+const SEQ_BITS: u32 = 40;
+
+pub(crate) struct Shared {
+    pub(crate) session: u64,
+    pub(crate) ticks: TickSource,
+    pub(crate) control: Control,
+    pub(crate) names: Names,
+    pub(crate) taps: Vec<Arc<dyn Tap>>,
+    pub(crate) excluded_targets: Vec<String>,
+    pub(crate) ring_capacity: usize,
+    /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
+    pub(crate) epochs: Box<[AtomicU32]>,
+    pub(crate) new_threads: Mutex<Vec<NewThread>>,
+    next_thread: AtomicU32,
+    next_request: AtomicU32,
+    pub(crate) requests: Sender<RawRequest>,
+    pub(crate) requests_lost: AtomicU64,
+    pub(crate) spans_created: AtomicU64,
+    trace_overrides: Mutex<FxHashMap<u32, u128>>,
+    span_base: u64,
+    trace_base: u128,
+}
+
+/// A thread that entered its first span.
+pub(crate) struct NewThread {
+    pub(crate) info: Arc<ThreadInfo>,
+    pub(crate) ring: rtrb::Consumer<Raw>,
+    pub(crate) counts: Arc<ThreadCounts>,
+}
+
+/// One thread's counters: written by that thread only, read by the drain.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadCounts {
+    pub(crate) emitted: AtomicU64,
+    pub(crate) ring_full: AtomicU64,
+    pub(crate) too_deep: AtomicU64,
+    pub(crate) unmatched: AtomicU64,
+    /// Recorded intervals open right now.
+    pub(crate) open: AtomicU64,
+}
+
+/// A request as its span closes.
+#[derive(Debug, Clone)]
+pub(crate) struct RawRequest {
+    pub(crate) number: u32,
+    pub(crate) start: Ticks,
+    pub(crate) end: Ticks,
+    pub(crate) values: crate::fields::FieldValues,
+}
+
+impl Shared {
+    #[allow(clippy::too_many_arguments, reason = "called once, by the session's builder")]
+    pub(crate) fn new(
+        control: Control,
+        taps: Vec<Arc<dyn Tap>>,
+        excluded_targets: Vec<String>,
+        ring_capacity: usize,
+        requests: Sender<RawRequest>,
+    ) -> Self {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        Self {
+            session: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            ticks: TickSource::new(),
+            control,
+            names: Names::new(),
+            taps,
+            excluded_targets,
+            ring_capacity,
+            epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
+            new_threads: Mutex::new(Vec::new()),
+            next_thread: AtomicU32::new(1),
+            next_request: AtomicU32::new(1),
+            requests,
+            requests_lost: AtomicU64::new(0),
+            spans_created: AtomicU64::new(0),
+            trace_overrides: Mutex::new(FxHashMap::default()),
+            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.
+            span_base: rand::random::<u64>() >> 1,
+            trace_base: rand::random(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn epoch(&self, span: u64) -> &AtomicU32 {
+        &self.epochs[span as usize % EPOCHS]
+    }
+
+    pub(crate) fn next_thread(&self) -> u32 {
+        self.next_thread.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn next_request(&self) -> u32 {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// First `seq` of a thread.
+    pub(crate) fn first_seq(thread: u32) -> u64 {
+        u64::from(thread) << SEQ_BITS
+    }
+
+    #[inline]
+    pub(crate) fn span_id(&self, seq: u64) -> SpanId {
+        let id = self.span_base.wrapping_add(seq);
+        SpanId(if id == 0 { 1 } else { id })
+    }
+
+    /// Span id of a request itself; requests take the numbers of a thread that cannot exist.
+    pub(crate) fn request_span_id(&self, request: u64) -> SpanId {
+        self.span_id((0x7f_ffff << SEQ_BITS) + request)
+    }
+
+    /// Trace of a request.
+    pub(crate) fn request_trace(&self, request: u32) -> TraceId {
+        let overrides = self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        match overrides.get(&request) {
+            Some(&id) => TraceId(id),
+            None => self.derived_trace(u64::from(request)),
+        }
+    }
+
+    /// Trace of a step that belongs to no request.
+    pub(crate) fn step_trace(&self, step: u64) -> TraceId {
+        self.derived_trace((1 << 63) | step)
+    }
+
+    fn derived_trace(&self, n: u64) -> TraceId {
+        // SplitMix64 of the number over a random base: distinct for distinct numbers.
+        let mix = |mut z: u64| {
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        let low = mix(n.wrapping_add(self.trace_base as u64));
+        let id = (self.trace_base & !u128::from(u64::MAX)) | u128::from(low);
+        TraceId(if id == 0 { 1 } else { id })
+    }
+
+    /// Lets a request join its caller's trace.
+    pub(crate) fn set_request_trace(&self, request: u32, trace: u128) {
+        let mut overrides = self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        overrides.insert(request, trace);
+    }
+
+    /// Forgets a request that ended.
+    pub(crate) fn forget_request(&self, request: u32) {
+        self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner).remove(&request);
+    }
+
+    pub(crate) fn is_excluded(&self, target: &str) -> bool {
+        self.excluded_targets
+            .iter()
+            .any(|t| target.strip_prefix(t.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
+    }
+}

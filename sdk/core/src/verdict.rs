@@ -1,0 +1,159 @@
+//! Whether a run can be trusted, from what the pipeline saw.
+
+use crate::pipeline::drain::Facts;
+use crate::record::RecordKind;
+use crate::run::{ExporterReport, Finding, Severity, Verdict};
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+
+/// Everything the verdict is drawn from.
+pub(crate) struct Evidence<'a> {
+    pub(crate) facts: &'a Facts,
+    pub(crate) steps_seen: u64,
+    pub(crate) exporters: &'a [ExporterReport],
+    pub(crate) collector_failures: &'a [(&'static str, String)],
+    pub(crate) unresponsive: &'a [&'static str],
+    /// Capture was never on: no data is what was asked for.
+    pub(crate) paused_throughout: bool,
+}
+
+pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
+    let mut findings = Vec::new();
+    let mut add = |severity, code: &str, message: String, remedy: &str| {
+        findings.push(Finding { severity, code: code.into(), message, remedy: remedy.into() });
+    };
+    let loss = &e.facts.loss;
+    spans_seen(e, &mut add);
+    if loss.ring_full > 0 {
+        let share = 100.0 * loss.ring_full as f64 / loss.emitted.max(1) as f64;
+        add(
+            Severity::Error,
+            "ring_full",
+            format!(
+                "{} of {} intervals ({share:.2} %) were dropped because a thread's ring was full",
+                loss.ring_full, loss.emitted
+            ),
+            "enlarge the ring (ring_capacity), or record fewer steps with a schedule",
+        );
+    }
+    if loss.too_deep > 0 {
+        add(
+            Severity::Warning,
+            "too_deep",
+            format!("{} intervals were nested deeper than is kept", loss.too_deep),
+            "look for recursion among the spans",
+        );
+    }
+    if loss.after_shutdown > 0 {
+        add(
+            Severity::Warning,
+            "after_shutdown",
+            format!("{} intervals ended after the session had been closed", loss.after_shutdown),
+            "end the work, or join its threads, before the guard is dropped",
+        );
+    }
+    if loss.unmatched_exits > 0 {
+        add(
+            Severity::Warning,
+            "unmatched_exits",
+            format!("{} exits matched no enter", loss.unmatched_exits),
+            "a span was entered before the layer was installed, or on another thread than it was left on",
+        );
+    }
+    if e.facts.orphans > 0 {
+        add(
+            Severity::Warning,
+            "orphans",
+            format!("{} intervals stand below (lost): their parent was dropped or had not ended", e.facts.orphans),
+            "end the run outside of any span; see ring_full if records were dropped",
+        );
+    }
+    if e.facts.outlived_parent > 0 {
+        add(
+            Severity::Warning,
+            "parent_shorter_than_children",
+            format!("{} intervals ended after their parent", e.facts.outlived_parent),
+            "spans were left in another order than the reverse one; self times of their parents are too small",
+        );
+    }
+    if e.facts.requests_lost > 0 {
+        add(
+            Severity::Error,
+            "requests_lost",
+            format!("{} requests were dropped because their queue was full", e.facts.requests_lost),
+            "close requests more slowly than a thousand a millisecond",
+        );
+    }
+    exporters(e, &mut add);
+    for (name, error) in e.collector_failures {
+        add(Severity::Warning, "collector_failed", format!("collector {name}: {error}"), "its samples are missing");
+    }
+    let ok = findings.iter().all(|f| f.severity != Severity::Error);
+    Verdict { ok, findings }
+}
+
+fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    if e.paused_throughout {
+        return;
+    }
+    if STATIC_MAX_LEVEL < LevelFilter::TRACE {
+        add(
+            Severity::Error,
+            "static_level",
+            format!(
+                "tracing was compiled with a maximum level of {STATIC_MAX_LEVEL}: candle's spans are at trace level and do not exist"
+            ),
+            "remove tracing's max_level_* and release_max_level_* features from every crate of the build",
+        );
+    }
+    let spans = e.facts.counts[RecordKind::Span as usize];
+    if spans == 0 && e.facts.loss.emitted == 0 {
+        let message = if e.steps_seen == 0 {
+            "no span was entered while the layer was installed".to_string()
+        } else {
+            format!("{} steps ran, but none while capture was on", e.steps_seen)
+        };
+        add(
+            Severity::Error,
+            "no_spans",
+            message,
+            "install the layer before the model loads: candle creates its spans then, and a span created while nobody listens stays disabled",
+        );
+    } else if e.facts.model_spans == 0 && e.facts.helper_spans > 0 {
+        add(
+            Severity::Error,
+            "no_model_spans",
+            "only spans of the LLM helpers were seen, none of the model itself".to_string(),
+            "install the layer before the model loads; some candle models have no spans at all: wrap their layers with candlescope-models",
+        );
+    }
+}
+
+fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    for name in e.unresponsive {
+        add(
+            Severity::Error,
+            "exporter_unresponsive",
+            format!("exporter {name} did not finish in time"),
+            "raise the shutdown timeout, or look at what the exporter waits for",
+        );
+    }
+    for report in e.exporters {
+        let dropped: u64 = RecordKind::ALL.into_iter().map(|k| report.dropped_total(k)).sum();
+        if dropped > 0 {
+            let why: Vec<String> = report
+                .dropped
+                .iter()
+                .flat_map(|(table, reasons)| reasons.iter().map(move |(r, n)| format!("{n} {table} ({r})")))
+                .collect();
+            let error = report.last_error.as_ref().map(|e| format!("; last error: {e}")).unwrap_or_default();
+            add(
+                Severity::Error,
+                "exporter_dropped",
+                format!("exporter {} dropped {}{error}", report.name, why.join(", ")),
+                "see the reasons: a full queue wants a faster destination or a larger queue, io wants space or permission",
+            );
+        } else if let Some(error) = &report.last_error {
+            add(Severity::Warning, "exporter_error", format!("exporter {}: {error}", report.name), "nothing was lost");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The hot path allocates nothing once warm: counted.
+#![allow(missing_docs, unsafe_code, reason = "a counting allocator must implement an unsafe trait")]
+mod common;
+use candlescope_core::{Annotation, DType, annotate};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tracing::trace_span;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's promise about `layout` is the one System asks for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: `ptr` came from `alloc` above, that is from System.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+#[test]
+fn enter_exit_and_annotate_allocate_nothing_once_warm() {
+    let (batch, m) = common::record_default(|| {
+        let spans: Vec<_> = (0..400).map(|_| trace_span!("linear", flops = tracing::field::Empty)).collect();
+        let block = trace_span!("block");
+        let forward = || {
+            let _b = block.enter();
+            for span in &spans {
+                let _e = span.enter();
+                annotate(Annotation::new().flops(10).bytes(20).dtype(DType::F32).shape(&[1, 2, 3]));
+            }
+        };
+        forward();
+        let before = ALLOCATIONS.with(Cell::get);
+        for _ in 0..50 {
+            forward();
+        }
+        let during = ALLOCATIONS.with(Cell::get) - before;
+        assert_eq!(during, 0, "allocations in 50 forwards of 401 intervals");
+    });
+    assert_eq!(m.loss.emitted, 51 * 401);
+    assert_eq!(batch.spans.len() as u64 + m.loss.ring_full, 51 * 401);
+    // The counter works.
+    let before = ALLOCATIONS.with(Cell::get);
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 2);
+}

@@ -1,0 +1,327 @@
+//! What an interval is, on spans of our own making. Real candle models are under `tests/`.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_core::{Annotation, DType, Phase, Session, Shape, annotate, llm};
+use common::*;
+use tracing::trace_span;
+
+#[test]
+fn a_span_entered_again_is_another_interval_in_the_tree_of_the_moment() {
+    let (batch, m) = record_default(|| {
+        // As candle does: all spans are made first, under one that is open while the weights load.
+        let load = trace_span!("load").entered();
+        let block = trace_span!("block");
+        let linears = [trace_span!("linear"), trace_span!("linear")];
+        drop(load);
+        for _ in 0..2 {
+            let _step = llm::decode(1, 7, 1);
+            for _ in 0..2 {
+                let _b = block.enter();
+                for l in &linears {
+                    l.in_scope(|| ());
+                }
+            }
+        }
+    });
+    let one = [
+        "decode",
+        "decode/block[0]",
+        "decode/block[0]/linear[0]",
+        "decode/block[0]/linear[1]",
+        "decode/block[1]",
+        "decode/block[1]/linear[0]",
+        "decode/block[1]/linear[1]",
+    ];
+    let mut expected = vec!["load"];
+    expected.extend(one);
+    expected.extend(one);
+    assert_eq!(paths(&batch), expected);
+    assert_eq!(
+        batch.spans.iter().find(|s| s.path.path == "decode/block[1]/linear[0]").unwrap().path.rollup,
+        "decode/block/linear"
+    );
+    let spans = sorted(&batch);
+    for span in &spans {
+        if let Some(parent) = span.parent_seq {
+            let parent = spans.iter().find(|s| s.seq == parent).expect("parent is there");
+            assert!(span.path.path.starts_with(&format!("{}/", parent.path.path)));
+            assert!(parent.host_start <= span.host_start);
+            assert!(parent.host_start.plus_ns(parent.host_dur_ns) >= span.host_start.plus_ns(span.host_dur_ns));
+            assert_eq!(span.trace_id, parent.trace_id);
+        }
+    }
+    assert_eq!(batch.steps.len(), 3);
+    let decode = batch.steps.iter().find(|s| s.phase == Some(Phase::Decode)).unwrap();
+    assert_eq!((decode.tokens, decode.context_len, decode.batch, decode.intervals), (Some(1), Some(7), Some(1), 7));
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    assert_conserved(&m);
+}
+
+#[test]
+fn the_same_span_nested_in_itself_is_two_intervals() {
+    let (batch, m) = record_default(|| {
+        let span = trace_span!("again");
+        let _a = span.enter();
+        let _b = span.enter();
+        let _c = span.enter();
+    });
+    assert_eq!(paths(&batch), ["again", "again/again", "again/again/again"]);
+    assert_conserved(&m);
+}
+
+#[test]
+fn one_span_on_two_threads_at_once() {
+    let (batch, m) = record_default(|| {
+        let span = trace_span!("shared");
+        let inner = trace_span!("inner");
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        std::thread::scope(|s| {
+            for t in 0..4 {
+                let (span, inner, dispatch) = (span.clone(), inner.clone(), dispatch.clone());
+                std::thread::Builder::new()
+                    .name(format!("worker-{t}"))
+                    .spawn_scoped(s, move || {
+                        tracing::dispatcher::with_default(&dispatch, || {
+                            for _ in 0..500 {
+                                let _s = span.enter();
+                                let _i = inner.enter();
+                            }
+                        });
+                    })
+                    .unwrap();
+            }
+        });
+    });
+    assert_eq!(batch.spans.len(), 4 * 500 * 2);
+    for t in 0..4 {
+        let of_thread: Vec<_> = batch.spans.iter().filter(|s| *s.thread.name == *format!("worker-{t}")).collect();
+        assert_eq!(of_thread.len(), 1000);
+        assert!(of_thread.iter().all(|s| s.path.path == "shared" || s.path.path == "shared/inner"));
+    }
+    assert_conserved(&m);
+}
+
+#[test]
+fn polls_of_a_future_are_intervals_on_whatever_thread_they_run() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    let (batch, m) = record_default(|| {
+        use tracing::Instrument;
+        let inner = trace_span!("inner");
+        let mut polls = 0;
+        let future = std::future::poll_fn(move |_| {
+            polls += 1;
+            inner.in_scope(|| ());
+            if polls == 3 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .instrument(trace_span!("task"));
+        let mut future = pin!(future);
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        // The second poll happens on another thread.
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    let mut context = Context::from_waker(Waker::noop());
+                    assert!(future.as_mut().poll(&mut context).is_pending());
+                })
+            });
+        });
+        assert!(future.as_mut().poll(&mut context).is_ready());
+    });
+    // `instrument` enters its span once more to drop the finished future: that is an interval as well.
+    let tasks: Vec<_> = batch.spans.iter().filter(|s| s.path.path == "task").collect();
+    assert!(tasks.len() >= 3, "{}", tasks.len());
+    assert_eq!(batch.spans.iter().filter(|s| s.path.path == "task/inner").count(), 3);
+    assert_eq!(tasks.iter().map(|s| s.thread.index).collect::<std::collections::HashSet<_>>().len(), 2);
+    assert_conserved(&m);
+}
+
+#[test]
+fn ids_reused_after_close_do_not_carry_old_names_over() {
+    let (batch, m) = record_default(|| {
+        for i in 0..20_000 {
+            // Created, entered and closed at once: the registry gives ids out again and again.
+            if i % 2 == 0 {
+                trace_span!("even").in_scope(|| ())
+            } else {
+                trace_span!("odd").in_scope(|| ())
+            }
+            if i % 4096 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    });
+    let spans = sorted(&batch);
+    assert_eq!(spans.len(), 20_000);
+    for (i, span) in spans.iter().enumerate() {
+        assert_eq!(&*span.path.name, if i % 2 == 0 { "even" } else { "odd" });
+    }
+    assert_conserved(&m);
+}
+
+#[test]
+fn spans_left_out_of_order_are_kept_and_said() {
+    let (batch, m) = record_default(|| {
+        let (step, a, b) = (trace_span!("step"), trace_span!("a"), trace_span!("b"));
+        let _s = step.enter();
+        let guard_a = a.enter();
+        let guard_b = b.enter();
+        drop(guard_a);
+        annotate(Annotation::new().flops(7)); // still goes to b
+        drop(guard_b);
+    });
+    assert_eq!(paths(&batch), ["step", "step/a", "step/a/b"]);
+    assert_eq!(sorted(&batch)[2].flops, Some(7));
+    assert_eq!(sorted(&batch)[1].flops, None);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "parent_shorter_than_children"));
+    assert_conserved(&m);
+}
+
+#[test]
+fn a_step_left_before_its_children_loses_nothing() {
+    let (batch, m) = record_default(|| {
+        let (step, child) = (trace_span!("step"), trace_span!("child"));
+        let s = step.enter();
+        let c = child.enter();
+        drop(s);
+        drop(c);
+        step.in_scope(|| child.in_scope(|| ()));
+    });
+    assert_eq!(batch.spans.len(), 4);
+    assert!(batch.spans.iter().any(|s| s.path.path == "(lost)/child"));
+    assert!(batch.spans.iter().any(|s| s.path.path == "step/child"));
+    assert_conserved(&m);
+}
+
+#[test]
+fn fields_and_annotations_land_on_the_interval() {
+    let (batch, _) = record_default(|| {
+        let layer =
+            trace_span!("layer", flops = 100u64, tokens = tracing::field::Empty, shape = "1x5x576", dtype = "BF16");
+        for tokens in [5u64, 6] {
+            let _e = layer.enter();
+            layer.record("tokens", tokens);
+            annotate(Annotation::new().flops(1).bytes(10).context_len(9).batch(2));
+            annotate(Annotation::new().bytes(5).shape(&[2, 3]).dtype(DType::Q4K));
+        }
+    });
+    let spans = sorted(&batch);
+    assert_eq!(spans[0].flops, Some(101));
+    assert_eq!(spans[0].bytes, Some(15));
+    assert_eq!((spans[0].tokens, spans[1].tokens), (Some(5), Some(6)));
+    assert_eq!((spans[0].context_len, spans[0].batch), (Some(9), Some(2)));
+    assert_eq!(spans[0].dtype, Some(DType::BF16), "fields have the last word");
+    assert_eq!(spans[0].shape, Some(Shape::new(&[1, 5, 576])));
+}
+
+#[test]
+fn requests_carry_their_context_across_threads() {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let (batch, m) = record_default(|| {
+        let request = llm::Request::new("chat", "m").prompt_tokens(12).batch(1).trace_id(trace);
+        {
+            let _r = request.enter();
+            let _p = llm::prefill(12, 12, 1);
+            let _s = llm::sample();
+            request.token();
+        }
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    let _r = request.enter();
+                    let _d = llm::decode(1, 13, 1);
+                    request.token();
+                })
+            });
+        });
+        let _unrelated = trace_span!("unrelated").entered();
+    });
+    assert_eq!(batch.requests.len(), 1);
+    let r = &batch.requests[0];
+    assert_eq!((&*r.operation, &*r.model), ("chat", "m"));
+    assert_eq!((r.prompt_tokens, r.output_tokens, r.batch), (Some(12), Some(2), Some(1)));
+    assert!(r.ttft_ns.unwrap() <= r.host_dur_ns);
+    assert_eq!(r.trace_id.to_string(), trace);
+    let of_request: Vec<_> = batch.steps.iter().filter(|s| s.request == Some(r.request)).collect();
+    assert_eq!(of_request.len(), 2, "a sample inside a prefill is no step of its own");
+    assert!(of_request.iter().all(|s| s.trace_id == r.trace_id));
+    assert_ne!(of_request[0].thread.index, of_request[1].thread.index);
+    let unrelated = batch.steps.iter().find(|s| &*s.path.name == "unrelated").unwrap();
+    assert_eq!(unrelated.request, None);
+    assert_ne!(unrelated.trace_id, r.trace_id);
+    assert!(batch.spans.iter().any(|s| s.path.path == "prefill/sample" && s.phase == Some(Phase::Sample)));
+    let entry = batch.spans.iter().find(|s| s.path.path == "request").unwrap();
+    assert_eq!(entry.step, None);
+    assert_conserved(&m);
+}
+
+#[test]
+fn excluded_targets_are_transparent() {
+    let (batch, m) = record(Session::builder().exclude_target("noise"), |_| {
+        let _step = trace_span!("step").entered();
+        let _noise = trace_span!(target: "noise::inner", "wrapper").entered();
+        annotate(Annotation::new().flops(3));
+        trace_span!(target: "noisette", "kept").in_scope(|| ());
+    });
+    assert_eq!(paths(&batch), ["step", "step/kept"]);
+    assert_eq!(sorted(&batch)[0].flops, Some(3));
+    assert_conserved(&m);
+}
+
+#[test]
+fn deep_recursion_is_counted() {
+    let (batch, m) = record_default(|| {
+        let span = trace_span!("deep");
+        let mut guards: Vec<_> = (0..300).map(|_| span.enter()).collect();
+        while let Some(g) = guards.pop() {
+            drop(g);
+        }
+    });
+    assert_eq!(batch.spans.len(), 256);
+    assert_eq!(m.loss.too_deep, 44);
+    assert_eq!(m.loss.emitted, 300);
+    assert_conserved(&m);
+}
+
+#[test]
+fn a_run_inside_one_endless_span_is_resolved_in_parts() {
+    const N: usize = 100_000;
+    let (batch, m) = record(Session::builder().ring_capacity(1 << 18), |_| {
+        let _main = trace_span!("main").entered();
+        let outer = trace_span!("outer").entered();
+        let (a, b) = (trace_span!("a"), trace_span!("b"));
+        for _ in 0..N {
+            let _a = a.enter();
+            let _b = b.enter();
+        }
+        drop(outer);
+    });
+    assert_eq!(batch.spans.len(), 2 * N + 2);
+    // Children of the endless spans carry no ordinals, so the number of distinct paths stays bounded.
+    let distinct: std::collections::BTreeSet<_> = batch.spans.iter().map(|s| s.path.path.as_str()).collect();
+    let first_part = distinct.iter().filter(|p| p.contains('[')).count();
+    assert_eq!(first_part, 0, "{:?}", distinct.iter().take(9).collect::<Vec<_>>());
+    assert_eq!(distinct.into_iter().collect::<Vec<_>>(), ["main", "main/outer", "main/outer/a", "main/outer/a/b"]);
+    assert_eq!(batch.steps.len(), 1);
+    assert_eq!(batch.steps[0].intervals, 2 * N as u64 + 2);
+    assert_conserved(&m);
+}
+
+#[test]
+fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
+    let span = trace_span!("made_too_early");
+    let (batch, m) = record_default(|| {
+        let _step = llm::decode(1, 1, 1);
+        span.in_scope(|| ());
+    });
+    assert_eq!(paths(&batch), ["decode"]);
+    assert!(!m.verdict.ok);
+    assert_eq!(m.verdict.findings[0].code, "no_model_spans");
+    let (_, m) = record_default(|| span.in_scope(|| ()));
+    assert_eq!(m.verdict.findings[0].code, "no_spans");
+    assert!(m.verdict.findings[0].remedy.contains("before the model loads"));
+}

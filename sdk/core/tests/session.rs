@@ -1,0 +1,363 @@
+//! Control, loss, failing exporters, shutdown.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_core::run::RunManifest;
+use candlescope_core::*;
+use common::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+fn steps(n: usize) {
+    let (step, inner) = (trace_span!("step"), trace_span!("inner"));
+    for _ in 0..n {
+        let _s = step.enter();
+        inner.in_scope(|| ());
+    }
+}
+
+fn recorded_steps(batch: &Batch) -> Vec<u64> {
+    let mut steps: Vec<u64> = batch.steps.iter().map(|s| s.step).collect();
+    steps.sort_unstable();
+    steps
+}
+
+#[test]
+fn schedules_take_effect_at_steps() {
+    let schedule = Schedule { skip_first: 2, wait: 1, warmup: 1, active: 2, repeat: 2 };
+    let (batch, m) = record(Session::builder().schedule(schedule), |_| steps(20));
+    assert_eq!(recorded_steps(&batch), [4, 5, 8, 9]);
+    assert_eq!(batch.spans.len(), 8);
+    assert_conserved(&m);
+}
+
+#[test]
+fn start_stop_and_capture_next_take_effect_at_steps() {
+    let (batch, m) = record(Session::builder().paused(true), |handle| {
+        steps(3); // 0..3: off
+        handle.capture_next(2).unwrap();
+        assert_eq!(handle.capture_next(1), Err(CaptureBusy { remaining: 2 }));
+        steps(4); // 3..7: two of them
+        handle.start();
+        let (step, inner) = (trace_span!("step"), trace_span!("inner"));
+        {
+            let _s = step.enter(); // 7: on
+            handle.stop(); // not before the step ends
+            inner.in_scope(|| ());
+        }
+        {
+            let _s = step.enter(); // 8: off
+            handle.start();
+            inner.in_scope(|| ());
+        }
+        steps(1); // 9: on
+    });
+    assert_eq!(recorded_steps(&batch), [3, 4, 7, 9]);
+    assert_eq!(batch.spans.len(), 8);
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    assert_conserved(&m);
+}
+
+#[test]
+fn a_paused_session_makes_no_complaint() {
+    let (batch, m) = record(Session::builder().paused(true), |_| steps(3));
+    assert!(batch.is_empty());
+    assert!(m.verdict.ok);
+    assert_eq!(m.loss.emitted, 0);
+}
+
+#[test]
+fn a_full_ring_drops_the_newest_counts_it_and_keeps_the_steps() {
+    const N: usize = 5_000;
+    let builder = Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600));
+    let (batch, m) = record(builder, |_| {
+        let (step, inner) = (trace_span!("step"), trace_span!("inner"));
+        for _ in 0..3 {
+            let _s = step.enter();
+            for _ in 0..N {
+                inner.in_scope(|| ());
+            }
+        }
+    });
+    assert_eq!(m.loss.emitted, 3 * N as u64 + 3);
+    assert!(m.loss.ring_full > 0);
+    assert_eq!(batch.steps.len(), 3, "steps have slots of their own");
+    assert!(m.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", m.verdict);
+    assert!(!m.verdict.ok);
+    assert_conserved(&m);
+}
+
+#[test]
+fn many_threads_at_full_speed_lose_nothing_that_is_not_counted() {
+    let (batch, m) = record(Session::builder().ring_capacity(1024), |_| {
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| tracing::dispatcher::with_default(&dispatch, || steps(20_000)));
+            }
+        });
+    });
+    assert_eq!(m.loss.emitted, 8 * 20_000 * 2);
+    assert_eq!(batch.spans.len() as u64, m.counts["spans"]);
+    assert_conserved(&m);
+}
+
+/// An exporter that misbehaves as told.
+struct Awkward {
+    how: How,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Slow(Duration),
+    Fail,
+    FailForGood,
+    Panic,
+    Silent,
+    Hang,
+}
+
+impl Exporter for Awkward {
+    fn name(&self) -> &'static str {
+        "awkward"
+    }
+    fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.how {
+            How::Slow(d) => {
+                std::thread::sleep(d);
+                ledger.exported_batch(batch);
+                Ok(())
+            }
+            How::Fail => {
+                ledger.dropped_batch(batch, DropReason::Io);
+                Err(ExportError::new("the disk is on fire"))
+            }
+            How::FailForGood => {
+                ledger.dropped_batch(batch, DropReason::Io);
+                Err(ExportError::fatal("gone"))
+            }
+            How::Panic => panic!("exporter bug"),
+            How::Silent => Ok(()),
+            How::Hang => loop {
+                std::thread::sleep(Duration::from_secs(1));
+            },
+        }
+    }
+}
+
+fn with_awkward(how: How, builder: SessionBuilder) -> (Batch, RunManifest, Duration) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let memory = MemoryExporter::new();
+    let (layer, session) =
+        builder.exporter(Awkward { how, calls: calls.clone() }).exporter(memory.clone()).start().unwrap();
+    let mut slowest = Duration::ZERO;
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for _ in 0..10 {
+            let begin = Instant::now();
+            steps(100);
+            slowest = slowest.max(begin.elapsed());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let manifest = session.finish();
+    assert!(calls.load(Ordering::SeqCst) > 0);
+    assert_conserved(&manifest);
+    let memory_report = manifest.exporters.iter().find(|e| e.name == "memory").unwrap();
+    assert_eq!(memory_report.exported["spans"], 2_000, "the other exporter is not affected");
+    (memory.batch(), manifest, slowest)
+}
+
+fn dropped(m: &RunManifest) -> BTreeMap<String, u64> {
+    m.exporters.iter().find(|e| e.name == "awkward").unwrap().dropped.get("spans").cloned().unwrap_or_default()
+}
+
+fn fast() -> SessionBuilder {
+    Session::builder().drain_interval(Duration::from_millis(1))
+}
+
+#[test]
+fn a_slow_exporter_delays_nobody_and_its_loss_is_counted() {
+    let (_, m, slowest) = with_awkward(
+        How::Slow(Duration::from_millis(60)),
+        fast().queue_records(400).shutdown_timeout(Duration::from_secs(20)),
+    );
+    assert!(dropped(&m)["queue_full"] > 0, "{m:?}");
+    assert!(slowest < Duration::from_millis(50), "the application waited {slowest:?}");
+    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_dropped" && f.message.contains("queue_full")));
+}
+
+#[test]
+fn a_failing_exporter_is_reported() {
+    let (_, m, _) = with_awkward(How::Fail, fast());
+    assert_eq!(dropped(&m), BTreeMap::from([("io".into(), 2_000)]));
+    assert!(m.verdict.findings.iter().any(|f| f.message.contains("the disk is on fire")));
+}
+
+#[test]
+fn an_exporter_that_fails_for_good_or_panics_gets_no_more() {
+    for how in [How::FailForGood, How::Panic] {
+        let (_, m, _) = with_awkward(how, fast());
+        let dropped = dropped(&m);
+        assert!(dropped["dead"] > 0, "{dropped:?}");
+        assert_eq!(dropped.values().sum::<u64>(), 2_000);
+        assert!(!m.verdict.ok);
+    }
+}
+
+#[test]
+fn an_exporter_that_says_nothing_is_found_out() {
+    let (_, m, _) = with_awkward(How::Silent, fast());
+    assert_eq!(dropped(&m), BTreeMap::from([("unaccounted".into(), 2_000)]));
+}
+
+#[test]
+fn a_hanging_exporter_cannot_hold_up_the_end() {
+    let begin = Instant::now();
+    let (_, m, _) = with_awkward(How::Hang, fast().shutdown_timeout(Duration::from_millis(500)));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(dropped(&m)["shutdown"] > 0);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_unresponsive"));
+}
+
+#[test]
+fn flush_makes_records_visible_and_times_out_honestly() {
+    let memory = MemoryExporter::new();
+    let (layer, session) =
+        Session::builder().drain_interval(Duration::from_secs(3600)).exporter(memory.clone()).start().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        steps(10);
+        assert!(memory.batch().is_empty());
+        session.handle().flush(Duration::from_secs(5)).unwrap();
+        assert_eq!(memory.batch().spans.len(), 20);
+        assert_eq!(session.handle().stats().counts[&RecordKind::Span], 20);
+    });
+    drop(session);
+
+    let hang = Awkward { how: How::Hang, calls: Arc::default() };
+    let (layer, session) =
+        Session::builder().exporter(hang).shutdown_timeout(Duration::from_millis(100)).start().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || steps(1));
+    let timeout = Duration::from_millis(100);
+    assert_eq!(session.handle().flush(timeout), Err(FlushTimeout { timeout, waiting: 1 }));
+}
+
+#[test]
+fn an_exporter_that_cannot_start_is_named() {
+    struct Refuses;
+    impl Exporter for Refuses {
+        fn name(&self) -> &'static str {
+            "refuses"
+        }
+        fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+            Err(ExportError::fatal("directory /x is not writable: choose another"))
+        }
+        fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
+            Ok(())
+        }
+    }
+    let error = Session::builder().exporter(Refuses).start().unwrap_err().to_string();
+    assert_eq!(error, "the refuses exporter cannot start: directory /x is not writable: choose another");
+    let error = Session::builder().ring_capacity(5).start().unwrap_err().to_string();
+    assert!(error.contains("ring_capacity is 5"));
+}
+
+#[test]
+fn work_after_the_end_is_harmless() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        steps(2);
+        let step = trace_span!("under way");
+        let _s = step.enter();
+        let handle = session.handle().clone();
+        let m = session.finish();
+        assert_eq!(m.loss.open_at_end, 0, "open counts are taken at exits");
+        steps(1_000_000 / 16);
+        assert_eq!(handle.flush(Duration::from_secs(1)), Ok(()));
+        handle.start();
+    });
+    assert_eq!(memory.batch().spans.len(), 4);
+}
+
+#[test]
+fn taps_balance_and_see_names_first() {
+    #[derive(Default)]
+    struct Counting {
+        depth: AtomicUsize,
+        seen: AtomicUsize,
+        named: AtomicUsize,
+        unknown: AtomicBool,
+    }
+    struct Shared(Arc<Counting>);
+    impl Tap for Shared {
+        fn name(&self, id: u32, _: &str, _: &str) {
+            self.0.named.fetch_max(id as usize, Ordering::SeqCst);
+        }
+        fn enter(&self, i: TapInterval) {
+            self.0.seen.fetch_add(1, Ordering::SeqCst);
+            if i.name as usize > self.0.named.load(Ordering::SeqCst) {
+                self.0.unknown.store(true, Ordering::SeqCst);
+            }
+            assert_eq!(self.0.depth.fetch_add(1, Ordering::SeqCst), i.depth as usize);
+        }
+        fn exit(&self, i: TapInterval) {
+            assert_eq!(self.0.depth.fetch_sub(1, Ordering::SeqCst), i.depth as usize + 1);
+        }
+    }
+    let tap = Arc::new(Counting::default());
+    let schedule = Schedule { skip_first: 0, wait: 1, warmup: 0, active: 1, repeat: 0 };
+    let (batch, _) = record(Session::builder().schedule(schedule).tap(Shared(tap.clone())), |_| steps(10));
+    assert_eq!(tap.seen.load(Ordering::SeqCst), batch.spans.len());
+    assert_eq!(batch.spans.len(), 10);
+    assert_eq!(tap.depth.load(Ordering::SeqCst), 0);
+    assert!(!tap.unknown.load(Ordering::SeqCst));
+}
+
+#[test]
+fn collectors_sample_in_the_background_and_their_failure_is_a_finding() {
+    struct Good(Arc<str>);
+    impl Collector for Good {
+        fn name(&self) -> &'static str {
+            "good"
+        }
+        fn period(&self) -> Duration {
+            Duration::from_millis(2)
+        }
+        fn describe(&mut self) -> BTreeMap<String, serde_json::Value> {
+            BTreeMap::from([("colour".into(), "blue".into())])
+        }
+        fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+            assert_eq!(std::thread::current().name(), Some("cs-collect"));
+            out.push(&self.0, "answer", 42.0, "count");
+            out.push(&self.0, "nothing", f64::NAN, "count");
+            Ok(())
+        }
+    }
+    struct Bad;
+    impl Collector for Bad {
+        fn name(&self) -> &'static str {
+            "bad"
+        }
+        fn period(&self) -> Duration {
+            Duration::from_millis(2)
+        }
+        fn sample(&mut self, _: &mut Samples<'_>) -> Result<(), CollectError> {
+            Err(CollectError("no such sensor".into()))
+        }
+    }
+    let (batch, m) = record(Session::builder().collector(Good("host".into())).collector(Bad), |_| {
+        steps(1);
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert!(batch.samples.len() > 3);
+    assert!(batch.samples.iter().all(|s| s.metric == "answer" && s.value == 42.0));
+    assert_eq!(m.environment["colour"], "blue");
+    assert!(m.verdict.findings.iter().any(|f| f.code == "collector_failed" && f.message.contains("no such sensor")));
+    assert!(m.overhead.background_cpu_ns.unwrap() > 0);
+    assert!(m.overhead.per_interval_ns > 1.0 && m.overhead.per_interval_ns < 10_000.0);
+}
