@@ -1,1 +1,35 @@
-//! placeholder
+//! candle models that report what they do: wrapped layers, models made of them, weights, tokenizers and a generation loop.
+//!
+//! ```
+//! use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+//! let source = ModelSource::parse("embedded")?;
+//! let mut loaded = LoadedModel::load(&source, &LoadOptions::default())?;
+//! let prompt = loaded.encode_prompt("Hello")?;
+//! let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
+//! let output = generate(&mut loaded, &[prompt], &options, &mut |_| {})?;
+//! assert_eq!(output.sequences[0].tokens.len(), 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod candle_models;
+pub mod causal_lm;
+pub mod chat;
+pub mod config;
+pub mod cost;
+pub mod generate;
+pub mod layers;
+pub mod llama;
+pub mod load;
+mod sampling;
+pub mod source;
+pub mod tokenizer;
+pub mod weights;
+
+pub use causal_lm::CausalLm;
+pub use config::ModelConfig;
+pub use generate::{FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate};
+pub use llama::Llama;
+pub use load::{Engine, LoadError, LoadOptions, LoadedModel, ModelInfo};
+pub use sampling::SamplingOptions;
+pub use source::ModelSource;
+pub use tokenizer::Tokenizer;

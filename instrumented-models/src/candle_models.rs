@@ -1,0 +1,164 @@
+//! candle-transformers' own models behind [`CausalLm`], unmodified: the same loop runs them and ours.
+
+use crate::causal_lm::CausalLm;
+use crate::config::{ConfigError, FeedForward, ModelConfig};
+use crate::weights::gguf::GgufFile;
+use crate::weights::{WeightError, WeightSource};
+use candle_core::{DType, Device, Result, Tensor};
+use candle_nn::VarBuilder;
+use candle_transformers::models::{llama, quantized_llama};
+use std::collections::HashMap;
+
+/// `candle_transformers::models::llama`.
+#[derive(Debug, Clone)]
+pub struct CandleLlama {
+    model: llama::Llama,
+    config: llama::Config,
+    cache: llama::Cache,
+    dtype: DType,
+    device: Device,
+}
+
+/// The configuration in candle's form. Fails where candle's Llama lacks something the model needs.
+fn candle_config(config: &ModelConfig) -> std::result::Result<llama::Config, ConfigError> {
+    let lacks = |what: &str| ConfigError::Unsupported { what: what.into(), remedy: "run the instrumented model instead" };
+    if config.qkv_bias {
+        return Err(lacks("a bias on queries, keys and values in candle's llama"));
+    }
+    if config.head_dim * config.num_heads != config.hidden_size {
+        return Err(lacks("a head size other than hidden size / heads in candle's llama"));
+    }
+    if config.rope.interleaved {
+        return Err(lacks("interleaved rotary embeddings in candle's llama"));
+    }
+    let FeedForward::SwiGlu { intermediate } = config.feed_forward else {
+        return Err(lacks("a feed-forward network other than SwiGLU in candle's llama"));
+    };
+    Ok(llama::Config {
+        hidden_size: config.hidden_size,
+        intermediate_size: intermediate,
+        vocab_size: config.vocab_size,
+        num_hidden_layers: config.num_layers,
+        num_attention_heads: config.num_heads,
+        num_key_value_heads: config.num_kv_heads,
+        use_flash_attn: false,
+        rms_norm_eps: config.rms_norm_eps,
+        rope_theta: config.rope.theta,
+        bos_token_id: config.bos,
+        eos_token_id: (!config.eos.is_empty()).then(|| llama::LlamaEosToks::Multiple(config.eos.clone())),
+        rope_scaling: config.rope.scaling.map(|s| llama::Llama3RopeConfig {
+            factor: s.factor,
+            low_freq_factor: s.low_freq_factor,
+            high_freq_factor: s.high_freq_factor,
+            original_max_position_embeddings: s.original_max_position_embeddings,
+            rope_type: llama::Llama3RopeType::Llama3,
+        }),
+        max_position_embeddings: config.max_context,
+        tie_word_embeddings: config.tie_embeddings,
+    })
+}
+
+impl CandleLlama {
+    /// Takes the weights of `config` from `source`.
+    pub fn load(
+        config: &ModelConfig,
+        source: &mut dyn WeightSource,
+        dtype: DType,
+        device: &Device,
+    ) -> std::result::Result<Self, WeightError> {
+        let candle = candle_config(config)
+            .map_err(|source| WeightError::Config { path: config.name.clone().into(), source })?;
+        let mut tensors = HashMap::new();
+        for (name, shape) in config.weights() {
+            let tensor = source.dense(&name, &shape)?;
+            tensors.insert(name, tensor);
+        }
+        let failed = |source| WeightError::Tensor { tensor: "candle's llama".into(), source };
+        let vb = VarBuilder::from_tensors(tensors, dtype, device);
+        let model = llama::Llama::load(vb, &candle).map_err(failed)?;
+        let cache = llama::Cache::new(true, dtype, &candle, device).map_err(failed)?;
+        Ok(Self { model, config: candle, cache, dtype, device: device.clone() })
+    }
+}
+
+impl CausalLm for CandleLlama {
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        if position == 0 {
+            // candle's cache has no other way of beginning anew.
+            self.cache = llama::Cache::new(true, self.dtype, &self.config, &self.device)?;
+        }
+        self.model.forward(tokens, position, &mut self.cache)
+    }
+
+    fn reset(&mut self) {}
+
+    fn max_context(&self) -> usize {
+        self.config.max_position_embeddings
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// `candle_transformers::models::quantized_llama`.
+#[derive(Debug, Clone)]
+pub struct CandleQuantizedLlama {
+    model: quantized_llama::ModelWeights,
+    max_context: usize,
+    vocab_size: usize,
+    device: Device,
+}
+
+impl CandleQuantizedLlama {
+    /// Reads a GGUF file of architecture `llama`.
+    pub fn load(file: &GgufFile, device: &Device) -> std::result::Result<Self, WeightError> {
+        let config = file.config()?;
+        if config.architecture != "llama" || config.qkv_bias {
+            return Err(WeightError::Config {
+                path: file.path().to_path_buf(),
+                source: ConfigError::Unsupported {
+                    what: format!("architecture `{}` in candle's quantized_llama", config.architecture),
+                    remedy: "run the instrumented model instead",
+                },
+            });
+        }
+        let read = |source| WeightError::Read { path: file.path().to_path_buf(), source };
+        let failed = |source| WeightError::Tensor { tensor: "candle's quantized_llama".into(), source };
+        let mut reader = std::io::BufReader::new(std::fs::File::open(file.path()).map_err(read)?);
+        let content = candle_core::quantized::gguf_file::Content::read(&mut reader).map_err(failed)?;
+        let model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, device).map_err(failed)?;
+        Ok(Self {
+            model,
+            max_context: config.max_context.min(quantized_llama::MAX_SEQ_LEN),
+            vocab_size: config.vocab_size,
+            device: device.clone(),
+        })
+    }
+}
+
+impl CausalLm for CandleQuantizedLlama {
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        self.model.forward(tokens, position)
+    }
+
+    fn reset(&mut self) {
+        self.model.clear_kv_cache();
+    }
+
+    fn max_context(&self) -> usize {
+        self.max_context
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}

@@ -1,0 +1,27 @@
+//! What the generation loop needs of a model.
+
+use candle_core::{Device, Result, Tensor};
+
+/// A language model that continues texts.
+pub trait CausalLm {
+    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32 of which the
+    /// first stands at `position`. Position 0 begins anew, a later one continues what was passed before.
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor>;
+
+    /// Forgets everything passed so far.
+    fn reset(&mut self);
+
+    /// Announces that up to `tokens` tokens will be passed, so that memory can be taken once.
+    fn reserve(&mut self, tokens: usize) {
+        let _ = tokens;
+    }
+
+    /// Longest context in tokens.
+    fn max_context(&self) -> usize;
+
+    /// Entries of the vocabulary.
+    fn vocab_size(&self) -> usize;
+
+    /// Where the model is.
+    fn device(&self) -> &Device;
+}

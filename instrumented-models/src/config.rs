@@ -1,0 +1,497 @@
+//! Dimensions of the models, named configurations, and the readers of `config.json`.
+
+use crate::cost::AttentionDims;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Name of the tiny model made in the process.
+pub const EMBEDDED: &str = "embedded";
+
+/// Configurations known by name: `config:NAME`.
+pub const NAMED: &[&str] =
+    &["smollm2-135m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-7b", "llama-3-8b", EMBEDDED];
+
+/// Feed-forward network of a decoder layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum FeedForward {
+    /// `down(silu(gate(x)) · up(x))`.
+    SwiGlu {
+        /// Width.
+        intermediate: usize,
+    },
+    /// `down(gelu(up(x)))`.
+    Gelu {
+        /// Width.
+        intermediate: usize,
+    },
+    /// A mixture of SwiGLU experts. Known to the cost model only.
+    MoeSwiGlu {
+        /// Width of one expert.
+        intermediate: usize,
+        /// Experts in all.
+        experts: usize,
+        /// Experts a token uses.
+        active: usize,
+    },
+}
+
+/// Stretching of rotary embeddings as Llama 3.1 and later do it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Llama3Scaling {
+    /// Factor by which low frequencies shrink.
+    pub factor: f32,
+    /// Wavelengths above `original_context / low_freq_factor` shrink in full.
+    pub low_freq_factor: f32,
+    /// Wavelengths below `original_context / high_freq_factor` stay.
+    pub high_freq_factor: f32,
+    /// Context length before stretching, in tokens.
+    pub original_max_position_embeddings: usize,
+}
+
+/// Rotary position embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// Pairs are (2i, 2i+1), the order of Llama weights in GGUF files, not (i, i + d/2), that of Hugging Face.
+    pub interleaved: bool,
+    /// Stretching, if any.
+    pub scaling: Option<Llama3Scaling>,
+}
+
+/// Dimensions of a Llama-family decoder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// Name for people.
+    pub name: String,
+    /// `llama` or `qwen2`.
+    pub architecture: String,
+    /// Entries of the vocabulary.
+    pub vocab_size: usize,
+    /// Features of the residual stream.
+    pub hidden_size: usize,
+    /// Feed-forward network.
+    pub feed_forward: FeedForward,
+    /// Decoder layers.
+    pub num_layers: usize,
+    /// Query heads.
+    pub num_heads: usize,
+    /// Key and value heads.
+    pub num_kv_heads: usize,
+    /// Features of a head; not always `hidden_size / num_heads`.
+    pub head_dim: usize,
+    /// Longest context, in tokens.
+    pub max_context: usize,
+    /// Epsilon of the norms.
+    pub rms_norm_eps: f64,
+    /// Rotary embedding.
+    pub rope: Rope,
+    /// Whether the LM head is the embedding table.
+    pub tie_embeddings: bool,
+    /// Whether the query, key and value projections have biases.
+    pub qkv_bias: bool,
+    /// Token a text begins with, if the model wants one.
+    pub bos: Option<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+}
+
+/// Why a configuration could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The name is not in [`NAMED`].
+    #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = NAMED.join(", "))]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// ` (did you mean …?)` or nothing.
+        suggestion: String,
+    },
+    /// `config.json` lacks a field or holds something else in it.
+    #[error("`{field}` is missing from config.json or is not {expected}; take config.json from the model's own directory")]
+    Field {
+        /// Name of the field.
+        field: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The model's architecture is not one of ours.
+    #[error("architecture `{found}` is not supported; supported are {supported}")]
+    Architecture {
+        /// What the file says.
+        found: String,
+        /// What we can run.
+        supported: String,
+    },
+    /// The architecture is ours, but this variant of it is not.
+    #[error("{what} is not supported by the instrumented Llama; {remedy}")]
+    Unsupported {
+        /// The feature.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// Dimensions contradict each other.
+    #[error("the dimensions do not fit together: {0}")]
+    Inconsistent(String),
+}
+
+/// Architectures that `config.json` may name.
+pub const HF_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2"];
+
+/// Architectures that GGUF's `general.architecture` may name.
+pub const GGUF_ARCHITECTURES: &[&str] = &["llama", "qwen2"];
+
+#[allow(clippy::too_many_arguments)]
+fn decoder(
+    name: &str,
+    architecture: &str,
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate: usize,
+    num_layers: usize,
+    (num_heads, num_kv_heads, head_dim): (usize, usize, usize),
+    max_context: usize,
+    theta: f32,
+) -> ModelConfig {
+    ModelConfig {
+        name: name.to_string(),
+        architecture: architecture.to_string(),
+        vocab_size,
+        hidden_size,
+        feed_forward: FeedForward::SwiGlu { intermediate },
+        num_layers,
+        num_heads,
+        num_kv_heads,
+        head_dim,
+        max_context,
+        rms_norm_eps: 1e-5,
+        rope: Rope { theta, interleaved: false, scaling: None },
+        tie_embeddings: false,
+        qkv_bias: architecture == "qwen2",
+        bos: None,
+        eos: Vec::new(),
+    }
+}
+
+impl ModelConfig {
+    /// A configuration of [`NAMED`], at its true size.
+    pub fn named(name: &str) -> Result<Self, ConfigError> {
+        let wanted = name.trim().to_ascii_lowercase();
+        Ok(match wanted.as_str() {
+            "smollm2-135m" => Self {
+                tie_embeddings: true,
+                bos: Some(1),
+                eos: vec![2],
+                ..decoder("smollm2-135m", "llama", 49_152, 576, 1536, 30, (9, 3, 64), 8192, 100_000.)
+            },
+            "tinyllama-1.1b" => Self {
+                bos: Some(1),
+                eos: vec![2],
+                ..decoder("tinyllama-1.1b", "llama", 32_000, 2048, 5632, 22, (32, 4, 64), 2048, 10_000.)
+            },
+            "qwen2.5-0.5b" => Self {
+                tie_embeddings: true,
+                rms_norm_eps: 1e-6,
+                eos: vec![151_645, 151_643],
+                ..decoder("qwen2.5-0.5b", "qwen2", 151_936, 896, 4864, 24, (14, 2, 64), 32_768, 1_000_000.)
+            },
+            "qwen2.5-7b" => Self {
+                rms_norm_eps: 1e-6,
+                eos: vec![151_645, 151_643],
+                ..decoder("qwen2.5-7b", "qwen2", 152_064, 3584, 18_944, 28, (28, 4, 128), 32_768, 1_000_000.)
+            },
+            "llama-3-8b" => Self {
+                bos: Some(128_000),
+                eos: vec![128_001, 128_009],
+                ..decoder("llama-3-8b", "llama", 128_256, 4096, 14_336, 32, (32, 8, 128), 8192, 500_000.)
+            },
+            // A vocabulary of the 256 bytes and three specials: see `Tokenizer::Bytes`.
+            EMBEDDED => Self {
+                bos: Some(crate::tokenizer::BYTES_BOS),
+                eos: vec![crate::tokenizer::BYTES_EOS],
+                ..decoder(EMBEDDED, "llama", crate::tokenizer::BYTES_VOCAB, 128, 384, 4, (4, 2, 32), 2048, 10_000.)
+            },
+            _ => {
+                return Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() });
+            }
+        })
+    }
+
+    /// Reads a Hugging Face `config.json`.
+    pub fn from_hf(name: &str, json: &Value) -> Result<Self, ConfigError> {
+        let architecture = text(json, "model_type")?;
+        if !HF_ARCHITECTURES.contains(&architecture.as_str()) {
+            return Err(ConfigError::Architecture { found: architecture, supported: HF_ARCHITECTURES.join(", ") });
+        }
+        let hidden_size = count(json, "hidden_size")?;
+        let num_heads = count(json, "num_attention_heads")?;
+        if num_heads == 0 {
+            return Err(ConfigError::Field { field: "num_attention_heads".into(), expected: "a positive number" });
+        }
+        let flag = |key: &str| json.get(key).and_then(Value::as_bool);
+        let default_bias = architecture == "qwen2";
+        let config = Self {
+            name: name.to_string(),
+            vocab_size: count(json, "vocab_size")?,
+            hidden_size,
+            feed_forward: FeedForward::SwiGlu { intermediate: count(json, "intermediate_size")? },
+            num_layers: count(json, "num_hidden_layers")?,
+            num_heads,
+            num_kv_heads: optional_count(json, "num_key_value_heads")?.unwrap_or(num_heads),
+            head_dim: optional_count(json, "head_dim")?.unwrap_or(hidden_size / num_heads),
+            max_context: max_context(json, &architecture)?,
+            rms_norm_eps: number(json, "rms_norm_eps")?.unwrap_or(1e-6),
+            rope: Rope {
+                theta: number(json, "rope_theta")?.unwrap_or(10_000.) as f32,
+                interleaved: false,
+                scaling: rope_scaling(json)?,
+            },
+            tie_embeddings: flag("tie_word_embeddings").unwrap_or(false),
+            qkv_bias: flag("attention_bias").unwrap_or(default_bias),
+            bos: json.get("bos_token_id").and_then(Value::as_u64).map(|id| id as u32),
+            eos: token_ids(json.get("eos_token_id")),
+            architecture,
+        };
+        if config.architecture == "llama" && config.qkv_bias {
+            return Err(ConfigError::Unsupported {
+                what: "`attention_bias` with a bias on the output projection".into(),
+                remedy: "use a model without it",
+            });
+        }
+        if flag("mlp_bias") == Some(true) {
+            return Err(ConfigError::Unsupported { what: "`mlp_bias`".into(), remedy: "use a model without it" });
+        }
+        if flag("use_sliding_window") == Some(true) {
+            return Err(ConfigError::Unsupported {
+                what: "`use_sliding_window`".into(),
+                remedy: "set it to false in config.json and keep the context within the window",
+            });
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Checks that the dimensions fit together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let fail = |message: String| Err(ConfigError::Inconsistent(message));
+        for (name, value) in [
+            ("vocabulary", self.vocab_size),
+            ("hidden size", self.hidden_size),
+            ("layers", self.num_layers),
+            ("heads", self.num_heads),
+            ("key/value heads", self.num_kv_heads),
+            ("head size", self.head_dim),
+            ("context", self.max_context),
+        ] {
+            if value == 0 {
+                return fail(format!("{name} is 0"));
+            }
+        }
+        if !self.num_heads.is_multiple_of(self.num_kv_heads) {
+            return fail(format!("{} heads are not a multiple of {} key/value heads", self.num_heads, self.num_kv_heads));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return fail(format!("head size {} is odd, rotary embeddings need an even one", self.head_dim));
+        }
+        Ok(())
+    }
+
+    /// Head counts.
+    pub const fn attention(&self) -> AttentionDims {
+        AttentionDims { heads: self.num_heads, kv_heads: self.num_kv_heads, head_dim: self.head_dim }
+    }
+
+    /// Width of the feed-forward network (of one expert, for a mixture).
+    pub const fn intermediate(&self) -> usize {
+        match self.feed_forward {
+            FeedForward::SwiGlu { intermediate }
+            | FeedForward::Gelu { intermediate }
+            | FeedForward::MoeSwiGlu { intermediate, .. } => intermediate,
+        }
+    }
+
+    /// Names and shapes of all weights, as Hugging Face names them, in load order. Without `lm_head.weight` where the
+    /// embedding table serves as the head.
+    pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
+        let (d, i) = (self.hidden_size, self.intermediate());
+        let (q, kv) = (self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim);
+        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![self.vocab_size, d])];
+        for layer in 0..self.num_layers {
+            let mut add = |name: &str, shape: Vec<usize>| all.push((format!("model.layers.{layer}.{name}"), shape));
+            add("input_layernorm.weight", vec![d]);
+            for (name, out) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
+                add(&format!("self_attn.{name}.weight"), vec![out, d]);
+                if self.qkv_bias {
+                    add(&format!("self_attn.{name}.bias"), vec![out]);
+                }
+            }
+            add("self_attn.o_proj.weight", vec![d, q]);
+            add("post_attention_layernorm.weight", vec![d]);
+            add("mlp.gate_proj.weight", vec![i, d]);
+            add("mlp.up_proj.weight", vec![i, d]);
+            add("mlp.down_proj.weight", vec![d, i]);
+        }
+        all.push(("model.norm.weight".to_string(), vec![d]));
+        if !self.tie_embeddings {
+            all.push(("lm_head.weight".to_string(), vec![self.vocab_size, d]));
+        }
+        all
+    }
+
+    /// Parameters, the shared embedding table counted once.
+    pub fn parameters(&self) -> u64 {
+        self.weights().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
+    }
+}
+
+/// The known name nearest to `wanted`, as ` (did you mean …?)`.
+fn suggest(wanted: &str) -> String {
+    NAMED
+        .iter()
+        .map(|known| (edit_distance(wanted, known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().max(wanted.len()) / 2)
+        .map(|(_, known)| format!(" (did you mean `{known}`?)"))
+        .unwrap_or_default()
+}
+
+/// Levenshtein distance between two short names.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn field(name: &str, expected: &'static str) -> ConfigError {
+    ConfigError::Field { field: name.to_string(), expected }
+}
+
+fn text(json: &Value, key: &str) -> Result<String, ConfigError> {
+    json.get(key).and_then(Value::as_str).map(str::to_string).ok_or_else(|| field(key, "a string"))
+}
+
+fn optional_count(json: &Value, key: &str) -> Result<Option<usize>, ConfigError> {
+    match json.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().map(|n| Some(n as usize)).ok_or_else(|| field(key, "a whole number")),
+    }
+}
+
+fn count(json: &Value, key: &str) -> Result<usize, ConfigError> {
+    optional_count(json, key)?.ok_or_else(|| field(key, "a whole number"))
+}
+
+fn number(json: &Value, key: &str) -> Result<Option<f64>, ConfigError> {
+    match json.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_f64().map(Some).ok_or_else(|| field(key, "a number")),
+    }
+}
+
+/// Longest context. Mistral's sliding window bounds it: within the window, windowed and full attention are the same.
+fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
+    let longest = optional_count(json, "max_position_embeddings")?.unwrap_or(2048);
+    match optional_count(json, "sliding_window")? {
+        Some(window) if architecture == "mistral" => Ok(longest.min(window)),
+        _ => Ok(longest),
+    }
+}
+
+fn token_ids(value: Option<&Value>) -> Vec<u32> {
+    match value {
+        Some(Value::Array(ids)) => ids.iter().filter_map(Value::as_u64).map(|id| id as u32).collect(),
+        Some(value) => value.as_u64().map(|id| id as u32).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+fn rope_scaling(json: &Value) -> Result<Option<Llama3Scaling>, ConfigError> {
+    let Some(scaling) = json.get("rope_scaling").filter(|v| !v.is_null()) else { return Ok(None) };
+    let kind = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str).unwrap_or("default");
+    match kind {
+        "default" => Ok(None),
+        "llama3" => serde_json::from_value(scaling.clone())
+            .map(Some)
+            .map_err(|_| field("rope_scaling", "an object with Llama 3's four factors")),
+        other => Err(ConfigError::Unsupported {
+            what: format!("rope scaling `{other}`"),
+            remedy: "remove `rope_scaling` from config.json and keep the context within the original length",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn parameters_at_true_size() {
+        for (name, expected) in [
+            ("smollm2-135m", 134_515_008),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("qwen2.5-7b", 7_615_616_512),
+            ("llama-3-8b", 8_030_261_248),
+        ] {
+            assert_eq!(ModelConfig::named(name).unwrap().parameters(), expected, "{name}");
+        }
+        for name in NAMED {
+            ModelConfig::named(name).unwrap().check().unwrap();
+        }
+    }
+
+    #[test]
+    fn unknown_name_lists_and_suggests() {
+        let message = ModelConfig::named("llama3-8b").unwrap_err().to_string();
+        assert!(message.contains("did you mean `llama-3-8b`?"), "{message}");
+        assert!(message.contains("smollm2-135m"), "{message}");
+        let message = ModelConfig::named("zzzzzzzzzzzzzzzzzzzzzzz").unwrap_err().to_string();
+        assert!(!message.contains("did you mean"), "{message}");
+    }
+
+    fn qwen() -> Value {
+        json!({
+            "model_type": "qwen2", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+            "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true,
+            "eos_token_id": [5, 6], "bos_token_id": null
+        })
+    }
+
+    #[test]
+    fn reads_config_json() {
+        let config = ModelConfig::from_hf("q", &qwen()).unwrap();
+        assert!(config.qkv_bias && config.tie_embeddings);
+        assert_eq!((config.head_dim, config.eos.as_slice(), config.bos), (32, [5, 6].as_slice(), None));
+        let mut scaled = qwen();
+        scaled["rope_scaling"] = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192});
+        assert_eq!(ModelConfig::from_hf("q", &scaled).unwrap().rope.scaling.unwrap().factor, 8.0);
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_run() {
+        let with = |key: &str, value: Value| {
+            let mut json = qwen();
+            json[key] = value;
+            ModelConfig::from_hf("q", &json).unwrap_err().to_string()
+        };
+        assert!(with("model_type", json!("mamba")).contains("`mamba` is not supported; supported are llama, mistral, qwen2"));
+        assert!(with("hidden_size", json!("wide")).contains("`hidden_size`"));
+        assert!(with("rope_scaling", json!({"rope_type": "yarn"})).contains("rope scaling `yarn`"));
+        assert!(with("num_key_value_heads", json!(3)).contains("4 heads are not a multiple of 3"));
+        assert!(with("use_sliding_window", json!(true)).contains("use_sliding_window"));
+    }
+}

@@ -1,0 +1,350 @@
+//! The generation loop: prompt, then one token a step, every step marked as a phase.
+//!
+//! A request covers one call of [`generate`]. Its `prefill` step holds the prompt's forward pass and the choice of the first
+//! token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every sequence in the
+//! batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
+
+use crate::causal_lm::CausalLm;
+use crate::load::LoadedModel;
+use crate::sampling::{Sampler, SamplingOptions};
+use candle_core::Tensor;
+use candlescope_core::llm::{self, Request};
+use std::time::{Duration, Instant};
+
+/// How to generate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateOptions {
+    /// Most tokens to generate for each sequence.
+    pub max_new_tokens: usize,
+    /// How tokens are chosen.
+    pub sampling: SamplingOptions,
+    /// Seed of sampled generation.
+    pub seed: u64,
+    /// Go on past the model's end tokens: for measurements of a given length.
+    pub ignore_eos: bool,
+    /// Tokens that end a sequence besides the model's own.
+    pub stop_tokens: Vec<u32>,
+    /// Keep keys and values. Without, every step passes the whole text again.
+    pub kv_cache: bool,
+    /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
+    pub operation: String,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 64,
+            sampling: SamplingOptions::default(),
+            seed: 42,
+            ignore_eos: false,
+            stop_tokens: Vec::new(),
+            kv_cache: true,
+            operation: "text_completion".into(),
+        }
+    }
+}
+
+/// Why a sequence ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// An end token was chosen; it is the last of the sequence's tokens.
+    Stop,
+    /// `max_new_tokens` were generated.
+    Length,
+    /// The context is full.
+    Context,
+}
+
+impl FinishReason {
+    /// `stop`, `length` or `context`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Context => "context",
+        }
+    }
+}
+
+/// One generated sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    /// Generated tokens, an end token included.
+    pub tokens: Vec<u32>,
+    /// Their text; empty where there is no tokenizer.
+    pub text: String,
+    /// Why it ended.
+    pub finish: FinishReason,
+}
+
+/// One token as it appears, handed to the caller of [`generate`].
+#[derive(Debug)]
+pub struct TokenEvent<'a> {
+    /// Sequence of the batch.
+    pub sequence: usize,
+    /// Number of the token in its sequence, from 0.
+    pub index: usize,
+    /// The token.
+    pub token: u32,
+    /// Text that it completes; empty while a character is incomplete, and where there is no tokenizer.
+    pub text: &'a str,
+}
+
+/// What [`generate`] made.
+#[derive(Debug, Clone)]
+pub struct GenerationOutput {
+    /// One for each prompt.
+    pub sequences: Vec<Sequence>,
+    /// Tokens of each prompt.
+    pub prompt_tokens: usize,
+    /// When the request began.
+    pub started: Instant,
+    /// When each step's tokens existed on the host: the first belongs to prefill.
+    pub token_times: Vec<Instant>,
+    /// When the request ended.
+    pub ended: Instant,
+}
+
+impl GenerationOutput {
+    /// Request start to first token.
+    pub fn ttft(&self) -> Option<Duration> {
+        self.token_times.first().map(|first| *first - self.started)
+    }
+
+    /// Gaps between consecutive tokens.
+    pub fn itl(&self) -> Vec<Duration> {
+        self.token_times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    /// Mean time of a token after the first; `None` for a single token.
+    pub fn tpot(&self) -> Option<Duration> {
+        let (first, last) = (self.token_times.first()?, self.token_times.last()?);
+        let steps = u32::try_from(self.token_times.len() - 1).ok().filter(|n| *n > 0)?;
+        Some((*last - *first) / steps)
+    }
+
+    /// Tokens generated, all sequences together.
+    pub fn output_tokens(&self) -> usize {
+        self.sequences.iter().map(|s| s.tokens.len()).sum()
+    }
+}
+
+/// Why nothing, or not everything, was generated.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// The prompt has no tokens.
+    #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
+    EmptyPrompt,
+    /// The prompt does not fit.
+    #[error(
+        "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
+         shorten the prompt by {over} tokens or use a model with a longer context",
+        most = context - 1,
+        over = prompt + 1 - context
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// The model's context.
+        context: usize,
+    },
+    /// Prompts of a batch differ in length.
+    #[error("prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other")]
+    UnequalPrompts(usize, usize),
+    /// A token of the prompt is not in the vocabulary.
+    #[error("prompt token {token} is not in the vocabulary of {vocabulary}; use the model's own tokenizer")]
+    ForeignToken {
+        /// The token.
+        token: u32,
+        /// Entries of the vocabulary.
+        vocabulary: usize,
+    },
+    /// An option makes no sense.
+    #[error("invalid option: {0}")]
+    Options(String),
+    /// A step failed.
+    #[error("generation failed at {step}: {source}")]
+    Step {
+        /// Which step.
+        step: String,
+        /// What candle said.
+        source: candle_core::Error,
+    },
+    /// Tokens did not become text.
+    #[error(transparent)]
+    Tokenizer(#[from] crate::tokenizer::TokenizerError),
+}
+
+/// Continues `prompts`, tokens of equal length, and calls `on_token` for each token as it appears.
+pub fn generate(
+    loaded: &mut LoadedModel,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+    on_token: &mut dyn FnMut(TokenEvent<'_>),
+) -> Result<GenerationOutput, GenerateError> {
+    let LoadedModel { model, tokenizer, info, .. } = loaded;
+    let mut stop = options.stop_tokens.clone();
+    if !options.ignore_eos {
+        stop.extend(&info.eos_tokens);
+    }
+    let context = Context { name: &info.name, stop, tokenizer: tokenizer.as_ref() };
+    generate_with(model.as_mut(), &context, prompts, options, on_token)
+}
+
+/// What the loop needs to know besides the model.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The model's name in the request.
+    pub name: &'a str,
+    /// Tokens that end a sequence.
+    pub stop: Vec<u32>,
+    /// Makes text of the tokens.
+    pub tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
+}
+
+fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) -> Result<usize, GenerateError> {
+    let length = prompts.first().map_or(0, Vec::len);
+    if length == 0 {
+        return Err(GenerateError::EmptyPrompt);
+    }
+    if let Some(other) = prompts.iter().find(|p| p.len() != length) {
+        return Err(GenerateError::UnequalPrompts(length, other.len()));
+    }
+    let (context, vocabulary) = (model.max_context(), model.vocab_size());
+    if length >= context {
+        return Err(GenerateError::PromptTooLong { prompt: length, context });
+    }
+    if let Some(&token) = prompts.iter().flatten().find(|&&t| t as usize >= vocabulary) {
+        return Err(GenerateError::ForeignToken { token, vocabulary });
+    }
+    if options.max_new_tokens == 0 {
+        return Err(GenerateError::Options("max-new-tokens must be at least 1".into()));
+    }
+    options.sampling.check().map_err(GenerateError::Options)?;
+    Ok(length)
+}
+
+/// [`generate`] for any model.
+pub fn generate_with(
+    model: &mut dyn CausalLm,
+    context: &Context<'_>,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+    on_token: &mut dyn FnMut(TokenEvent<'_>),
+) -> Result<GenerationOutput, GenerateError> {
+    let prompt_tokens = check(model, prompts, options)?;
+    let batch = prompts.len();
+    let most = options.max_new_tokens.min(model.max_context() - prompt_tokens);
+    let limit = if most < options.max_new_tokens { FinishReason::Context } else { FinishReason::Length };
+    model.reset();
+    // The last token generated is never passed back.
+    model.reserve(prompt_tokens + most - 1);
+
+    let started = Instant::now();
+    let request = Request::new(&options.operation, context.name).prompt_tokens(prompt_tokens).batch(batch);
+    let in_request = request.enter();
+    let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
+    let mut texts: Vec<Vec<u32>> = prompts.to_vec();
+    let mut output = Streams::new(context, batch);
+    let mut token_times = Vec::with_capacity(most);
+
+    for step in 0..most {
+        let length = prompt_tokens + step;
+        let failed = |source| GenerateError::Step {
+            step: if step == 0 { format!("prefill of {prompt_tokens} tokens") } else { format!("output token {}", step + 1) },
+            source,
+        };
+        let phase = if step == 0 {
+            llm::prefill(batch * length, length, batch)
+        } else {
+            llm::decode(batch, length, batch)
+        };
+        let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
+        let next = advance(model, &mut sampler, &texts, position).map_err(failed)?;
+        request.record_tokens(output.open());
+        token_times.push(Instant::now());
+        drop(phase);
+        for (text, token) in texts.iter_mut().zip(&next) {
+            text.push(*token);
+        }
+        output.take(&next, on_token)?;
+        if output.open() == 0 {
+            break;
+        }
+    }
+    let sequences = output.finish(limit)?;
+    drop(in_request);
+    Ok(GenerationOutput { sequences, prompt_tokens, started, token_times, ended: Instant::now() })
+}
+
+/// One forward pass over what stands from `position` on, and the choice of the next tokens.
+fn advance(
+    model: &mut dyn CausalLm,
+    sampler: &mut Sampler,
+    texts: &[Vec<u32>],
+    position: usize,
+) -> candle_core::Result<Vec<u32>> {
+    let new = texts.first().map_or(0, |t| t.len() - position);
+    let flat: Vec<u32> = texts.iter().flat_map(|t| &t[position..]).copied().collect();
+    let tokens = Tensor::from_vec(flat, (texts.len(), new), model.device())?;
+    let logits = model.forward(&tokens, position)?;
+    let _sampling = llm::sample();
+    sampler.next(&logits, texts)
+}
+
+/// The sequences as they grow.
+struct Streams<'a> {
+    stop: &'a [u32],
+    tokens: Vec<Vec<u32>>,
+    texts: Vec<String>,
+    streams: Vec<Option<crate::tokenizer::DecodeStream<'a>>>,
+    stopped: Vec<bool>,
+}
+
+impl<'a> Streams<'a> {
+    fn new(context: &'a Context<'_>, batch: usize) -> Self {
+        Self {
+            stop: &context.stop,
+            tokens: vec![Vec::new(); batch],
+            texts: vec![String::new(); batch],
+            streams: (0..batch).map(|_| context.tokenizer.map(|t| t.stream())).collect(),
+            stopped: vec![false; batch],
+        }
+    }
+
+    /// Sequences that have not ended.
+    fn open(&self) -> usize {
+        self.stopped.iter().filter(|s| !**s).count()
+    }
+
+    fn take(&mut self, next: &[u32], on_token: &mut dyn FnMut(TokenEvent<'_>)) -> Result<(), GenerateError> {
+        for (sequence, &token) in next.iter().enumerate() {
+            if self.stopped[sequence] {
+                continue;
+            }
+            let index = self.tokens[sequence].len();
+            self.tokens[sequence].push(token);
+            self.stopped[sequence] = self.stop.contains(&token);
+            let piece = match &mut self.streams[sequence] {
+                Some(stream) => stream.push(token)?.unwrap_or_default(),
+                None => String::new(),
+            };
+            self.texts[sequence].push_str(&piece);
+            on_token(TokenEvent { sequence, index, token, text: &piece });
+        }
+        Ok(())
+    }
+
+    fn finish(self, limit: FinishReason) -> Result<Vec<Sequence>, GenerateError> {
+        let mut all = Vec::with_capacity(self.tokens.len());
+        for (((tokens, mut text), stream), stopped) in
+            self.tokens.into_iter().zip(self.texts).zip(self.streams).zip(self.stopped)
+        {
+            if let Some(mut stream) = stream {
+                text.push_str(&stream.finish()?.unwrap_or_default());
+            }
+            all.push(Sequence { tokens, text, finish: if stopped { FinishReason::Stop } else { limit } });
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,163 @@
+//! Grouped-query causal self-attention.
+
+use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, record};
+use crate::cost::{AttentionDims, Cost, Work};
+use candle_core::{DType, Result, Tensor};
+use candle_nn::Module;
+use candlescope_core::Annotation;
+use tracing::Span;
+
+/// Self-attention with rotary embeddings, grouped key/value heads and a cache.
+///
+/// Its intervals are the four projections, `rotary`, `kv_cache`, `scores` (QKᵀ), `softmax` and `context` (AV and the return to
+/// the projections' layout). Query heads that share a key/value head are stacked as rows of one product, so keys and values
+/// are never repeated in memory.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    q_proj: Projection,
+    k_proj: Projection,
+    v_proj: Projection,
+    o_proj: Projection,
+    rotary: Rotary,
+    cache: Option<KvCache>,
+    dims: AttentionDims,
+    spans: Spans,
+}
+
+#[derive(Debug, Clone)]
+struct Spans {
+    attention: Span,
+    scores: Span,
+    softmax: Span,
+    context: Span,
+}
+
+/// The four projections of an attention.
+#[derive(Debug, Clone)]
+pub struct AttentionProjections {
+    /// Queries: hidden to heads·head.
+    pub q: Projection,
+    /// Keys: hidden to kv heads·head.
+    pub k: Projection,
+    /// Values: hidden to kv heads·head.
+    pub v: Projection,
+    /// Output: heads·head to hidden.
+    pub o: Projection,
+}
+
+impl Attention {
+    /// An attention named by `path`. Without a cache every pass must be given the whole sequence, from position 0.
+    pub fn new(
+        path: &str,
+        dims: AttentionDims,
+        projections: AttentionProjections,
+        rotary: Rotary,
+        cache: Option<KvCache>,
+    ) -> Self {
+        let AttentionProjections { q: q_proj, k: k_proj, v: v_proj, o: o_proj } = projections;
+        let spans = Spans {
+            attention: layer_span!("attention", path),
+            scores: layer_span!("scores", &join(path, "scores")),
+            softmax: layer_span!("softmax", &join(path, "softmax")),
+            context: layer_span!("context", &join(path, "context")),
+        };
+        Self { q_proj, k_proj, v_proj, o_proj, rotary, cache, dims, spans }
+    }
+
+    /// The cache, if any.
+    pub fn cache_mut(&mut self) -> Option<&mut KvCache> {
+        self.cache.as_mut()
+    }
+
+    /// The cache, if any.
+    pub fn cache(&self) -> Option<&KvCache> {
+        self.cache.as_ref()
+    }
+
+    /// Cost of a pass: projections, attention, and the cache where there is one, of `kv_width` bytes a value.
+    pub fn cost(&self, work: Work, kv_width: usize) -> Cost {
+        let rows = work.rows();
+        let projections = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj];
+        let write = if self.cache.is_some() { self.dims.kv_write(work, kv_width) } else { Cost::default() };
+        projections.iter().map(|p| p.cost(rows)).sum::<Cost>()
+            + self.dims.scores(work, kv_width)
+            + self.dims.context(work, kv_width)
+            + write
+    }
+
+    /// Input (batch, tokens, hidden) whose first token stands at `position`; output of the same shape. `mask`, (tokens,
+    /// position + tokens), is added to the scores: 0 to attend, −∞ not to. One token needs none.
+    pub fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+        let _entered = self.spans.attention.enter();
+        let (batch, tokens, _) = xs.dims3()?;
+        let AttentionDims { heads, kv_heads, head_dim } = self.dims;
+        let q = self.q_proj.forward(xs)?.reshape((batch, tokens, heads, head_dim))?.transpose(1, 2)?;
+        let k = self.k_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
+        let v = self.v_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
+        let (q, k) = self.rotary.forward(&q, &k, position)?;
+        let (k, v) = match &mut self.cache {
+            Some(cache) => cache.append(&k, &v, position)?,
+            None => (k, v.contiguous()?),
+        };
+        let work = Work::new(batch, tokens, position);
+        let scores = self.scores(&q, &k, work)?;
+        let weights = self.softmax(scores, mask)?;
+        let context = self.context(&weights, &v, work, xs.dtype())?;
+        self.o_proj.forward(&context)
+    }
+
+    /// QKᵀ/√d, (batch, heads, tokens, context).
+    fn scores(&self, q: &Tensor, k: &Tensor, work: Work) -> Result<Tensor> {
+        let _entered = self.spans.scores.enter();
+        let AttentionDims { heads, kv_heads, head_dim } = self.dims;
+        let (q, keys) = (product_dtype(q)?, product_dtype(k)?);
+        // Scaling the queries touches head values a token, scaling the scores would touch the context length.
+        let q = (q * (1. / (head_dim as f64).sqrt()))?;
+        let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, head_dim);
+        let scores = q.reshape(stacked)?.matmul(&keys.t()?)?;
+        let scores = scores.reshape((work.batch, heads, work.tokens, work.context))?;
+        record(|| {
+            let cost = self.dims.scores(work, k.dtype().size_in_bytes());
+            cost.annotation().dtype(dtype_word(scores.dtype())).shape(scores.dims())
+        });
+        Ok(scores)
+    }
+
+    /// Attention weights, in f32 whatever the scores are in.
+    fn softmax(&self, scores: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let _entered = self.spans.softmax.enter();
+        let scores = scores.to_dtype(DType::F32)?;
+        let scores = match mask {
+            Some(mask) => scores.broadcast_add(mask)?,
+            None => scores,
+        };
+        let weights = candle_nn::ops::softmax_last_dim(&scores)?;
+        record(|| Annotation::new().dtype(dtype_word(weights.dtype())).shape(weights.dims()));
+        Ok(weights)
+    }
+
+    /// AV, (batch, tokens, heads·head) in `dtype`.
+    fn context(&self, weights: &Tensor, v: &Tensor, work: Work, dtype: DType) -> Result<Tensor> {
+        let _entered = self.spans.context.enter();
+        let AttentionDims { heads, kv_heads, head_dim } = self.dims;
+        let values = product_dtype(v)?;
+        let weights = weights.to_dtype(values.dtype())?;
+        let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, work.context);
+        let context = weights.reshape(stacked)?.matmul(&values)?;
+        let context = context.reshape((work.batch, heads, work.tokens, head_dim))?.transpose(1, 2)?;
+        let context = context.reshape((work.batch, work.tokens, heads * head_dim))?.to_dtype(dtype)?;
+        record(|| {
+            let cost = self.dims.context(work, v.dtype().size_in_bytes());
+            cost.annotation().dtype(dtype_word(values.dtype())).shape(context.dims())
+        });
+        Ok(context)
+    }
+}
+
+/// The type products are made in: the CPU has no fast product of halves, a GPU accumulates them in f32 by itself.
+fn product_dtype(t: &Tensor) -> Result<Tensor> {
+    match t.dtype() {
+        DType::F16 | DType::BF16 if t.device().is_cpu() => t.to_dtype(DType::F32),
+        _ => Ok(t.clone()),
+    }
+}

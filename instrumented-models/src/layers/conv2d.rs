@@ -1,0 +1,39 @@
+//! Two-dimensional convolution.
+
+use super::{dtype_word, layer_span, record, tensor_bytes};
+use crate::cost::Cost;
+use candle_core::{Result, Tensor};
+use candle_nn::{Conv2dConfig, Module};
+use tracing::Span;
+
+/// A convolution over (batch, channels, height, width) with a kernel of shape (out, in / groups, kh, kw).
+#[derive(Debug, Clone)]
+pub struct Conv2d {
+    inner: candle_nn::Conv2d,
+    span: Span,
+}
+
+impl Conv2d {
+    /// A convolution with the kernel (out, in / groups, kh, kw) and, if any, the bias (out). `path` is the weight path
+    /// without `.weight`.
+    pub fn new(path: &str, weight: Tensor, bias: Option<Tensor>, config: Conv2dConfig) -> Self {
+        Self { inner: candle_nn::Conv2d::new(weight, bias, config), span: layer_span!("conv2d", path) }
+    }
+
+    /// Cost of an output of `output` elements: every one is a dot product over the kernel's (in / groups)·kh·kw values.
+    pub fn cost(&self, output: usize) -> Cost {
+        let window: usize = self.inner.weight().dims().iter().skip(1).product();
+        let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
+        Cost { flops: 2 * (output * window) as u64, weight_bytes, kv_bytes: 0 }
+    }
+}
+
+impl Module for Conv2d {
+    /// From (batch, in, h, w) to (batch, out, h', w').
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let ys = self.inner.forward(xs)?;
+        record(|| self.cost(ys.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        Ok(ys)
+    }
+}

@@ -1,0 +1,59 @@
+//! Any module, made to report itself.
+
+use super::{dtype_word, layer_span, record};
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+use tracing::Span;
+
+/// A module with a span around its forward pass. It says shape and element type; of FLOPs and bytes it says what the
+/// function given to [`Instrumented::with_cost`] works out, or nothing.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use candle_nn::{Activation, Module};
+/// use candlescope_models::layers::Instrumented;
+/// let gelu = Instrumented::new("encoder.act", Activation::Gelu);
+/// let ys = gelu.forward(&Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu)?)?;
+/// assert_eq!(ys.dims(), &[2, 3]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Instrumented<M> {
+    inner: M,
+    cost: Option<fn(&M, &Tensor) -> crate::cost::Cost>,
+    span: Span,
+}
+
+impl<M> Instrumented<M> {
+    /// Wraps `inner`; its interval is named after the last component of `path`.
+    pub fn new(path: &str, inner: M) -> Self {
+        Self { inner, cost: None, span: layer_span!("module", path) }
+    }
+
+    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`.
+    pub fn with_cost(path: &str, inner: M, cost: fn(&M, &Tensor) -> crate::cost::Cost) -> Self {
+        Self { inner, cost: Some(cost), span: layer_span!("module", path) }
+    }
+
+    /// The wrapped module.
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// Takes the wrapper off.
+    pub fn into_inner(self) -> M {
+        self.inner
+    }
+}
+
+impl<M: Module> Module for Instrumented<M> {
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let ys = self.inner.forward(xs)?;
+        record(|| {
+            let cost = self.cost.map(|cost| cost(&self.inner, xs)).unwrap_or_default();
+            cost.annotation().dtype(dtype_word(ys.dtype())).shape(ys.dims())
+        });
+        Ok(ys)
+    }
+}

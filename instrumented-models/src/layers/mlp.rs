@@ -1,0 +1,70 @@
+//! Feed-forward networks of decoder layers.
+
+use super::{Projection, dtype_word, join, layer_span, record};
+use crate::cost::Cost;
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+use candlescope_core::Annotation;
+use tracing::Span;
+
+/// What stands between the projections.
+#[derive(Debug, Clone)]
+pub enum Activation {
+    /// `silu(gate(x)) · up(x)`: three projections in all.
+    SwiGlu {
+        /// The gate, from hidden to intermediate.
+        gate: Projection,
+    },
+    /// `gelu(up(x))`, with the error function as in BERT: two projections in all.
+    Gelu,
+}
+
+/// A feed-forward network: up, activation, down. The activation is an interval `act_fn`.
+#[derive(Debug, Clone)]
+pub struct Mlp {
+    activation: Activation,
+    up: Projection,
+    down: Projection,
+    span: Span,
+    act_span: Span,
+}
+
+impl Mlp {
+    /// A network named by `path`, from hidden to intermediate (`up`) and back (`down`).
+    pub fn new(path: &str, activation: Activation, up: Projection, down: Projection) -> Self {
+        let act_span = layer_span!("act_fn", &join(path, "act_fn"));
+        Self { activation, up, down, span: layer_span!("mlp", path), act_span }
+    }
+
+    /// Cost of all projections for `rows` vectors.
+    pub fn cost(&self, rows: usize) -> Cost {
+        let gate = match &self.activation {
+            Activation::SwiGlu { gate } => gate.cost(rows),
+            Activation::Gelu => Cost::default(),
+        };
+        gate + self.up.cost(rows) + self.down.cost(rows)
+    }
+
+    fn activate(&self, up: Tensor, gate: Option<Tensor>) -> Result<Tensor> {
+        let _entered = self.act_span.enter();
+        let ys = match gate {
+            Some(gate) => (candle_nn::ops::silu(&gate)? * up)?,
+            None => up.gelu_erf()?,
+        };
+        record(|| Annotation::new().dtype(dtype_word(ys.dtype())).shape(ys.dims()));
+        Ok(ys)
+    }
+}
+
+impl Module for Mlp {
+    /// Shape (…, hidden), kept.
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let gate = match &self.activation {
+            Activation::SwiGlu { gate } => Some(gate.forward(xs)?),
+            Activation::Gelu => None,
+        };
+        let up = self.up.forward(xs)?;
+        self.down.forward(&self.activate(up, gate)?)
+    }
+}

@@ -1,0 +1,34 @@
+//! A projection, dense or quantised.
+
+use super::{Linear, QMatMul};
+use crate::cost::Cost;
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+
+/// Either kind of projection, so that one model serves dense and quantised weights.
+#[derive(Debug, Clone)]
+pub enum Projection {
+    /// Dense weights.
+    Dense(Linear),
+    /// Quantised weights.
+    Quantized(QMatMul),
+}
+
+impl Projection {
+    /// Cost for `rows` vectors.
+    pub fn cost(&self, rows: usize) -> Cost {
+        match self {
+            Projection::Dense(layer) => layer.cost(rows),
+            Projection::Quantized(layer) => layer.cost(rows),
+        }
+    }
+}
+
+impl Module for Projection {
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        match self {
+            Projection::Dense(layer) => layer.forward(xs),
+            Projection::Quantized(layer) => layer.forward(xs),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A projection with quantised weights.
+
+use super::{dtype_word, ggml_dtype_word, layer_span, record, rows, tensor_bytes};
+use crate::cost::{Cost, linear};
+use candle_core::quantized::{QMatMul as Inner, QTensor};
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+use std::sync::Arc;
+use tracing::Span;
+
+/// `y = x·Wᵀ + b` with a quantised weight of shape (out, in). Takes and gives f32.
+#[derive(Debug, Clone)]
+pub struct QMatMul {
+    inner: Inner,
+    bias: Option<Tensor>,
+    in_features: usize,
+    out_features: usize,
+    weight_bytes: u64,
+    dtype: candlescope_core::DType,
+    span: Span,
+}
+
+impl QMatMul {
+    /// A projection with the quantised weight (out, in) and, if any, a bias (out). `path` is the weight path without
+    /// `.weight`. candle widens weights stored as f16 or bf16 to f32, and the bytes counted are then those of f32.
+    pub fn new(path: &str, weight: Arc<QTensor>, bias: Option<Tensor>) -> Result<Self> {
+        let (out_features, in_features) = weight.shape().dims2()?;
+        let inner = Inner::from_arc(weight)?;
+        let (bytes, dtype) = match &inner {
+            Inner::QTensor(q) => (q.storage_size_in_bytes() as u64, ggml_dtype_word(q.dtype())),
+            Inner::Tensor(t) | Inner::TensorF16(t) => (tensor_bytes(t), dtype_word(t.dtype())),
+        };
+        let weight_bytes = bytes + bias.as_ref().map_or(0, tensor_bytes);
+        let span = layer_span!("qmatmul", path);
+        Ok(Self { inner, bias, in_features, out_features, weight_bytes, dtype, span })
+    }
+
+    /// Cost for `rows` vectors; bytes are the weight's real storage.
+    pub fn cost(&self, rows: usize) -> Cost {
+        linear(rows, self.in_features, self.out_features, self.weight_bytes)
+    }
+}
+
+impl Module for QMatMul {
+    /// From (…, in) to (…, out).
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let mut ys = self.inner.forward(xs)?;
+        if let Some(bias) = &self.bias {
+            ys = ys.broadcast_add(bias)?;
+        }
+        record(|| self.cost(rows(xs)).annotation().dtype(self.dtype).shape(ys.dims()));
+        Ok(ys)
+    }
+}

@@ -1,0 +1,36 @@
+//! Root-mean-square normalisation.
+
+use super::{dtype_word, layer_span, record, tensor_bytes};
+use crate::cost::Cost;
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+use tracing::Span;
+
+/// `y = x / rms(x) · w` over the last dimension.
+#[derive(Debug, Clone)]
+pub struct RmsNorm {
+    inner: candle_nn::RmsNorm,
+    span: Span,
+}
+
+impl RmsNorm {
+    /// A norm with the weight (features). `path` is the weight path without `.weight`.
+    pub fn new(path: &str, weight: Tensor, eps: f64) -> Self {
+        Self { inner: candle_nn::RmsNorm::new(weight, eps), span: layer_span!("rms_norm", path) }
+    }
+
+    /// Cost of a pass: the weight's bytes.
+    pub fn cost(&self) -> Cost {
+        Cost { flops: 0, weight_bytes: tensor_bytes(self.inner.weight()), kv_bytes: 0 }
+    }
+}
+
+impl Module for RmsNorm {
+    /// Shape (…, features), kept.
+    fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let ys = self.inner.forward(xs)?;
+        record(|| self.cost().annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        Ok(ys)
+    }
+}

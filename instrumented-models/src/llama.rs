@@ -1,0 +1,200 @@
+//! A Llama-family decoder made of the wrapped layers.
+
+use crate::causal_lm::CausalLm;
+use crate::config::{ConfigError, FeedForward, ModelConfig};
+use crate::cost::{Cost, Work};
+use crate::layers::{
+    Activation, Attention, AttentionProjections, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary, RotaryTables,
+};
+use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
+use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_nn::Module;
+use tracing::Span;
+
+/// A Llama or Qwen 2 decoder whose every layer reports itself.
+///
+/// Intervals under the step: `embed_tokens`, `block[i]` with `input_layernorm`, `self_attn`, `post_attention_layernorm` and
+/// `mlp`, then `norm` and `lm_head`. A clone shares the weights and has an empty cache of its own.
+#[derive(Debug, Clone)]
+pub struct Llama {
+    config: ModelConfig,
+    embed_tokens: Embedding,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    lm_head: Projection,
+    /// Mask of the last prompt pass: (tokens, position, mask).
+    mask: Option<(usize, usize, Tensor)>,
+    dtype: DType,
+    device: Device,
+}
+
+#[derive(Debug, Clone)]
+struct Block {
+    input_layernorm: RmsNorm,
+    self_attn: Attention,
+    post_attention_layernorm: RmsNorm,
+    mlp: Mlp,
+    span: Span,
+}
+
+impl Block {
+    fn load(
+        source: &mut dyn WeightSource,
+        config: &ModelConfig,
+        layer: usize,
+        tables: &RotaryTables,
+    ) -> std::result::Result<Self, WeightError> {
+        let path = format!("model.layers.{layer}");
+        let (attn, mlp) = (format!("{path}.self_attn"), format!("{path}.mlp"));
+        let (d, i, eps) = (config.hidden_size, config.intermediate(), config.rms_norm_eps);
+        let (q, kv) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let input_layernorm = norm(source, &format!("{path}.input_layernorm"), d, eps)?;
+        let projections = AttentionProjections {
+            q: projection(source, &format!("{attn}.q_proj"), (q, d), config.qkv_bias)?,
+            k: projection(source, &format!("{attn}.k_proj"), (kv, d), config.qkv_bias)?,
+            v: projection(source, &format!("{attn}.v_proj"), (kv, d), config.qkv_bias)?,
+            o: projection(source, &format!("{attn}.o_proj"), (d, q), false)?,
+        };
+        let rotary = Rotary::new(&format!("{attn}.rotary"), tables.clone());
+        let cache = KvCache::new(&format!("{attn}.kv_cache"), config.max_context);
+        let post_attention_layernorm = norm(source, &format!("{path}.post_attention_layernorm"), d, eps)?;
+        let gate = projection(source, &format!("{mlp}.gate_proj"), (i, d), false)?;
+        let up = projection(source, &format!("{mlp}.up_proj"), (i, d), false)?;
+        let down = projection(source, &format!("{mlp}.down_proj"), (d, i), false)?;
+        Ok(Self {
+            input_layernorm,
+            self_attn: Attention::new(&attn, config.attention(), projections, rotary, Some(cache)),
+            post_attention_layernorm,
+            mlp: Mlp::new(&mlp, Activation::SwiGlu { gate }, up, down),
+            // Named `block` whatever its number: the number is the interval's ordinal.
+            span: tracing::trace_span!(target: "candlescope_models", parent: None, "block", weight = path.as_str()),
+        })
+    }
+
+    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let attended = self.self_attn.forward(&self.input_layernorm.forward(xs)?, position, mask)?;
+        let xs = (attended + xs)?;
+        let fed = self.mlp.forward(&self.post_attention_layernorm.forward(&xs)?)?;
+        fed + xs
+    }
+}
+
+impl Llama {
+    /// Takes the weights of `config` from `source`. `dtype` is the element type of activations: that of dense weights, f32
+    /// for quantised ones.
+    pub fn load(
+        config: &ModelConfig,
+        source: &mut dyn WeightSource,
+        dtype: DType,
+        device: &Device,
+    ) -> std::result::Result<Self, WeightError> {
+        let here = |source| WeightError::Config { path: config.name.clone().into(), source };
+        config.check().map_err(here)?;
+        if !matches!(config.feed_forward, FeedForward::SwiGlu { .. }) {
+            let what = format!("feed-forward network {:?}", config.feed_forward);
+            return Err(here(ConfigError::Unsupported { what, remedy: "pass a model with SwiGLU" }));
+        }
+        let factors = source.rope_factors()?;
+        let tables = RotaryTables::new(&config.rope, config.head_dim, config.max_context, factors.as_deref(), dtype, device)
+            .map_err(|source| WeightError::Tensor { tensor: "rotary tables".into(), source })?;
+        let table = (config.vocab_size, config.hidden_size);
+        let tied = config.tie_embeddings.then_some("lm_head");
+        let (embed_tokens, head) = embedding(source, "model.embed_tokens", table, tied)?;
+        let blocks: std::result::Result<Vec<_>, _> =
+            (0..config.num_layers).map(|layer| Block::load(source, config, layer, &tables)).collect();
+        let blocks = blocks?;
+        let norm = norm(source, "model.norm", config.hidden_size, config.rms_norm_eps)?;
+        let lm_head = match head {
+            Some(head) => head,
+            None => projection(source, "lm_head", table, false)?,
+        };
+        let (config, device) = (config.clone(), device.clone());
+        Ok(Self { config, embed_tokens, blocks, norm, lm_head, mask: None, dtype, device })
+    }
+
+    /// Dimensions.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Analytic cost of one forward pass: what the layers will annotate, summed.
+    pub fn cost(&self, work: Work) -> Cost {
+        let rows = work.rows();
+        let kv_width = self.dtype.size_in_bytes();
+        let blocks = self.blocks.iter().map(|block| {
+            block.input_layernorm.cost()
+                + block.self_attn.cost(work, kv_width)
+                + block.post_attention_layernorm.cost()
+                + block.mlp.cost(rows)
+        });
+        self.embed_tokens.cost(rows) + blocks.sum() + self.norm.cost() + self.lm_head.cost(work.batch)
+    }
+
+    /// Bytes allocated for keys and values.
+    pub fn kv_bytes(&self) -> u64 {
+        self.blocks.iter().filter_map(|block| block.self_attn.cache()).map(KvCache::allocated_bytes).sum()
+    }
+
+    /// The additive causal mask, (tokens, position + tokens), in f32. One token attends to all and needs none.
+    fn mask(&mut self, tokens: usize, position: usize) -> Result<Option<Tensor>> {
+        if tokens == 1 {
+            return Ok(None);
+        }
+        if let Some((t, p, mask)) = &self.mask
+            && (*t, *p) == (tokens, position)
+        {
+            return Ok(Some(mask.clone()));
+        }
+        let context = position + tokens;
+        let mut values = vec![0f32; tokens * context];
+        for (i, row) in values.chunks_mut(context).enumerate() {
+            row[position + i + 1..].fill(f32::NEG_INFINITY);
+        }
+        let mask = Tensor::from_vec(values, (tokens, context), &self.device)?;
+        self.mask = Some((tokens, position, mask.clone()));
+        Ok(Some(mask))
+    }
+}
+
+impl CausalLm for Llama {
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let (_, count) = tokens.dims2()?;
+        let context = position + count;
+        if count == 0 {
+            bail!("there are no tokens to process; pass at least one")
+        }
+        if context > self.config.max_context {
+            bail!("{context} tokens exceed the context of {} tokens", self.config.max_context)
+        }
+        let mask = self.mask(count, position)?;
+        let mut xs = self.embed_tokens.forward(tokens)?;
+        for block in &mut self.blocks {
+            xs = block.forward(&xs, position, mask.as_ref())?;
+        }
+        // Only the last position's logits are asked for, so the norm too runs on it alone.
+        let last = xs.narrow(1, count - 1, 1)?.squeeze(1)?.contiguous()?;
+        let last = self.norm.forward(&last)?;
+        self.lm_head.forward(&last)?.to_dtype(DType::F32)
+    }
+
+    fn reset(&mut self) {
+        self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(KvCache::reset);
+    }
+
+    fn reserve(&mut self, tokens: usize) {
+        self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(|cache| cache.reserve(tokens));
+    }
+
+    fn max_context(&self) -> usize {
+        self.config.max_context
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+}

@@ -1,0 +1,393 @@
+//! From a model's name to a model that runs.
+
+use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
+use crate::causal_lm::CausalLm;
+use crate::chat::{ChatError, ChatTemplate, Message};
+use crate::config::{ConfigError, EMBEDDED, ModelConfig};
+use crate::llama::Llama;
+use crate::source::ModelSource;
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::weights::gguf::{GgufFile, GgufWeights};
+use crate::weights::random::RandomWeights;
+use crate::weights::safetensors::SafetensorsDir;
+use crate::weights::{WeightError, WeightSource};
+use candle_core::{DType, Device};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Which implementation runs the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// Our layers, with their spans, FLOPs and bytes.
+    #[default]
+    Instrumented,
+    /// candle-transformers' own `llama` or `quantized_llama`, unmodified.
+    Candle,
+}
+
+/// How to load a model.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Where the model runs.
+    pub device: Device,
+    /// Element type of dense weights and of activations; by default f32 on a CPU and bf16 on a GPU. Quantised models compute
+    /// in f32 whatever this says.
+    pub dtype: Option<DType>,
+    /// Widen a GGUF's weights to `dtype`.
+    pub dequantize: bool,
+    /// Seed of random weights.
+    pub seed: u64,
+    /// Which implementation.
+    pub engine: Engine,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { device: Device::Cpu, dtype: None, dequantize: false, seed: 42, engine: Engine::default() }
+    }
+}
+
+/// Why a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The configuration's name is unknown.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its weights are not there or not right.
+    #[error(transparent)]
+    Weights(#[from] WeightError),
+    /// A file of the model's directory is not there or not right.
+    #[error("{path} {reason}; a model directory holds config.json, *.safetensors and tokenizer.json", path = path.display())]
+    Directory {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Its tokenizer is not right.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The model could not be had from the hub.
+    #[error("cannot fetch `{id}` from the model hub: {reason}; download it elsewhere and pass its directory or a .gguf file")]
+    Hub {
+        /// `org/name`.
+        id: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The element type is not one to compute in.
+    #[error("a model cannot run in {0:?}; pass f32, f16 or bf16")]
+    DType(DType),
+    /// The engine cannot run this.
+    #[error("{0}")]
+    Engine(String),
+}
+
+/// Why a prompt could not be encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum PromptError {
+    /// The model came without a tokenizer.
+    #[error("{model} has no tokenizer ({reason}); give a number of prompt tokens in place of a text")]
+    NoTokenizer {
+        /// The model.
+        model: String,
+        /// Why.
+        reason: String,
+    },
+    /// The model came without a chat template.
+    #[error("{0} has no chat template; pass the prompt without one")]
+    NoTemplate(String),
+    /// The text is empty.
+    #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
+    Empty,
+    /// The tokenizer failed.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The template failed.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+}
+
+/// What a run says about its model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelInfo {
+    /// Name for people and for `gen_ai.request.model`.
+    pub name: String,
+    /// What it was loaded from.
+    pub source: String,
+    /// `llama` or `qwen2`.
+    pub architecture: String,
+    /// `instrumented` or `candle`.
+    pub engine: &'static str,
+    /// Parameters, a shared embedding table counted once.
+    pub parameters: u64,
+    /// Bytes of the weights in memory.
+    pub weight_bytes: u64,
+    /// Element type most weights are held in, such as `q4_1` or `f32`.
+    pub quantization: String,
+    /// Element type of the activations.
+    pub dtype: String,
+    /// Features of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward network.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Entries of the vocabulary.
+    pub vocab_size: usize,
+    /// Longest context in tokens.
+    pub context_length: usize,
+    /// Seed of random weights.
+    pub seed: Option<u64>,
+    /// Tokens that end a text.
+    pub eos_tokens: Vec<u32>,
+}
+
+impl ModelInfo {
+    /// As the `model` object of `run.json`.
+    pub fn to_map(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// A model with all that generation needs.
+pub struct LoadedModel {
+    /// The model.
+    pub model: Box<dyn CausalLm + Send>,
+    /// Its tokenizer, if it has one.
+    pub tokenizer: Option<Tokenizer>,
+    /// Its chat template, if it has one.
+    pub chat: Option<ChatTemplate>,
+    /// Its dimensions.
+    pub config: ModelConfig,
+    /// What to say about it.
+    pub info: ModelInfo,
+    no_tokenizer: String,
+}
+
+impl std::fmt::Debug for LoadedModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoadedModel").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl LoadedModel {
+    /// Loads a model. Layers make their spans here: install the subscriber before.
+    pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
+        let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
+        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+            return Err(LoadError::DType(dtype));
+        }
+        let loader = Loader { source: source.to_string(), options, dtype };
+        match source {
+            ModelSource::Embedded => loader.random(EMBEDDED),
+            ModelSource::Config(name) => loader.random(name),
+            ModelSource::Gguf(path) => loader.gguf(path),
+            ModelSource::Directory(path) => loader.directory(path),
+            ModelSource::Hub(id) => loader.directory(&crate::source::fetch(id)?),
+        }
+    }
+
+    /// Tokens of a prompt.
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, PromptError> {
+        if text.is_empty() {
+            return Err(PromptError::Empty);
+        }
+        Ok(self.tokenizer()?.encode(text, true)?)
+    }
+
+    /// Tokens of a conversation, by the model's chat template, up to where the assistant is to speak.
+    pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, PromptError> {
+        let template = self.chat.as_ref().ok_or_else(|| PromptError::NoTemplate(self.info.name.clone()))?;
+        if messages.iter().all(|m| m.content.is_empty()) {
+            return Err(PromptError::Empty);
+        }
+        Ok(self.tokenizer()?.encode(&template.render(messages, true)?, false)?)
+    }
+
+    /// A prompt of `count` seeded random tokens, none of which ends a text.
+    pub fn random_prompt(&self, count: usize, seed: u64) -> Vec<u32> {
+        use rand::{Rng, SeedableRng, rngs::StdRng};
+        let mut rng = StdRng::seed_from_u64(seed);
+        let vocabulary = u32::try_from(self.config.vocab_size).unwrap_or(u32::MAX);
+        // A vocabulary of end tokens only has no other token to give.
+        let all_end = self.info.eos_tokens.len() >= self.config.vocab_size;
+        (0..count)
+            .map(|_| {
+                loop {
+                    let token = rng.random_range(0..vocabulary);
+                    if all_end || !self.info.eos_tokens.contains(&token) {
+                        break token;
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn tokenizer(&self) -> Result<&Tokenizer, PromptError> {
+        self.tokenizer.as_ref().ok_or_else(|| PromptError::NoTokenizer {
+            model: self.info.name.clone(),
+            reason: self.no_tokenizer.clone(),
+        })
+    }
+}
+
+struct Loader<'a> {
+    source: String,
+    options: &'a LoadOptions,
+    dtype: DType,
+}
+
+/// Text side of a model.
+#[derive(Default)]
+struct TextSide {
+    tokenizer: Option<Tokenizer>,
+    chat: Option<ChatTemplate>,
+    /// Why there is no tokenizer.
+    missing: String,
+}
+
+impl Loader<'_> {
+    fn random(&self, name: &str) -> Result<LoadedModel, LoadError> {
+        let config = ModelConfig::named(name)?;
+        let mut weights = RandomWeights::new(&config, self.options.seed, self.dtype, &self.options.device);
+        let model = self.dense(&config, &mut weights)?;
+        let text = if config.name == EMBEDDED {
+            TextSide { tokenizer: Some(Tokenizer::Bytes), ..TextSide::default() }
+        } else {
+            TextSide { missing: "its weights are random, and so would be its words".into(), ..TextSide::default() }
+        };
+        let mut loaded = self.finish(model, config, text, None);
+        loaded.info.seed = Some(self.options.seed);
+        Ok(loaded)
+    }
+
+    fn directory(&self, directory: &Path) -> Result<LoadedModel, LoadError> {
+        let fail = |path: &Path, reason: String| LoadError::Directory { path: path.to_path_buf(), reason };
+        let config_path = directory.join("config.json");
+        if !config_path.is_file() {
+            return Err(fail(&config_path, "is missing".into()));
+        }
+        let json = read_json(&config_path).map_err(|reason| fail(&config_path, reason))?;
+        let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+        let name = name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string();
+        let config = ModelConfig::from_hf(&name, &json)
+            .map_err(|source| WeightError::Config { path: config_path, source })?;
+        let tokenizer_path = directory.join("tokenizer.json");
+        if !tokenizer_path.is_file() {
+            return Err(fail(&tokenizer_path, "is missing".into()));
+        }
+        let tokenizer = Some(Tokenizer::from_file(&tokenizer_path)?);
+        let chat_path = directory.join("tokenizer_config.json");
+        let chat = if chat_path.is_file() {
+            let json = read_json(&chat_path).map_err(|reason| fail(&chat_path, reason))?;
+            ChatTemplate::from_tokenizer_config(&json)
+        } else {
+            None
+        };
+        let mut weights = SafetensorsDir::open(directory, self.dtype, &self.options.device)?;
+        let model = self.dense(&config, &mut weights)?;
+        Ok(self.finish(model, config, TextSide { tokenizer, chat, missing: String::new() }, None))
+    }
+
+    fn gguf(&self, path: &Path) -> Result<LoadedModel, LoadError> {
+        let mut file = GgufFile::open(path)?;
+        let mut config = file.config()?;
+        let text = gguf_text(&file, &config, path)?;
+        let device = &self.options.device;
+        if self.options.dequantize {
+            let mut weights = GgufWeights::dequantized(&mut file, &mut config, self.dtype, device);
+            let model = self.dense(&config.clone(), &mut weights)?;
+            return Ok(self.finish(model, config, text, None));
+        }
+        let (quantization, weight_bytes) = file.quantization();
+        let model: Box<dyn CausalLm + Send> = match self.options.engine {
+            Engine::Candle => Box::new(CandleQuantizedLlama::load(&file, device)?),
+            Engine::Instrumented => {
+                Box::new(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)
+            }
+        };
+        Ok(self.finish(model, config, text, Some((quantization, weight_bytes))))
+    }
+
+    fn dense(&self, config: &ModelConfig, weights: &mut dyn WeightSource) -> Result<Box<dyn CausalLm + Send>, LoadError> {
+        let device = &self.options.device;
+        Ok(match self.options.engine {
+            Engine::Instrumented => Box::new(Llama::load(config, weights, self.dtype, device)?),
+            Engine::Candle => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
+        })
+    }
+
+    fn finish(
+        &self,
+        model: Box<dyn CausalLm + Send>,
+        config: ModelConfig,
+        text: TextSide,
+        quantized: Option<(String, u64)>,
+    ) -> LoadedModel {
+        let parameters = config.parameters();
+        let dtype = if quantized.is_some() { DType::F32 } else { self.dtype };
+        let (quantization, weight_bytes) = quantized
+            .unwrap_or_else(|| (dtype.as_str().to_string(), parameters * dtype.size_in_bytes() as u64));
+        let info = ModelInfo {
+            name: config.name.clone(),
+            source: self.source.clone(),
+            architecture: config.architecture.clone(),
+            engine: match self.options.engine {
+                Engine::Instrumented => "instrumented",
+                Engine::Candle => "candle",
+            },
+            parameters,
+            weight_bytes,
+            quantization,
+            dtype: dtype.as_str().to_string(),
+            hidden_size: config.hidden_size,
+            intermediate_size: config.intermediate(),
+            layers: config.num_layers,
+            heads: config.num_heads,
+            kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
+            vocab_size: config.vocab_size,
+            context_length: model.max_context(),
+            seed: None,
+            eos_tokens: config.eos.clone(),
+        };
+        LoadedModel { model, tokenizer: text.tokenizer, chat: text.chat, config, info, no_tokenizer: text.missing }
+    }
+}
+
+/// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file goes before the metadata's; where neither
+/// works the model still runs on token counts.
+fn gguf_text(file: &GgufFile, config: &ModelConfig, path: &Path) -> Result<TextSide, LoadError> {
+    let beside = path.with_file_name("tokenizer.json");
+    let (tokenizer, missing) = if beside.is_file() {
+        (Some(Tokenizer::from_file(&beside)?), String::new())
+    } else {
+        match Tokenizer::from_gguf(file) {
+            Ok(tokenizer) => (Some(tokenizer), String::new()),
+            Err(error) => (None, error.to_string()),
+        }
+    };
+    let written = |id: Option<u32>| {
+        id.and_then(|id| tokenizer.as_ref().and_then(|t| t.token(id))).unwrap_or_default()
+    };
+    let chat = file
+        .text("tokenizer.chat_template")
+        .map(|template| ChatTemplate::new(template, &written(config.bos), &written(config.eos.first().copied())));
+    Ok(TextSide { tokenizer, chat, missing })
+}
+
+fn read_json(path: &Path) -> Result<Value, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"))?;
+    serde_json::from_str(&text).map_err(|e| format!("is not JSON: {e}"))
+}

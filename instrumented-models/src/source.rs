@@ -1,0 +1,145 @@
+//! What a model is named by.
+
+use crate::config::EMBEDDED;
+use crate::load::LoadError;
+use std::path::PathBuf;
+
+/// Where a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelSource {
+    /// The tiny model made in the process.
+    Embedded,
+    /// A named architecture at its true size with seeded random weights.
+    Config(String),
+    /// A GGUF file.
+    Gguf(PathBuf),
+    /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`.
+    Directory(PathBuf),
+    /// A model of the Hugging Face hub, `org/name`.
+    Hub(String),
+}
+
+/// The text names no model.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Nothing at this path, and no other form fits.
+    #[error(
+        "model `{0}` is not there: no such file or directory. A model is `embedded`, `config:NAME`, a .gguf file, \
+         a directory with config.json and *.safetensors, or a hub id such as org/name"
+    )]
+    Missing(String),
+    /// The file is of another kind.
+    #[error("model file `{0}` is not a .gguf file; pass a .gguf file, or the directory that holds config.json and *.safetensors")]
+    NotAModelFile(String),
+}
+
+impl ModelSource {
+    /// Reads `embedded`, `config:NAME`, `FILE.gguf`, `DIRECTORY` or `HUB_ID`. Paths are looked up; what is not there and
+    /// looks like `org/name` is a hub id.
+    pub fn parse(text: &str) -> Result<Self, SourceError> {
+        let text = text.trim();
+        if text == EMBEDDED {
+            return Ok(Self::Embedded);
+        }
+        if let Some(name) = text.strip_prefix("config:") {
+            return Ok(Self::Config(name.to_string()));
+        }
+        let path = PathBuf::from(text);
+        let gguf = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+        if path.is_dir() {
+            return Ok(Self::Directory(path));
+        }
+        if path.is_file() {
+            // A file of another name may still be GGUF: its first bytes say so.
+            if gguf || starts_like_gguf(&path) {
+                return Ok(Self::Gguf(path));
+            }
+            return Err(SourceError::NotAModelFile(text.to_string()));
+        }
+        if gguf || !is_hub_id(text) {
+            return Err(SourceError::Missing(text.to_string()));
+        }
+        Ok(Self::Hub(text.to_string()))
+    }
+}
+
+fn starts_like_gguf(path: &std::path::Path) -> bool {
+    use std::io::Read;
+    let mut start = [0u8; 4];
+    std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && &start == b"GGUF"
+}
+
+fn is_hub_id(text: &str) -> bool {
+    let part = |p: &str| {
+        !p.is_empty() && !p.starts_with('.') && p.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    matches!(text.split_once('/'), Some((org, name)) if part(org) && part(name))
+}
+
+/// Fetches the files of a hub model and returns the directory they lie in.
+#[cfg(feature = "hub")]
+pub(crate) fn fetch(id: &str) -> Result<PathBuf, LoadError> {
+    use hf_hub::api::sync::ApiBuilder;
+    let failed = |what: &str, error: hf_hub::api::sync::ApiError| LoadError::Hub {
+        id: id.to_string(),
+        reason: format!("{what}: {error}"),
+    };
+    let api = ApiBuilder::from_env().with_progress(false).build().map_err(|e| failed("setting up", e))?;
+    let repo = api.model(id.to_string());
+    let info = repo.info().map_err(|e| failed("listing its files", e))?;
+    let mut directory = None;
+    for file in info.siblings.iter().map(|s| s.rfilename.as_str()) {
+        let wanted = matches!(file, "config.json" | "tokenizer.json" | "tokenizer_config.json")
+            || (file.ends_with(".safetensors") && !file.contains('/'));
+        if wanted {
+            let path = repo.get(file).map_err(|e| failed(file, e))?;
+            directory = path.parent().map(PathBuf::from);
+        }
+    }
+    directory.ok_or_else(|| LoadError::Hub { id: id.to_string(), reason: "it holds no safetensors model".into() })
+}
+
+/// Without the feature `hub` nothing is fetched.
+#[cfg(not(feature = "hub"))]
+pub(crate) fn fetch(id: &str) -> Result<PathBuf, LoadError> {
+    Err(LoadError::Hub { id: id.to_string(), reason: "this build has the feature `hub` switched off".into() })
+}
+
+impl std::fmt::Display for ModelSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded => f.write_str(EMBEDDED),
+            Self::Config(name) => write!(f, "config:{name}"),
+            Self::Gguf(path) | Self::Directory(path) => path.display().fmt(f),
+            Self::Hub(id) => f.write_str(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.gguf");
+        let odd = directory.path().join("blob");
+        let text = directory.path().join("notes.txt");
+        std::fs::write(&file, "").unwrap();
+        std::fs::write(&odd, "GGUF....").unwrap();
+        std::fs::write(&text, "hello").unwrap();
+        let parse = |p: &std::path::Path| ModelSource::parse(p.to_str().unwrap());
+        assert_eq!(ModelSource::parse("embedded").unwrap(), ModelSource::Embedded);
+        assert_eq!(ModelSource::parse("config:llama-3-8b").unwrap(), ModelSource::Config("llama-3-8b".into()));
+        assert_eq!(ModelSource::parse("org/name-1.5B").unwrap(), ModelSource::Hub("org/name-1.5B".into()));
+        assert_eq!(parse(directory.path()).unwrap(), ModelSource::Directory(directory.path().into()));
+        assert_eq!(parse(&file).unwrap(), ModelSource::Gguf(file.clone()));
+        assert_eq!(parse(&odd).unwrap(), ModelSource::Gguf(odd.clone()));
+        assert!(parse(&text).unwrap_err().to_string().contains("not a .gguf file"));
+        for missing in ["nowhere/x.gguf", "/nowhere/at/all", "emebdded", "a/b/c"] {
+            let message = ModelSource::parse(missing).unwrap_err().to_string();
+            assert!(message.contains(missing) && message.contains("config:NAME"), "{message}");
+        }
+    }
+}

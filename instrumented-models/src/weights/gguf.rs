@@ -1,0 +1,330 @@
+//! Weights from a GGUF file, quantised as stored or widened.
+
+use super::{WeightError, WeightSource, tensor_error};
+use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
+use candle_core::quantized::QTensor;
+use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::{DType, Device, Tensor};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open GGUF file whose header has been read and whose tensors are known to lie within it.
+#[derive(Debug)]
+pub struct GgufFile {
+    path: PathBuf,
+    content: Content,
+    reader: BufReader<File>,
+}
+
+impl GgufFile {
+    /// Opens a file, reads its header and checks that no tensor reaches beyond its end.
+    pub fn open(path: &Path) -> Result<Self, WeightError> {
+        let read = |source| WeightError::Read { path: path.to_path_buf(), source };
+        let not = |reason: String| WeightError::NotA { path: path.to_path_buf(), expected: "GGUF", reason };
+        let file = File::open(path).map_err(read)?;
+        let actual = file.metadata().map_err(read)?.len();
+        let truncated =
+            |what: String, needed| WeightError::Truncated { path: path.to_path_buf(), what, needed, actual };
+        let mut reader = BufReader::new(file);
+        let mut start = [0u8; 8];
+        if actual < start.len() as u64 {
+            return Err(not(format!("it has {actual} bytes, less than a GGUF header")));
+        }
+        reader.read_exact(&mut start).map_err(read)?;
+        if &start[..4] != b"GGUF" {
+            let found = String::from_utf8_lossy(&start[..4]).escape_debug().to_string();
+            return Err(not(format!("it begins with `{found}`, not `GGUF`; pass a .gguf file or a model directory")));
+        }
+        reader.seek(SeekFrom::Start(0)).map_err(read)?;
+        let content = Content::read(&mut reader).map_err(|error| match error {
+            candle_core::Error::Io(_) => truncated("the header".into(), actual + 1),
+            other if other.to_string().contains("remaining") => truncated("the header".into(), actual + 1),
+            other => not(format!("its header cannot be read: {other}")),
+        })?;
+        // Tensors in file order, so that the first one cut off is named.
+        let mut ends: Vec<(u64, &String)> = content
+            .tensor_infos
+            .iter()
+            .map(|(name, info)| {
+                let blocks = info.shape.elem_count() / info.ggml_dtype.block_size();
+                let size = (blocks * info.ggml_dtype.type_size()) as u64;
+                (content.tensor_data_offset.saturating_add(info.offset).saturating_add(size), name)
+            })
+            .collect();
+        ends.sort();
+        if let Some((needed, name)) = ends.into_iter().find(|(end, _)| *end > actual) {
+            return Err(truncated(format!("tensor `{name}`"), needed));
+        }
+        Ok(Self { path: path.to_path_buf(), content, reader })
+    }
+
+    /// Header and metadata.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A text of the metadata.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.content.metadata.get(key).and_then(|v| v.to_string().ok()).map(String::as_str)
+    }
+
+    /// A whole number of the metadata, of any width.
+    pub fn whole(&self, key: &str) -> Option<u64> {
+        match self.content.metadata.get(key)? {
+            Value::I32(v) => u64::try_from(*v).ok(),
+            Value::I64(v) => u64::try_from(*v).ok(),
+            value => value.to_u64().ok(),
+        }
+    }
+
+    fn float(&self, key: &str) -> Option<f64> {
+        let value = self.content.metadata.get(key)?;
+        value.to_f32().map(f64::from).or_else(|_| value.to_f64()).ok()
+    }
+
+    /// The element type that most weights are stored in, `q4_1` for example, and the bytes of all tensors as stored.
+    pub fn quantization(&self) -> (String, u64) {
+        let mut by_type: Vec<(String, u64)> = Vec::new();
+        for info in self.content.tensor_infos.values() {
+            let word = crate::layers::ggml_dtype_word(info.ggml_dtype).as_str().to_string();
+            let bytes = (info.shape.elem_count() / info.ggml_dtype.block_size() * info.ggml_dtype.type_size()) as u64;
+            match by_type.iter_mut().find(|(known, _)| *known == word) {
+                Some((_, total)) => *total += bytes,
+                None => by_type.push((word, bytes)),
+            }
+        }
+        let total = by_type.iter().map(|(_, bytes)| bytes).sum();
+        let most = by_type.into_iter().max_by_key(|(_, bytes)| *bytes).map_or_else(String::new, |(word, _)| word);
+        (most, total)
+    }
+
+    /// The configuration that the metadata describes.
+    pub fn config(&self) -> Result<ModelConfig, WeightError> {
+        let fail = |source| WeightError::Config { path: self.path.clone(), source };
+        let architecture = self.text("general.architecture").unwrap_or("(none)").to_string();
+        if !GGUF_ARCHITECTURES.contains(&architecture.as_str()) {
+            return Err(fail(ConfigError::Architecture {
+                found: architecture,
+                supported: GGUF_ARCHITECTURES.join(", "),
+            }));
+        }
+        let key = |name: &str| format!("{architecture}.{name}");
+        let required = |name: &str| {
+            self.whole(&key(name)).map(|n| n as usize).ok_or_else(|| WeightError::NotA {
+                path: self.path.clone(),
+                expected: "complete GGUF",
+                reason: format!("its metadata lack `{}`; convert the model again", key(name)),
+            })
+        };
+        let experts = self.whole(&key("expert_count")).unwrap_or(0);
+        if experts > 1 {
+            return Err(fail(ConfigError::Unsupported {
+                what: format!("a mixture of {experts} experts"),
+                remedy: "run it with candle's own model, or pass a dense one",
+            }));
+        }
+        let hidden_size = required("embedding_length")?;
+        let num_heads = required("attention.head_count")?;
+        if num_heads == 0 {
+            return Err(fail(ConfigError::Inconsistent("heads is 0".into())));
+        }
+        let embedding = self.info("token_embd.weight")?;
+        let token = |name: &str| self.whole(&format!("tokenizer.ggml.{name}")).map(|id| id as u32);
+        let name = self.text("general.name").or_else(|| self.path.file_stem().and_then(|s| s.to_str()));
+        let mut eos: Vec<u32> = ["eos_token_id", "eot_token_id"].into_iter().filter_map(token).collect();
+        eos.dedup();
+        let config = ModelConfig {
+            name: name.unwrap_or("model").to_string(),
+            vocab_size: embedding.shape.dims().first().copied().unwrap_or(0),
+            hidden_size,
+            feed_forward: FeedForward::SwiGlu { intermediate: required("feed_forward_length")? },
+            num_layers: required("block_count")?,
+            num_heads,
+            num_kv_heads: self.whole(&key("attention.head_count_kv")).map_or(num_heads, |n| n as usize),
+            head_dim: self.whole(&key("attention.key_length")).map_or(hidden_size / num_heads, |n| n as usize),
+            max_context: self.whole(&key("context_length")).map_or(2048, |n| n as usize),
+            rms_norm_eps: self.float(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
+            rope: Rope {
+                theta: self.float(&key("rope.freq_base")).unwrap_or(10_000.) as f32,
+                // llama.cpp's converter permutes Llama's queries and keys for interleaved pairs, and Qwen's it leaves.
+                interleaved: architecture == "llama",
+                scaling: None,
+            },
+            tie_embeddings: !self.content.tensor_infos.contains_key("output.weight"),
+            qkv_bias: self.content.tensor_infos.contains_key("blk.0.attn_q.bias"),
+            bos: token("bos_token_id"),
+            eos,
+            architecture: architecture.clone(),
+        };
+        config.check().map_err(fail)?;
+        if self.whole(&key("rope.dimension_count")).is_some_and(|n| n as usize != config.head_dim) {
+            return Err(fail(ConfigError::Unsupported {
+                what: "a rotary embedding of only part of the head".into(),
+                remedy: "pass another model",
+            }));
+        }
+        Ok(config)
+    }
+
+    fn info(&self, name: &str) -> Result<&candle_core::quantized::gguf_file::TensorInfo, WeightError> {
+        self.content
+            .tensor_infos
+            .get(name)
+            .ok_or_else(|| WeightError::MissingTensor { tensor: name.to_string(), path: self.path.clone() })
+    }
+
+    /// Reads the tensor that Hugging Face calls `name`.
+    fn read(&mut self, name: &str, shape: &[usize], device: &Device) -> Result<QTensor, WeightError> {
+        let stored = gguf_name(name);
+        let info = self.info(&stored)?;
+        if info.shape.dims() != shape {
+            return Err(WeightError::Shape {
+                tensor: stored,
+                path: self.path.clone(),
+                actual: info.shape.dims().to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
+        self.content.tensor(&mut self.reader, &stored, device).map_err(tensor_error(&stored))
+    }
+}
+
+/// llama.cpp's name of a weight that Hugging Face calls `name`.
+fn gguf_name(name: &str) -> String {
+    match name {
+        "model.embed_tokens.weight" => return "token_embd.weight".into(),
+        "model.norm.weight" => return "output_norm.weight".into(),
+        "lm_head.weight" => return "output.weight".into(),
+        _ => {}
+    }
+    let rest = name.strip_prefix("model.layers.").unwrap_or(name);
+    let Some((layer, rest)) = rest.split_once('.') else { return name.to_string() };
+    let (module, kind) = rest.rsplit_once('.').unwrap_or((rest, "weight"));
+    let module = match module {
+        "input_layernorm" => "attn_norm",
+        "post_attention_layernorm" => "ffn_norm",
+        "self_attn.q_proj" => "attn_q",
+        "self_attn.k_proj" => "attn_k",
+        "self_attn.v_proj" => "attn_v",
+        "self_attn.o_proj" => "attn_output",
+        "mlp.gate_proj" => "ffn_gate",
+        "mlp.up_proj" => "ffn_up",
+        "mlp.down_proj" => "ffn_down",
+        other => other,
+    };
+    format!("blk.{layer}.{module}.{kind}")
+}
+
+/// The weights of a GGUF file.
+#[derive(Debug)]
+pub struct GgufWeights<'a> {
+    file: &'a mut GgufFile,
+    device: Device,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Quantized,
+    /// Widened to this type, queries and keys brought back to Hugging Face's order for so many heads of so many features.
+    Dense { dtype: DType, heads: Option<usize>, head_dim: usize },
+}
+
+impl<'a> GgufWeights<'a> {
+    /// Weights as stored, on `device`.
+    pub fn quantized(file: &'a mut GgufFile, device: &Device) -> Self {
+        Self { file, device: device.clone(), mode: Mode::Quantized }
+    }
+
+    /// Weights widened to `dtype`, in Hugging Face's order; `config` is the file's own, and is changed to that order.
+    pub fn dequantized(file: &'a mut GgufFile, config: &mut ModelConfig, dtype: DType, device: &Device) -> Self {
+        let permuted = std::mem::replace(&mut config.rope.interleaved, false);
+        let mode = Mode::Dense { dtype, heads: permuted.then_some(config.num_heads), head_dim: config.head_dim };
+        Self { file, device: device.clone(), mode }
+    }
+}
+
+impl WeightSource for GgufWeights<'_> {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        let tensor = self.file.read(name, shape, &self.device)?;
+        let device = &self.device;
+        match self.mode {
+            Mode::Quantized => tensor.dequantize(device),
+            Mode::Dense { dtype, heads, head_dim } => tensor.dequantize(device).and_then(|t| {
+                let turned = name.contains(".q_proj.") || name.contains(".k_proj.");
+                let t = if heads.is_some() && turned { unpermute(&t, head_dim)? } else { t };
+                t.to_dtype(dtype)
+            }),
+        }
+        .map_err(tensor_error(name))
+    }
+
+    fn quantized(&mut self, name: &str, shape: &[usize]) -> Result<Option<Arc<QTensor>>, WeightError> {
+        match self.mode {
+            Mode::Quantized => self.file.read(name, shape, &self.device).map(|t| Some(Arc::new(t))),
+            Mode::Dense { .. } => Ok(None),
+        }
+    }
+
+    fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
+        let name = "rope_freqs.weight";
+        if !self.file.content.tensor_infos.contains_key(name) {
+            return Ok(None);
+        }
+        self.file
+            .content
+            .tensor(&mut self.file.reader, name, &Device::Cpu)
+            .and_then(|t| t.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1())
+            .map(Some)
+            .map_err(tensor_error(name))
+    }
+}
+
+/// Undoes llama.cpp's permutation of query and key weights (`convert_hf_to_gguf.py`, `LlamaModel.permute`): rows of a head
+/// stand as (d/2, 2) and go back to (2, d/2).
+fn unpermute(weight: &Tensor, head_dim: usize) -> candle_core::Result<Tensor> {
+    let shape = weight.dims().to_vec();
+    let (rows, inner) = (shape[0], shape[1..].iter().product::<usize>());
+    weight
+        .reshape((rows / head_dim, head_dim / 2, 2, inner))?
+        .transpose(1, 2)?
+        .contiguous()?
+        .reshape(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (hf, gguf) in [
+            ("model.embed_tokens.weight", "token_embd.weight"),
+            ("lm_head.weight", "output.weight"),
+            ("model.norm.weight", "output_norm.weight"),
+            ("model.layers.12.self_attn.q_proj.bias", "blk.12.attn_q.bias"),
+            ("model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"),
+            ("model.layers.3.post_attention_layernorm.weight", "blk.3.ffn_norm.weight"),
+        ] {
+            assert_eq!(gguf_name(hf), gguf);
+        }
+    }
+
+    #[test]
+    fn unpermute_undoes_the_converter() {
+        // The converter: reshape(heads, 2, d/2, in).swapaxes(1, 2).reshape(rows, in).
+        let (heads, d, input) = (3usize, 8usize, 5usize);
+        let original = Tensor::arange(0f32, (heads * d * input) as f32, &Device::Cpu).unwrap();
+        let original = original.reshape((heads * d, input)).unwrap();
+        let permuted = original.reshape((heads, 2, d / 2, input)).unwrap().transpose(1, 2).unwrap().contiguous().unwrap();
+        let back = unpermute(&permuted.reshape((heads * d, input)).unwrap(), d).unwrap();
+        assert_eq!(back.to_vec2::<f32>().unwrap(), original.to_vec2::<f32>().unwrap());
+    }
+}

@@ -1,0 +1,156 @@
+//! Where weights come from: one file for each source.
+
+pub mod gguf;
+pub mod random;
+pub mod safetensors;
+
+use crate::config::ConfigError;
+use crate::layers::{Embedding, Linear, Projection, QMatMul, RmsNorm};
+use candle_core::Tensor;
+use candle_core::quantized::QTensor;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why weights could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightError {
+    /// The file is not there or cannot be read.
+    #[error("cannot read {path}: {source}; check the path and its permissions", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{path} is not a {expected} file: {reason}", path = path.display())]
+    NotA {
+        /// The file.
+        path: PathBuf,
+        /// What it should have been.
+        expected: &'static str,
+        /// What speaks against it, and what to do.
+        reason: String,
+    },
+    /// The file ends before its contents do.
+    #[error(
+        "{path} is truncated: {what} ends at byte {needed}, the file has {actual} bytes; download or copy it again",
+        path = path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The tensor or section that is cut off.
+        what: String,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes there.
+        actual: u64,
+    },
+    /// A tensor is not there.
+    #[error("tensor `{tensor}` is missing from {path}; the file is incomplete or of another architecture", path = path.display())]
+    MissingTensor {
+        /// The tensor.
+        tensor: String,
+        /// File or directory searched.
+        path: PathBuf,
+    },
+    /// A tensor has another shape than the configuration says.
+    #[error(
+        "tensor `{tensor}` in {path} has shape {actual:?}, the configuration says {expected:?}; \
+         configuration and weights belong to different models",
+        path = path.display()
+    )]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// File or directory.
+        path: PathBuf,
+        /// Shape in the file.
+        actual: Vec<usize>,
+        /// Shape by the configuration.
+        expected: Vec<usize>,
+    },
+    /// The model's dimensions or architecture cannot be run.
+    #[error("{path}: {source}", path = path.display())]
+    Config {
+        /// File or directory.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// candle could not make a tensor of the data.
+    #[error("cannot make tensor `{tensor}`: {source}")]
+    Tensor {
+        /// The tensor.
+        tensor: String,
+        /// What candle said.
+        source: candle_core::Error,
+    },
+}
+
+/// A source of weights under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight`).
+pub trait WeightSource {
+    /// The tensor `name`, dense, in the element type and on the device asked for. `shape` is what it must be.
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError>;
+
+    /// The tensor `name` in its quantised form, where this source hands out quantised weights.
+    fn quantized(&mut self, name: &str, shape: &[usize]) -> Result<Option<Arc<QTensor>>, WeightError> {
+        let _ = (name, shape);
+        Ok(None)
+    }
+
+    /// Divisors of the rotary frequencies, where the source has them.
+    fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
+        Ok(None)
+    }
+}
+
+fn tensor_error(tensor: &str) -> impl FnOnce(candle_core::Error) -> WeightError + '_ {
+    move |source| WeightError::Tensor { tensor: tensor.to_string(), source }
+}
+
+/// The projection at `path`, (out, in), dense or quantised as the source has it.
+pub(crate) fn projection(
+    source: &mut dyn WeightSource,
+    path: &str,
+    (out, input): (usize, usize),
+    bias: bool,
+) -> Result<Projection, WeightError> {
+    let name = format!("{path}.weight");
+    let bias = if bias { Some(source.dense(&format!("{path}.bias"), &[out])?) } else { None };
+    match source.quantized(&name, &[out, input])? {
+        Some(weight) => QMatMul::new(path, weight, bias).map(Projection::Quantized),
+        None => Linear::new(path, source.dense(&name, &[out, input])?, bias).map(Projection::Dense),
+    }
+    .map_err(tensor_error(&name))
+}
+
+/// The norm at `path`.
+pub(crate) fn norm(source: &mut dyn WeightSource, path: &str, size: usize, eps: f64) -> Result<RmsNorm, WeightError> {
+    Ok(RmsNorm::new(path, source.dense(&format!("{path}.weight"), &[size])?, eps))
+}
+
+/// The embedding table at `path` and, where `head` names one, the projection that shares it.
+pub(crate) fn embedding(
+    source: &mut dyn WeightSource,
+    path: &str,
+    (vocabulary, hidden): (usize, usize),
+    tied_head: Option<&str>,
+) -> Result<(Embedding, Option<Projection>), WeightError> {
+    let name = format!("{path}.weight");
+    let pair = match source.quantized(&name, &[vocabulary, hidden])? {
+        Some(table) => Embedding::quantized(path, table.clone()).and_then(|embedding| {
+            let head = tied_head.map(|head| QMatMul::new(head, table, None).map(Projection::Quantized));
+            Ok((embedding, head.transpose()?))
+        }),
+        None => {
+            let table = source.dense(&name, &[vocabulary, hidden])?;
+            Embedding::new(path, table.clone()).and_then(|embedding| {
+                let head = tied_head.map(|head| Linear::new(head, table, None).map(Projection::Dense));
+                Ok((embedding, head.transpose()?))
+            })
+        }
+    };
+    pair.map_err(tensor_error(&name))
+}

@@ -1,0 +1,125 @@
+//! Seeded random weights, for models of a true shape with nothing downloaded.
+
+use super::{WeightError, WeightSource};
+use crate::config::{EMBEDDED, ModelConfig};
+use candle_core::{DType, Device, Tensor};
+
+/// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at any
+/// depth. Never zeros: a chip computes on zeros faster and cooler than on real weights.
+///
+/// The same seed gives the same weights on one kind of device. On a GPU they are made on the device, and its generator is
+/// re-seeded.
+#[derive(Debug)]
+pub struct RandomWeights {
+    seed: u64,
+    index: u64,
+    dtype: DType,
+    device: Device,
+    printable_head: bool,
+}
+
+impl RandomWeights {
+    /// Weights for `config` in `dtype` on `device`.
+    pub fn new(config: &ModelConfig, seed: u64, dtype: DType, device: &Device) -> Self {
+        Self { seed, index: 0, dtype, device: device.clone(), printable_head: config.name == EMBEDDED }
+    }
+
+    /// Values uniform in `mean ± half_width`.
+    fn uniform(&mut self, shape: &[usize], mean: f32, half_width: f32) -> candle_core::Result<Tensor> {
+        self.index += 1;
+        let stream = mix(self.seed ^ mix(self.index));
+        let (low, high) = (mean - half_width, mean + half_width);
+        let tensor = if self.device.is_cpu() {
+            let count: usize = shape.iter().product();
+            let step = (high - low) / (1u32 << 24) as f32;
+            let values: Vec<f32> = (0..count as u64)
+                .map(|i| low + step * (mix(stream.wrapping_add(i)) >> 40) as f32)
+                .collect();
+            Tensor::from_vec(values, shape, &self.device)?
+        } else {
+            self.device.set_seed(stream)?;
+            Tensor::rand(low, high, shape, &self.device)?
+        };
+        tensor.to_dtype(self.dtype)
+    }
+
+    fn make(&mut self, name: &str, shape: &[usize]) -> candle_core::Result<Tensor> {
+        match shape {
+            // A matrix (out, in): variance 1/in keeps the size of what passes through it.
+            [_, fan_in] => {
+                let spread = (3. / *fan_in as f32).sqrt();
+                if self.printable_head && name == "lm_head.weight" {
+                    let weights = self.uniform(shape, 0., 2.5 * spread)?;
+                    return keep_printable(&weights);
+                }
+                self.uniform(shape, 0., spread)
+            }
+            _ if name.ends_with(".bias") => self.uniform(shape, 0., 0.1),
+            _ => self.uniform(shape, 1., 0.1),
+        }
+    }
+}
+
+/// Lets the embedded model write printable ASCII only, so that what it writes can be shown: all other rows of the head
+/// vanish, and a printable one wins the maximum.
+fn keep_printable(weights: &Tensor) -> candle_core::Result<Tensor> {
+    let (vocabulary, _) = weights.dims2()?;
+    let keep: Vec<f32> = (0..vocabulary).map(|id| f32::from((0x20..0x7f).contains(&id))).collect();
+    let keep = Tensor::from_vec(keep, (vocabulary, 1), weights.device())?.to_dtype(weights.dtype())?;
+    weights.broadcast_mul(&keep)
+}
+
+/// SplitMix64's finaliser: a good hash of a counter, hence a seekable generator.
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl WeightSource for RandomWeights {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        self.make(name, shape).map_err(|source| WeightError::Tensor { tensor: name.to_string(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(seed: u64, name: &str, shape: &[usize]) -> Vec<f32> {
+        let config = ModelConfig::named(EMBEDDED).unwrap();
+        let mut weights = RandomWeights::new(&config, seed, DType::F32, &Device::Cpu);
+        weights.dense(name, shape).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[test]
+    fn seeded_scaled_and_never_all_zero() {
+        let a = values(1, "x.weight", &[300, 100]);
+        assert_eq!(a, values(1, "x.weight", &[300, 100]));
+        assert_ne!(a, values(2, "x.weight", &[300, 100]));
+        let n = a.len() as f32;
+        let mean = a.iter().sum::<f32>() / n;
+        let variance = a.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / n;
+        assert!(mean.abs() < 2e-3, "{mean}");
+        assert!((variance * 100. - 1.).abs() < 0.03, "{variance}");
+        let norm = values(1, "norm.weight", &[64]);
+        assert!(norm.iter().all(|x| (0.9..=1.1).contains(x)));
+    }
+
+    #[test]
+    fn successive_tensors_differ() {
+        let config = ModelConfig::named(EMBEDDED).unwrap();
+        let mut weights = RandomWeights::new(&config, 1, DType::F32, &Device::Cpu);
+        let mut next = || weights.dense("x.weight", &[8, 8]).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_ne!(next(), next());
+    }
+
+    #[test]
+    fn embedded_head_is_printable() {
+        let head = values(3, "lm_head.weight", &[259, 8]);
+        assert!(head[..0x20 * 8].iter().all(|x| *x == 0.));
+        assert!(head[0x20 * 8..0x7f * 8].iter().any(|x| *x != 0.));
+        assert!(head[0x7f * 8..].iter().all(|x| *x == 0.));
+    }
+}

@@ -1,0 +1,168 @@
+//! Weights from a directory of safetensors files.
+//!
+//! Tensors are read one by one from the files, so that no more than one is ever held twice, and no file is mapped: a file
+//! that changes while it is mapped is undefined behaviour.
+
+use super::{WeightError, WeightSource};
+use candle_core::{DType, Device, Tensor};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Largest header accepted, in bytes; the format's own limit.
+const MAX_HEADER: u64 = 100_000_000;
+
+#[derive(Debug, Clone, Deserialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [u64; 2],
+}
+
+#[derive(Debug)]
+struct Place {
+    file: usize,
+    entry: Entry,
+    start: u64,
+}
+
+/// All safetensors files of a directory as one source.
+#[derive(Debug)]
+pub struct SafetensorsDir {
+    directory: PathBuf,
+    files: Vec<(PathBuf, File)>,
+    places: BTreeMap<String, Place>,
+    dtype: DType,
+    device: Device,
+}
+
+impl SafetensorsDir {
+    /// Opens every `*.safetensors` file of `directory` and reads their headers; tensors will be converted to `dtype` on
+    /// `device`. Fails where there is none, or one is not what its name says or ends too early.
+    pub fn open(directory: &Path, dtype: DType, device: &Device) -> Result<Self, WeightError> {
+        let read = |source| WeightError::Read { path: directory.to_path_buf(), source };
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(directory).map_err(read)? {
+            let path = entry.map_err(read)?.path();
+            if path.extension().is_some_and(|e| e == "safetensors") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        if paths.is_empty() {
+            return Err(WeightError::NotA {
+                path: directory.to_path_buf(),
+                expected: "model directory with a *.safetensors",
+                reason: "there is none in it; pass a directory with config.json and *.safetensors, or a .gguf file".into(),
+            });
+        }
+        let mut source =
+            Self { directory: directory.to_path_buf(), files: Vec::new(), places: BTreeMap::new(), dtype, device: device.clone() };
+        for path in paths {
+            source.add(path)?;
+        }
+        Ok(source)
+    }
+
+    fn add(&mut self, path: PathBuf) -> Result<(), WeightError> {
+        let read = |source| WeightError::Read { path: path.clone(), source };
+        let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "safetensors", reason };
+        let mut file = File::open(&path).map_err(read)?;
+        let length = file.metadata().map_err(read)?.len();
+        let truncated = |what: &str, needed| WeightError::Truncated { path: path.clone(), what: what.into(), needed, actual: length };
+        if length < 8 {
+            return Err(truncated("the header", 8));
+        }
+        let mut size = [0u8; 8];
+        file.read_exact(&mut size).map_err(read)?;
+        let size = u64::from_le_bytes(size);
+        if size > MAX_HEADER {
+            return Err(not(format!("its header claims {size} bytes; is it another format, or a Git LFS pointer?")));
+        }
+        if 8 + size > length {
+            return Err(truncated("the header", 8 + size));
+        }
+        let mut header = vec![0u8; size as usize];
+        file.read_exact(&mut header).map_err(read)?;
+        let header: BTreeMap<String, serde_json::Value> =
+            serde_json::from_slice(&header).map_err(|e| not(format!("its header is not JSON: {e}")))?;
+        let index = self.files.len();
+        for (name, value) in header {
+            if name == "__metadata__" {
+                continue;
+            }
+            let entry: Entry = serde_json::from_value(value).map_err(|e| not(format!("entry `{name}`: {e}")))?;
+            let [begin, end] = entry.data_offsets;
+            let needed = (8 + size).saturating_add(end);
+            if begin > end {
+                return Err(not(format!("entry `{name}` ends before it begins")));
+            }
+            if needed > length {
+                return Err(truncated(&format!("tensor `{name}`"), needed));
+            }
+            self.places.insert(name, Place { file: index, entry, start: 8 + size + begin });
+        }
+        self.files.push((path, file));
+        Ok(())
+    }
+
+    /// Whether a tensor of this name is there.
+    pub fn contains(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// Bytes of all tensors as stored.
+    pub fn stored_bytes(&self) -> u64 {
+        self.places.values().map(|p| p.entry.data_offsets[1] - p.entry.data_offsets[0]).sum()
+    }
+}
+
+/// The element types we read.
+fn parse_dtype(word: &str) -> Option<DType> {
+    Some(match word {
+        "F64" => DType::F64,
+        "F32" => DType::F32,
+        "F16" => DType::F16,
+        "BF16" => DType::BF16,
+        "F8_E4M3" => DType::F8E4M3,
+        _ => return None,
+    })
+}
+
+impl WeightSource for SafetensorsDir {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        let Some(place) = self.places.get(name) else {
+            return Err(WeightError::MissingTensor { tensor: name.to_string(), path: self.directory.clone() });
+        };
+        let (path, file) = &mut self.files[place.file];
+        if place.entry.shape != shape {
+            return Err(WeightError::Shape {
+                tensor: name.to_string(),
+                path: path.clone(),
+                actual: place.entry.shape.clone(),
+                expected: shape.to_vec(),
+            });
+        }
+        let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "float safetensors", reason };
+        let Some(dtype) = parse_dtype(&place.entry.dtype) else {
+            return Err(not(format!(
+                "tensor `{name}` is {}; only F64, F32, F16, BF16 and F8_E4M3 are read, quantised weights come as GGUF",
+                place.entry.dtype
+            )));
+        };
+        let bytes = place.entry.data_offsets[1] - place.entry.data_offsets[0];
+        let expected = (shape.iter().product::<usize>() * dtype.size_in_bytes()) as u64;
+        if bytes != expected {
+            return Err(not(format!("tensor `{name}` has {bytes} bytes where its shape needs {expected}")));
+        }
+        let mut data = vec![0u8; bytes as usize];
+        file.seek(SeekFrom::Start(place.start))
+            .and_then(|_| file.read_exact(&mut data))
+            .map_err(|source| WeightError::Read { path: path.clone(), source })?;
+        Tensor::from_raw_buffer(&data, dtype, shape, &self.device)
+            .and_then(|t| t.to_dtype(self.dtype))
+            .map_err(super::tensor_error(name))
+    }
+}
