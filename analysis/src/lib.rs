@@ -9,3 +9,5 @@ pub use reader::{Batches, OpenError, Run, Segment};
 pub mod passes;
 
 pub use passes::Analysis;
+pub mod definitions;
+pub mod render;

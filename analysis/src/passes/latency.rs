@@ -137,7 +137,7 @@ fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<&'a StepRow> {
     if of(Phase::Sample).next().is_some() {
         return of(Phase::Sample).collect();
     }
-    let mut tokens: Vec<&StepRow> = of(Phase::Prefill).last().into_iter().chain(of(Phase::Decode)).collect();
+    let mut tokens: Vec<&StepRow> = of(Phase::Prefill).next_back().into_iter().chain(of(Phase::Decode)).collect();
     tokens.sort_by_key(|s| s.end_ns());
     tokens
 }

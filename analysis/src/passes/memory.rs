@@ -96,7 +96,7 @@ impl MemoryPass {
             stride: 1,
             points: Vec::new(),
         });
-        if series.n % series.stride == 0 {
+        if series.n.is_multiple_of(series.stride) {
             series.points.push((time, value));
         }
         series.n += 1;

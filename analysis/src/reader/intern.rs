@@ -4,11 +4,14 @@ use candlescope_core::{PathInfo, ThreadInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// Path, name and target.
+type PathKey = (Arc<str>, Arc<str>, Arc<str>);
+
 /// Paths, threads and words seen so far in a run. Numbers are dense and in order of first sight.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     words: HashSet<Arc<str>>,
-    paths: HashMap<(Arc<str>, Arc<str>, Arc<str>), Arc<PathInfo>>,
+    paths: HashMap<PathKey, Arc<PathInfo>>,
     rollups: HashMap<String, u32>,
     threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
 }

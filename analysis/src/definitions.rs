@@ -1,0 +1,161 @@
+//! One meaning for each number, printed by every report.
+
+use serde::Serialize;
+
+/// What a number means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Definition {
+    /// Stable name, the key in `metrics.json`.
+    pub key: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// Unit in `metrics.json`.
+    pub unit: &'static str,
+    /// `measured` (read off a clock or sensor), `derived` (computed from measured and analytic figures) or `datasheet`.
+    pub label: &'static str,
+    /// How it is computed.
+    pub meaning: &'static str,
+    /// What other tools call the same thing.
+    pub same_as: &'static str,
+}
+
+const fn def(
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    label: &'static str,
+    meaning: &'static str,
+    same_as: &'static str,
+) -> Definition {
+    Definition { key, title, unit, label, meaning, same_as }
+}
+
+/// Every number of a report, in the order reports show them.
+pub const DEFINITIONS: &[Definition] = &[
+    def(
+        "ttft",
+        "Time to first token",
+        "ns",
+        "measured",
+        "Request start to the first output token on the host; where the request does not say, to the end of the step that yields it",
+        "OTel gen_ai.server.time_to_first_token, vLLM TTFT",
+    ),
+    def(
+        "tpot",
+        "Time per output token",
+        "ns",
+        "derived",
+        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of one sequence",
+        "OTel gen_ai.server.time_per_output_token, vLLM TPOT, AIPerf \"ITL\"",
+    ),
+    def(
+        "itl",
+        "Inter-token latency",
+        "ns",
+        "measured",
+        "Gap between the ends of consecutive token-producing steps of a request; gaps of all requests together",
+        "vLLM ITL, AIPerf \"ICL\"",
+    ),
+    def("e2e", "End-to-end latency", "ns", "measured", "Request start to its last output token", "vLLM E2EL"),
+    def(
+        "prefill_tps",
+        "Prefill throughput",
+        "tokens/s",
+        "derived",
+        "Prompt tokens processed / duration of the prefill steps, one value a request",
+        "llama-bench pp",
+    ),
+    def(
+        "decode_tps",
+        "Decode throughput",
+        "tokens/s",
+        "derived",
+        "(output tokens − 1) / (e2e − ttft), one value a request; in a batch, tokens of all sequences",
+        "llama-bench tg",
+    ),
+    def(
+        "output_tps",
+        "Output throughput",
+        "tokens/s",
+        "derived",
+        "Output tokens of all measured requests / wall time from the first's start to the last's end, batch included",
+        "vLLM output throughput, AIPerf",
+    ),
+    def(
+        "peak_memory",
+        "Peak resident memory",
+        "bytes",
+        "measured",
+        "Largest sample of the process's resident set; what lies between two samples is not seen",
+        "",
+    ),
+    def(
+        "total",
+        "Total time",
+        "ns",
+        "measured",
+        "Sum of the durations of an operator's intervals on the host, one enter/exit pair each",
+        "",
+    ),
+    def(
+        "self",
+        "Self time",
+        "ns",
+        "derived",
+        "Total time less the durations of the intervals directly inside; of a path with children, the part none of them accounts for",
+        "flame graph width less its children's",
+    ),
+    def(
+        "share",
+        "Share",
+        "ratio",
+        "derived",
+        "Time / sum of the durations of the outermost steps. Shares of self time add up to 1",
+        "",
+    ),
+    def(
+        "gflops",
+        "GFLOP/s",
+        "10⁹ FLOP/s",
+        "derived",
+        "Analytic FLOPs of a path and everything below it / its total time on the host",
+        "",
+    ),
+    def(
+        "gbytes",
+        "GB/s",
+        "10⁹ B/s",
+        "derived",
+        "Analytic bytes (a lower bound of memory traffic) of a path and everything below it / its total time on the host",
+        "",
+    ),
+    def("intensity", "Arithmetic intensity", "FLOP/B", "derived", "Analytic FLOPs / analytic bytes", ""),
+    def(
+        "gpu",
+        "GPU time",
+        "ns",
+        "measured",
+        "event: elapsed between two marks on the stream, queue gaps included (\"stream elapsed\"); cupti: sum of the kernels launched inside",
+        "",
+    ),
+    def(
+        "overhead",
+        "Overhead",
+        "ratio",
+        "derived",
+        "Cost of one enter and exit, measured when the session started, × intervals / duration of the steps",
+        "",
+    ),
+];
+
+/// How the statistics of every figure are computed.
+pub const STATISTICS: &str = "n samples; median and percentiles interpolated linearly; sample standard deviation (n − 1); \
+     95 % interval of the median by bootstrap (2000 resamples, fixed seed; order statistics above 5000 samples); p99 only where n ≥ 100.";
+
+/// The definition of `key`.
+///
+/// # Panics
+/// Where there is none: a mistake in this crate, which its tests find.
+pub fn definition(key: &str) -> &'static Definition {
+    DEFINITIONS.iter().find(|d| d.key == key).expect("every figure has a definition")
+}

@@ -1,0 +1,228 @@
+//! `metrics.json`: every figure under a stable key, for dashboards and for comparing runs.
+//!
+//! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format version.
+
+use super::figures::{FigureValue, figures};
+use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::peaks::{peaks, utilisation};
+use crate::passes::{Analysis, Distribution};
+use serde_json::{Value, json};
+
+/// Version of this layout.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// More samples than this stay in the Parquet tables only.
+const MOST_SAMPLES: usize = 20_000;
+
+/// The whole of `metrics.json`.
+pub fn metrics(analysis: &Analysis) -> Value {
+    let manifest = &analysis.manifest;
+    let mut figure_map = serde_json::Map::new();
+    for figure in figures(analysis) {
+        let d = figure.definition;
+        let mut object = match figure.value {
+            FigureValue::Spread(distribution) => spread(distribution, true),
+            FigureValue::Single(value, n) => json!({ "value": value, "n": n }),
+        };
+        if let Value::Object(object) = &mut object {
+            object.insert("unit".into(), d.unit.into());
+            object.insert("label".into(), d.label.into());
+        }
+        figure_map.insert(d.key.to_string(), object);
+    }
+    json!({
+        "format": "candlescope-metrics",
+        "format_version": FORMAT_VERSION,
+        "schema_version": manifest.schema_version,
+        "run": {
+            "run_id": manifest.run_id,
+            "host": manifest.host,
+            "rank": manifest.rank,
+            "started_ns": manifest.started_ns,
+            "ended_ns": manifest.ended_ns,
+            "complete": manifest.complete,
+            "rows": analysis.rows,
+            "file_bytes": analysis.file_bytes,
+        },
+        "verdict": analysis.verdict,
+        "figures": figure_map,
+        "requests": requests(analysis),
+        "phases": phases(analysis),
+        "operators": operators(analysis),
+        "tree": tree(analysis),
+        "tokens": tokens(analysis),
+        "utilisation": utilisation(&analysis.phases, &peaks(manifest)).iter().map(|u| json!({
+            "phase": u.phase,
+            "metric": if u.peak.is_flops { "mfu" } else { "mbu" },
+            "value": u.ratio,
+            "peak": u.peak.value,
+            "dtype": u.peak.dtype,
+            "label": u.peak.label,
+            "source": u.peak.source,
+        })).collect::<Vec<_>>(),
+        "samples": samples(analysis),
+        "overhead": manifest.overhead,
+        "loss": manifest.loss,
+        "exporters": manifest.exporters,
+        "clock": { "source": manifest.clock.source, "ticks_per_second": manifest.clock.ticks_per_second, "read_ns": manifest.clock.read_ns },
+        "model": manifest.model,
+        "environment": manifest.environment,
+        "options": manifest.options,
+        "results": manifest.results,
+        "definitions": DEFINITIONS,
+        "statistics": STATISTICS,
+    })
+}
+
+fn spread(d: &Distribution, with_samples: bool) -> Value {
+    let mut value = json!({
+        "n": d.n,
+        "median": d.median,
+        "p50": d.median,
+        "p90": d.p90,
+        "p95": d.p95,
+        "p99": d.p99,
+        "min": d.min,
+        "max": d.max,
+        "mean": d.mean,
+        "stddev": d.stddev,
+        "median_ci95": d.median_ci95,
+    });
+    if with_samples && d.n <= MOST_SAMPLES {
+        value["samples"] = json!(d.samples);
+    }
+    value
+}
+
+fn requests(analysis: &Analysis) -> Value {
+    let rows = analysis.latency.requests.iter().take(MOST_SAMPLES).map(|r| {
+        json!({
+            "request": r.request,
+            "model": r.model,
+            "warmup": r.warmup,
+            "batch": r.batch,
+            "prompt_tokens": r.prompt_tokens,
+            "output_tokens": r.output_tokens,
+            "ttft_ns": r.ttft_ns,
+            "e2e_ns": r.e2e_ns,
+            "tpot_ns": r.tpot_ns,
+            "prefill_tps": r.prefill_tps,
+            "decode_tps": r.decode_tps,
+            "dur_ns": r.dur_ns,
+            "steps_ns": r.steps_ns,
+        })
+    });
+    json!({ "n": analysis.latency.requests.len(), "warmup": analysis.latency.warmup, "rows": rows.collect::<Vec<_>>() })
+}
+
+fn phases(analysis: &Analysis) -> Value {
+    let phases = &analysis.phases;
+    let rows = phases.rows.iter().map(|row| {
+        json!({
+            "name": row.name,
+            "is_phase": row.is_phase,
+            "inside": row.inside,
+            "steps": row.steps,
+            "total_ns": row.total_ns,
+            "share": row.share,
+            "intervals": row.intervals,
+            "tokens": row.tokens,
+            "tokens_per_s": row.tokens_per_s,
+            "flops": row.flops,
+            "bytes": row.bytes,
+            "gflops": row.gflops,
+            "gbytes": row.gbytes,
+            "intensity": row.intensity,
+            "gpu_total_ns": row.gpu.map(|g| g.0),
+            "gpu_steps": row.gpu.map(|g| g.1),
+            "duration_ns": row.duration.as_ref().map(|d| spread(d, false)),
+        })
+    });
+    json!({
+        "wall_ns": phases.wall_ns,
+        "in_steps_ns": phases.in_steps_ns,
+        "outside_ns": phases.outside_ns(),
+        "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn operators(analysis: &Analysis) -> Value {
+    let rows = analysis.operators.iter().map(|o| {
+        json!({
+            "path": o.path,
+            "target": o.target,
+            "calls": o.calls,
+            "self_ns": o.self_ns,
+            "total_ns": o.total_ns,
+            "min_ns": o.min_ns,
+            "max_ns": o.max_ns,
+            "self_share": o.self_share,
+            "total_share": o.total_share,
+            "flops": o.flops,
+            "bytes": o.bytes,
+            "gflops": o.gflops,
+            "gbytes": o.gbytes,
+            "intensity": o.intensity,
+            "dtypes": o.dtypes,
+            "gpu_calls": o.gpu_calls,
+            "gpu_total_ns": o.gpu_total_ns,
+            "gpu_self_ns": o.gpu_self_ns,
+            "gpu_source": o.gpu_source,
+        })
+    });
+    rows.collect()
+}
+
+fn tree(analysis: &Analysis) -> Value {
+    let rows = analysis.tree.rows.iter().map(|row| {
+        json!({
+            "path": analysis.intervals.paths[row.path].rollup,
+            "label": row.label,
+            "depth": row.depth,
+            "parent": row.parent,
+            "calls": row.calls,
+            "total_ns": row.total_ns,
+            "self_ns": row.self_ns,
+            "share": row.share,
+        })
+    });
+    json!({
+        "total_ns": analysis.tree.total_ns,
+        "unaccounted_ns": analysis.tree.unaccounted_ns(),
+        "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn tokens(analysis: &Analysis) -> Value {
+    json!({
+        "n": analysis.tokens.points.len(),
+        "trend": analysis.tokens.trend.map(|t| json!({
+            "n": t.n,
+            "slope_ns_per_token": t.slope_ns,
+            "slope_ci95_ns": t.slope_ci95_ns,
+            "intercept_ns": t.intercept_ns,
+            "context_min": t.context.0,
+            "context_max": t.context.1,
+            "label": "derived",
+        })),
+    })
+}
+
+fn samples(analysis: &Analysis) -> Value {
+    let rows = analysis.memory.series.iter().map(|s| {
+        json!({
+            "device": s.device,
+            "metric": s.metric,
+            "unit": s.unit,
+            "n": s.n,
+            "min": s.min,
+            "mean": s.mean,
+            "max": s.max,
+            "first": s.first,
+            "last": s.last,
+            "resolution_ns": s.period_ns,
+            "label": "measured",
+        })
+    });
+    rows.collect()
+}

@@ -1,0 +1,317 @@
+//! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
+
+use super::figures::{FigureValue, figures};
+use super::format::{bytes, count, duration, flops, json, percent, printable, significant, utc, value};
+use super::terminal::verdict_line;
+use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::{Analysis, Operator};
+use candlescope_core::run::Severity;
+use std::fmt::Write as _;
+
+/// `report.md`.
+pub fn report(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    let manifest = &analysis.manifest;
+    let name = if manifest.run_id.is_empty() { analysis.dir.display().to_string() } else { manifest.run_id.clone() };
+    let _ = writeln!(out, "# candlescope: {}\n", escape(&name));
+    let _ = writeln!(out, "**Verdict:** {}\n", verdict_line(analysis));
+    let mut facts = Vec::new();
+    if manifest.started_ns > 0 {
+        facts.push(("started", utc(manifest.started_ns)));
+    }
+    if !manifest.host.is_empty() {
+        facts.push(("host", manifest.host.clone()));
+    }
+    facts.push(("records", analysis.rows.iter().map(|(t, n)| format!("{} {t}", count(*n))).collect::<Vec<_>>().join(", ")));
+    for (key, value) in facts {
+        let _ = writeln!(out, "- {key}: {}", escape(&value));
+    }
+    figures_table(&mut out, analysis);
+    phases(&mut out, analysis);
+    tree(&mut out, analysis);
+    let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
+    out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
+    memory(&mut out, analysis);
+    cost(&mut out, analysis);
+    findings(&mut out, analysis);
+    map(&mut out, "Model", &manifest.model);
+    map(&mut out, "Environment", &manifest.environment);
+    map(&mut out, "Options", &manifest.options);
+    map(&mut out, "Results", &manifest.results);
+    definitions(&mut out);
+    out
+}
+
+/// `operators.md`.
+pub fn operators(analysis: &Analysis) -> String {
+    let mut out = String::from("# Operators\n\n");
+    let _ = writeln!(
+        out,
+        "One row for each path without ordinals, by self time. Shares are of {} in steps; work is analytic, times are the host's.\n",
+        duration(analysis.tree.total_ns as f64)
+    );
+    out.push_str(&operator_table(&analysis.operators));
+    out
+}
+
+fn operator_table(operators: &[Operator]) -> String {
+    let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+    let mut header = vec!["operator", "calls", "self", "self share", "total", "total share", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
+    if gpu {
+        header.extend(["GPU calls", "GPU total", "GPU self", "GPU source"]);
+    }
+    let rows = operators.iter().map(|o| {
+        let rate = |v: Option<f64>| v.map_or(String::new(), significant);
+        let time = |v: Option<u64>| v.map_or(String::new(), |ns| duration(ns as f64));
+        let mut row = vec![
+            code(&o.path),
+            count(o.calls),
+            duration(o.self_ns as f64),
+            percent(o.self_share),
+            duration(o.total_ns as f64),
+            percent(o.total_share),
+            o.flops.map_or(String::new(), |n| flops(n as f64)),
+            rate(o.gflops),
+            rate(o.gbytes),
+            rate(o.intensity),
+        ];
+        if gpu {
+            let source = match o.gpu_source {
+                Some("event") => "stream elapsed",
+                Some("cupti") => "kernels",
+                _ => "",
+            };
+            row.extend([count(o.gpu_calls), time(o.gpu_total_ns), time(o.gpu_self_ns), source.to_string()]);
+        }
+        row
+    });
+    table(&header, rows)
+}
+
+/// A table whose first column is text and whose others are numbers. Cells must be escaped.
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut out = format!("| {} |\n|---|{}\n", header.join(" | "), "---:|".repeat(header.len() - 1));
+    for row in rows {
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+    }
+    out
+}
+
+fn figures_table(out: &mut String, analysis: &Analysis) {
+    let figures = figures(analysis);
+    if figures.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n## Latency and throughput\n");
+    if analysis.latency.warmup > 0 {
+        let _ = writeln!(out, "The first {} requests warmed up and are left out here.\n", analysis.latency.warmup);
+    }
+    let header = ["", "median", "95 % interval", "p90", "p95", "p99", "min", "max", "mean", "stddev", "n", "label"];
+    let rows = figures.iter().map(|figure| {
+        let d = figure.definition;
+        let show = |v: f64| value(d.unit, v);
+        let option = |v: Option<f64>| v.map_or(String::new(), show);
+        let name = if d.unit == "tokens/s" { format!("{}, tokens/s", d.title) } else { d.title.to_string() };
+        let mut row = vec![name];
+        match figure.value {
+            FigureValue::Spread(s) => row.extend([
+                show(s.median),
+                s.median_ci95.map_or(String::new(), |(low, high)| format!("{} – {}", show(low), show(high))),
+                show(s.p90),
+                show(s.p95),
+                option(s.p99),
+                show(s.min),
+                show(s.max),
+                show(s.mean),
+                option(s.stddev),
+                count(s.n as u64),
+            ]),
+            FigureValue::Single(v, n) => {
+                row.push(show(v));
+                row.extend(std::iter::repeat_n(String::new(), 8));
+                row.push(count(n as u64));
+            }
+        }
+        row.push(d.label.to_string());
+        row
+    });
+    out.push_str(&table(&header, rows));
+}
+
+fn phases(out: &mut String, analysis: &Analysis) {
+    let phases = &analysis.phases;
+    let _ = writeln!(
+        out,
+        "\n## Steps\n\nWall time {}, of which {} lies outside steps.\n",
+        duration(phases.wall_ns as f64),
+        duration(phases.outside_ns() as f64)
+    );
+    let header = ["", "steps", "total", "share", "median", "p95", "max", "tokens", "tokens/s", "GFLOP/s", "GB/s", "FLOP/B", "intervals"];
+    let rows = phases.rows.iter().take(64).map(|row| {
+        let rate = |v: Option<f64>| v.map_or(String::new(), significant);
+        let d = row.duration.as_ref();
+        vec![
+            code(&row.name),
+            count(row.steps),
+            duration(row.total_ns as f64),
+            percent(row.share),
+            d.map_or(String::new(), |d| duration(d.median)),
+            d.map_or(String::new(), |d| duration(d.p95)),
+            d.map_or(String::new(), |d| duration(d.max)),
+            row.tokens.map_or(String::new(), count),
+            rate(row.tokens_per_s),
+            rate(row.gflops),
+            rate(row.gbytes),
+            rate(row.intensity),
+            count(row.intervals),
+        ]
+    });
+    out.push_str(&table(&header, rows));
+}
+
+fn tree(out: &mut String, analysis: &Analysis) {
+    let _ = writeln!(out, "\n## Where the time goes\n\nSelf time of a path with children is what none of them accounts for.\n");
+    let rows = analysis.tree.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
+        vec![
+            format!("{}{}", "&emsp;".repeat(row.depth.min(16)), code(&row.label)),
+            count(row.calls),
+            duration(row.total_ns as f64),
+            percent(row.share),
+            duration(row.self_ns as f64),
+            percent(crate::passes::tree::ratio(row.self_ns, analysis.tree.total_ns)),
+        ]
+    });
+    out.push_str(&table(&["path", "calls", "total", "share", "self", "self share"], rows));
+}
+
+fn memory(out: &mut String, analysis: &Analysis) {
+    if analysis.memory.series.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n## Samples\n");
+    let rows = analysis.memory.series.iter().take(64).map(|s| {
+        let show = |v: f64| if s.unit == "bytes" { bytes(v) } else { significant(v) };
+        vec![
+            code(&s.metric),
+            escape(&s.device),
+            escape(&s.unit),
+            show(s.min),
+            show(s.mean),
+            show(s.max),
+            show(s.last),
+            count(s.n),
+            s.period_ns.map_or(String::new(), |ns| duration(ns as f64)),
+        ]
+    });
+    out.push_str(&table(&["metric", "device", "unit", "min", "mean", "max", "last", "n", "resolution"], rows));
+}
+
+fn cost(out: &mut String, analysis: &Analysis) {
+    let manifest = &analysis.manifest;
+    let _ = writeln!(out, "\n## Cost and loss\n");
+    if let Some(ratio) = manifest.overhead.ratio {
+        let _ = writeln!(
+            out,
+            "- overhead: {} of step time (derived: {} an interval, measured when the session started)",
+            percent(ratio),
+            duration(manifest.overhead.per_interval_ns)
+        );
+    }
+    if let Some(ns) = manifest.overhead.background_cpu_ns {
+        let _ = writeln!(out, "- CPU time of candlescope's own threads: {}", duration(ns as f64));
+    }
+    let loss = &manifest.loss;
+    let _ = writeln!(
+        out,
+        "- intervals: {} emitted, {} lost (ring full {}, too deep {}, after shutdown {})",
+        count(loss.emitted),
+        count(loss.lost()),
+        count(loss.ring_full),
+        count(loss.too_deep),
+        count(loss.after_shutdown)
+    );
+    for exporter in &manifest.exporters {
+        let sum = |map: &std::collections::BTreeMap<String, u64>| count(map.values().sum());
+        let dropped: u64 = exporter.dropped.values().flat_map(|reasons| reasons.values()).sum();
+        let _ = writeln!(
+            out,
+            "- exporter {}: {} received, {} exported, {} dropped",
+            code(&exporter.name),
+            sum(&exporter.received),
+            sum(&exporter.exported),
+            count(dropped)
+        );
+    }
+}
+
+fn findings(out: &mut String, analysis: &Analysis) {
+    if analysis.verdict.findings.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n## Findings\n");
+    for finding in &analysis.verdict.findings {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "note",
+        };
+        let _ = writeln!(
+            out,
+            "- **{severity}** ({}): {}. *{}.*",
+            code(&finding.code),
+            escape(finding.message.trim_end_matches('.')),
+            escape(finding.remedy.trim_end_matches('.'))
+        );
+    }
+}
+
+fn map(out: &mut String, title: &str, map: &std::collections::BTreeMap<String, serde_json::Value>) {
+    if map.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n## {title}\n\n| | |\n|---|---|");
+    for (key, value) in map {
+        let _ = writeln!(out, "| {} | {} |", escape(key), escape(&super::format::head(&json(value), 400)));
+    }
+}
+
+fn definitions(out: &mut String) {
+    let _ = writeln!(out, "\n## Definitions\n\n{STATISTICS}\n\n| name | label | meaning | same as |\n|---|---|---|---|");
+    for d in DEFINITIONS {
+        let _ = writeln!(out, "| {} | {} | {} | {} |", d.title, d.label, escape(d.meaning), escape(d.same_as));
+    }
+}
+
+/// Text that Markdown, and the HTML it becomes, take as text.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text as code inside a table cell. A backtick cannot stand in it, and a bar must not end the cell.
+pub fn code(text: &str) -> String {
+    format!("`{}`", printable(text).replace('`', "ˋ").replace('|', "\\|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_cell() {
+        assert_eq!(code("a|b`c\n"), "`a\\|bˋc\u{fffd}`");
+        assert_eq!(escape("<script>*x*|"), "&lt;script&gt;\\*x\\*\\|");
+    }
+}

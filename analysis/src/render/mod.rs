@@ -1,0 +1,8 @@
+//! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
+
+pub mod figures;
+pub mod format;
+pub mod html;
+pub mod json;
+pub mod markdown;
+pub mod terminal;

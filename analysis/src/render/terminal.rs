@@ -1,0 +1,373 @@
+//! The summary on a terminal: what a person wants to know before opening anything.
+
+use super::figures::{FigureValue, figures};
+use super::format::{bytes, count, duration, head, json, percent, printable, significant, tail, utc, value};
+use crate::passes::Analysis;
+use candlescope_core::run::Severity;
+use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
+use std::fmt::Write as _;
+
+/// How the terminal summary is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalOptions {
+    /// Columns it may take; at least 60.
+    pub width: usize,
+    /// Whether to colour headings and severities.
+    pub color: bool,
+    /// Rows of the tree.
+    pub tree_rows: usize,
+    /// Rows of the operator table.
+    pub operator_rows: usize,
+}
+
+impl Default for TerminalOptions {
+    fn default() -> Self {
+        Self { width: 100, color: false, tree_rows: 24, operator_rows: 12 }
+    }
+}
+
+/// Branches with a smaller share stay out of the tree: they would hide the rest.
+const SMALLEST_SHARE: f64 = 0.005;
+
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// The whole summary.
+pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
+    let mut out = Out { text: String::new(), options: TerminalOptions { width: options.width.max(60), ..*options } };
+    out.head(analysis);
+    out.figures(analysis);
+    out.phases(analysis);
+    out.tree(analysis);
+    out.operators(analysis);
+    out.accounts(analysis);
+    out.findings(analysis);
+    out.text
+}
+
+struct Out {
+    text: String,
+    options: TerminalOptions,
+}
+
+impl Out {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn heading(&mut self, title: &str, note: &str) {
+        let note = if note.is_empty() { String::new() } else { format!("  {note}") };
+        let note = head(&note, self.options.width.saturating_sub(title.chars().count()));
+        if self.options.color {
+            let _ = write!(self.text, "\n\x1b[1m{title}\x1b[0m\x1b[2m{note}\x1b[0m\n");
+        } else {
+            let _ = write!(self.text, "\n{title}{note}\n");
+        }
+    }
+
+    /// `label   text`, the text wrapped under itself.
+    fn field(&mut self, label: &str, text: &str) {
+        let indent = 11;
+        for (i, line) in wrap(text, self.options.width - indent).into_iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            self.line(&format!("  {label:<9}{line}"));
+        }
+    }
+
+    fn table(&mut self, header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
+        let mut table = Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).set_width(self.options.width as u16);
+        if self.options.color {
+            table.enforce_styling();
+            table.set_header(header.iter().map(|text| comfy_table::Cell::new(text).fg(Color::DarkGrey)));
+        } else {
+            table.force_no_tty();
+            table.set_header(header.to_vec());
+        }
+        table.add_rows(rows);
+        for (i, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((1, 1));
+            if !left.contains(&i) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let text = table.trim_fmt();
+        self.line(&text);
+    }
+
+    fn head(&mut self, analysis: &Analysis) {
+        let manifest = &analysis.manifest;
+        self.field("run", &printable(&analysis.dir.display().to_string()));
+        let model = describe(&manifest.model, &["name", "architecture", "quantization", "quantisation", "dtype", "parameters"]);
+        let model = if model.is_empty() {
+            analysis.latency.requests.first().map(|r| printable(&r.model)).unwrap_or_default()
+        } else {
+            model
+        };
+        if !model.is_empty() {
+            self.field("model", &model);
+        }
+        let machine = describe(&manifest.environment, &["cpu_model", "cpu", "logical_cpus", "cpus", "gpu", "os", "kernel", "candle", "candle_version"]);
+        if !machine.is_empty() {
+            self.field("machine", &machine);
+        }
+        let mut what = Vec::new();
+        if manifest.started_ns > 0 {
+            what.push(utc(manifest.started_ns));
+        }
+        let requests = analysis.latency.requests.len();
+        if requests > 0 {
+            let warm = analysis.latency.warmup;
+            let left_out = if warm > 0 { format!(" ({warm} warm-up, left out of latencies)") } else { String::new() };
+            what.push(format!("{} requests{left_out}", count(requests as u64)));
+        }
+        what.push(format!("{} steps", count(analysis.rows.get("steps").copied().unwrap_or(0))));
+        what.push(format!("{} intervals", count(analysis.rows.get("spans").copied().unwrap_or(0))));
+        self.field("data", &what.join(" · "));
+        let verdict = verdict_line(analysis);
+        let verdict = match (self.options.color, analysis.verdict.ok) {
+            (true, true) => format!("\x1b[32m{verdict}\x1b[0m"),
+            (true, false) => format!("\x1b[31m{verdict}\x1b[0m"),
+            (false, _) => verdict,
+        };
+        self.line(&format!("  {:<9}{verdict}", "verdict"));
+    }
+
+    fn figures(&mut self, analysis: &Analysis) {
+        let figures = figures(analysis);
+        if figures.is_empty() {
+            return;
+        }
+        self.heading("Latency and throughput", "");
+        let rows = figures.iter().map(|figure| {
+            let unit = figure.definition.unit;
+            let show = |v: f64| value(unit, v);
+            let name = format!("{}{}", figure.definition.title, if unit == "tokens/s" { ", tokens/s" } else { "" });
+            match figure.value {
+                FigureValue::Spread(d) => vec![
+                    name,
+                    show(d.median),
+                    d.median_ci95.map_or("–".to_string(), |(low, high)| format!("{} – {}", show(low), show(high))),
+                    show(d.p95),
+                    show(d.min),
+                    show(d.max),
+                    count(d.n as u64),
+                ],
+                FigureValue::Single(v, n) => {
+                    let none = || "–".to_string();
+                    vec![name, show(v), none(), none(), none(), none(), count(n as u64)]
+                }
+            }
+        });
+        self.table(&["", "median", "95 % interval", "p95", "min", "max", "n"], rows.collect(), &[0]);
+    }
+
+    fn phases(&mut self, analysis: &Analysis) {
+        let phases = &analysis.phases;
+        if phases.rows.is_empty() {
+            return;
+        }
+        let outside = super::format::percent(crate::passes::tree::ratio(phases.outside_ns(), phases.wall_ns));
+        self.heading("Steps", &format!("wall {}, {outside} of it outside steps", duration(phases.wall_ns as f64)));
+        const MOST: usize = 8;
+        let rows = phases.rows.iter().take(MOST).map(|row| {
+            let median = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.median));
+            let p95 = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.p95));
+            vec![
+                tail(&printable(&row.name), 28),
+                count(row.steps),
+                duration(row.total_ns as f64),
+                percent(row.share),
+                median,
+                p95,
+                optional(row.tokens_per_s),
+                optional(row.gflops),
+                optional(row.gbytes),
+            ]
+        });
+        let header = ["", "steps", "total", "share", "median", "p95", "tokens/s", "GFLOP/s", "GB/s"];
+        self.table(&header, rows.collect(), &[0]);
+        self.more(phases.rows.len(), MOST, "kinds of step");
+    }
+
+    fn more(&mut self, all: usize, shown: usize, what: &str) {
+        if all > shown {
+            self.line(&format!("  … and {} more {what}, in the report", count((all - shown) as u64)));
+        }
+    }
+
+    fn tree(&mut self, analysis: &Analysis) {
+        let tree = &analysis.tree;
+        if tree.rows.is_empty() {
+            return;
+        }
+        self.heading("Where the time goes", "self: of a path with children, what none of them accounts for");
+        let visible: Vec<_> = tree.rows.iter().filter(|row| row.share >= SMALLEST_SHARE || row.depth == 0).collect();
+        let rows = visible.iter().take(self.options.tree_rows).map(|row| {
+            let indent = "  ".repeat(row.depth.min(10));
+            vec![
+                format!("{indent}{}", tail(&printable(&row.label), 42usize.saturating_sub(indent.len()))),
+                count(row.calls),
+                duration(row.total_ns as f64),
+                percent(row.share),
+                duration(row.self_ns as f64),
+                percent(crate::passes::tree::ratio(row.self_ns, tree.total_ns)),
+            ]
+        });
+        self.table(&["", "calls", "total", "share", "self", "share"], rows.collect(), &[0]);
+        let shown = visible.len().min(self.options.tree_rows);
+        self.more(tree.rows.len(), shown, "paths");
+    }
+
+    fn operators(&mut self, analysis: &Analysis) {
+        let operators = &analysis.operators;
+        if operators.is_empty() {
+            return;
+        }
+        self.heading("Operators by self time", "");
+        let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+        let rows = operators.iter().take(self.options.operator_rows).map(|o| {
+            let mut row = vec![
+                tail(&printable(&o.path), if gpu { 24 } else { 34 }),
+                count(o.calls),
+                duration(o.self_ns as f64),
+                percent(o.self_share),
+                duration(o.total_ns as f64),
+                optional(o.gflops),
+                optional(o.gbytes),
+            ];
+            if gpu {
+                row.push(o.gpu_total_ns.map_or("–".to_string(), |ns| duration(ns as f64)));
+            }
+            row
+        });
+        let mut header = vec!["", "calls", "self", "share", "total", "GFLOP/s", "GB/s"];
+        if gpu {
+            header.push("GPU");
+        }
+        self.table(&header, rows.collect(), &[0]);
+        self.more(operators.len(), self.options.operator_rows, "operators");
+    }
+
+    fn accounts(&mut self, analysis: &Analysis) {
+        let manifest = &analysis.manifest;
+        self.heading("Cost and loss", "");
+        let overhead = &manifest.overhead;
+        let cost = match overhead.ratio {
+            Some(ratio) => format!(
+                "{} of step time: {} an interval × {} intervals",
+                percent(ratio),
+                duration(overhead.per_interval_ns),
+                count(analysis.intervals.count)
+            ),
+            None if overhead.per_interval_ns > 0.0 => format!("{} an interval", duration(overhead.per_interval_ns)),
+            None => "unknown".to_string(),
+        };
+        self.field("overhead", &cost);
+        let loss = &manifest.loss;
+        let lost = if loss.emitted > 0 {
+            format!("{} of {} intervals lost", count(loss.lost()), count(loss.emitted))
+        } else {
+            "loss counts unknown".to_string()
+        };
+        self.field("loss", &lost);
+        let size: u64 = analysis.file_bytes.values().sum();
+        let spans = analysis.rows.get("spans").copied().unwrap_or(0);
+        let each = analysis.file_bytes.get("spans").copied().unwrap_or(0) as f64 / spans.max(1) as f64;
+        let each = if spans > 0 { format!(", {each:.1} bytes an interval") } else { String::new() };
+        self.field("on disk", &format!("{}{each}", bytes(size as f64)));
+    }
+
+    fn findings(&mut self, analysis: &Analysis) {
+        if analysis.verdict.findings.is_empty() {
+            return;
+        }
+        self.heading("Findings", "");
+        let width = self.options.width - 4;
+        const MOST: usize = 12;
+        for finding in analysis.verdict.findings.iter().take(MOST) {
+            let (mark, color) = match finding.severity {
+                Severity::Error => ("error", "31"),
+                Severity::Warning => ("warning", "33"),
+                Severity::Info => ("note", "36"),
+            };
+            let text = format!("{mark}: {}", printable(&finding.message));
+            for (i, line) in wrap(&text, width).into_iter().enumerate() {
+                let line = match (i, self.options.color) {
+                    (0, true) => format!("  \x1b[{color}m{mark}\x1b[0m{}", &line[mark.len()..]),
+                    (0, false) => format!("  {line}"),
+                    _ => format!("    {line}"),
+                };
+                self.line(&line);
+            }
+            for line in wrap(&format!("→ {}", printable(&finding.remedy)), width) {
+                self.line(&format!("    {line}"));
+            }
+        }
+        self.more(analysis.verdict.findings.len(), MOST, "findings");
+    }
+}
+
+/// The verdict in a few words.
+pub(crate) fn verdict_line(analysis: &Analysis) -> String {
+    let findings = &analysis.verdict.findings;
+    let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "the data can be trusted".to_string(),
+        (0, n) => format!("the data can be trusted, with {}", plural(n, "warning")),
+        (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
+        (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
+    }
+}
+
+/// The values of the keys that are there, in this order.
+pub(crate) fn describe(map: &std::collections::BTreeMap<String, serde_json::Value>, keys: &[&str]) -> String {
+    let values = keys.iter().filter_map(|key| map.get(*key)).filter(|v| !v.is_null());
+    values.map(|v| printable(&json(v))).collect::<Vec<_>>().join(" · ")
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or("–".to_string(), significant)
+}
+
+/// Lines of at most `width` characters, broken at spaces where there are any.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + rest.len() <= width {
+            used += 1 + rest.len();
+            let line = lines.last_mut().expect("never empty");
+            line.push(' ');
+            line.push_str(word);
+            continue;
+        }
+        if used > 0 {
+            lines.push(String::new());
+        }
+        while rest.len() > width {
+            let tail = rest.split_off(width);
+            lines.last_mut().expect("never empty").extend(rest);
+            lines.push(String::new());
+            rest = tail;
+        }
+        used = rest.len();
+        lines.last_mut().expect("never empty").extend(rest);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[test]
+    fn lines_keep_their_width() {
+        assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
+        assert_eq!(wrap("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Writes records to Parquet by the columns of the run contract.
+
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use candlescope_core::run::{Column, ColumnType, columns};
+use candlescope_core::{Batch, GpuTime, RecordKind};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One value of a row.
+pub enum Cell {
+    Int(Option<i64>),
+    Float(Option<f64>),
+    Text(Option<String>),
+}
+
+fn int<T: TryInto<i64>>(value: T) -> Cell {
+    Cell::Int(value.try_into().ok())
+}
+
+fn maybe<T: TryInto<i64>>(value: Option<T>) -> Cell {
+    Cell::Int(value.and_then(|v| v.try_into().ok()))
+}
+
+fn text(value: impl ToString) -> Cell {
+    Cell::Text(Some(value.to_string()))
+}
+
+fn gpu_cell(gpu: Option<GpuTime>, name: &str) -> Cell {
+    match name {
+        "gpu_start_ns" => maybe(gpu.map(|g| g.start.0)),
+        "gpu_dur_ns" => maybe(gpu.map(|g| g.dur_ns)),
+        _ => Cell::Text(gpu.map(|g| g.source.to_string())),
+    }
+}
+
+/// How strings are encoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Strings {
+    Dictionary,
+    Plain,
+}
+
+/// The value of a column for row `row` of a table.
+pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &str) -> Cell {
+    match name {
+        "run_id" => return text(run_id),
+        "host" => return text("bench"),
+        "rank" => return int(0),
+        _ => {}
+    }
+    match kind {
+        RecordKind::Span => {
+            let s = &batch.spans[row];
+            match name {
+                "seq" => int(s.seq),
+                "parent_seq" => maybe(s.parent_seq),
+                "trace_id" => text(s.trace_id),
+                "span_id" => Cell::Int(Some(s.span_id.0 as i64)),
+                "step" => maybe(s.step),
+                "phase" => Cell::Text(s.phase.map(|p| p.to_string())),
+                "path" => text(&s.path.path),
+                "name" => text(&s.path.name),
+                "target" => text(&s.path.target),
+                "depth" => int(s.depth),
+                "thread" => text(&s.thread.name),
+                "host_start_ns" => int(s.host_start.0),
+                "host_dur_ns" => int(s.host_dur_ns),
+                "flops" => maybe(s.flops),
+                "bytes" => maybe(s.bytes),
+                "tokens" => maybe(s.tokens),
+                "context_len" => maybe(s.context_len),
+                "batch" => maybe(s.batch),
+                "dtype" => Cell::Text(s.dtype.map(|d| d.to_string())),
+                "shape" => Cell::Text(s.shape.map(|d| d.to_string())),
+                _ => gpu_cell(s.gpu, name),
+            }
+        }
+        RecordKind::Step => {
+            let s = &batch.steps[row];
+            match name {
+                "step" => int(s.step),
+                "seq" => int(s.seq),
+                "trace_id" => text(s.trace_id),
+                "phase" => Cell::Text(s.phase.map(|p| p.to_string())),
+                "request" => maybe(s.request),
+                "path" => text(&s.path.path),
+                "thread" => text(&s.thread.name),
+                "host_start_ns" => int(s.host_start.0),
+                "host_dur_ns" => int(s.host_dur_ns),
+                "energy_mj" => Cell::Float(s.energy_mj),
+                "tokens" => maybe(s.tokens),
+                "context_len" => maybe(s.context_len),
+                "batch" => maybe(s.batch),
+                "flops" => maybe(s.flops),
+                "bytes" => maybe(s.bytes),
+                "intervals" => int(s.intervals),
+                _ => gpu_cell(s.gpu, name),
+            }
+        }
+        RecordKind::Request => {
+            let r = &batch.requests[row];
+            match name {
+                "request" => int(r.request),
+                "trace_id" => text(r.trace_id),
+                "span_id" => Cell::Int(Some(r.span_id.0 as i64)),
+                "operation" => text(&r.operation),
+                "model" => text(&r.model),
+                "host_start_ns" => int(r.host_start.0),
+                "host_dur_ns" => int(r.host_dur_ns),
+                "ttft_ns" => maybe(r.ttft_ns),
+                "prompt_tokens" => maybe(r.prompt_tokens),
+                "output_tokens" => maybe(r.output_tokens),
+                _ => maybe(r.batch),
+            }
+        }
+        RecordKind::Sample => {
+            let s = &batch.samples[row];
+            match name {
+                "time_ns" => int(s.time.0),
+                "device" => text(&s.device),
+                "metric" => text(s.metric),
+                "value" => Cell::Float(Some(s.value)),
+                _ => text(s.unit),
+            }
+        }
+    }
+}
+
+fn array(column: &Column, cells: Vec<Cell>, strings: Strings) -> ArrayRef {
+    let ints = || cells.iter().map(|c| if let Cell::Int(v) = c { *v } else { None });
+    let texts = || cells.iter().map(|c| if let Cell::Text(v) = c { v.as_deref() } else { None });
+    match column.kind {
+        ColumnType::Int64 => Arc::new(ints().collect::<Int64Array>()),
+        ColumnType::Int32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
+        ColumnType::Float64 => {
+            let floats = cells.iter().map(|c| if let Cell::Float(v) = c { *v } else { None });
+            Arc::new(floats.collect::<Float64Array>())
+        }
+        ColumnType::Utf8 if strings == Strings::Plain => Arc::new(texts().collect::<StringArray>()),
+        ColumnType::Utf8 => Arc::new(texts().collect::<DictionaryArray<Int32Type>>()),
+    }
+}
+
+/// Rows `rows` of a table as a record batch.
+pub fn record_batch(
+    batch: &Batch,
+    kind: RecordKind,
+    rows: std::ops::Range<usize>,
+    run_id: &str,
+    strings: Strings,
+) -> RecordBatch {
+    let arrays = columns(kind).iter().map(|column| {
+        let cells = rows.clone().map(|row| cell(batch, kind, row, column.name, run_id)).collect();
+        (column.name, array(column, cells, strings), true)
+    });
+    RecordBatch::try_from_iter_with_nullable(arrays).expect("columns of one length")
+}
+
+/// Writes one file.
+pub fn write_file(path: &Path, rows: &RecordBatch) {
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let file = File::create(path).expect("the segment is made");
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).expect("a writer");
+    writer.write(rows).expect("rows are written");
+    writer.close().expect("the footer is written");
+}
+
+/// Writes all tables that have rows.
+pub fn write_all(dir: &Path, batch: &Batch, run_id: &str, rows_per_segment: usize) {
+    for kind in RecordKind::ALL {
+        let rows = batch.count(kind) as usize;
+        let folder = dir.join(kind.table());
+        if rows > 0 {
+            std::fs::create_dir_all(&folder).expect("a folder for the table");
+        }
+        for (i, start) in (0..rows).step_by(rows_per_segment.max(1)).enumerate() {
+            let range = start..rows.min(start + rows_per_segment);
+            let batch = record_batch(batch, kind, range, run_id, Strings::Dictionary);
+            write_file(&folder.join(format!("part-{i:05}.parquet")), &batch);
+        }
+    }
+}
