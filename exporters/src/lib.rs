@@ -10,7 +10,11 @@
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[cfg(any(feature = "chrome", feature = "perfetto"))]
+mod nesting;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(any(feature = "chrome", feature = "perfetto"))]
+pub mod trace_file;

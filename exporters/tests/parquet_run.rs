@@ -6,7 +6,7 @@ mod synthetic;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_array::{RecordBatch, StringArray};
 use candlescope_core::run::{RunManifest, columns};
 use candlescope_core::*;
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter, arrow_schema};
@@ -309,4 +309,53 @@ fn a_bad_compression_level_is_refused() {
     config.compression_level = 99;
     let error = ParquetExporter::create(config).start(&manifest()).unwrap_err();
     assert!(error.is_fatal() && error.to_string().contains("compression_level is 99"), "{error}");
+}
+
+/// The real thing, where the test may mount: a file system of one megabyte.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_real_full_disk_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |arguments: &[&str]| std::process::Command::new("mount").args(arguments).output();
+    let at = dir.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs", at]).is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: mounting a tmpfs needs privileges this test does not have");
+        return;
+    }
+    let run = dir.path().join("run");
+    let mut config = ParquetConfig::new(&run);
+    (config.row_group_rows, config.rotate_rows) = (20_000, 40_000);
+    let mut exporter = ParquetExporter::create(config);
+    let (ledger, mut source, mut errors) = (Ledger::new(), Synthetic::new(8), Vec::new());
+    exporter.start(&manifest()).unwrap();
+    for _ in 0..600 {
+        let batch = source.decode();
+        ledger.received(&batch);
+        errors.extend(exporter.export(&batch, &ledger).err());
+    }
+    errors.extend(exporter.close(&ledger).err());
+    let finished = exporter.finish(&RunManifest { complete: true, ..manifest() });
+    let report = ledger.report("parquet");
+    let on_disk = ints(&read(&run, RecordKind::Span), "seq").len() as u64;
+    let filler = fs::write(dir.path().join("filler"), vec![0; 1 << 20]);
+    let refused = ParquetExporter::create(ParquetConfig::new(dir.path().join("third"))).start(&manifest());
+    let unmounted = std::process::Command::new("umount").arg(at).status();
+    assert!(unmounted.is_ok_and(|s| s.success()));
+
+    let message = errors.first().unwrap().to_string();
+    assert!(message.contains("No space left on device") && message.contains("free some space"), "{message}");
+    assert!(report.conserved() && report.dropped["spans"]["io"] > 0, "{report:?}");
+    assert!(report.exported["spans"] > 0);
+    assert_eq!(on_disk, report.exported["spans"]);
+    finished.unwrap();
+    assert!(filler.is_err());
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("third") && message.contains("No space left on device"), "{message}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_directory_that_cannot_be_made_is_named() {
+    let error = ParquetExporter::create(ParquetConfig::new("/proc/candlescope/run")).start(&manifest()).unwrap_err();
+    assert!(error.is_fatal() && error.to_string().contains("/proc/candlescope/run"), "{error}");
 }

@@ -26,10 +26,6 @@ impl KeyColumn {
         Self { len, first: key, keys: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     #[inline]
     pub(super) fn push(&mut self, key: u32) {
         if self.keys.is_empty() {

@@ -18,6 +18,8 @@ mod column;
 mod config;
 mod dictionary;
 mod exporter;
+#[cfg(test)]
+mod full_disk;
 mod hybrid;
 mod schema;
 mod segment;

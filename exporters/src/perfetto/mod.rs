@@ -1,1 +1,33 @@
-//! Native Perfetto traces.
+//! Native Perfetto traces: open them at <https://ui.perfetto.dev> or query them with `trace_processor`.
+//!
+//! One process track with a track a thread, a track for the device beside each thread whose intervals have device time, one
+//! counter track a metric and a track for requests. Slices carry path, FLOPs, bytes, tokens, dtype and shape as
+//! arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
+
+mod convert;
+mod proto;
+#[cfg(test)]
+mod tests;
+
+pub use convert::Perfetto;
+
+use crate::trace_file::{self, TraceFileExporter};
+use candlescope_core::Batch;
+use candlescope_core::run::RunManifest;
+use std::borrow::Borrow;
+use std::io::{self, Write};
+
+/// Writes a Perfetto trace to a file while the session runs.
+pub type PerfettoExporter = TraceFileExporter<Perfetto>;
+
+/// Writes a whole trace: a run's batches, in the order they were made.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write<B: Borrow<Batch>>(
+    mut out: impl Write,
+    run: &RunManifest,
+    batches: impl IntoIterator<Item = B>,
+) -> io::Result<()> {
+    trace_file::write::<Perfetto, B>(&mut out, run, batches)
+}

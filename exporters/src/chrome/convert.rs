@@ -1,0 +1,208 @@
+//! Batches → JSON trace events. Pure.
+//!
+//! Format: "Trace Event Format", <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+
+use crate::nesting::{Edge, edges};
+use crate::trace_file::TraceFormat;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, SpanRecord, ThreadInfo};
+use serde_json::{Map, Value, json};
+use std::collections::HashSet;
+use std::io::Write;
+
+/// Converts the batches of one run.
+#[derive(Debug)]
+pub struct Chrome {
+    pid: u64,
+    process_name: String,
+    other: Map<String, Value>,
+    /// Unix time that is zero in the file.
+    origin: Option<i64>,
+    /// Thread numbers that have their name.
+    named: HashSet<u64>,
+    /// Whether an event stands before, so that a comma is due.
+    started: bool,
+}
+
+/// Thread numbers of device tracks start here, above any thread's.
+const GPU_THREADS: u64 = 1 << 32;
+
+impl TraceFormat for Chrome {
+    const NAME: &'static str = "chrome";
+    const FOOTER: &'static [u8] = b"\n]}\n";
+
+    fn new(run: &RunManifest) -> Self {
+        let model = run.model.get("name").and_then(Value::as_str);
+        let other = json!({
+            "tool": concat!("candlescope ", env!("CARGO_PKG_VERSION")),
+            "run_id": run.run_id,
+            "host": run.host,
+            "rank": run.rank,
+            "origin_unix_ns": run.started_ns,
+        });
+        Self {
+            pid: run.environment.get("pid").and_then(Value::as_u64).unwrap_or(1),
+            process_name: format!("candlescope {}", model.unwrap_or(&run.run_id)),
+            other: other.as_object().cloned().unwrap_or_default(),
+            origin: (run.started_ns > 0).then_some(run.started_ns),
+            named: HashSet::new(),
+            started: false,
+        }
+    }
+
+    fn header(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"displayTimeUnit\":\"ns\",\"otherData\":");
+        put(out, &Value::Object(self.other.clone()));
+        out.extend_from_slice(b",\"traceEvents\":[");
+        self.event(out, "M", "process_name", 0);
+        out.extend_from_slice(b",\"args\":{\"name\":");
+        put(out, &self.process_name);
+        out.extend_from_slice(b"}}");
+    }
+
+    fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        let first = batch.spans.iter().map(|s| s.host_start.0).chain(batch.requests.iter().map(|r| r.host_start.0));
+        let first = first.chain(batch.samples.iter().map(|s| s.time.0)).min();
+        self.origin = self.origin.or(first);
+
+        for edge in edges(&batch.spans, |s| Some((s.host_start.0, s.host_dur_ns))) {
+            if let Edge::Begin { index, start, end } = edge {
+                let tid = self.thread(out, &batch.spans[index].thread, false);
+                self.slice(out, &batch.spans[index], tid, start, end);
+            }
+        }
+        for edge in edges(&batch.spans, |s| s.gpu.map(|g| (g.start.0, g.dur_ns))) {
+            if let Edge::Begin { index, start, end } = edge {
+                let tid = self.thread(out, &batch.spans[index].thread, true);
+                self.slice(out, &batch.spans[index], tid, start, end);
+            }
+        }
+        for request in &batch.requests {
+            let name = format!("{} {}", request.operation, request.model);
+            let end = request.host_start.plus_ns(request.host_dur_ns);
+            for (ph, time) in [("b", request.host_start.0), ("e", end.0)] {
+                self.event(out, ph, &name, 0);
+                self.time(out, "ts", time);
+                // Writing to a vector does not fail, here and below.
+                let _ = write!(out, ",\"cat\":\"request\",\"id\":{}", request.request);
+                if ph == "b" {
+                    out.extend_from_slice(b",\"args\":");
+                    put(out, &json!({
+                        "trace_id": request.trace_id.to_string(),
+                        "prompt_tokens": request.prompt_tokens,
+                        "output_tokens": request.output_tokens,
+                        "ttft_ns": request.ttft_ns,
+                        "batch": request.batch,
+                    }));
+                }
+                out.push(b'}');
+            }
+        }
+        for sample in &batch.samples {
+            let name = match &*sample.device {
+                "host" => sample.metric.to_string(),
+                device => format!("{} {device}", sample.metric),
+            };
+            self.event(out, "C", &name, 0);
+            self.time(out, "ts", sample.time.0);
+            out.extend_from_slice(b",\"args\":{");
+            put(out, sample.unit);
+            out.push(b':');
+            put(out, &sample.value);
+            out.extend_from_slice(b"}}");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.named.clear();
+    }
+}
+
+/// A value as JSON. Writing to a vector fails for nothing that is put here.
+fn put<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+impl Chrome {
+    /// Begins an event; the caller adds the rest and closes the brace.
+    fn event(&mut self, out: &mut Vec<u8>, ph: &str, name: &str, tid: u64) {
+        out.extend_from_slice(if std::mem::replace(&mut self.started, true) { b",\n" } else { b"\n" });
+        let _ = write!(out, "{{\"ph\":\"{ph}\",\"pid\":{},\"tid\":{tid},\"name\":", self.pid);
+        put(out, name);
+    }
+
+    fn time(&self, out: &mut Vec<u8>, key: &str, ns: i64) {
+        put_micros(out, key, ns - self.origin.unwrap_or(0));
+    }
+
+    fn thread(&mut self, out: &mut Vec<u8>, thread: &ThreadInfo, gpu: bool) -> u64 {
+        let tid = if thread.os_id > 0 { thread.os_id } else { 1000 + u64::from(thread.index) };
+        let tid = if gpu { GPU_THREADS + u64::from(thread.index) } else { tid };
+        if self.named.insert(tid) {
+            self.event(out, "M", "thread_name", tid);
+            out.extend_from_slice(b",\"args\":{\"name\":");
+            match gpu {
+                true => put(out, &format!("GPU: stream of {}", thread.name)),
+                false => put(out, &*thread.name),
+            }
+            out.extend_from_slice(b"}}");
+        }
+        tid
+    }
+
+    fn slice(&mut self, out: &mut Vec<u8>, span: &SpanRecord, tid: u64, start: i64, end: i64) {
+        self.event(out, "X", &span.path.name, tid);
+        self.time(out, "ts", start);
+        put_micros(out, "dur", end - start);
+        out.extend_from_slice(b",\"cat\":");
+        put(out, &*span.path.target);
+        out.extend_from_slice(b",\"args\":{\"path\":");
+        put(out, &span.path.path);
+        let _ = write!(out, ",\"seq\":{}", span.seq);
+        let numbers = [
+            ("step", span.step),
+            ("flops", span.flops),
+            ("bytes", span.bytes),
+            ("tokens", span.tokens.map(u64::from)),
+            ("context_len", span.context_len.map(u64::from)),
+            ("batch", span.batch.map(u64::from)),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                let _ = write!(out, ",\"{name}\":{value}");
+            }
+        }
+        let words = [("phase", span.phase.map(|p| p.as_str())), ("dtype", span.dtype.map(|d| d.as_str()))];
+        for (name, word) in words {
+            if let Some(word) = word {
+                let _ = write!(out, ",\"{name}\":\"{word}\"");
+            }
+        }
+        if let Some(shape) = span.shape {
+            let _ = write!(out, ",\"shape\":\"{shape}\"");
+        }
+        out.extend_from_slice(b"}}");
+    }
+}
+
+/// Microseconds with all nanoseconds: a float would lose them.
+fn put_micros(out: &mut Vec<u8>, key: &str, ns: i64) {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    let _ = write!(out, ",\"{key}\":{sign}{}.{:03}", ns / 1000, ns % 1000);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_survive() {
+        let mut out = Vec::new();
+        for ns in [0, 7, 1_234_567, -5, 1_760_000_000_000_000_001] {
+            put_micros(&mut out, "t", ns);
+        }
+        let text = String::from_utf8(out).unwrap_or_default();
+        assert_eq!(text, ",\"t\":0.000,\"t\":0.007,\"t\":1234.567,\"t\":-0.005,\"t\":1760000000000000.001");
+    }
+}

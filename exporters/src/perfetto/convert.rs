@@ -1,0 +1,313 @@
+//! Batches → Perfetto packets. Pure.
+
+use super::proto::*;
+use crate::nesting::{Edge, edges};
+use crate::trace_file::TraceFormat;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, RequestRecord, SampleRecord, SpanRecord, ThreadInfo};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Converts the batches of one run.
+#[derive(Debug)]
+pub struct Perfetto {
+    process_name: String,
+    pid: i32,
+    started_ns: i64,
+    /// Base of all track ids, so that traces of several ranks can be concatenated.
+    base: u64,
+    sequence: u32,
+    /// Next packet starts the incremental state anew.
+    clear: bool,
+    names: Interner,
+    categories: Interner,
+    arguments: Interner,
+    strings: Interner,
+    /// Texts introduced since the last packet.
+    fresh: InternedData,
+    tracks: HashSet<u64>,
+    counters: HashMap<(Arc<str>, &'static str), u64>,
+}
+
+#[derive(Debug, Default)]
+struct Interner(HashMap<Arc<str>, u64>);
+
+impl Interner {
+    /// Number of `text`, from 1, and whether it is new.
+    fn get(&mut self, text: &str) -> (u64, bool) {
+        if let Some(iid) = self.0.get(text) {
+            return (*iid, false);
+        }
+        let iid = self.0.len() as u64 + 1;
+        self.0.insert(text.into(), iid);
+        (iid, true)
+    }
+}
+
+/// Offsets of track ids from the base.
+const PROCESS: u64 = 1;
+const THREADS: u64 = 1 << 8;
+const GPU: u64 = 1 << 24;
+const COUNTERS: u64 = 1 << 28;
+const REQUESTS: u64 = 1 << 32;
+
+impl TraceFormat for Perfetto {
+    const NAME: &'static str = "perfetto";
+    const FOOTER: &'static [u8] = b"";
+
+    fn new(run: &RunManifest) -> Self {
+        let pid = run.environment.get("pid").and_then(serde_json::Value::as_i64);
+        let model = run.model.get("name").and_then(serde_json::Value::as_str);
+        Self {
+            process_name: match model {
+                Some(model) => format!("candlescope {model}"),
+                None => format!("candlescope {}", run.run_id),
+            },
+            pid: pid.and_then(|p| i32::try_from(p).ok()).unwrap_or(1),
+            started_ns: run.started_ns,
+            base: (u64::from(run.rank) + 1) << 40,
+            sequence: run.rank.saturating_add(1),
+            clear: true,
+            names: Interner::default(),
+            categories: Interner::default(),
+            arguments: Interner::default(),
+            strings: Interner::default(),
+            fresh: InternedData::default(),
+            tracks: HashSet::new(),
+            counters: HashMap::new(),
+        }
+    }
+
+    fn header(&mut self, out: &mut Vec<u8>) {
+        // Time-stamps are Unix time. The snapshot says so, and the viewer can then show the time of day.
+        if let Ok(now) = u64::try_from(self.started_ns) {
+            let clock = |id| Clock { clock_id: Some(id), timestamp: Some(now) };
+            let snapshot = ClockSnapshot {
+                clocks: vec![clock(CLOCK_REALTIME), clock(CLOCK_BOOTTIME)],
+                primary_trace_clock: Some(CLOCK_BOOTTIME),
+            };
+            self.packet(out, TracePacket { clock_snapshot: Some(snapshot), timestamp: Some(now), ..TracePacket::default() });
+        }
+        self.process(out);
+    }
+
+    fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        self.process(out);
+        self.slices(batch, out, None);
+        if batch.spans.iter().any(|s| s.gpu.is_some()) {
+            self.slices(batch, out, Some("GPU"));
+        }
+        batch.requests.iter().for_each(|request| self.request(request, out));
+        batch.samples.iter().for_each(|sample| self.sample(sample, out));
+    }
+
+    fn forget(&mut self) {
+        self.clear = true;
+        self.fresh = InternedData::default();
+        for interner in [&mut self.names, &mut self.categories, &mut self.arguments, &mut self.strings] {
+            interner.0.clear();
+        }
+        self.tracks.clear();
+    }
+}
+
+impl Perfetto {
+    fn packet(&mut self, out: &mut Vec<u8>, mut packet: TracePacket) {
+        packet.trusted_packet_sequence_id = Some(self.sequence);
+        packet.sequence_flags = Some(if std::mem::take(&mut self.clear) { STATE_CLEARED } else { NEEDS_STATE });
+        let fresh = std::mem::take(&mut self.fresh);
+        packet.interned_data = (fresh != InternedData::default()).then_some(fresh);
+        put_packet(out, &packet);
+    }
+
+    /// Describes a track the first time it is used.
+    fn track(&mut self, out: &mut Vec<u8>, offset: u64, descriptor: impl FnOnce(&Self) -> TrackDescriptor) -> u64 {
+        let uuid = self.base + offset;
+        if self.tracks.insert(uuid) {
+            let descriptor = TrackDescriptor { uuid: Some(uuid), ..descriptor(self) };
+            self.packet(out, TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
+        }
+        uuid
+    }
+
+    fn process(&mut self, out: &mut Vec<u8>) {
+        self.track(out, PROCESS, |this| TrackDescriptor {
+            process: Some(ProcessDescriptor { pid: Some(this.pid), process_name: Some(this.process_name.clone()) }),
+            ..TrackDescriptor::default()
+        });
+    }
+
+    fn thread(&mut self, out: &mut Vec<u8>, thread: &ThreadInfo, device: Option<&str>) -> u64 {
+        let index = u64::from(thread.index);
+        match device {
+            Some(device) => self.track(out, GPU + index, |this| TrackDescriptor {
+                name: Some(format!("{device}: stream of {}", thread.name)),
+                parent_uuid: Some(this.base + PROCESS),
+                ..TrackDescriptor::default()
+            }),
+            None => self.track(out, THREADS + index, |this| TrackDescriptor {
+                parent_uuid: Some(this.base + PROCESS),
+                thread: Some(ThreadDescriptor {
+                    pid: Some(this.pid),
+                    // A run read from disk does not know the system's numbers.
+                    tid: Some(if thread.os_id > 0 { thread.os_id as i64 } else { 1000 + i64::from(thread.index) }),
+                    thread_name: Some(thread.name.to_string()),
+                }),
+                ..TrackDescriptor::default()
+            }),
+        }
+    }
+
+    fn slices(&mut self, batch: &Batch, out: &mut Vec<u8>, device: Option<&str>) {
+        let edges = match device {
+            Some(_) => edges(&batch.spans, |s| s.gpu.map(|g| (g.start.0, g.dur_ns))),
+            None => edges(&batch.spans, |s| Some((s.host_start.0, s.host_dur_ns))),
+        };
+        for edge in edges {
+            match edge {
+                Edge::Begin { index, start, .. } => {
+                    let span = &batch.spans[index];
+                    let track = self.thread(out, &span.thread, device);
+                    let event = self.begin(span, track);
+                    self.event(out, start, event);
+                }
+                Edge::End { index, end } => {
+                    let track = self.thread(out, &batch.spans[index].thread, device);
+                    self.event(out, end, TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() });
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, out: &mut Vec<u8>, time: i64, event: TrackEvent) {
+        let timestamp = Some(u64::try_from(time).unwrap_or(0));
+        self.packet(out, TracePacket { timestamp, track_event: Some(event), ..TracePacket::default() });
+    }
+
+    fn begin(&mut self, span: &SpanRecord, track: u64) -> TrackEvent {
+        let mut event = TrackEvent {
+            r#type: Some(SLICE_BEGIN),
+            track_uuid: Some(track),
+            name_iid: Some(self.name(&span.path.name)),
+            category_iids: vec![self.category(&span.path.target)],
+            ..TrackEvent::default()
+        };
+        let arguments = &mut event.debug_annotations;
+        arguments.push(self.interned("path", &span.path.path));
+        arguments.push(self.number("seq", span.seq));
+        arguments.extend(span.phase.map(|p| self.interned("phase", p.as_str())));
+        arguments.extend(span.dtype.map(|d| self.interned("dtype", d.as_str())));
+        arguments.extend(span.shape.map(|s| self.interned("shape", &s.to_string())));
+        let numbers = [
+            ("step", span.step),
+            ("flops", span.flops),
+            ("bytes", span.bytes),
+            ("tokens", span.tokens.map(u64::from)),
+            ("context_len", span.context_len.map(u64::from)),
+            ("batch", span.batch.map(u64::from)),
+        ];
+        for (name, value) in numbers {
+            arguments.extend(value.map(|v| self.number(name, v)));
+        }
+        if span.depth == 0 {
+            arguments.push(self.text("trace_id", span.trace_id.to_string()));
+        }
+        event
+    }
+
+    fn request(&mut self, request: &RequestRecord, out: &mut Vec<u8>) {
+        // Requests overlap: each has a track of its own, and the viewer merges tracks of one name that do not collide.
+        let track = self.track(out, REQUESTS + (request.request & 0xffff_ffff), |this| TrackDescriptor {
+            name: Some("requests".to_string()),
+            parent_uuid: Some(this.base + PROCESS),
+            ..TrackDescriptor::default()
+        });
+        let mut event = TrackEvent {
+            r#type: Some(SLICE_BEGIN),
+            track_uuid: Some(track),
+            name_iid: Some(self.name(&format!("{} {}", request.operation, request.model))),
+            ..TrackEvent::default()
+        };
+        let arguments = &mut event.debug_annotations;
+        arguments.push(self.number("request", request.request));
+        arguments.push(self.text("trace_id", request.trace_id.to_string()));
+        let numbers = [
+            ("prompt_tokens", request.prompt_tokens),
+            ("output_tokens", request.output_tokens),
+            ("ttft_ns", request.ttft_ns),
+            ("batch", request.batch.map(u64::from)),
+        ];
+        for (name, value) in numbers {
+            arguments.extend(value.map(|v| self.number(name, v)));
+        }
+        self.event(out, request.host_start.0, event);
+        let end = TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() };
+        self.event(out, request.host_start.plus_ns(request.host_dur_ns).0, end);
+    }
+
+    fn sample(&mut self, sample: &SampleRecord, out: &mut Vec<u8>) {
+        let next = COUNTERS + self.counters.len() as u64;
+        let offset = *self.counters.entry((sample.device.clone(), sample.metric)).or_insert(next);
+        let track = self.track(out, offset, |this| TrackDescriptor {
+            name: Some(match &*sample.device {
+                "host" => sample.metric.to_string(),
+                device => format!("{} {device}", sample.metric),
+            }),
+            parent_uuid: Some(this.base + PROCESS),
+            counter: Some(match sample.unit {
+                "bytes" => CounterDescriptor { unit: Some(3), unit_name: None },
+                "count" => CounterDescriptor { unit: Some(2), unit_name: None },
+                unit => CounterDescriptor { unit: None, unit_name: Some(unit.to_string()) },
+            }),
+            ..TrackDescriptor::default()
+        });
+        let event = TrackEvent {
+            r#type: Some(COUNTER),
+            track_uuid: Some(track),
+            double_counter_value: Some(sample.value),
+            ..TrackEvent::default()
+        };
+        self.event(out, sample.time.0, event);
+    }
+
+    fn name(&mut self, text: &str) -> u64 {
+        let (iid, new) = self.names.get(text);
+        if new {
+            self.fresh.event_names.push(InternedText { iid: Some(iid), name: Some(text.to_string()) });
+        }
+        iid
+    }
+
+    fn category(&mut self, text: &str) -> u64 {
+        let (iid, new) = self.categories.get(text);
+        if new {
+            self.fresh.event_categories.push(InternedText { iid: Some(iid), name: Some(text.to_string()) });
+        }
+        iid
+    }
+
+    fn argument(&mut self, name: &str) -> DebugAnnotation {
+        let (iid, new) = self.arguments.get(name);
+        if new {
+            self.fresh.debug_annotation_names.push(InternedText { iid: Some(iid), name: Some(name.to_string()) });
+        }
+        DebugAnnotation { name_iid: Some(iid), ..DebugAnnotation::default() }
+    }
+
+    fn number(&mut self, name: &str, value: u64) -> DebugAnnotation {
+        DebugAnnotation { uint_value: Some(value), ..self.argument(name) }
+    }
+
+    fn text(&mut self, name: &str, value: String) -> DebugAnnotation {
+        DebugAnnotation { string_value: Some(value), ..self.argument(name) }
+    }
+
+    fn interned(&mut self, name: &str, value: &str) -> DebugAnnotation {
+        let (iid, new) = self.strings.get(value);
+        if new {
+            let text = InternedBytes { iid: Some(iid), str: Some(value.as_bytes().to_vec()) };
+            self.fresh.debug_annotation_string_values.push(text);
+        }
+        DebugAnnotation { string_value_iid: Some(iid), ..self.argument(name) }
+    }
+}

@@ -1,0 +1,145 @@
+//! One file for one trace: what the timeline formats share. A format turns batches into bytes; the rest is here.
+
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger};
+use std::borrow::Borrow;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A file format that batches are appended to. Pure: bytes go to a buffer.
+pub trait TraceFormat: Send + Sized + 'static {
+    /// Name of the exporter.
+    const NAME: &'static str;
+    /// What closes the file. It is written after every batch and overwritten by the next, so that the file is whole at any time.
+    const FOOTER: &'static [u8];
+
+    /// A conversion for one run.
+    fn new(run: &RunManifest) -> Self;
+
+    /// Appends what the file begins with.
+    fn header(&mut self, out: &mut Vec<u8>);
+
+    /// Appends one batch.
+    fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>);
+
+    /// The bytes of the last batch did not reach the file: whatever it introduced has to be introduced again.
+    fn forget(&mut self);
+}
+
+/// Writes a whole trace.
+pub(crate) fn write<F: TraceFormat, B: Borrow<Batch>>(
+    out: &mut impl Write,
+    run: &RunManifest,
+    batches: impl IntoIterator<Item = B>,
+) -> io::Result<()> {
+    let mut format = F::new(run);
+    let mut buffer = Vec::new();
+    format.header(&mut buffer);
+    for batch in batches {
+        format.batch(batch.borrow(), &mut buffer);
+        out.write_all(&buffer)?;
+        buffer.clear();
+    }
+    buffer.extend_from_slice(F::FOOTER);
+    out.write_all(&buffer)?;
+    out.flush()
+}
+
+/// An [`Exporter`] that appends to one file.
+///
+/// The file grows without bound while the session runs: a timeline is for minutes, a Parquet run for days.
+#[derive(Debug)]
+pub struct TraceFileExporter<F> {
+    path: PathBuf,
+    open: Option<Open<F>>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Open<F> {
+    file: File,
+    format: F,
+    /// End of what was written, without the footer.
+    end: u64,
+}
+
+impl<F: TraceFormat> TraceFileExporter<F> {
+    /// An exporter that will write to `path`, replacing a file that is there.
+    pub fn create(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), open: None, buffer: Vec::new() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, source: io::Error) -> String {
+        let remedy = match source.kind() {
+            io::ErrorKind::IsADirectory => "name a file, not a directory",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space or choose another disk",
+            _ => "choose a file in a directory you may write to",
+        };
+        format!("cannot write {}: {source}: {remedy}", self.path.display())
+    }
+
+    /// Appends the buffer. After a failure the file ends where it ended before.
+    fn append(&mut self) -> io::Result<()> {
+        let Some(open) = &mut self.open else { return Err(io::Error::other("used before it was started")) };
+        let written = self.buffer.len() as u64;
+        self.buffer.extend_from_slice(F::FOOTER);
+        let outcome = open.file.seek(SeekFrom::Start(open.end)).and_then(|_| open.file.write_all(&self.buffer));
+        self.buffer.clear();
+        match outcome {
+            Ok(()) => {
+                open.end += written;
+                Ok(())
+            }
+            Err(error) => {
+                open.format.forget();
+                // Best effort: the first error is the one to report.
+                let _ = open.file.set_len(open.end);
+                let _ = open.file.seek(SeekFrom::Start(open.end)).and_then(|_| open.file.write_all(F::FOOTER));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
+    fn name(&self) -> &'static str {
+        F::NAME
+    }
+
+    fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        let file = File::create(&self.path).map_err(|e| ExportError::fatal(self.error(e)))?;
+        let mut format = F::new(run);
+        format.header(&mut self.buffer);
+        self.open = Some(Open { file, format, end: 0 });
+        self.append().map_err(|e| ExportError::fatal(self.error(e)))
+    }
+
+    fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+        if let Some(open) = &mut self.open {
+            open.format.batch(batch, &mut self.buffer);
+        }
+        match self.append() {
+            Ok(()) => {
+                ledger.exported_batch(batch);
+                Ok(())
+            }
+            Err(error) => {
+                ledger.dropped_batch(batch, DropReason::Io);
+                Err(ExportError::new(format!("{}; {} records dropped", self.error(error), batch.len())))
+            }
+        }
+    }
+
+    fn close(&mut self, _: &Ledger) -> Result<(), ExportError> {
+        match &self.open {
+            Some(open) => open.file.sync_all().map_err(|e| ExportError::new(self.error(e))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Timeline files: written while a session runs, whole at any moment, read back by parsers that are not ours.
+#![cfg(all(feature = "chrome", feature = "perfetto"))]
+#![allow(missing_docs, reason = "tests")]
+
+#[path = "common/synthetic.rs"]
+mod synthetic;
+
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, Exporter, HostNs, Ledger};
+use candlescope_exporters::chrome::{self, ChromeExporter};
+use candlescope_exporters::perfetto::{self, PerfettoExporter};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use synthetic::{Synthetic, join};
+
+fn manifest() -> RunManifest {
+    RunManifest { run_id: "run \"1\"".into(), started_ns: 1_760_000_000_000_000_000, ..RunManifest::default() }
+}
+
+fn batches() -> Vec<Batch> {
+    let mut source = Synthetic::new(4);
+    (source.annotated, source.gpu) = (true, true);
+    let mut other = Synthetic::new(5).on_thread(2, "worker \"é\"");
+    other.seq = 1 << 32;
+    let mut batches = vec![source.step("prefill"), join([source.decode(), other.step("warm-up"), source.decode()])];
+    batches[1].samples = source.samples();
+    batches[1].requests = vec![source.request(1, HostNs(1_760_000_000_000_000_000))];
+    batches
+}
+
+/// Nanoseconds of a number of microseconds with three decimals.
+fn ns(value: &Value) -> i64 {
+    (value.as_f64().unwrap() * 1000.0).round() as i64
+}
+
+#[test]
+fn chrome_events_parse_and_nest() {
+    let batches = batches();
+    let mut bytes = Vec::new();
+    chrome::write(&mut bytes, &manifest(), &batches).unwrap();
+    let trace: Value = serde_json::from_slice(&bytes).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let mut by_thread: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+    for event in events.iter().filter(|e| e["ph"] == "X") {
+        let start = ns(&event["ts"]);
+        by_thread.entry(event["tid"].as_u64().unwrap()).or_default().push((start, start + ns(&event["dur"])));
+    }
+    let spans: Vec<_> = batches.iter().flat_map(|b| &b.spans).collect();
+    let gpu = spans.iter().filter(|s| s.gpu.is_some()).count();
+    assert_eq!(by_thread.values().map(Vec::len).sum::<usize>(), spans.len() + gpu);
+    assert_eq!(by_thread.len(), 3, "two threads and one device track");
+    for (tid, slices) in by_thread {
+        let mut open: Vec<i64> = Vec::new();
+        for (start, end) in slices {
+            while open.last().is_some_and(|o| *o <= start) {
+                open.pop();
+            }
+            assert!(open.last().is_none_or(|o| end <= *o), "slice {start}..{end} of thread {tid} crosses its parent");
+            open.push(end);
+        }
+    }
+    let first = events.iter().find(|e| e["ph"] == "X").unwrap();
+    assert_eq!(ns(&first["ts"]), 0);
+    assert_eq!(first["args"]["path"], "prefill");
+    let linear = events.iter().find(|e| e["args"]["path"] == "prefill/block[3]/attn/linear[1]").unwrap();
+    assert_eq!((&linear["args"]["flops"], &linear["args"]["dtype"], &linear["args"]["shape"]), (&221_184.into(), &"bf16".into(), &"1x1x192".into()));
+    let names: Vec<_> = events.iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["main", "GPU: stream of main", "worker \"é\""]);
+    let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+    assert_eq!((of("C"), of("b"), of("e")), (2, 1, 1));
+}
+
+#[test]
+fn exporters_keep_the_file_whole_and_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, proto) = (dir.path().join("t.json"), dir.path().join("t.pftrace"));
+    let (mut chrome, mut perfetto) = (ChromeExporter::create(&json), PerfettoExporter::create(&proto));
+    let (a, b) = (Ledger::new(), Ledger::new());
+    chrome.start(&manifest()).unwrap();
+    perfetto.start(&manifest()).unwrap();
+    for batch in batches() {
+        // Between batches, which is when somebody may kill us, the file is complete.
+        assert!(serde_json::from_slice::<Value>(&fs::read(&json).unwrap()).is_ok());
+        a.received(&batch);
+        b.received(&batch);
+        chrome.export(&batch, &a).unwrap();
+        perfetto.export(&batch, &b).unwrap();
+    }
+    chrome.close(&a).unwrap();
+    perfetto.close(&b).unwrap();
+    assert!(a.report("chrome").conserved() && b.report("perfetto").conserved());
+    let mut whole = Vec::new();
+    chrome::write(&mut whole, &manifest(), batches()).unwrap();
+    assert!(fs::read(&json).unwrap() == whole, "exporter and converter write the same");
+    whole.clear();
+    perfetto::write(&mut whole, &manifest(), batches()).unwrap();
+    assert!(fs::read(&proto).unwrap() == whole);
+}
+
+#[test]
+fn a_full_device_is_counted() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let error = PerfettoExporter::create(full).start(&manifest()).unwrap_err();
+    assert!(error.is_fatal() && error.to_string().contains("/dev/full") && error.to_string().contains("free some space"), "{error}");
+    let error = ChromeExporter::create("/").start(&manifest()).unwrap_err().to_string();
+    assert!(error.contains("name a file, not a directory"), "{error}");
+}
+
+/// Perfetto's own definitions read the trace, where the Python packages are at hand.
+#[test]
+fn perfetto_reads_the_trace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (python, script) = (root.join(".venv/bin/python"), root.join("tests/python/check_perfetto.py"));
+    if !python.exists() || !script.exists() {
+        eprintln!("skipped: run tests/python/venv.sh first");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.pftrace");
+    let batches = batches();
+    perfetto::write(fs::File::create(&path).unwrap(), &manifest(), &batches).unwrap();
+    let spans: usize = batches.iter().map(|b| b.spans.len() + b.spans.iter().filter(|s| s.gpu.is_some()).count()).sum();
+    let output = Command::new(python).arg(script).arg(&path).args(["--slices", &(spans + 1).to_string()]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Reads a trace with Perfetto's own definitions and checks what its importer relies on.
+
+    check_perfetto.py FILE [--slices N]
+
+Every track is described before it is used and hangs below the process; every interned name resolves; slices on a track nest,
+sorted by time as the importer sorts them. Where the package can run `trace_processor`, its SQL must agree.
+"""
+
+import argparse
+import collections
+import os
+import sys
+
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+
+
+def check(trace: pb.Trace) -> tuple[int, list[str]]:
+    problems: list[str] = []
+    say = problems.append
+    tracks: dict[int, pb.TrackDescriptor] = {}
+    interned: dict[int, dict] = {}
+    events = []
+    for at, packet in enumerate(trace.packet):
+        sequence = packet.trusted_packet_sequence_id
+        if packet.sequence_flags & pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED:
+            interned[sequence] = collections.defaultdict(dict)
+        elif sequence not in interned:
+            say(f"packet {at} needs incremental state that was never begun")
+            interned[sequence] = collections.defaultdict(dict)
+        known = interned[sequence]
+        if packet.HasField("interned_data"):
+            for field in ("event_names", "event_categories", "debug_annotation_names"):
+                known[field].update((entry.iid, entry.name) for entry in getattr(packet.interned_data, field))
+            strings = packet.interned_data.debug_annotation_string_values
+            known["strings"].update((entry.iid, entry.str.decode()) for entry in strings)
+        if packet.HasField("track_descriptor"):
+            tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            if event.track_uuid not in tracks:
+                say(f"packet {at} uses track {event.track_uuid}, which is not described")
+            if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
+                if event.name_iid not in known["event_names"]:
+                    say(f"packet {at}: name {event.name_iid} is not interned")
+                for category in event.category_iids:
+                    if category not in known["event_categories"]:
+                        say(f"packet {at}: category {category} is not interned")
+                for argument in event.debug_annotations:
+                    if argument.name_iid not in known["debug_annotation_names"]:
+                        say(f"packet {at}: argument name {argument.name_iid} is not interned")
+                    if argument.HasField("string_value_iid") and argument.string_value_iid not in known["strings"]:
+                        say(f"packet {at}: text {argument.string_value_iid} is not interned")
+            if event.type == pb.TrackEvent.TYPE_COUNTER and not tracks[event.track_uuid].HasField("counter"):
+                say(f"packet {at}: a counter value on a track that is no counter")
+            events.append((packet.timestamp, at, event))
+
+    processes = [t.uuid for t in tracks.values() if t.HasField("process")]
+    if len(processes) != 1:
+        say(f"{len(processes)} process tracks")
+    for track in tracks.values():
+        if not track.HasField("process") and track.parent_uuid not in processes:
+            say(f"track {track.uuid} ({track.name}) does not hang below the process")
+
+    slices, depth = 0, collections.Counter()
+    # The importer sorts by time and keeps the file's order among equals.
+    for timestamp, at, event in sorted(events, key=lambda e: (e[0], e[1])):
+        if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
+            slices += 1
+            depth[event.track_uuid] += 1
+        elif event.type == pb.TrackEvent.TYPE_SLICE_END:
+            depth[event.track_uuid] -= 1
+            if depth[event.track_uuid] < 0:
+                say(f"packet {at}: an end without a begin at {timestamp}")
+    for track, left in depth.items():
+        if left:
+            say(f"track {track}: {left} slices are never ended")
+    return slices, problems
+
+
+def by_trace_processor(path: str) -> int | None:
+    """Slices as the real importer counts them; None where its binary cannot be had."""
+    binary = os.environ.get("TRACE_PROCESSOR")
+    if not binary:
+        return None
+    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+    with TraceProcessor(trace=path, config=TraceProcessorConfig(bin_path=binary)) as processor:
+        return next(iter(processor.query("select count(*) as n from slice where dur >= 0"))).n
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--slices", type=int, help="number of slices there should be")
+    arguments = parser.parse_args()
+    trace = pb.Trace()
+    with open(arguments.file, "rb") as file:
+        trace.ParseFromString(file.read())
+    slices, problems = check(trace)
+    if arguments.slices is not None and slices != arguments.slices:
+        problems.append(f"{slices} slices, not {arguments.slices}")
+    imported = by_trace_processor(arguments.file)
+    if imported is not None and imported != slices:
+        problems.append(f"trace_processor sees {imported} slices, the file has {slices}")
+    for problem in problems[:20]:
+        print(problem, file=sys.stderr)
+    if not problems:
+        seen = "" if imported is None else ", trace_processor agrees"
+        print(f"{len(trace.packet)} packets, {slices} slices{seen}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
