@@ -1,16 +1,15 @@
-//! Writes a made-up run, for looking at reports: `cargo run -p candlescope-analysis --example synthetic_run -- DIRECTORY`.
+//! Makes up a run and reports on it, for looking at reports without a model:
+//! `cargo run -p candlescope-analysis --example synthetic_run -- DIRECTORY [LAYERS [REQUESTS [OUTPUT_TOKENS]]]`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use candlescope_analysis::{ReportOptions, write_report};
 use common::scenario::{Scenario, make};
 
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let Some(dir) = arguments.next() else {
-        eprintln!("usage: synthetic_run DIRECTORY [LAYERS [REQUESTS [OUTPUT_TOKENS]]]");
-        std::process::exit(2);
-    };
+    let dir = arguments.next().ok_or("name a directory for the run")?;
     let mut number = |default: u64| arguments.next().and_then(|a| a.parse().ok()).unwrap_or(default);
     let scenario = Scenario {
         layers: number(30) as usize,
@@ -21,5 +20,9 @@ fn main() {
     };
     let (batch, manifest) = make(&scenario);
     common::write_run(std::path::Path::new(&dir), &batch, &manifest, 100_000);
-    println!("{dir}: {} intervals", batch.spans.len());
+    let started = std::time::Instant::now();
+    let report = write_report(&dir, &ReportOptions::default())?;
+    print!("{}", report.summary);
+    println!("\n{} intervals in {:.2?}", batch.spans.len(), started.elapsed());
+    Ok(())
 }

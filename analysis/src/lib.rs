@@ -2,12 +2,21 @@
 //!
 //! [`Run`] opens a directory in whatever state it is and streams its records; [`passes`] turn records into figures; [`render`]
 //! turns figures into text, Markdown, JSON and HTML; [`write_report`] does all three.
+//!
+//! ```no_run
+//! use candlescope_analysis::{ReportOptions, write_report};
+//! let report = write_report("runs/today", &ReportOptions::default())?;
+//! print!("{}", report.summary);
+//! # Ok::<(), candlescope_analysis::ReportError>(())
+//! ```
 
-mod reader;
-
-pub use reader::{Batches, OpenError, Run, Segment};
+pub mod definitions;
 pub mod passes;
+mod reader;
+pub mod render;
+mod report;
 
 pub use passes::Analysis;
-pub mod definitions;
-pub mod render;
+pub use reader::{Batches, OpenError, Run, Segment};
+pub use render::terminal::TerminalOptions;
+pub use report::{ReportError, ReportOptions, ReportOutput, write_report};

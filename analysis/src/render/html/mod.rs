@@ -1,0 +1,436 @@
+//! `report.html`: one file that opens from disk, asks nothing of the network, and shows the same figures as everything else.
+//!
+//! This module gathers values; the page's looks are in `report.html`, `style.css` and `script.js` beside it. The template
+//! engine escapes every value, because names of spans and models come from whoever made the run.
+
+mod flame;
+mod plots;
+mod spark;
+
+use super::figures::{FigureValue, figures};
+use super::format::{bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value};
+use super::terminal::{describe, verdict_line};
+use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::tree::ratio;
+use crate::passes::{Analysis, peaks};
+use candlescope_core::run::Severity;
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The page could not be put together.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot render report.html: {0}. This is a mistake in candlescope: please report it with the run")]
+pub struct HtmlError(#[from] minijinja::Error);
+
+/// Rows of the operator table and of the tree; the rest stands in `operators.md` and `metrics.json`.
+const MOST_ROWS: usize = 1000;
+
+/// The whole page.
+///
+/// # Errors
+/// When the template does not fit the values, which its tests find.
+pub fn page(analysis: &Analysis) -> Result<String, HtmlError> {
+    let mut environment = Environment::new();
+    environment.add_template("report.html", include_str!("report.html"))?;
+    let page = environment.get_template("report.html")?.render(Serde(values(analysis)))?;
+    Ok(page)
+}
+
+fn values(analysis: &Analysis) -> Value {
+    let manifest = &analysis.manifest;
+    let models = &analysis.latency.requests;
+    let title = match manifest.model.get("name") {
+        Some(name) => text(name),
+        None => models.first().map(|r| r.model.clone()).filter(|m| !m.is_empty()).unwrap_or_else(|| "run".to_string()),
+    };
+    json!({
+        "css": include_str!("style.css"),
+        "js": include_str!("script.js"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "title": printable(&title),
+        "run_id": printable(&manifest.run_id),
+        "dir": printable(&analysis.dir.display().to_string()),
+        "facts": facts(analysis),
+        "verdict": { "ok": analysis.verdict.ok, "text": verdict_line(analysis), "findings": findings(analysis) },
+        "cards": cards(analysis),
+        "figures": figure_rows(analysis),
+        "warmup": analysis.latency.warmup,
+        "phases": phases(analysis),
+        "operators": operators(analysis),
+        "tree": tree(analysis),
+        "flame": flame::frame(&analysis.tree),
+        "tokens": plots::tokens(&analysis.tokens),
+        "series": series(analysis),
+        "accounts": accounts(analysis),
+        "exporters": exporters(analysis),
+        "maps": [
+            map("Environment", &manifest.environment),
+            map("Model", &manifest.model),
+            map("Options", &manifest.options),
+            map("Results", &manifest.results),
+        ],
+        "definitions": definitions(analysis),
+        "statistics": STATISTICS,
+    })
+}
+
+fn facts(analysis: &Analysis) -> Value {
+    let manifest = &analysis.manifest;
+    let mut facts = Vec::new();
+    let mut add = |value: String| {
+        if !value.is_empty() {
+            facts.push(value);
+        }
+    };
+    add(describe(&manifest.model, &["architecture", "quantization", "quantisation", "dtype"]));
+    if let Some(parameters) = manifest.model.get("parameters").and_then(Value::as_f64) {
+        add(format!("{} M parameters", significant(parameters / 1e6)));
+    }
+    add(describe(&manifest.environment, &["cpu_model", "cpu"]));
+    add(describe(&manifest.environment, &["gpu"]));
+    if manifest.started_ns > 0 {
+        add(utc(manifest.started_ns));
+    }
+    add(printable(&manifest.host));
+    json!(facts)
+}
+
+fn findings(analysis: &Analysis) -> Value {
+    let rows = analysis.verdict.findings.iter().map(|finding| {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "note",
+        };
+        json!({
+            "severity": severity,
+            "code": printable(&finding.code),
+            "message": printable(&finding.message),
+            "remedy": printable(&finding.remedy),
+        })
+    });
+    rows.collect()
+}
+
+/// What stands in large letters: latency where there are requests, else how long steps take.
+fn cards(analysis: &Analysis) -> Value {
+    let all = figures(analysis);
+    let keys = ["ttft", "tpot", "itl", "decode_tps", "prefill_tps", "peak_memory"];
+    let mut cards: Vec<Value> = all
+        .iter()
+        .filter(|figure| keys.contains(&figure.definition.key))
+        .map(|figure| {
+            let d = figure.definition;
+            let central = value(d.unit, figure.central());
+            let (number, unit) = split_unit(&central, d.unit);
+            let (spread, strip) = match figure.value {
+                FigureValue::Spread(s) => (
+                    s.median_ci95.map(|(low, high)| format!("{} – {}", value(d.unit, low), value(d.unit, high))),
+                    spark::strip(s),
+                ),
+                FigureValue::Single(..) => (None, None),
+            };
+            let n = match figure.value {
+                FigureValue::Spread(s) => s.n,
+                FigureValue::Single(_, n) => n,
+            };
+            json!({
+                "key": d.key, "title": d.title, "number": number, "unit": unit, "interval": spread,
+                "n": count(n as u64), "strip": strip, "meaning": d.meaning, "label": d.label,
+                "what": if d.key == "peak_memory" { "largest sample" } else { "median" },
+            })
+        })
+        .collect();
+    if analysis.latency.requests.is_empty() {
+        let steps = analysis.phases.rows.iter().take(4).filter_map(|row| {
+            let d = row.duration.as_ref()?;
+            let text = duration(d.median);
+            let (number, unit) = split_unit(&text, "ns");
+            Some(json!({
+                "key": "step", "title": format!("Step {}", head(&printable(&row.name), 28)), "number": number, "unit": unit,
+                "interval": d.median_ci95.map(|(low, high)| format!("{} – {}", duration(low), duration(high))),
+                "n": count(d.n as u64), "strip": spark::strip(d), "meaning": "Duration of one step", "label": "measured",
+                "what": "median",
+            }))
+        });
+        cards.splice(0..0, steps);
+    }
+    json!(cards)
+}
+
+/// `12.3 ms` as a number and its unit, so that the unit can be set smaller.
+fn split_unit(text: &str, unit: &str) -> (String, String) {
+    match text.rsplit_once(' ') {
+        Some((number, unit)) => (number.to_string(), unit.to_string()),
+        None => (text.to_string(), if unit == "tokens/s" { unit.to_string() } else { String::new() }),
+    }
+}
+
+fn figure_rows(analysis: &Analysis) -> Value {
+    let rows = figures(analysis).into_iter().map(|figure| {
+        let d = figure.definition;
+        let show = |v: f64| value(d.unit, v);
+        let title = if d.unit == "tokens/s" { format!("{}, tokens/s", d.title) } else { d.title.to_string() };
+        let cells: Vec<String> = match figure.value {
+            FigureValue::Spread(s) => {
+                let option = |v: Option<f64>| v.map_or("–".to_string(), show);
+                let interval = s.median_ci95.map_or("–".to_string(), |(l, h)| format!("{} – {}", show(l), show(h)));
+                vec![
+                    show(s.median),
+                    interval,
+                    show(s.p90),
+                    show(s.p95),
+                    option(s.p99),
+                    show(s.min),
+                    show(s.max),
+                    show(s.mean),
+                    option(s.stddev),
+                    count(s.n as u64),
+                ]
+            }
+            FigureValue::Single(v, n) => {
+                let mut cells = vec![show(v)];
+                cells.extend(std::iter::repeat_n("–".to_string(), 8));
+                cells.push(count(n as u64));
+                cells
+            }
+        };
+        json!({ "title": title, "cells": cells, "label": d.label })
+    });
+    rows.collect()
+}
+
+fn phases(analysis: &Analysis) -> Value {
+    let phases = &analysis.phases;
+    let outermost: Vec<_> = phases.rows.iter().filter(|row| row.inside.is_none()).collect();
+    // Steps of several threads overlap: the bar divides the sum of their times, idle time included.
+    let outside = phases.outside_ns();
+    let whole = outermost.iter().map(|row| row.total_ns).sum::<u64>() + outside;
+    let mut bar: Vec<Value> = Vec::new();
+    let mut rest = 0u64;
+    for row in &outermost {
+        let share = ratio(row.total_ns, whole);
+        if bar.len() < 7 && share >= 0.002 {
+            let kind = match row.name.as_str() {
+                "prefill" | "decode" | "sample" | "encode" if row.is_phase => row.name.clone(),
+                _ => format!("other{}", bar.len() % 4),
+            };
+            bar.push(json!({
+                "name": head(&printable(&row.name), 40), "kind": kind, "width": share * 100.0,
+                "percent": percent(share), "time": duration(row.total_ns as f64),
+            }));
+        } else {
+            rest += row.total_ns;
+        }
+    }
+    for (name, kind, ns) in [("other steps", "rest", rest), ("outside steps", "outside", outside)] {
+        let share = ratio(ns, whole);
+        if share > 0.0 {
+            bar.push(json!({
+                "name": name, "kind": kind, "width": share * 100.0, "percent": percent(share), "time": duration(ns as f64),
+            }));
+        }
+    }
+    let rows = phases.rows.iter().take(100).map(|row| {
+        let rate = |v: Option<f64>| v.map_or("–".to_string(), significant);
+        let d = row.duration.as_ref();
+        let time = |f: fn(&crate::passes::Distribution) -> f64| d.map_or("–".to_string(), |d| duration(f(d)));
+        let gpu = row.gpu.map_or("–".to_string(), |(ns, n)| format!("{} in {}", duration(ns as f64), count(n)));
+        json!({
+            "name": head(&printable(&row.name), 60),
+            "inside": row.inside.as_deref().map(printable),
+            "cells": [
+                count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| d.median), time(|d| d.p95),
+                time(|d| d.max), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
+                rate(row.gbytes), rate(row.intensity), gpu, count(row.intervals),
+            ],
+        })
+    });
+    let used = peaks::utilisation(phases, &peaks::peaks(&analysis.manifest)).into_iter().map(|u| {
+        let (what, unit) = if u.peak.is_flops { ("MFU", "FLOP/s") } else { ("MBU", "B/s") };
+        json!({
+            "phase": u.phase, "what": what, "ratio": percent(u.ratio), "label": u.peak.label, "source": printable(&u.peak.source),
+            "peak": format!("{:.3e} {unit}{}", u.peak.value, u.peak.dtype.map(|d| format!(", {d}")).unwrap_or_default()),
+        })
+    });
+    json!({
+        "bar": bar,
+        "rows": rows.collect::<Vec<_>>(),
+        "more": phases.rows.len().saturating_sub(100),
+        "wall": duration(phases.wall_ns as f64),
+        "utilisation": used.collect::<Vec<_>>(),
+    })
+}
+
+fn operators(analysis: &Analysis) -> Value {
+    let operators = &analysis.operators;
+    let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+    let largest = operators.first().map_or(1.0, |o| o.self_share.max(1e-9));
+    let rows = operators.iter().take(MOST_ROWS).map(|o| {
+        let cell = |text: String, sort: f64| json!({ "text": text, "sort": sort });
+        let rate = |v: Option<f64>| cell(v.map_or("–".to_string(), significant), v.unwrap_or(-1.0));
+        let time = |ns: Option<u64>| {
+            cell(ns.map_or("–".to_string(), |ns| duration(ns as f64)), ns.map_or(-1.0, |ns| ns as f64))
+        };
+        let per_call = o.total_ns as f64 / o.calls.max(1) as f64;
+        let mut cells = vec![
+            cell(count(o.calls), o.calls as f64),
+            time(Some(o.self_ns)),
+            cell(percent(o.self_share), o.self_share),
+            time(Some(o.total_ns)),
+            cell(percent(o.total_share), o.total_share),
+            cell(duration(per_call), per_call),
+            cell(o.flops.map_or("–".to_string(), |n| flops(n as f64)), o.flops.map_or(-1.0, |n| n as f64)),
+            rate(o.gflops),
+            rate(o.gbytes),
+            rate(o.intensity),
+        ];
+        if gpu {
+            cells.extend([cell(count(o.gpu_calls), o.gpu_calls as f64), time(o.gpu_total_ns), time(o.gpu_self_ns)]);
+        }
+        let path = printable(&o.path);
+        let (above, name) = path.rsplit_once('/').map_or(("", path.as_str()), |(a, n)| (a, n));
+        json!({
+            "path": path, "above": above, "name": name, "target": printable(&o.target), "dtypes": o.dtypes.join(", "),
+            "cells": cells, "bar": o.self_share / largest * 100.0,
+        })
+    });
+    let mut header =
+        vec!["calls", "self", "self share", "total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
+    if gpu {
+        header.extend(["GPU calls", "GPU total", "GPU self"]);
+    }
+    let source = operators.iter().find_map(|o| o.gpu_source);
+    json!({
+        "header": header,
+        "rows": rows.collect::<Vec<_>>(),
+        "more": operators.len().saturating_sub(MOST_ROWS),
+        "gpu": source.map(|s| if s == "event" { "stream elapsed: between two marks on the stream, queue gaps included" } else { "sum of the kernels launched inside" }),
+    })
+}
+
+fn tree(analysis: &Analysis) -> Value {
+    let tree = &analysis.tree;
+    let rows = tree.rows.iter().take(MOST_ROWS).map(|row| {
+        let unaccounted = ratio(row.self_ns, row.total_ns);
+        json!({
+            "depth": row.depth, "indent": row.depth.min(24), "label": printable(&row.label), "calls": count(row.calls),
+            "total": duration(row.total_ns as f64), "share": percent(row.share), "own": duration(row.self_ns as f64),
+            "own_share": percent(ratio(row.self_ns, tree.total_ns)), "has_children": row.has_children,
+            "unaccounted": if row.has_children { percent(unaccounted) } else { String::new() },
+            "width": row.share * 100.0, "own_width": ratio(row.self_ns, tree.total_ns) * 100.0,
+        })
+    });
+    json!({
+        "rows": rows.collect::<Vec<_>>(),
+        "more": tree.rows.len().saturating_sub(MOST_ROWS),
+        "total": duration(tree.total_ns as f64),
+        "unaccounted": percent(ratio(tree.unaccounted_ns(), tree.total_ns)),
+    })
+}
+
+fn series(analysis: &Analysis) -> Value {
+    let all = &analysis.memory.series;
+    let start = all.iter().filter_map(|s| s.points.first()).map(|p| p.0).min().unwrap_or(0);
+    let mut order: Vec<_> = all.iter().filter(|s| s.points.len() > 1).collect();
+    order.sort_by_key(|s| (s.metric != crate::passes::memory::RESIDENT, s.min == s.max));
+    let plots: Vec<Value> = order.iter().take(4).filter_map(|s| plots::series(s, start)).collect();
+    let rows = all.iter().take(100).map(|s| {
+        let show = |v: f64| if s.unit == "bytes" { bytes(v) } else { significant(v) };
+        json!({
+            "metric": printable(&s.metric), "device": printable(&s.device), "unit": printable(&s.unit),
+            "cells": [
+                show(s.min), show(s.mean), show(s.max), show(s.last), count(s.n),
+                s.period_ns.map_or("–".to_string(), |ns| duration(ns as f64)),
+            ],
+        })
+    });
+    json!({ "plots": plots, "rows": rows.collect::<Vec<_>>() })
+}
+
+fn accounts(analysis: &Analysis) -> Value {
+    let manifest = &analysis.manifest;
+    let (loss, overhead) = (&manifest.loss, &manifest.overhead);
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| rows.push((name.to_string(), value));
+    if overhead.per_interval_ns > 0.0 {
+        add("Cost of one enter and exit (measured at start)", duration(overhead.per_interval_ns));
+        add("Taken from the application (derived)", duration(overhead.application_ns as f64));
+    }
+    if let Some(ratio) = overhead.ratio {
+        add("Share of step time (derived)", percent(ratio));
+    }
+    if let Some(ns) = overhead.background_cpu_ns {
+        add("CPU time of candlescope's own threads (measured)", duration(ns as f64));
+    }
+    if loss.emitted > 0 {
+        add("Intervals emitted", count(loss.emitted));
+        add("Lost: ring full", count(loss.ring_full));
+        add("Lost: too deep", count(loss.too_deep));
+        add("Lost: after shutdown", count(loss.after_shutdown));
+        add("Still open at the end", count(loss.open_at_end));
+    }
+    for (table, rows_read) in &analysis.rows {
+        let size = analysis.file_bytes.get(table).copied().unwrap_or(0);
+        let each = if *rows_read > 0 { format!(", {:.1} B a row", size as f64 / *rows_read as f64) } else { String::new() };
+        add(&format!("Table {table}"), format!("{} rows, {}{each}", count(*rows_read), bytes(size as f64)));
+    }
+    if !manifest.clock.source.is_empty() {
+        let clock = &manifest.clock;
+        let tick = if clock.ticks_per_second > 0.0 { 1e9 / clock.ticks_per_second } else { 0.0 };
+        add(
+            "Clock",
+            format!("{}, a tick of {tick:.2} ns, {:.0} ns a reading", printable(&clock.source), clock.read_ns),
+        );
+    }
+    json!(rows)
+}
+
+fn exporters(analysis: &Analysis) -> Value {
+    let rows = analysis.manifest.exporters.iter().map(|exporter| {
+        let sum = |map: &BTreeMap<String, u64>| count(map.values().sum());
+        let reasons: Vec<String> = exporter
+            .dropped
+            .values()
+            .flatten()
+            .map(|(reason, n)| format!("{} {}", printable(reason), count(*n)))
+            .collect();
+        json!({
+            "name": printable(&exporter.name), "received": sum(&exporter.received), "exported": sum(&exporter.exported),
+            "dropped": if reasons.is_empty() { "0".to_string() } else { reasons.join(", ") },
+            "conserved": exporter.conserved(), "error": exporter.last_error.as_deref().map(printable),
+        })
+    });
+    rows.collect()
+}
+
+fn map(title: &str, map: &BTreeMap<String, Value>) -> Value {
+    let rows: Vec<(String, String)> =
+        map.iter().map(|(key, value)| (printable(key), printable(&head(&text(value), 600)))).collect();
+    json!({ "title": title, "rows": rows })
+}
+
+fn definitions(analysis: &Analysis) -> Value {
+    let clock = &analysis.manifest.clock;
+    let tick = (clock.ticks_per_second > 0.0).then(|| format!("{:.2} ns (clock tick)", 1e9 / clock.ticks_per_second));
+    let period = analysis.memory.host(crate::passes::memory::RESIDENT).and_then(|s| s.period_ns);
+    let shown = figures(analysis);
+    let rows = DEFINITIONS.iter().map(|d| {
+        let n = shown.iter().find(|f| f.definition.key == d.key).map(|f| match f.value {
+            FigureValue::Spread(s) => s.n,
+            FigureValue::Single(_, n) => n,
+        });
+        let resolution = match (d.key, d.unit) {
+            ("peak_memory", _) => period.map(|ns| format!("a sample every {}", duration(ns as f64))),
+            (_, "ns" | "tokens/s") => tick.clone(),
+            _ => None,
+        };
+        json!({
+            "title": d.title, "key": d.key, "label": d.label, "meaning": d.meaning, "same_as": d.same_as,
+            "n": n.map_or("–".to_string(), |n| count(n as u64)), "resolution": resolution.unwrap_or_else(|| "–".to_string()),
+        })
+    });
+    rows.collect()
+}
