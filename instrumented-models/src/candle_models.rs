@@ -4,7 +4,7 @@ use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::weights::gguf::GgufFile;
 use crate::weights::{WeightError, WeightSource};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{llama, quantized_llama};
 use std::collections::HashMap;
@@ -143,6 +143,11 @@ impl CandleQuantizedLlama {
 
 impl CausalLm for CandleQuantizedLlama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let (batch, count) = tokens.dims2()?;
+        if batch > 1 && count > 1 {
+            // Its head is given a strided slice, which the quantised product refuses.
+            bail!("candle's quantized_llama cannot process a batch of prompts; use a batch of 1 or the instrumented model")
+        }
         self.model.forward(tokens, position)
     }
 
