@@ -35,7 +35,10 @@ pub fn verdict(analysis: &Analysis, has_manifest: bool, seen: Vec<Finding>, limi
     let mut kept: Vec<Finding> = Vec::new();
     for finding in findings {
         // The session and the report may notice the same thing; the session's words come first.
-        if !kept.iter().any(|known| known.code == finding.code && (known.message == finding.message || once(&known.code))) {
+        if !kept
+            .iter()
+            .any(|known| known.code == finding.code && (known.message == finding.message || once(&known.code)))
+        {
             kept.push(finding);
         }
     }
@@ -45,7 +48,15 @@ pub fn verdict(analysis: &Analysis, has_manifest: bool, seen: Vec<Finding>, limi
 
 /// Codes that are said once however many notice them.
 fn once(code: &str) -> bool {
-    matches!(code, "no_spans" | "run_incomplete" | "intervals_lost" | "parent_shorter_than_children" | "overhead_high")
+    matches!(
+        code,
+        "no_spans"
+            | "run_incomplete"
+            | "unmatched_exits"
+            | "orphans"
+            | "parent_shorter_than_children"
+            | "overhead_high"
+    )
 }
 
 /// Is everything there that was recorded?
@@ -60,7 +71,8 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
         ));
     }
     let loss = &manifest.loss;
-    if loss.lost() > 0 {
+    let told = |codes: &[&str]| manifest.verdict.findings.iter().any(|f| codes.contains(&f.code.as_str()));
+    if loss.lost() > 0 && !told(&["ring_full", "too_deep", "after_shutdown"]) {
         findings.push(finding(
             Severity::Warning,
             "intervals_lost",
@@ -85,26 +97,38 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
     }
     for exporter in &manifest.exporters {
         let dropped: u64 = RecordKind::ALL.into_iter().map(|kind| exporter.dropped_total(kind)).sum();
-        if dropped > 0 {
+        if dropped > 0 && !told(&["exporter_dropped"]) {
             let reasons = exporter.dropped.values().flatten().map(|(reason, n)| format!("{reason} {n}"));
             findings.push(finding(
                 Severity::Warning,
-                "records_dropped",
-                format!("exporter `{}` dropped {dropped} records ({})", exporter.name, reasons.collect::<Vec<_>>().join(", ")),
-                exporter.last_error.as_deref().map_or("Give the exporter a longer queue or a faster destination", |_| "See the exporter's last error in run.json"),
+                "exporter_dropped",
+                format!(
+                    "exporter `{}` dropped {dropped} records ({})",
+                    exporter.name,
+                    reasons.collect::<Vec<_>>().join(", ")
+                ),
+                exporter.last_error.as_deref().map_or(
+                    "Give the exporter a longer queue or a faster destination",
+                    |_| "See the exporter's last error in run.json",
+                ),
             ));
         }
         if !exporter.conserved() {
             findings.push(finding(
                 Severity::Error,
                 "not_conserved",
-                format!("exporter `{}` cannot account for every record: received is not exported plus dropped", exporter.name),
+                format!(
+                    "exporter `{}` cannot account for every record: received is not exported plus dropped",
+                    exporter.name
+                ),
                 "Report this as a bug of the exporter",
             ));
         }
     }
     // What the Parquet exporter says it wrote is what the tables must hold.
-    let Some(parquet) = manifest.exporters.iter().find(|e| e.name == "parquet").filter(|_| manifest.complete) else { return };
+    let Some(parquet) = manifest.exporters.iter().find(|e| e.name == "parquet").filter(|_| manifest.complete) else {
+        return;
+    };
     for kind in RecordKind::ALL {
         let wrote = parquet.exported.get(kind.table()).copied().unwrap_or(0);
         let read = analysis.rows.get(kind.table()).copied().unwrap_or(0);
@@ -119,7 +143,10 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
             findings.push(finding(
                 Severity::Error,
                 "rows_surplus",
-                format!("table `{}` holds {read} rows, but {wrote} were written: a segment is there twice", kind.table()),
+                format!(
+                    "table `{}` holds {read} rows, but {wrote} were written: a segment is there twice",
+                    kind.table()
+                ),
                 "Remove copies of segments from the run's folders",
             ));
         }
@@ -152,7 +179,10 @@ fn consistency(analysis: &Analysis, findings: &mut Vec<Finding>) {
         findings.push(finding(
             Severity::Warning,
             "orphans",
-            format!("{} intervals lack the one they were entered in, which was lost; they count as outermost", intervals.orphans),
+            format!(
+                "{} intervals lack the one they were entered in, which was lost; they count as outermost",
+                intervals.orphans
+            ),
             "See the findings about lost intervals and segments",
         ));
     }
@@ -221,7 +251,10 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
         findings.push(finding(
             Severity::Info,
             "few_requests",
-            format!("{measured} measured request{}: TTFT and TPOT have no spread to speak of", if measured == 1 { "" } else { "s" }),
+            format!(
+                "{measured} measured request{}: TTFT and TPOT have no spread to speak of",
+                if measured == 1 { "" } else { "s" }
+            ),
             "Repeat the request, at least five times after a warm-up",
         ));
     }

@@ -11,7 +11,7 @@ pub fn collapsed(tree: &Tree) -> Vec<String> {
     let mut lines = Vec::new();
     for row in &tree.rows {
         stack.truncate(row.depth);
-        stack.push(frame(&row.label));
+        stack.push(frame_name(&row.label));
         if row.self_ns > 0 {
             let frames = &stack[..stack.len().min(DEEPEST)];
             lines.push(format!("{} {}", frames.join(";"), row.self_ns));
@@ -22,7 +22,7 @@ pub fn collapsed(tree: &Tree) -> Vec<String> {
 }
 
 /// A name that cannot end a frame or a line.
-fn frame(name: &str) -> String {
+pub(crate) fn frame_name(name: &str) -> String {
     let clean: String = name.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }).collect();
     if clean.trim().is_empty() { "(unnamed)".to_string() } else { clean }
 }

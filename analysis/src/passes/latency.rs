@@ -151,8 +151,7 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> Request
     let ttft_ns = request.ttft_ns.or_else(|| tokens.first().and_then(|s| since_start(s.end_ns())));
     // Without steps the request's end is the closest thing known to its last token.
     let e2e_ns = tokens.last().map_or(Some(request.host_dur_ns), |s| since_start(s.end_ns()));
-    let output_tokens =
-        request.output_tokens.or_else(|| (!tokens.is_empty()).then(|| tokens.len() as u64 * sequences));
+    let output_tokens = request.output_tokens.or_else(|| (!tokens.is_empty()).then(|| tokens.len() as u64 * sequences));
     // A batch yields one token a sequence at a time: gaps are counted along one sequence, tokens over all.
     let gaps = output_tokens.map(|tokens| tokens / sequences).and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);

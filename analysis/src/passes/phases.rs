@@ -5,7 +5,7 @@ use super::latency::per_second;
 use super::stats::Distribution;
 use super::step_rows::StepRow;
 use super::tree::ratio;
-use candlescope_core::RequestRecord;
+use candlescope_core::{Phase, RequestRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the run's wall time divides.
@@ -15,7 +15,7 @@ pub struct Phases {
     pub wall_ns: u64,
     /// Part of it in which at least one step ran.
     pub in_steps_ns: u64,
-    /// Steps by phase, or by name where they are in none; the longest first.
+    /// Steps by phase, in the order a request goes through them, then those in none by name; the longest first.
     pub rows: Vec<PhaseRow>,
 }
 
@@ -58,12 +58,7 @@ pub struct PhaseRow {
 
 impl Phases {
     /// Divides the time of `steps`, which are in order of start.
-    pub fn of(
-        requests: &[RequestRecord],
-        steps: &[StepRow],
-        intervals: &Intervals,
-        warmup: &BTreeSet<u64>,
-    ) -> Self {
+    pub fn of(requests: &[RequestRecord], steps: &[StepRow], intervals: &Intervals, warmup: &BTreeSet<u64>) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
@@ -77,7 +72,7 @@ impl Phases {
         };
         let mut rows: Vec<PhaseRow> =
             groups.into_iter().map(|(name, steps)| row(name, &steps, inside(steps[0]), whole, warmup)).collect();
-        rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+        rows.sort_by(|a, b| (a.phase_order(), b.total_ns, &a.name).cmp(&(b.phase_order(), a.total_ns, &b.name)));
 
         let spans = || {
             let requests = requests.iter().map(|r| (r.host_start.0, r.host_start.plus_ns(r.host_dur_ns).0));
@@ -91,6 +86,14 @@ impl Phases {
     /// Wall time in which no step ran: between requests, in the host's own loop, waiting.
     pub fn outside_ns(&self) -> u64 {
         self.wall_ns - self.in_steps_ns
+    }
+}
+
+impl PhaseRow {
+    /// Phases stand in the order of a request, other steps after them.
+    fn phase_order(&self) -> usize {
+        let position = Phase::ALL.iter().position(|phase| phase.as_str() == self.name);
+        position.filter(|_| self.is_phase).unwrap_or(usize::MAX)
     }
 }
 

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn both_intervals_agree_where_they_meet() {
-        let near = |n: usize| Distribution::of((0..n).map(|i| i as f64 / n as f64).collect()).unwrap().median_ci95.unwrap();
+        let near =
+            |n: usize| Distribution::of((0..n).map(|i| i as f64 / n as f64).collect()).unwrap().median_ci95.unwrap();
         let (few, many) = (near(BOOTSTRAP_MOST), near(BOOTSTRAP_MOST + 1));
         assert!((few.0 - many.0).abs() < 0.003 && (few.1 - many.1).abs() < 0.003, "{few:?} {many:?}");
     }

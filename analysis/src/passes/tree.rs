@@ -108,7 +108,10 @@ fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let mut parents: Vec<Option<usize>> = paths.iter().map(|path| by_text(&path.rollup, &at)).collect();
     for (i, path) in paths.iter().enumerate() {
         let told = path.parent.as_deref().and_then(|parent| at.get(parent).copied());
-        if parents[i].is_none() && let Some(parent) = told && !above(&parents, parent, i) {
+        if parents[i].is_none()
+            && let Some(parent) = told
+            && !above(&parents, parent, i)
+        {
             parents[i] = Some(parent);
         }
     }

@@ -41,10 +41,14 @@ fn readable(found: &DataType, wanted: ColumnType) -> bool {
         ColumnType::Int64 | ColumnType::Int32 => {
             found.is_integer() || matches!(found, DataType::Null | DataType::Timestamp(TimeUnit::Nanosecond, _))
         }
-        ColumnType::Float64 => matches!(found, DataType::Float64 | DataType::Float32 | DataType::Null) || found.is_integer(),
+        ColumnType::Float64 => {
+            matches!(found, DataType::Float64 | DataType::Float32 | DataType::Null) || found.is_integer()
+        }
         ColumnType::Utf8 => match found {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
-            DataType::Dictionary(_, values) => matches!(**values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+            DataType::Dictionary(_, values) => {
+                matches!(**values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+            }
             _ => false,
         },
     }

@@ -44,7 +44,10 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
                 findings.push(finding(
                     Severity::Warning,
                     "segment_unfinished",
-                    format!("`{}` was not finished: its {file_bytes} bytes are lost, earlier segments are not", path.display()),
+                    format!(
+                        "`{}` was not finished: its {file_bytes} bytes are lost, earlier segments are not",
+                        path.display()
+                    ),
                     "The process was killed or is still running. Rotate segments more often to lose less",
                 ));
             } else if name.ends_with(".parquet") {

@@ -50,10 +50,7 @@ impl Interner {
     pub(super) fn thread(&mut self, name: &str) -> Arc<ThreadInfo> {
         let name = self.word(name);
         let index = self.threads.len() as u32 + 1;
-        self.threads
-            .entry(name.clone())
-            .or_insert_with(|| Arc::new(ThreadInfo { index, os_id: 0, name }))
-            .clone()
+        self.threads.entry(name.clone()).or_insert_with(|| Arc::new(ThreadInfo { index, os_id: 0, name })).clone()
     }
 }
 

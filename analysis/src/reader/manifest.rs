@@ -15,7 +15,10 @@ pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<Run
         finding(
             Severity::Warning,
             "manifest_unreadable",
-            format!("`{}` cannot be read ({why}): model, environment, options and loss counts are unknown", path.display()),
+            format!(
+                "`{}` cannot be read ({why}): model, environment, options and loss counts are unknown",
+                path.display()
+            ),
             "The tables are still analysed. Copy run.json again from where the run was made",
         )
     };
@@ -52,7 +55,10 @@ pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<Run
     let version = value.get("schema_version").and_then(Value::as_u64);
     match version {
         Some(found) if found > u64::from(SCHEMA_VERSION) => {
-            return Err(OpenError::NewerSchema { dir: dir.to_path_buf(), found: u32::try_from(found).unwrap_or(u32::MAX) });
+            return Err(OpenError::NewerSchema {
+                dir: dir.to_path_buf(),
+                found: u32::try_from(found).unwrap_or(u32::MAX),
+            });
         }
         Some(1..) => {}
         _ => findings.push(finding(

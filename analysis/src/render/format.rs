@@ -88,6 +88,15 @@ pub fn value(unit: &str, value: f64) -> String {
     }
 }
 
+/// Two values of `unit`, the unit said once where it is the same: `13.9 – 14.0 ms`.
+pub fn range(unit: &str, low: f64, high: f64) -> String {
+    let (low, high) = (value(unit, low), value(unit, high));
+    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (Some((number, a)), Some((_, b))) if a == b => format!("{number} – {high}"),
+        _ => format!("{low} – {high}"),
+    }
+}
+
 /// Text cut to `most` characters, the end kept: the last names of a path tell most.
 pub fn tail(text: &str, most: usize) -> String {
     let length = text.chars().count();
@@ -186,6 +195,13 @@ mod tests {
         assert_eq!(flops(15.009e9), "15.0 GFLOP");
         assert_eq!(significant(1234.5), "1,235");
         assert_eq!(significant(0.001), "1.0e-3");
+    }
+
+    #[test]
+    fn ranges_say_their_unit_once() {
+        assert_eq!(range("ns", 13.91e6, 14.02e6), "13.9 – 14.0 ms");
+        assert_eq!(range("ns", 999e3, 1.5e6), "999 µs – 1.50 ms");
+        assert_eq!(range("tokens/s", 71.7, 71.84), "71.7 – 71.8");
     }
 
     #[test]

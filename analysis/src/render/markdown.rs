@@ -1,7 +1,8 @@
 //! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
 
+use super::facts::{machine, model, model_name};
 use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, flops, json, percent, printable, significant, utc, value};
+use super::format::{bytes, count, duration, flops, json, percent, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::{Analysis, Operator};
@@ -15,14 +16,21 @@ pub fn report(analysis: &Analysis) -> String {
     let name = if manifest.run_id.is_empty() { analysis.dir.display().to_string() } else { manifest.run_id.clone() };
     let _ = writeln!(out, "# candlescope: {}\n", escape(&name));
     let _ = writeln!(out, "**Verdict:** {}\n", verdict_line(analysis));
-    let mut facts = Vec::new();
+    let mut facts = vec![
+        ("model", model_name(manifest).into_iter().chain(model(manifest)).collect::<Vec<_>>().join(" · ")),
+        ("machine", machine(manifest).join(" · ")),
+    ];
+    facts.retain(|(_, value)| !value.is_empty());
     if manifest.started_ns > 0 {
         facts.push(("started", utc(manifest.started_ns)));
     }
     if !manifest.host.is_empty() {
         facts.push(("host", manifest.host.clone()));
     }
-    facts.push(("records", analysis.rows.iter().map(|(t, n)| format!("{} {t}", count(*n))).collect::<Vec<_>>().join(", ")));
+    facts.push((
+        "records",
+        analysis.rows.iter().map(|(t, n)| format!("{} {t}", count(*n))).collect::<Vec<_>>().join(", "),
+    ));
     for (key, value) in facts {
         let _ = writeln!(out, "- {key}: {}", escape(&value));
     }
@@ -56,7 +64,8 @@ pub fn operators(analysis: &Analysis) -> String {
 
 fn operator_table(operators: &[Operator]) -> String {
     let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
-    let mut header = vec!["operator", "calls", "self", "self share", "total", "total share", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
+    let mut header =
+        vec!["operator", "calls", "self", "self share", "total", "total share", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
     if gpu {
         header.extend(["GPU calls", "GPU total", "GPU self", "GPU source"]);
     }
@@ -104,7 +113,10 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
     }
     let _ = writeln!(out, "\n## Latency and throughput\n");
     if analysis.latency.warmup > 0 {
-        let _ = writeln!(out, "The first {} requests warmed up and are left out here.\n", analysis.latency.warmup);
+        let _ = match analysis.latency.warmup {
+            1 => writeln!(out, "The first request warmed up and is left out here.\n"),
+            n => writeln!(out, "The first {n} requests warmed up and are left out here.\n"),
+        };
     }
     let header = ["", "median", "95 % interval", "p90", "p95", "p99", "min", "max", "mean", "stddev", "n", "label"];
     let rows = figures.iter().map(|figure| {
@@ -116,7 +128,7 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
         match figure.value {
             FigureValue::Spread(s) => row.extend([
                 show(s.median),
-                s.median_ci95.map_or(String::new(), |(low, high)| format!("{} – {}", show(low), show(high))),
+                s.median_ci95.map_or(String::new(), |(low, high)| range(d.unit, low, high)),
                 show(s.p90),
                 show(s.p95),
                 option(s.p99),
@@ -146,7 +158,21 @@ fn phases(out: &mut String, analysis: &Analysis) {
         duration(phases.wall_ns as f64),
         duration(phases.outside_ns() as f64)
     );
-    let header = ["", "steps", "total", "share", "median", "p95", "max", "tokens", "tokens/s", "GFLOP/s", "GB/s", "FLOP/B", "intervals"];
+    let header = [
+        "",
+        "steps",
+        "total",
+        "share",
+        "median",
+        "p95",
+        "max",
+        "tokens",
+        "tokens/s",
+        "GFLOP/s",
+        "GB/s",
+        "FLOP/B",
+        "intervals",
+    ];
     let rows = phases.rows.iter().take(64).map(|row| {
         let rate = |v: Option<f64>| v.map_or(String::new(), significant);
         let d = row.duration.as_ref();
@@ -170,7 +196,10 @@ fn phases(out: &mut String, analysis: &Analysis) {
 }
 
 fn tree(out: &mut String, analysis: &Analysis) {
-    let _ = writeln!(out, "\n## Where the time goes\n\nSelf time of a path with children is what none of them accounts for.\n");
+    let _ = writeln!(
+        out,
+        "\n## Where the time goes\n\nSelf time of a path with children is what none of them accounts for.\n"
+    );
     let rows = analysis.tree.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
         vec![
             format!("{}{}", "&emsp;".repeat(row.depth.min(16)), code(&row.label)),
@@ -276,7 +305,8 @@ fn map(out: &mut String, title: &str, map: &std::collections::BTreeMap<String, s
 }
 
 fn definitions(out: &mut String) {
-    let _ = writeln!(out, "\n## Definitions\n\n{STATISTICS}\n\n| name | label | meaning | same as |\n|---|---|---|---|");
+    let _ =
+        writeln!(out, "\n## Definitions\n\n{STATISTICS}\n\n| name | label | meaning | same as |\n|---|---|---|---|");
     for d in DEFINITIONS {
         let _ = writeln!(out, "| {} | {} | {} | {} |", d.title, d.label, escape(d.meaning), escape(d.same_as));
     }

@@ -1,5 +1,6 @@
 //! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
 
+pub mod facts;
 pub mod figures;
 pub mod format;
 pub mod html;

@@ -1,8 +1,10 @@
 //! The summary on a terminal: what a person wants to know before opening anything.
 
+use super::facts::{machine, model, model_name};
 use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, head, json, percent, printable, significant, tail, utc, value};
+use super::format::{bytes, count, duration, head, percent, printable, range, significant, tail, utc, value};
 use crate::passes::Analysis;
+use crate::passes::tree::ratio;
 use candlescope_core::run::Severity;
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write as _;
@@ -15,14 +17,14 @@ pub struct TerminalOptions {
     /// Whether to colour headings and severities.
     pub color: bool,
     /// Rows of the tree.
-    pub tree_rows: usize,
+    pub tree: usize,
     /// Rows of the operator table.
-    pub operator_rows: usize,
+    pub operators: usize,
 }
 
 impl Default for TerminalOptions {
     fn default() -> Self {
-        Self { width: 100, color: false, tree_rows: 24, operator_rows: 12 }
+        Self { width: 100, color: false, tree: 24, operators: 12 }
     }
 }
 
@@ -76,7 +78,10 @@ impl Out {
 
     fn table(&mut self, header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
         let mut table = Table::new();
-        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).set_width(self.options.width as u16);
+        table
+            .load_style(STYLE)
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_width(self.options.width as u16);
         if self.options.color {
             table.enforce_styling();
             table.set_header(header.iter().map(|text| comfy_table::Cell::new(text).fg(Color::DarkGrey)));
@@ -98,18 +103,15 @@ impl Out {
     fn head(&mut self, analysis: &Analysis) {
         let manifest = &analysis.manifest;
         self.field("run", &printable(&analysis.dir.display().to_string()));
-        let model = describe(&manifest.model, &["name", "architecture", "quantization", "quantisation", "dtype", "parameters"]);
-        let model = if model.is_empty() {
-            analysis.latency.requests.first().map(|r| printable(&r.model)).unwrap_or_default()
-        } else {
-            model
-        };
+        let first = analysis.latency.requests.first().map(|r| printable(&r.model)).filter(|m| !m.is_empty());
+        let name = model_name(manifest).or(first);
+        let model: Vec<String> = name.into_iter().chain(model(manifest)).collect();
         if !model.is_empty() {
-            self.field("model", &model);
+            self.field("model", &model.join(" · "));
         }
-        let machine = describe(&manifest.environment, &["cpu_model", "cpu", "logical_cpus", "cpus", "gpu", "os", "kernel", "candle", "candle_version"]);
+        let machine = machine(manifest);
         if !machine.is_empty() {
-            self.field("machine", &machine);
+            self.field("machine", &machine.join(" · "));
         }
         let mut what = Vec::new();
         if manifest.started_ns > 0 {
@@ -147,7 +149,7 @@ impl Out {
                 FigureValue::Spread(d) => vec![
                     name,
                     show(d.median),
-                    d.median_ci95.map_or("–".to_string(), |(low, high)| format!("{} – {}", show(low), show(high))),
+                    d.median_ci95.map_or("–".to_string(), |(low, high)| range(unit, low, high)),
                     show(d.p95),
                     show(d.min),
                     show(d.max),
@@ -167,7 +169,7 @@ impl Out {
         if phases.rows.is_empty() {
             return;
         }
-        let outside = super::format::percent(crate::passes::tree::ratio(phases.outside_ns(), phases.wall_ns));
+        let outside = percent(ratio(phases.outside_ns(), phases.wall_ns));
         self.heading("Steps", &format!("wall {}, {outside} of it outside steps", duration(phases.wall_ns as f64)));
         const MOST: usize = 8;
         let rows = phases.rows.iter().take(MOST).map(|row| {
@@ -203,7 +205,7 @@ impl Out {
         }
         self.heading("Where the time goes", "self: of a path with children, what none of them accounts for");
         let visible: Vec<_> = tree.rows.iter().filter(|row| row.share >= SMALLEST_SHARE || row.depth == 0).collect();
-        let rows = visible.iter().take(self.options.tree_rows).map(|row| {
+        let rows = visible.iter().take(self.options.tree).map(|row| {
             let indent = "  ".repeat(row.depth.min(10));
             vec![
                 format!("{indent}{}", tail(&printable(&row.label), 42usize.saturating_sub(indent.len()))),
@@ -211,11 +213,11 @@ impl Out {
                 duration(row.total_ns as f64),
                 percent(row.share),
                 duration(row.self_ns as f64),
-                percent(crate::passes::tree::ratio(row.self_ns, tree.total_ns)),
+                percent(ratio(row.self_ns, tree.total_ns)),
             ]
         });
         self.table(&["", "calls", "total", "share", "self", "share"], rows.collect(), &[0]);
-        let shown = visible.len().min(self.options.tree_rows);
+        let shown = visible.len().min(self.options.tree);
         self.more(tree.rows.len(), shown, "paths");
     }
 
@@ -226,7 +228,7 @@ impl Out {
         }
         self.heading("Operators by self time", "");
         let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
-        let rows = operators.iter().take(self.options.operator_rows).map(|o| {
+        let rows = operators.iter().take(self.options.operators).map(|o| {
             let mut row = vec![
                 tail(&printable(&o.path), if gpu { 24 } else { 34 }),
                 count(o.calls),
@@ -246,7 +248,7 @@ impl Out {
             header.push("GPU");
         }
         self.table(&header, rows.collect(), &[0]);
-        self.more(operators.len(), self.options.operator_rows, "operators");
+        self.more(operators.len(), self.options.operators, "operators");
     }
 
     fn accounts(&mut self, analysis: &Analysis) {
@@ -320,12 +322,6 @@ pub(crate) fn verdict_line(analysis: &Analysis) -> String {
         (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
         (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
     }
-}
-
-/// The values of the keys that are there, in this order.
-pub(crate) fn describe(map: &std::collections::BTreeMap<String, serde_json::Value>, keys: &[&str]) -> String {
-    let values = keys.iter().filter_map(|key| map.get(*key)).filter(|v| !v.is_null());
-    values.map(|v| printable(&json(v))).collect::<Vec<_>>().join(" · ")
 }
 
 fn optional(value: Option<f64>) -> String {

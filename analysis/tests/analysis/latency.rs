@@ -117,10 +117,8 @@ fn sampling_as_a_step_yields_the_token() {
 
 #[test]
 fn warm_up_is_left_out() {
-    let manifest = |n: serde_json::Value| RunManifest {
-        options: [("warmup".to_string(), n)].into(),
-        ..RunManifest::default()
-    };
+    let manifest =
+        |n: serde_json::Value| RunManifest { options: [("warmup".to_string(), n)].into(), ..RunManifest::default() };
     let requests = [request(1, 0, 90 * MS), request(2, 100 * MS as i64, 10 * MS), request(3, 200 * MS as i64, 20 * MS)];
     let warmup = warmup_requests(&manifest(json!(1)), &requests);
     assert_eq!(warmup, BTreeSet::from([1]));

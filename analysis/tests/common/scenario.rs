@@ -3,8 +3,8 @@
 use super::{T0, path, thread};
 use candlescope_core::run::{ClockInfo, OverheadInfo, RunManifest};
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, Phase, RequestRecord, SampleRecord, Shape, SpanId, SpanRecord, StepRecord,
-    TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, Phase, RequestRecord, SampleRecord, Shape, SpanId, SpanRecord,
+    StepRecord, TraceId,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -225,8 +225,7 @@ impl Maker<'_> {
 
 /// The records of a scenario and a manifest that agrees with them.
 pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
-    let mut maker =
-        Maker { scenario, batch: Batch::default(), now: 0, seq: 0, noise: 42, step: 0, request: 0 };
+    let mut maker = Maker { scenario, batch: Batch::default(), now: 0, seq: 0, noise: 42, step: 0, request: 0 };
     for _ in 0..scenario.requests {
         maker.request();
     }

@@ -1,16 +1,17 @@
 //! The flame graph: an interactive SVG in a frame of its own, so that neither its script nor its style reaches the page.
 
-use crate::passes::flame::collapsed;
+use crate::passes::flame::{collapsed, frame_name};
 use crate::passes::tree::Tree;
-use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color};
+use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, Palette, TextTruncateDirection};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What the frame holds besides the SVG. It has no address of its own, so the script's attempt to note the zoom there must do
 /// nothing instead of failing half-way.
 const PRELUDE: &str = "<!doctype html><meta charset=\"utf-8\"><style>:root{color-scheme:light dark}body{margin:0;overflow:hidden}\
-svg{display:block;width:100%}#background{fill:#fff}#frames text{fill:#1b1b1b}#title{display:none}\
-@media(prefers-color-scheme:dark){#background{fill:#17191e}#details,#search,#matched,#unzoom{fill:#d8dbe2!important}}</style>\
+svg{display:block;width:100%}rect[fill^=\"url\"]{fill:#fff}#frames text{fill:#1b1b1b}#title{display:none}\
+#search{opacity:.7!important}@media(prefers-color-scheme:dark){rect[fill^=\"url\"]{fill:#17191e}#details,#search,#matched,#unzoom{fill:#d8dbe2}}</style>\
 <script>history.replaceState=function(){};</script>";
 
 /// The frame's document and its height in pixels; null where there is nothing to draw.
@@ -21,19 +22,43 @@ pub(super) fn frame(tree: &Tree) -> Value {
     }
 }
 
+/// Light enough for dark text on them, apart enough to tell neighbours apart.
+const COLORS: [u32; 10] =
+    [0xf2a65a, 0x8ab6d6, 0xf6d186, 0x9fc8a5, 0xe8998d, 0xb8a9d9, 0xd9c6a5, 0x8fd0cd, 0xe3b7d0, 0xc3d17f];
+
+/// One colour for each name wherever it stands, handed out by self time so that the widest differ most.
+fn palette(tree: &Tree) -> PaletteMap {
+    let mut own: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &tree.rows {
+        *own.entry(frame_name(&row.label)).or_default() += row.self_ns;
+    }
+    let mut names: Vec<(String, u64)> = own.into_iter().collect();
+    names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut colors = PaletteMap::default();
+    colors.insert("all", rgb(0xdcdcd8));
+    for (i, (name, _)) in names.into_iter().enumerate() {
+        colors.insert(name, rgb(COLORS[i % COLORS.len()]));
+    }
+    colors
+}
+
+fn rgb(hex: u32) -> Color {
+    Color { r: (hex >> 16) as u8, g: (hex >> 8) as u8, b: hex as u8 }
+}
+
 fn svg(tree: &Tree) -> Option<(String, u32)> {
     let lines = collapsed(tree);
     if lines.is_empty() {
         return None;
     }
+    let mut colors = palette(tree);
     let mut options = Options::default();
     options.title = String::new();
     options.colors = Palette::Basic(BasicPalette::Orange);
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 255, g: 255, b: 255 }));
     options.count_name = "ns".to_string();
     options.name_type = "Path:".to_string();
-    options.hash = true;
-    options.deterministic = true;
+    options.palette_map = Some(&mut colors);
     options.direction = flamegraph::Direction::Inverted;
     options.frame_height = 20;
     options.min_width = 0.05;

@@ -7,10 +7,14 @@ mod flame;
 mod plots;
 mod spark;
 
+use super::facts;
 use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value};
-use super::terminal::{describe, verdict_line};
+use super::format::{
+    bytes, count, duration, flops, head, json as text, percent, printable, range, significant, utc, value,
+};
+use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::memory::Series;
 use crate::passes::tree::ratio;
 use crate::passes::{Analysis, peaks};
 use candlescope_core::run::Severity;
@@ -41,10 +45,8 @@ pub fn page(analysis: &Analysis) -> Result<String, HtmlError> {
 fn values(analysis: &Analysis) -> Value {
     let manifest = &analysis.manifest;
     let models = &analysis.latency.requests;
-    let title = match manifest.model.get("name") {
-        Some(name) => text(name),
-        None => models.first().map(|r| r.model.clone()).filter(|m| !m.is_empty()).unwrap_or_else(|| "run".to_string()),
-    };
+    let first = models.first().map(|r| r.model.clone()).filter(|m| !m.is_empty());
+    let title = facts::model_name(manifest).or(first).unwrap_or_else(|| "run".to_string());
     json!({
         "css": include_str!("style.css"),
         "js": include_str!("script.js"),
@@ -52,7 +54,7 @@ fn values(analysis: &Analysis) -> Value {
         "title": printable(&title),
         "run_id": printable(&manifest.run_id),
         "dir": printable(&analysis.dir.display().to_string()),
-        "facts": facts(analysis),
+        "facts": head_facts(analysis),
         "verdict": { "ok": analysis.verdict.ok, "text": verdict_line(analysis), "findings": findings(analysis) },
         "cards": cards(analysis),
         "figures": figure_rows(analysis),
@@ -76,25 +78,17 @@ fn values(analysis: &Analysis) -> Value {
     })
 }
 
-fn facts(analysis: &Analysis) -> Value {
+fn head_facts(analysis: &Analysis) -> Value {
     let manifest = &analysis.manifest;
-    let mut facts = Vec::new();
-    let mut add = |value: String| {
-        if !value.is_empty() {
-            facts.push(value);
-        }
-    };
-    add(describe(&manifest.model, &["architecture", "quantization", "quantisation", "dtype"]));
-    if let Some(parameters) = manifest.model.get("parameters").and_then(Value::as_f64) {
-        add(format!("{} M parameters", significant(parameters / 1e6)));
-    }
-    add(describe(&manifest.environment, &["cpu_model", "cpu"]));
-    add(describe(&manifest.environment, &["gpu"]));
+    let mut all = facts::model(manifest);
+    all.extend(facts::machine(manifest));
     if manifest.started_ns > 0 {
-        add(utc(manifest.started_ns));
+        all.push(utc(manifest.started_ns));
     }
-    add(printable(&manifest.host));
-    json!(facts)
+    if !manifest.host.is_empty() {
+        all.push(printable(&manifest.host));
+    }
+    json!(all)
 }
 
 fn findings(analysis: &Analysis) -> Value {
@@ -126,10 +120,7 @@ fn cards(analysis: &Analysis) -> Value {
             let central = value(d.unit, figure.central());
             let (number, unit) = split_unit(&central, d.unit);
             let (spread, strip) = match figure.value {
-                FigureValue::Spread(s) => (
-                    s.median_ci95.map(|(low, high)| format!("{} – {}", value(d.unit, low), value(d.unit, high))),
-                    spark::strip(s),
-                ),
+                FigureValue::Spread(s) => (s.median_ci95.map(|(low, high)| range(d.unit, low, high)), spark::strip(s)),
                 FigureValue::Single(..) => (None, None),
             };
             let n = match figure.value {
@@ -150,7 +141,7 @@ fn cards(analysis: &Analysis) -> Value {
             let (number, unit) = split_unit(&text, "ns");
             Some(json!({
                 "key": "step", "title": format!("Step {}", head(&printable(&row.name), 28)), "number": number, "unit": unit,
-                "interval": d.median_ci95.map(|(low, high)| format!("{} – {}", duration(low), duration(high))),
+                "interval": d.median_ci95.map(|(low, high)| range("ns", low, high)),
                 "n": count(d.n as u64), "strip": spark::strip(d), "meaning": "Duration of one step", "label": "measured",
                 "what": "median",
             }))
@@ -176,7 +167,7 @@ fn figure_rows(analysis: &Analysis) -> Value {
         let cells: Vec<String> = match figure.value {
             FigureValue::Spread(s) => {
                 let option = |v: Option<f64>| v.map_or("–".to_string(), show);
-                let interval = s.median_ci95.map_or("–".to_string(), |(l, h)| format!("{} – {}", show(l), show(h)));
+                let interval = s.median_ci95.map_or("–".to_string(), |(l, h)| range(d.unit, l, h));
                 vec![
                     show(s.median),
                     interval,
@@ -334,7 +325,9 @@ fn tree(analysis: &Analysis) -> Value {
 fn series(analysis: &Analysis) -> Value {
     let all = &analysis.memory.series;
     let start = all.iter().filter_map(|s| s.points.first()).map(|p| p.0).min().unwrap_or(0);
-    let mut order: Vec<_> = all.iter().filter(|s| s.points.len() > 1).collect();
+    // Counters only ever rise, and a high-water mark says no more than what it is the mark of: they stand in the table.
+    let drawn = |s: &Series| s.points.len() > 1 && !s.metric.ends_with("_total") && !s.metric.contains("_peak_");
+    let mut order: Vec<_> = all.iter().filter(|s| drawn(s)).collect();
     order.sort_by_key(|s| (s.metric != crate::passes::memory::RESIDENT, s.min == s.max));
     let plots: Vec<Value> = order.iter().take(4).filter_map(|s| plots::series(s, start)).collect();
     let rows = all.iter().take(100).map(|s| {
@@ -374,7 +367,8 @@ fn accounts(analysis: &Analysis) -> Value {
     }
     for (table, rows_read) in &analysis.rows {
         let size = analysis.file_bytes.get(table).copied().unwrap_or(0);
-        let each = if *rows_read > 0 { format!(", {:.1} B a row", size as f64 / *rows_read as f64) } else { String::new() };
+        let each =
+            if *rows_read > 0 { format!(", {:.1} B a row", size as f64 / *rows_read as f64) } else { String::new() };
         add(&format!("Table {table}"), format!("{} rows, {}{each}", count(*rows_read), bytes(size as f64)));
     }
     if !manifest.clock.source.is_empty() {

@@ -1,13 +1,14 @@
 //! Plots as SVG. Their colours are stand-ins that the page's style replaces, so that they follow light and dark.
 
-use super::super::format::{duration, printable, significant};
+use super::super::format::{duration, head, printable, significant};
 use crate::passes::memory::Series;
 use crate::passes::stats::percentile;
 use crate::passes::tokens::Tokens;
 use plotters::prelude::*;
 use serde_json::{Value, json};
 
-const SIZE: (u32, u32) = (1040, 300);
+const WIDE: (u32, u32) = (1120, 300);
+const NARROW: (u32, u32) = (560, 240);
 /// More points than this look the same and weigh the page down.
 const MOST_POINTS: usize = 4000;
 
@@ -47,9 +48,17 @@ pub(super) fn tokens(tokens: &Tokens) -> Value {
     let (unit, per) = time_unit(top);
     let stride = points.len().div_ceil(MOST_POINTS);
     let shown: Vec<(f64, f64)> = points.iter().step_by(stride).map(|&(x, y)| (x, y.min(top) / per)).collect();
-    let x_label = if by_context { "context length after the step, tokens" } else { "number of the token in its request" };
+    let x_label =
+        if by_context { "context length after the step, tokens" } else { "number of the token in its request" };
     let medians: Vec<(f64, f64)> = binned_medians(&points).into_iter().map(|(x, y)| (x, y.min(top) / per)).collect();
-    let svg = draw(&shown, &medians, (bottom / per, top / per), x_label, &format!("duration of a decoding step, {unit}"), true);
+    let svg = draw(
+        &shown,
+        &medians,
+        WIDE,
+        (bottom / per, top / per),
+        x_label,
+        &format!("duration of a decoding step, {unit}"),
+    );
     let trend = tokens.trend.map(|t| {
         format!(
             "{} ± {} for each further 100 tokens of context (least squares, 95 %), from {} to {} tokens",
@@ -94,31 +103,32 @@ pub(super) fn series(series: &Series, start: i64) -> Option<Value> {
     let spread = (high - low).max(high.abs() * 0.05).max(1e-9);
     let range = (if low >= 0.0 { (low - spread * 0.3).max(0.0) } else { low - spread * 0.3 }, high + spread * 0.2);
     let name = printable(&series.metric);
-    let svg = draw(&[], &points, range, "time since the first sample, s", &format!("{}, {unit}", short(&name)), false);
+    let svg = draw(&[], &points, NARROW, range, "time since the first sample, s", &format!("{}, {unit}", short(&name)));
     Some(json!({ "name": name, "device": printable(&series.device), "svg": svg }))
 }
 
 /// Metric names say their unit at the end; the axis says it anyway.
 fn short(name: &str) -> String {
-    let name = ["_bytes", "_ratio", "_total", "_seconds", "_watts"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
-    super::super::format::head(&name.replace('_', " "), 44)
+    let name =
+        ["_bytes", "_ratio", "_total", "_seconds", "_watts"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
+    head(&name.replace('_', " "), 34)
 }
 
 /// Points, and a line, over labelled axes. `None` where the plot library refuses, which leaves the place empty.
 fn draw(
     points: &[(f64, f64)],
     line: &[(f64, f64)],
+    size: (u32, u32),
     y: (f64, f64),
     x_label: &str,
     y_label: &str,
-    scatter: bool,
 ) -> Option<String> {
     let xs = || points.iter().chain(line).map(|p| p.0);
     let (left, right) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
     let right = if right > left { right } else { left + 1.0 };
     let mut out = String::new();
     {
-        let root = SVGBackend::with_string(&mut out, SIZE).into_drawing_area();
+        let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
             .margin(10)
             .margin_right(24)
@@ -132,7 +142,7 @@ fn draw(
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
             .axis_style(GRID)
-            .x_labels(10)
+            .x_labels(size.0 as usize / 90)
             .y_labels(6)
             .x_desc(x_label)
             .y_desc(y_label)
@@ -142,14 +152,12 @@ fn draw(
             .axis_desc_style(("sans-serif", 13, &TEXT))
             .draw()
             .ok()?;
-        if scatter {
-            chart.draw_series(points.iter().map(|&p| Circle::new(p, 2, POINT.filled()))).ok()?;
-        }
+        chart.draw_series(points.iter().map(|&p| Circle::new(p, 2, POINT.filled()))).ok()?;
         chart.draw_series(LineSeries::new(line.iter().copied(), LINE.stroke_width(2))).ok()?;
         root.present().ok()?;
     }
     // The page scales it: a viewBox in place of fixed width and height.
-    let (w, h) = SIZE;
+    let (w, h) = size;
     let fixed = format!("<svg width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\"");
     Some(out.replacen(&fixed, &format!("<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {w} {h}\""), 1))
 }

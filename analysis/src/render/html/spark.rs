@@ -16,7 +16,9 @@ pub(super) fn strip(d: &Distribution) -> Option<String> {
     // A single outlier must not squeeze everything else into one bin.
     let high = d.max.min(d.p95 + 1.5 * (d.p95 - d.min)).max(d.min + range * 1e-6);
     let x = |v: f64| 3.0 + ((v.min(high) - d.min) / (high - d.min)).clamp(0.0, 1.0) * (WIDTH - 6.0);
-    let mut out = format!("<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    let mut out = format!(
+        "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+    );
     if d.n >= 24 {
         let mut bins = [0u32; BINS];
         for v in &d.samples {
@@ -41,6 +43,7 @@ pub(super) fn strip(d: &Distribution) -> Option<String> {
             let _ = write!(out, "<circle cx=\"{:.1}\" cy=\"17\" r=\"3.4\"/>", x(*v));
         }
     }
-    let _ = write!(out, "<line class=\"median\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"1\" y2=\"{HEIGHT}\"/></svg>", x(d.median));
+    let _ =
+        write!(out, "<line class=\"median\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"1\" y2=\"{HEIGHT}\"/></svg>", x(d.median));
     Some(out)
 }

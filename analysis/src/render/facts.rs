@@ -1,0 +1,82 @@
+//! What stands at the head of every report: which model, which machine. Keys are those that the collectors, the session and the
+//! instrumented models write; what is not there is left out.
+
+use super::format::{bytes, json, printable, significant};
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+type Map = BTreeMap<String, Value>;
+
+fn known<'a>(map: &'a Map, keys: &[&str]) -> Option<&'a Value> {
+    keys.iter().filter_map(|key| map.get(*key)).find(|value| !value.is_null())
+}
+
+/// The model's name, where the run tells.
+pub fn model_name(manifest: &RunManifest) -> Option<String> {
+    known(&manifest.model, &["name"]).map(|name| printable(&json(name)))
+}
+
+/// The model without its name: architecture, element types, size.
+pub fn model(manifest: &RunManifest) -> Vec<String> {
+    let map = &manifest.model;
+    let mut facts = Vec::new();
+    let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
+    facts.extend(text(&["architecture"]));
+    let (weights, activations) = (text(&["quantization"]), text(&["dtype"]));
+    match (weights, activations) {
+        (Some(weights), Some(activations)) if weights != activations => {
+            facts.push(format!("{weights} weights, {activations} activations"));
+        }
+        (weights, activations) => facts.extend(weights.or(activations)),
+    }
+    if let Some(n) = known(map, &["parameters"]).and_then(Value::as_f64) {
+        facts.push(format!("{} M parameters", significant(n / 1e6)));
+    }
+    if let Some(n) = known(map, &["weight_bytes"]).and_then(Value::as_f64) {
+        facts.push(format!("{} of weights", bytes(n)));
+    }
+    facts.extend(text(&["engine"]).map(|engine| format!("{engine} engine")));
+    facts
+}
+
+/// The machine: processor, memory, GPU, system.
+pub fn machine(manifest: &RunManifest) -> Vec<String> {
+    let map = &manifest.environment;
+    let mut facts = Vec::new();
+    let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
+    facts.extend(text(&["cpu_model", "cpu"]));
+    if let Some(n) = known(map, &["cpu_available", "cpu_cores", "logical_cpus"]).and_then(Value::as_u64) {
+        facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
+    }
+    if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
+        facts.push(format!("{} memory", bytes(n)));
+    }
+    facts.extend(text(&["gpu_name", "gpu"]));
+    let system: Vec<String> = [text(&["os"]), text(&["kernel"])].into_iter().flatten().collect();
+    if !system.is_empty() {
+        facts.push(system.join(" "));
+    }
+    facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_known_is_said() {
+        let mut manifest = RunManifest::default();
+        assert!(model(&manifest).is_empty() && machine(&manifest).is_empty() && model_name(&manifest).is_none());
+        let put = |map: &mut Map, key: &str, value: Value| map.insert(key.to_string(), value);
+        put(&mut manifest.model, "quantization", json!("q4_1"));
+        put(&mut manifest.model, "dtype", json!("f32"));
+        put(&mut manifest.model, "parameters", json!(134_515_008));
+        put(&mut manifest.environment, "cpu_cores", json!(1));
+        put(&mut manifest.environment, "os", json!("linux"));
+        assert_eq!(model(&manifest), ["q4_1 weights, f32 activations", "135 M parameters"]);
+        assert_eq!(machine(&manifest), ["1 core", "linux"]);
+    }
+}
