@@ -20,9 +20,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments.next().and_then(|a| a.parse().ok()).unwrap_or(2.0);
     let base = arguments.next().map(PathBuf::from);
-    for (name, annotated, gpu) in [("plain candle spans", false, false), ("wrapped model", true, false), ("wrapped model, GPU", true, true)] {
+    for (name, annotated, gpu) in
+        [("plain candle spans", false, false), ("wrapped model", true, false), ("wrapped model, GPU", true, true)]
+    {
         let dir = tempfile::tempdir()?;
-        let run = base.clone().map_or_else(|| dir.path().to_path_buf(), |b| b.join(name.replace([' ', ','], "-"))).join("run");
+        let run = base
+            .clone()
+            .map_or_else(|| dir.path().to_path_buf(), |b| b.join(name.replace([' ', ','], "-")))
+            .join("run");
         one(name, annotated, gpu, (millions * 1e6) as usize, &run)?;
     }
     Ok(())

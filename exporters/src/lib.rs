@@ -2,9 +2,18 @@
 //!
 //! | module | feature | writes | read by |
 //! |---|---|---|---|
-#![cfg_attr(feature = "parquet", doc = "| [`parquet`] | `parquet` | a run directory | `candlescope report`, DuckDB, Polars, Spark |")]
-#![cfg_attr(feature = "perfetto", doc = "| [`perfetto`] | `perfetto` | one protobuf trace | ui.perfetto.dev, trace_processor |")]
-#![cfg_attr(feature = "chrome", doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |")]
+#![cfg_attr(
+    feature = "parquet",
+    doc = "| [`parquet`] | `parquet` | a run directory | `candlescope report`, DuckDB, Polars, Spark |"
+)]
+#![cfg_attr(
+    feature = "perfetto",
+    doc = "| [`perfetto`] | `perfetto` | one protobuf trace | ui.perfetto.dev, trace_processor |"
+)]
+#![cfg_attr(
+    feature = "chrome",
+    doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
+)]
 //!
 //! Every module has a pure conversion and a thin transport: the conversion is tested without files.
 
@@ -18,3 +27,7 @@ pub mod parquet;
 pub mod perfetto;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 pub mod trace_file;
+
+#[cfg(test)]
+#[path = "../tests/common/synthetic.rs"]
+mod synthetic;

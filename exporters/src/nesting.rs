@@ -113,7 +113,13 @@ mod tests {
 
     #[test]
     fn children_close_before_parents_and_siblings_follow() {
-        let spans = [span(1, None, 0, 100), span(2, Some(1), 10, 20), span(3, Some(2), 12, 5), span(4, Some(1), 30, 0), span(5, None, 200, 1)];
+        let spans = [
+            span(1, None, 0, 100),
+            span(2, Some(1), 10, 20),
+            span(3, Some(2), 12, 5),
+            span(4, Some(1), 30, 0),
+            span(5, None, 200, 1),
+        ];
         assert_eq!(text(&edges(&spans, host)), "(0@0 (1@10 (2@12 2@17) 1@30) (3@30 3@30) 0@100) (4@200 4@201)");
     }
 
@@ -125,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_parent_without_device_time_is_passed_over() {
-        let mut spans = vec![span(1, None, 0, 9), span(2, Some(1), 1, 2), span(3, Some(2), 1, 2), span(4, Some(1), 5, 2)];
+        let mut spans =
+            vec![span(1, None, 0, 9), span(2, Some(1), 1, 2), span(3, Some(2), 1, 2), span(4, Some(1), 5, 2)];
         for at in [0, 2, 3] {
             let (start, dur_ns) = (HostNs(spans[at].host_start.0 + 100), spans[at].host_dur_ns);
             spans[at].gpu = Some(GpuTime { start, dur_ns, source: GpuSource::Event });

@@ -94,7 +94,8 @@ fn varied() -> Batch {
     batch.steps[1].request = None;
     batch.steps[2].energy_mj = Some(12.5);
     batch.samples = source.samples();
-    batch.requests = vec![source.request(1, HostNs(5)), RequestRecord { ttft_ns: None, ..source.request(2, HostNs(6)) }];
+    batch.requests =
+        vec![source.request(1, HostNs(5)), RequestRecord { ttft_ns: None, ..source.request(2, HostNs(6)) }];
     batch
 }
 
@@ -148,7 +149,10 @@ fn the_small_tables_come_back() {
     let steps = read(&run, RecordKind::Step);
     assert_eq!(ints(&steps, "request"), [Some(1), None, Some(1), Some(1)]);
     assert_eq!(ints(&steps, "intervals"), batch.steps.iter().map(|s| Some(s.intervals as i64)).collect::<Vec<_>>());
-    assert_eq!(texts(&steps, "phase"), [Some("prefill"), Some("decode"), None, Some("decode")].map(|p| p.map(String::from)));
+    assert_eq!(
+        texts(&steps, "phase"),
+        [Some("prefill"), Some("decode"), None, Some("decode")].map(|p| p.map(String::from))
+    );
     assert_eq!(texts(&steps, "path")[2].as_deref(), Some("warm-up"));
     let energy: Vec<_> = steps[0].column_by_name("energy_mj").unwrap().as_primitive::<Float64Type>().iter().collect();
     assert_eq!(energy, [None, None, Some(12.5), None]);
@@ -219,7 +223,8 @@ fn all_tables_rotate_together() {
         exporter.export(&batch, &ledger).unwrap();
     }
     // 424 intervals a step: three steps a segment, and the tenth step is still open.
-    let finished = |kind| segments(&config.run_dir, kind).iter().filter(|p| p.extension().unwrap() == "parquet").count();
+    let finished =
+        |kind| segments(&config.run_dir, kind).iter().filter(|p| p.extension().unwrap() == "parquet").count();
     assert_eq!((finished(RecordKind::Span), finished(RecordKind::Step)), (3, 3));
     assert_eq!(ledger.report("parquet").exported["spans"], 9 * 424);
     assert!(config.run_dir.join("spans/part-00003.parquet.inprogress").exists());
@@ -358,4 +363,47 @@ fn a_real_full_disk_is_survived() {
 fn a_directory_that_cannot_be_made_is_named() {
     let error = ParquetExporter::create(ParquetConfig::new("/proc/candlescope/run")).start(&manifest()).unwrap_err();
     assert!(error.is_fatal() && error.to_string().contains("/proc/candlescope/run"), "{error}");
+}
+
+/// DuckDB and Polars read the run, where the Python packages are at hand; and notice when something is wrong.
+#[test]
+fn duckdb_and_polars_agree_with_the_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (python, script) = (root.join(".venv/bin/python"), root.join("tests/python/check_run.py"));
+    if !python.exists() || !script.exists() {
+        eprintln!("skipped: run tests/python/venv.sh first");
+        return;
+    }
+    let check = |run: &Path| {
+        let output = std::process::Command::new(&python).arg(&script).arg(run).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut config = ParquetConfig::new(&run);
+    (config.rotate_rows, config.row_group_rows) = (3000, 1000);
+    let mut exporter = ParquetExporter::create(config);
+    let (ledger, mut source) = (Ledger::new(), Synthetic::new(11));
+    (source.annotated, source.gpu) = (true, true);
+    exporter.start(&manifest()).unwrap();
+    let started = HostNs(source.now);
+    for step in 0..20 {
+        let mut batch = source.step(if step == 0 { "prefill" } else { "decode" });
+        batch.samples = source.samples();
+        if step == 19 {
+            batch.requests = vec![source.request(1, started)];
+        }
+        ledger.received(&batch);
+        exporter.export(&batch, &ledger).unwrap();
+    }
+    exporter.close(&ledger).unwrap();
+    let report = ledger.report("parquet");
+    let counts = report.received.clone();
+    exporter.finish(&RunManifest { complete: true, counts, exporters: vec![report], ..manifest() }).unwrap();
+    let (ok, problems) = check(&run);
+    assert!(ok, "{problems}");
+
+    fs::remove_file(run.join("spans/part-00001.parquet")).unwrap();
+    let (ok, problems) = check(&run);
+    assert!(!ok && problems.contains("rows on disk, run.json says"), "{problems}");
 }

@@ -66,8 +66,12 @@ fn chrome_events_parse_and_nest() {
     assert_eq!(ns(&first["ts"]), 0);
     assert_eq!(first["args"]["path"], "prefill");
     let linear = events.iter().find(|e| e["args"]["path"] == "prefill/block[3]/attn/linear[1]").unwrap();
-    assert_eq!((&linear["args"]["flops"], &linear["args"]["dtype"], &linear["args"]["shape"]), (&221_184.into(), &"bf16".into(), &"1x1x192".into()));
-    let names: Vec<_> = events.iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        (&linear["args"]["flops"], &linear["args"]["dtype"], &linear["args"]["shape"]),
+        (&221_184.into(), &"bf16".into(), &"1x1x192".into())
+    );
+    let names: Vec<_> =
+        events.iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["main", "GPU: stream of main", "worker \"é\""]);
     let of = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
     assert_eq!((of("C"), of("b"), of("e")), (2, 1, 1));
@@ -107,7 +111,10 @@ fn a_full_device_is_counted() {
         return;
     }
     let error = PerfettoExporter::create(full).start(&manifest()).unwrap_err();
-    assert!(error.is_fatal() && error.to_string().contains("/dev/full") && error.to_string().contains("free some space"), "{error}");
+    assert!(
+        error.is_fatal() && error.to_string().contains("/dev/full") && error.to_string().contains("free some space"),
+        "{error}"
+    );
     let error = ChromeExporter::create("/").start(&manifest()).unwrap_err().to_string();
     assert!(error.contains("name a file, not a directory"), "{error}");
 }
@@ -126,7 +133,8 @@ fn perfetto_reads_the_trace() {
     let batches = batches();
     perfetto::write(fs::File::create(&path).unwrap(), &manifest(), &batches).unwrap();
     let spans: usize = batches.iter().map(|b| b.spans.len() + b.spans.iter().filter(|s| s.gpu.is_some()).count()).sum();
-    let output = Command::new(python).arg(script).arg(&path).args(["--slices", &(spans + 1).to_string()]).output().unwrap();
+    let output =
+        Command::new(python).arg(script).arg(&path).args(["--slices", &(spans + 1).to_string()]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
 }

@@ -87,13 +87,16 @@ impl TraceFormat for Chrome {
                 let _ = write!(out, ",\"cat\":\"request\",\"id\":{}", request.request);
                 if ph == "b" {
                     out.extend_from_slice(b",\"args\":");
-                    put(out, &json!({
-                        "trace_id": request.trace_id.to_string(),
-                        "prompt_tokens": request.prompt_tokens,
-                        "output_tokens": request.output_tokens,
-                        "ttft_ns": request.ttft_ns,
-                        "batch": request.batch,
-                    }));
+                    put(
+                        out,
+                        &json!({
+                            "trace_id": request.trace_id.to_string(),
+                            "prompt_tokens": request.prompt_tokens,
+                            "output_tokens": request.output_tokens,
+                            "ttft_ns": request.ttft_ns,
+                            "batch": request.batch,
+                        }),
+                    );
                 }
                 out.push(b'}');
             }

@@ -44,10 +44,22 @@ struct Writer {
 macro_rules! each_table {
     ($writer:expr, $table:ident => $action:expr) => {{
         let mut outcome: Result<(), SegmentError> = Ok(());
-        { let $table = &mut $writer.spans; outcome = $action.and(outcome); }
-        { let $table = &mut $writer.steps; outcome = $action.and(outcome); }
-        { let $table = &mut $writer.requests; outcome = $action.and(outcome); }
-        { let $table = &mut $writer.samples; outcome = $action.and(outcome); }
+        {
+            let $table = &mut $writer.spans;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.steps;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.requests;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.samples;
+            outcome = $action.and(outcome);
+        }
         outcome
     }};
 }
@@ -129,16 +141,26 @@ impl Exporter for ParquetExporter {
     fn finish(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let writer = self.writer()?;
         writer.dir.write_manifest(run).map_err(|e| {
-            ExportError::fatal(format!("{e} (the run's tables are whole, its manifest is the one written at the start)"))
+            ExportError::fatal(format!(
+                "{e} (the run's tables are whole, its manifest is the one written at the start)"
+            ))
         })
     }
 }
 
 impl Writer {
-    fn new(dir: RunDir, config: &ParquetConfig, files: Box<dyn Files>, run: &RunManifest) -> Result<Self, ParquetError> {
+    fn new(
+        dir: RunDir,
+        config: &ParquetConfig,
+        files: Box<dyn Files>,
+        run: &RunManifest,
+    ) -> Result<Self, ParquetError> {
         use candlescope_core::RecordKind::{Request, Sample, Span, Step};
-        let columns =
-            RunColumns { run_id: run.run_id.clone(), host: run.host.clone(), rank: i32::try_from(run.rank).unwrap_or(i32::MAX) };
+        let columns = RunColumns {
+            run_id: run.run_id.clone(),
+            host: run.host.clone(),
+            rank: i32::try_from(run.rank).unwrap_or(i32::MAX),
+        };
         let level = config.compression_level;
         Ok(Self {
             spans: TableWriter::new(dir.table(Span), level, &columns)?,
@@ -213,7 +235,9 @@ impl Writer {
             } else {
                 return Ok(());
             };
-            deleted.map_err(|e| ExportError::new("cannot delete the oldest segment to keep the disk budget").with_source(e))?;
+            deleted.map_err(|e| {
+                ExportError::new("cannot delete the oldest segment to keep the disk budget").with_source(e)
+            })?;
         }
     }
 }

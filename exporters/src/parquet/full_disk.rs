@@ -1,10 +1,8 @@
 //! What a full disk does to a run. Tests only.
 
-#[path = "../../tests/common/synthetic.rs"]
-mod synthetic;
-
 use super::store::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
+use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Exporter, Ledger, RecordKind};
 use std::fs::File;
@@ -12,7 +10,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use synthetic::Synthetic;
 
 /// A disk with so many bytes left.
 #[derive(Clone)]

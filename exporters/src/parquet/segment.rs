@@ -123,7 +123,12 @@ impl<T: Table> TableWriter<T> {
     }
 
     /// Writes a segment without rows if there is no other, so that whoever scans the table's folder finds its columns.
-    pub(super) fn finish_empty(&mut self, number: u32, shared: &mut Shared, ledger: &Ledger) -> Result<(), SegmentError> {
+    pub(super) fn finish_empty(
+        &mut self,
+        number: u32,
+        shared: &mut Shared,
+        ledger: &Ledger,
+    ) -> Result<(), SegmentError> {
         if !self.finished.is_empty() || self.open.is_some() {
             return Ok(());
         }
@@ -207,7 +212,12 @@ impl<T: Table> TableWriter<T> {
 
     /// After a failure the open segment and the collected rows are given up: what is in the file cannot be trusted, and keeping
     /// the rows in memory until the disk has room again would have no bound.
-    fn settle<R: Settle>(&mut self, outcome: Result<R, ParquetError>, number: u32, ledger: &Ledger) -> Result<u64, SegmentError> {
+    fn settle<R: Settle>(
+        &mut self,
+        outcome: Result<R, ParquetError>,
+        number: u32,
+        ledger: &Ledger,
+    ) -> Result<u64, SegmentError> {
         match outcome {
             Ok(done) => Ok(done.settle(self, ledger)),
             Err(source) => {

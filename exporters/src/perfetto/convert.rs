@@ -86,7 +86,10 @@ impl TraceFormat for Perfetto {
                 clocks: vec![clock(CLOCK_REALTIME), clock(CLOCK_BOOTTIME)],
                 primary_trace_clock: Some(CLOCK_BOOTTIME),
             };
-            self.packet(out, TracePacket { clock_snapshot: Some(snapshot), timestamp: Some(now), ..TracePacket::default() });
+            self.packet(
+                out,
+                TracePacket { clock_snapshot: Some(snapshot), timestamp: Some(now), ..TracePacket::default() },
+            );
         }
         self.process(out);
     }
@@ -173,7 +176,11 @@ impl Perfetto {
                 }
                 Edge::End { index, end } => {
                     let track = self.thread(out, &batch.spans[index].thread, device);
-                    self.event(out, end, TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() });
+                    self.event(
+                        out,
+                        end,
+                        TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() },
+                    );
                 }
             }
         }

@@ -1,14 +1,11 @@
 //! The packets, decoded again and held against the records.
 
-#[path = "../../tests/common/synthetic.rs"]
-mod synthetic;
-
 use super::proto::*;
+use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs};
 use prost::Message;
 use std::collections::HashMap;
-use synthetic::Synthetic;
 
 #[derive(Message)]
 struct Trace {
@@ -66,9 +63,8 @@ fn names_and_arguments_resolve() {
         let Some(event) = packet.track_event.filter(|e| e.r#type == Some(SLICE_BEGIN)) else { continue };
         let span = spans.next().expect("one slice an interval, in enter order");
         assert_eq!(names[&event.name_iid].as_deref(), Some(&*span.path.name));
-        let argument = |name: &str| {
-            event.debug_annotations.iter().find(|a| arguments[&a.name_iid].as_deref() == Some(name))
-        };
+        let argument =
+            |name: &str| event.debug_annotations.iter().find(|a| arguments[&a.name_iid].as_deref() == Some(name));
         let path = argument("path").expect("a path").string_value_iid;
         assert_eq!(strings[&path].as_deref(), Some(span.path.path.as_bytes()));
         assert_eq!(argument("flops").and_then(|a| a.uint_value), span.flops);
@@ -82,7 +78,10 @@ fn counters_and_requests_have_tracks() {
     let mut source = Synthetic::new(1);
     let mut batch = source.decode();
     batch.samples = [source.samples(), source.samples()].concat();
-    batch.requests = vec![source.request(1, HostNs(1_760_000_000_000_000_000)), source.request(2, HostNs(1_760_000_000_000_000_500))];
+    batch.requests = vec![
+        source.request(1, HostNs(1_760_000_000_000_000_000)),
+        source.request(2, HostNs(1_760_000_000_000_000_500)),
+    ];
     let packets = packets(&[batch]);
     let tracks: Vec<_> = packets.iter().filter_map(|p| p.track_descriptor.clone()).collect();
     let named = |name: &str| tracks.iter().filter(|t| t.name.as_deref() == Some(name)).collect::<Vec<_>>();
@@ -92,5 +91,8 @@ fn counters_and_requests_have_tracks() {
     assert_eq!(rss[0].counter.as_ref().and_then(|c| c.unit), Some(3));
     let values = packets.iter().filter_map(|p| p.track_event.as_ref()).filter(|e| e.r#type == Some(COUNTER)).count();
     assert_eq!(values, 4);
-    assert!(tracks.iter().all(|t| t.process.is_some() || t.parent_uuid == tracks[0].uuid), "all hang below the process");
+    assert!(
+        tracks.iter().all(|t| t.process.is_some() || t.parent_uuid == tracks[0].uuid),
+        "all hang below the process"
+    );
 }

@@ -80,7 +80,11 @@ impl Synthetic {
         let strip = |p: &str| p.split('[').next().unwrap_or(p).to_string();
         let rollup: Vec<String> = path.split('/').map(strip).collect();
         let name = rollup.last().cloned().unwrap_or_default();
-        let target = if name == "linear" { "candle_transformers::models::with_tracing" } else { "candle_transformers::models::llama" };
+        let target = if name == "linear" {
+            "candle_transformers::models::with_tracing"
+        } else {
+            "candle_transformers::models::llama"
+        };
         let id = self.paths.len() as u32;
         let info = Arc::new(PathInfo {
             id,
@@ -226,7 +230,13 @@ impl Synthetic {
         let device: Arc<str> = "host".into();
         let rss = 300e6 + self.noise.uniform() * 1e6;
         [("process_resident_memory_bytes", rss, "bytes"), ("process_cpu_ratio", self.noise.uniform(), "ratio")]
-            .map(|(metric, value, unit)| SampleRecord { time: HostNs(self.now), device: device.clone(), metric, value, unit })
+            .map(|(metric, value, unit)| SampleRecord {
+                time: HostNs(self.now),
+                device: device.clone(),
+                metric,
+                value,
+                unit,
+            })
             .to_vec()
     }
 

@@ -125,7 +125,19 @@ impl Table for Spans {
             column.clear();
         }
         let Dictionaries {
-            trace_id, phase, path, depth, thread, gpu_source, flops, bytes, tokens, context_len, batch, dtype, shape,
+            trace_id,
+            phase,
+            path,
+            depth,
+            thread,
+            gpu_source,
+            flops,
+            bytes,
+            tokens,
+            context_len,
+            batch,
+            dtype,
+            shape,
         } = &mut self.dict;
         trace_id.clear();
         phase.clear();
@@ -142,18 +154,38 @@ impl Table for Spans {
 
     fn memory(&self) -> usize {
         let values = [
-            &self.seq, &self.parent_seq, &self.span_id, &self.step, &self.host_start, &self.host_dur, &self.gpu_start,
+            &self.seq,
+            &self.parent_seq,
+            &self.span_id,
+            &self.step,
+            &self.host_start,
+            &self.host_dur,
+            &self.gpu_start,
             &self.gpu_dur,
         ];
         let keys = [
-            &self.trace_id, &self.phase, &self.path, &self.depth, &self.thread, &self.gpu_source, &self.flops, &self.bytes,
-            &self.tokens, &self.context_len, &self.batch, &self.dtype, &self.shape,
+            &self.trace_id,
+            &self.phase,
+            &self.path,
+            &self.depth,
+            &self.thread,
+            &self.gpu_source,
+            &self.flops,
+            &self.bytes,
+            &self.tokens,
+            &self.context_len,
+            &self.batch,
+            &self.dtype,
+            &self.shape,
         ];
         let dict = &self.dict;
         values.iter().map(|c| c.memory()).sum::<usize>()
             + keys.iter().map(|c| c.memory()).sum::<usize>()
             + dict.trace_id.memory()
-            + [&dict.flops, &dict.bytes, &dict.tokens, &dict.context_len, &dict.batch].iter().map(|d| d.memory()).sum::<usize>()
+            + [&dict.flops, &dict.bytes, &dict.tokens, &dict.context_len, &dict.batch]
+                .iter()
+                .map(|d| d.memory())
+                .sum::<usize>()
             + dict.shape.memory()
     }
 }
@@ -161,15 +193,31 @@ impl Table for Spans {
 impl Spans {
     fn values_mut(&mut self) -> [&mut ValueColumn<i64>; 8] {
         [
-            &mut self.seq, &mut self.parent_seq, &mut self.span_id, &mut self.step, &mut self.host_start,
-            &mut self.host_dur, &mut self.gpu_start, &mut self.gpu_dur,
+            &mut self.seq,
+            &mut self.parent_seq,
+            &mut self.span_id,
+            &mut self.step,
+            &mut self.host_start,
+            &mut self.host_dur,
+            &mut self.gpu_start,
+            &mut self.gpu_dur,
         ]
     }
 
     fn keys_mut(&mut self) -> [&mut KeyColumn; 13] {
         [
-            &mut self.trace_id, &mut self.phase, &mut self.path, &mut self.depth, &mut self.thread, &mut self.gpu_source,
-            &mut self.flops, &mut self.bytes, &mut self.tokens, &mut self.context_len, &mut self.batch, &mut self.dtype,
+            &mut self.trace_id,
+            &mut self.phase,
+            &mut self.path,
+            &mut self.depth,
+            &mut self.thread,
+            &mut self.gpu_source,
+            &mut self.flops,
+            &mut self.bytes,
+            &mut self.tokens,
+            &mut self.context_len,
+            &mut self.batch,
+            &mut self.dtype,
             &mut self.shape,
         ]
     }
