@@ -1,1 +1,32 @@
-fn main(){}
+//! The `candlescope` command: argument parsing and wiring, nothing else.
+
+mod args;
+mod device;
+mod doctor;
+mod export;
+mod options;
+mod profile;
+mod progress;
+mod report;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Profile(args) => profile::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // `{:#}` puts the causes on the same line: one error, one line, made for people and for grep.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

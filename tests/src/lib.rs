@@ -1,1 +1,1 @@
-//! placeholder
+//! What crosses crates: see the test binaries beside this file, and `bench` for figures.

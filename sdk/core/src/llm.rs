@@ -28,7 +28,7 @@ use tracing::span::{Entered, EnteredSpan};
 use tracing::{Span, info_span};
 
 /// Version of the OpenTelemetry semantic conventions whose GenAI names are used.
-pub const SEMCONV_VERSION: &str = "1.38.0";
+pub const SEMCONV_VERSION: &str = "1.42.0";
 
 /// Field that marks a span as a phase; its value is a [`Phase`](crate::Phase) word.
 pub const PHASE_FIELD: &str = "candlescope.phase";

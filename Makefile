@@ -1,0 +1,42 @@
+# The commands a person runs; CI runs the same ones.
+.PHONY: demo test lint bench soak doc clean models venv
+
+RUN ?= runs/demo
+
+# Set-up and the main job: profile the embedded model, write a run and a report.
+demo:
+	@scripts/setup.sh build
+	cargo build -q -p candlescope-cli
+	@rm -rf $(RUN)
+	target/debug/candlescope profile --model embedded --out $(RUN)
+	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"
+
+# Set-up and every test that a machine without a GPU can run.
+test: models venv
+	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast
+	cargo check -q -p candlescope --no-default-features
+	cargo check -q -p candlescope-exporters --no-default-features
+	cargo check -q -p candlescope-collectors --no-default-features
+
+lint:
+	@scripts/setup.sh build
+	cargo fmt --all --check
+	cargo clippy -q --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
+
+# A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
+models:
+	@scripts/setup.sh test
+	@tests/fetch-smollm2.sh
+
+venv:
+	@scripts/setup.sh test
+	@tests/python/venv.sh
+
+doc:
+	cargo doc --workspace --no-deps --open
+
+clean:
+	cargo clean
+	rm -rf runs .venv .models

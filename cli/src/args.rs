@@ -1,0 +1,182 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// See where time, memory and FLOPs go in LLM inference written with candle.
+#[derive(Debug, Parser)]
+#[command(name = "candlescope", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a model under full instrumentation and write a run
+    Profile(Box<ProfileArgs>),
+    /// Turn a run into report.html, report.md, operators.md, metrics.json and a terminal summary
+    Report(ReportArgs),
+    /// Turn a run into a timeline for another tool
+    Export(ExportArgs),
+    /// Show what this machine has and what each lack costs
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(flatten)]
+    pub(crate) options: PartialOptions,
+    /// TOML file with any of these options, named as here
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Overrides one option of the file, for example --set max-new-tokens=8
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
+
+/// Options of `profile`. All optional here, so that a file, `--set` and the command line can be laid over each other.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct PartialOptions {
+    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
+    /// for a named architecture with random weights [default: embedded]
+    #[arg(long, value_name = "MODEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// Text to continue
+    #[arg(long, value_name = "TEXT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<String>,
+    /// File with the text to continue
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// Use this many seeded random tokens as the prompt
+    #[arg(long, value_name = "N", conflicts_with_all = ["prompt", "prompt_file"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt_tokens: Option<usize>,
+    /// Wrap the prompt in the model's chat template
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) chat: Option<bool>,
+    /// Most tokens to generate [default: 64]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_new_tokens: Option<usize>,
+    /// Go on past the model's end token
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ignore_eos: Option<bool>,
+    /// Sequences generated at once, all from the same prompt [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<usize>,
+    /// Measured requests [default: 3]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repeats: Option<usize>,
+    /// Requests before them that are recorded but left out of the statistics [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warmup: Option<usize>,
+    /// cpu or cuda:N [default: cpu]
+    #[arg(long, value_name = "DEVICE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
+    #[arg(long, value_name = "DTYPE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dtype: Option<String>,
+    /// Widen a GGUF's quantised weights to --dtype
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dequantize: Option<bool>,
+    /// instrumented: our layers, with FLOPs and bytes; candle: candle-transformers' own model, unmodified
+    /// [default: instrumented]
+    #[arg(long, value_name = "ENGINE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
+    /// Seed of random weights, random prompts and sampling [default: 42]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<u64>,
+    /// 0 takes the most likely token, above that tokens are drawn [default: 0]
+    #[arg(long, value_name = "T")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) temperature: Option<f64>,
+    /// Draw among the K most likely tokens only
+    #[arg(long, value_name = "K")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top_k: Option<usize>,
+    /// Draw among the most likely tokens that together reach this probability
+    #[arg(long, value_name = "P")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top_p: Option<f64>,
+    /// Directory of the run; must be empty or absent [default: runs/<model>-<time>]
+    #[arg(long, value_name = "RUN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) out: Option<PathBuf>,
+    /// Delete the oldest segments when the run grows beyond this many megabytes
+    #[arg(long, value_name = "MB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk_budget_mb: Option<u64>,
+    /// Write a Perfetto trace as well
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) perfetto: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Directory of the run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// Where to put the files [default: the run's directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Rows of the operator table on the terminal
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub(crate) top: usize,
+    /// Print metrics.json on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Form of the timeline
+    #[arg(value_enum)]
+    pub(crate) format: ExportFormat,
+    /// Directory of the run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: PathBuf,
+    /// File to write [default: RUN/trace.json or RUN/trace.pftrace]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// JSON for chrome://tracing, speedscope and others
+    Chrome,
+    /// Protobuf for ui.perfetto.dev and trace_processor
+    Perfetto,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}

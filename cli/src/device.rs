@@ -1,0 +1,39 @@
+//! Devices and element types by name.
+
+use anyhow::{Result, bail};
+use candle_core::{DType, Device};
+
+/// The device called `cpu` or `cuda:N`.
+pub(crate) fn device(name: &str) -> Result<Device> {
+    match name {
+        "cpu" => Ok(Device::Cpu),
+        "cuda" => cuda(0),
+        _ => match name.strip_prefix("cuda:").map(str::parse::<usize>) {
+            Some(Ok(ordinal)) => cuda(ordinal),
+            _ => bail!("device `{name}` is not known; devices are cpu and cuda:N, for example cuda:0"),
+        },
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(ordinal: usize) -> Result<Device> {
+    use anyhow::Context;
+    Device::new_cuda(ordinal).with_context(|| {
+        format!("device cuda:{ordinal} cannot be used; `candlescope doctor` shows what this machine has")
+    })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(ordinal: usize) -> Result<Device> {
+    bail!("device cuda:{ordinal} needs a build with CUDA: cargo build --release -p candlescope-cli --features cuda")
+}
+
+/// The element type called `f32`, `f16` or `bf16`.
+pub(crate) fn dtype(name: &str) -> Result<DType> {
+    match name.to_ascii_lowercase().as_str() {
+        "f32" => Ok(DType::F32),
+        "f16" => Ok(DType::F16),
+        "bf16" => Ok(DType::BF16),
+        _ => bail!("dtype `{name}` is not known; models run in f32, f16 or bf16"),
+    }
+}

@@ -1,0 +1,172 @@
+//! `candlescope doctor`: what this machine has, and what each lack costs.
+
+use crate::args::DoctorArgs;
+use anyhow::Result;
+use candlescope_core::{Collector, Session};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    found: String,
+    /// What its lack costs, empty where nothing lacks.
+    cost: String,
+}
+
+impl Check {
+    fn new(name: &'static str, found: Option<String>, cost: &str) -> Self {
+        let ok = found.is_some();
+        let cost = if ok { String::new() } else { cost.to_string() };
+        Self { name, ok, found: found.unwrap_or_else(|| "not found".into()), cost }
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    let checks = checks()?;
+    if args.json {
+        println!("{}", serde_json::to_string(&serde_json::json!({ "checks": checks }))?);
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["", "what", "found", "what its lack costs"]);
+    for check in &checks {
+        table.add_row([if check.ok { "✓" } else { "✗" }, check.name, &check.found, &check.cost]);
+    }
+    println!("{table}");
+    let lacking = checks.iter().filter(|c| !c.ok).count();
+    println!("{} of {} found; nothing that lacks keeps candlescope from recording on the CPU.", checks.len() - lacking, checks.len());
+    Ok(())
+}
+
+fn checks() -> Result<Vec<Check>> {
+    let mut checks = host()?;
+    checks.extend(gpu());
+    Ok(checks)
+}
+
+fn host() -> Result<Vec<Check>> {
+    let mut collector = candlescope_collectors::host::HostCollector::new();
+    let facts = collector.describe();
+    let fact = |key: &str| facts.get(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_string));
+    let (_, session) = Session::builder().start()?;
+    let per_interval = session.handle().per_interval_ns();
+    let manifest = session.finish();
+    let clock = &manifest.clock;
+    let tsc = clock.source == "tsc";
+    let mut rows = vec![
+        Check::new("operating system", fact("kernel").or_else(|| fact("os")), "samples of the process are missing"),
+        Check::new("CPU", fact("cpu_model").or_else(|| fact("cpu")), "run.json cannot name the CPU"),
+        Check {
+            name: "clock",
+            ok: tsc,
+            found: format!("{} at {:.0} MHz, {:.0} ns a reading (measured)", clock.source, clock.ticks_per_second / 1e6, clock.read_ns),
+            cost: if tsc { String::new() } else { "no invariant time-stamp counter: every interval costs two system clock readings more".into() },
+        },
+        Check {
+            name: "cost of an interval",
+            ok: per_interval < 500.0,
+            found: format!("{per_interval:.0} ns on the application's thread (measured)"),
+            cost: if per_interval < 500.0 { String::new() } else { "slow machine or debug build: build with optimisation".into() },
+        },
+        Check {
+            name: "trace spans",
+            ok: STATIC_MAX_LEVEL >= LevelFilter::TRACE,
+            found: format!("compiled up to {STATIC_MAX_LEVEL}"),
+            cost: if STATIC_MAX_LEVEL >= LevelFilter::TRACE {
+                String::new()
+            } else {
+                "candle's spans do not exist: remove tracing's max_level_* features".into()
+            },
+        },
+    ];
+    let simd = simd();
+    rows.push(Check::new("SIMD kernels", simd, "candle's quantised and half-precision kernels run without AVX2: several times slower"));
+    Ok(rows)
+}
+
+/// What the build uses, not what the CPU could do: candle chooses at compile time.
+fn simd() -> Option<String> {
+    let mut found = Vec::new();
+    for (name, on) in [
+        ("avx2", cfg!(target_feature = "avx2")),
+        ("fma", cfg!(target_feature = "fma")),
+        ("f16c", cfg!(target_feature = "f16c")),
+        ("neon", cfg!(target_feature = "neon")),
+    ] {
+        if on {
+            found.push(name);
+        }
+    }
+    (!found.is_empty()).then(|| format!("compiled with {}", found.join(", ")))
+}
+
+fn gpu() -> Vec<Check> {
+    let driver = read_line("/proc/driver/nvidia/version");
+    let restricted = std::fs::read_to_string("/proc/driver/nvidia/params")
+        .is_ok_and(|p| p.lines().any(|l| l.replace(' ', "") == "RmProfilingAdminOnly:1"));
+    let mut rows = vec![
+        Check {
+            name: "CUDA in this build",
+            ok: cfg!(feature = "cuda"),
+            found: if cfg!(feature = "cuda") { "yes" } else { "no" }.into(),
+            cost: if cfg!(feature = "cuda") { "" } else { "models run on the CPU only: build with --features cuda" }.into(),
+        },
+        Check::new("NVIDIA driver", driver.clone(), "no GPU: models run on the CPU only"),
+        Check::new("libcuda", library("libcuda.so.1"), "no GPU: models run on the CPU only"),
+        Check::new("NVML", library("libnvidia-ml.so.1"), "no GPU power, memory, clocks or temperature"),
+        Check::new("CUPTI", library("libcupti.so"), "no kernel-level GPU data"),
+        Check::new("Nsight Systems (nsys)", on_path("nsys"), "no Nsight timelines from this machine"),
+    ];
+    if driver.is_some() {
+        rows.push(Check {
+            name: "GPU profiling permission",
+            ok: !restricted,
+            found: if restricted { "administrators only (RmProfilingAdminOnly=1)" } else { "all users" }.into(),
+            cost: if restricted { "hardware counters need root, or NVreg_RestrictProfilingToAdminUsers=0" } else { "" }.into(),
+        });
+    }
+    rows
+}
+
+fn read_line(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().next().map(|l| l.trim().to_string()).filter(|l| !l.is_empty())
+}
+
+/// Where the dynamic linker's usual places hold a library whose name starts with `name`.
+fn library(name: &str) -> Option<String> {
+    let mut places: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();
+    for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)) {
+        for sub in ["lib64", "lib", "extras/CUPTI/lib64"] {
+            places.push(Path::new(&home).join(sub));
+        }
+    }
+    for fixed in [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/cuda/lib64",
+        "/usr/local/cuda/extras/CUPTI/lib64",
+    ] {
+        places.push(fixed.into());
+    }
+    places.iter().find_map(|place| {
+        let entries = std::fs::read_dir(place).ok()?;
+        let mut names: Vec<_> = entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(name)).collect();
+        names.sort_by_key(std::fs::DirEntry::file_name);
+        names.first().map(|e| e.path().display().to_string())
+    })
+}
+
+fn on_path(program: &str) -> Option<String> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(program)).find(|p| p.is_file()).map(|p| p.display().to_string())
+}

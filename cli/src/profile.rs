@@ -1,0 +1,205 @@
+//! `candlescope profile`.
+
+use crate::args::ProfileArgs;
+use crate::options::{Options, Prompt, resolve};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use candlescope::{ParquetConfig, Scope};
+use candlescope_analysis::{ReportOptions, write_report};
+use candlescope_core::run::RunManifest;
+use candlescope_models::{
+    Engine, GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
+};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing_subscriber::prelude::*;
+
+pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
+    let options = resolve(args)?;
+    let source = ModelSource::parse(&options.model)?;
+    let load = load_options(&options)?;
+    let out = options.out.clone().unwrap_or_else(|| default_out(&source));
+    let scope = start(&options, &out)?;
+    let progress = Progress::new(!args.no_progress && !args.json);
+
+    // The scope ends in order whatever happens, so that what was recorded before an error can be read.
+    let outcome = generate_all(&options, &source, &load, &scope, &progress);
+    progress.clear();
+    if let (Err(error), Some(handle)) = (&outcome, scope.handle()) {
+        handle.set_result("error", format!("{error:#}"));
+    }
+    let manifest = scope.finish().unwrap_or_default();
+    let outputs = match outcome {
+        Ok(outputs) => outputs,
+        Err(error) if manifest.counts.get("spans").is_some_and(|n| *n > 0) => {
+            return Err(error.context(format!("what was recorded until then is in {}", out.display())));
+        }
+        Err(error) => {
+            // Nothing was recorded: an empty run would only stand in the way of the next try.
+            let _ = std::fs::remove_dir_all(&out);
+            return Err(error);
+        }
+    };
+    show(args, &options, &out, &manifest, &outputs)
+}
+
+fn load_options(options: &Options) -> Result<LoadOptions> {
+    let engine = match options.engine.as_str() {
+        "instrumented" => Engine::Instrumented,
+        "candle" => Engine::Candle,
+        other => bail!("engine `{other}` is not known; engines are instrumented and candle"),
+    };
+    Ok(LoadOptions {
+        device: crate::device::device(&options.device)?,
+        dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
+        dequantize: options.dequantize,
+        seed: options.seed,
+        engine,
+    })
+}
+
+fn default_out(source: &ModelSource) -> PathBuf {
+    let name: String = match source {
+        ModelSource::Gguf(path) | ModelSource::Directory(path) => {
+            path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+        }
+        other => other.to_string(),
+    };
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    PathBuf::from("runs").join(format!("{name}-{}", candlescope_core::HostNs::now().0 / 1_000_000))
+}
+
+/// Installs the layer: before the model loads, because spans are made then.
+fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
+    let mut config = ParquetConfig::new(out);
+    config.disk_budget = options.disk_budget_mb.map(|mb| mb << 20);
+    let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
+    let mut builder = candlescope::builder().parquet_with(config).run_id(&run_id);
+    if let Some(file) = &options.perfetto {
+        builder = builder.perfetto(file);
+    }
+    if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
+        for (key, value) in map {
+            builder = builder.session(|s| s.option(&key, value));
+        }
+    }
+    let (layer, scope) = builder.layer()?;
+    let logs = std::env::var_os("RUST_LOG").map(|_| {
+        tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_filter(tracing_subscriber::EnvFilter::from_default_env())
+    });
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer).with(logs))
+        .context("another tracing subscriber is installed")?;
+    keep_data_on_interrupt(&scope);
+    Ok(scope)
+}
+
+/// Ctrl-C writes what there is before it ends the program.
+fn keep_data_on_interrupt(scope: &Scope) {
+    let Some(handle) = scope.handle().cloned() else { return };
+    let installed = ctrlc::set_handler(move || {
+        eprintln!("\ninterrupted: writing what has been recorded");
+        if let Err(error) = handle.flush(Duration::from_secs(5)) {
+            eprintln!("{error}");
+        }
+        std::process::exit(130);
+    });
+    if let Err(error) = installed {
+        eprintln!("warning: an interrupt will lose the open segment: {error}");
+    }
+}
+
+fn generate_all(
+    options: &Options,
+    source: &ModelSource,
+    load: &LoadOptions,
+    scope: &Scope,
+    progress: &Progress,
+) -> Result<Vec<GenerationOutput>> {
+    progress.wait(&format!("loading {source}"));
+    let mut loaded = LoadedModel::load(source, load)?;
+    if let Some(handle) = scope.handle() {
+        for (key, value) in loaded.info.to_map() {
+            handle.set_model(&key, value);
+        }
+    }
+    let prompt = match &options.prompt {
+        Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed),
+        Prompt::Text(text) if options.chat => loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?,
+        // `config:NAME` has the shape of a model and no tokenizer: random tokens stand in for the default prompt.
+        Prompt::Text(_) if loaded.tokenizer.is_none() && matches!(source, ModelSource::Config(_)) => {
+            loaded.random_prompt(128, options.seed)
+        }
+        Prompt::Text(text) => loaded.encode_prompt(text)?,
+    };
+    let prompts = vec![prompt; options.batch];
+    let how = GenerateOptions {
+        max_new_tokens: options.max_new_tokens,
+        sampling: SamplingOptions {
+            temperature: (options.temperature != 0.0).then_some(options.temperature),
+            top_k: options.top_k,
+            top_p: options.top_p,
+            ..SamplingOptions::default()
+        },
+        seed: options.seed,
+        ignore_eos: options.ignore_eos,
+        operation: if options.chat { "chat" } else { "text_completion" }.into(),
+        ..GenerateOptions::default()
+    };
+    let requests = options.warmup + options.repeats;
+    progress.count((requests * options.max_new_tokens) as u64);
+    let mut outputs = Vec::with_capacity(options.repeats);
+    for request in 0..requests {
+        progress.message(match request.checked_sub(options.warmup) {
+            None => format!("warm-up {}/{}", request + 1, options.warmup),
+            Some(n) => format!("request {}/{}", n + 1, options.repeats),
+        });
+        let output = generate(&mut loaded, &prompts, &how, &mut |token| {
+            if token.sequence == 0 {
+                progress.advance();
+            }
+        })?;
+        progress.at(((request + 1) * options.max_new_tokens) as u64);
+        if request >= options.warmup {
+            outputs.push(output);
+        }
+    }
+    if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
+        handle.set_result("prompt_tokens", first.prompt_tokens);
+        handle.set_result("finish_reason", first.sequences[0].finish.as_str());
+    }
+    Ok(outputs)
+}
+
+fn show(
+    args: &ProfileArgs,
+    options: &Options,
+    out: &std::path::Path,
+    manifest: &RunManifest,
+    outputs: &[GenerationOutput],
+) -> Result<()> {
+    let report = write_report(out, &ReportOptions::default())?;
+    let first = outputs.first().map(|o| &o.sequences);
+    if args.json {
+        let texts: Vec<&str> = first.into_iter().flatten().map(|s| s.text.as_str()).collect();
+        let object = json!({
+            "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": manifest.results.get("finish_reason"),
+            "metrics": report.metrics,
+        });
+        println!("{}", serde_json::to_string(&object)?);
+        return Ok(());
+    }
+    if let Some(sequence) = first.and_then(|s| s.first()) {
+        let shown = match (&options.prompt, sequence.text.is_empty()) {
+            (_, true) => format!("(no tokenizer) {} tokens: {:?}", sequence.tokens.len(), &sequence.tokens[..sequence.tokens.len().min(16)]),
+            (Prompt::Text(prompt), _) if !options.chat => format!("{}{}", prompt.trim_end_matches('\n'), sequence.text),
+            _ => sequence.text.clone(),
+        };
+        println!("{}\n", shown.trim_end());
+    }
+    print!("{}", report.summary);
+    println!("\nRun: {}   Report: {}", out.display(), out.join("report.html").display());
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Progress on a terminal; nothing where standard error is none.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// A progress bar, or nothing.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    pub(crate) fn new(wanted: bool) -> Self {
+        let bar = ProgressBar::no_length();
+        if !wanted || !std::io::stderr().is_terminal() {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Self { bar }
+    }
+
+    /// Something of unknown length.
+    pub(crate) fn wait(&self, what: &str) {
+        self.bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        self.bar.set_message(what.to_string());
+        self.bar.enable_steady_tick(Duration::from_millis(120));
+    }
+
+    /// `tokens` tokens to come.
+    pub(crate) fn count(&self, tokens: u64) {
+        // A steady tick is a thread of its own: it would take time from the model it reports on.
+        self.bar.disable_steady_tick();
+        self.bar.set_style(
+            ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} tokens {per_sec} eta {eta}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        self.bar.set_length(tokens);
+        self.bar.set_position(0);
+        self.bar.reset();
+    }
+
+    pub(crate) fn message(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    pub(crate) fn advance(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Jumps to `position`: a generation may end early.
+    pub(crate) fn at(&self, position: u64) {
+        self.bar.set_position(position);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

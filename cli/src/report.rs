@@ -1,0 +1,23 @@
+//! `candlescope report`.
+
+use crate::args::ReportArgs;
+use anyhow::Result;
+use candlescope_analysis::{ReportOptions, TerminalOptions, write_report};
+
+pub(crate) fn run(args: &ReportArgs) -> Result<()> {
+    let options = ReportOptions {
+        out: args.out.clone(),
+        terminal: TerminalOptions { operators: args.top, ..TerminalOptions::default() },
+    };
+    let report = write_report(&args.run, &options)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report.metrics)?);
+        return Ok(());
+    }
+    print!("{}", report.summary);
+    println!();
+    for file in &report.files {
+        println!("wrote {}", file.display());
+    }
+    Ok(())
+}

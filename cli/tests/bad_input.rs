@@ -1,0 +1,109 @@
+//! Bad input: every message names the thing and the remedy, and nothing already recorded is lost.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use common::*;
+use std::path::Path;
+
+/// Runs `profile` into a fresh directory and returns the complaint. The run's directory must not be left behind.
+fn profile_fails(dir: &Path, args: &[&str]) -> String {
+    let out = dir.join("run");
+    let mut all = vec!["profile", "--out", out.to_str().unwrap(), "--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"];
+    all.extend(args);
+    let message = fails(&all);
+    assert!(!out.exists(), "a run that recorded nothing is left in the way");
+    message
+}
+
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn models_that_are_not_there_or_not_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    assert_says(&profile_fails(d, &["--model", "nowhere.gguf"]), &["nowhere.gguf", "no such file"]);
+    assert_says(&profile_fails(d, &["--model", "config:smolm2-135m"]), &["smolm2-135m", "smollm2-135m"]);
+    assert_says(&profile_fails(d, &["--model", "config:gpt-5"]), &["gpt-5", "llama-3-8b"]);
+
+    let text = d.join("notes.gguf");
+    std::fs::write(&text, "this is no model at all, whatever its name says").unwrap();
+    assert_says(&profile_fails(d, &["--model", text.to_str().unwrap()]), &["notes.gguf", "GGUF"]);
+
+    let empty = d.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert_says(&profile_fails(d, &["--model", empty.to_str().unwrap()]), &["config.json"]);
+}
+
+#[test]
+fn a_truncated_gguf() {
+    let Some(model) = smollm2() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(model).unwrap();
+    let cut = dir.path().join("cut.gguf");
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let message = profile_fails(dir.path(), &["--model", cut.to_str().unwrap()]);
+    assert_says(&message, &["cut.gguf", "truncated"]);
+}
+
+#[test]
+fn prompts() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    assert_says(&profile_fails(d, &["--prompt", ""]), &["prompt is empty", "--prompt-tokens"]);
+    assert_says(&profile_fails(d, &["--prompt-tokens", "100000"]), &["100000", "context", "shorten"]);
+    assert_says(&profile_fails(d, &["--prompt-file", "/nowhere.txt"]), &["/nowhere.txt"]);
+}
+
+#[test]
+fn options_and_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    assert_says(&profile_fails(d, &["--nonsense"]), &["--nonsense"]);
+    assert_says(&profile_fails(d, &["--device", "tpu"]), &["tpu", "cuda:N"]);
+    assert_says(&profile_fails(d, &["--device", "cuda:9"]), &["cuda:9"]);
+    assert_says(&profile_fails(d, &["--dtype", "int3"]), &["int3", "bf16"]);
+    assert_says(&profile_fails(d, &["--engine", "steam"]), &["steam", "instrumented"]);
+    assert_says(&profile_fails(d, &["--top-p", "7", "--temperature", "1"]), &["top-p"]);
+    assert_says(&fails(&["frobnicate"]), &["frobnicate"]);
+}
+
+#[test]
+fn places_that_cannot_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "in the way").unwrap();
+    let below = file.join("run");
+    assert_says(&fails(&["profile", "--out", below.to_str().unwrap()]), &["file/run"]);
+    assert_says(&fails(&["profile", "--out", "/proc/candlescope-run"]), &["/proc/candlescope-run"]);
+
+    let used = dir.path().join("used");
+    std::fs::create_dir(&used).unwrap();
+    std::fs::write(used.join("precious"), "data").unwrap();
+    assert_says(&fails(&["profile", "--out", used.to_str().unwrap()]), &["used"]);
+    assert_eq!(std::fs::read_to_string(used.join("precious")).unwrap(), "data", "what was there is untouched");
+}
+
+#[test]
+fn runs_that_are_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let run_arg = run.to_str().unwrap();
+    ok(&["profile", "--out", run_arg, "--max-new-tokens", "4", "--repeats", "1"]);
+    // A corrupt, a foreign and an unfinished file among the run's own.
+    std::fs::write(run.join("spans/part-00007.parquet"), b"PAR1 this is not what it says").unwrap();
+    std::fs::copy(run.join("samples/part-00000.parquet"), run.join("spans/part-00008.parquet")).unwrap();
+    std::fs::write(run.join("spans/part-00009.parquet.inprogress"), b"half").unwrap();
+    let metrics = ok(&["report", run_arg, "--json"]);
+    assert_says(&metrics, &["part-00007.parquet", "part-00008.parquet", "part-00009.parquet.inprogress"]);
+    assert!(run.join("report.html").is_file());
+    ok(&["export", "chrome", run_arg]);
+
+    assert_says(&fails(&["report", "/nowhere"]), &["/nowhere"]);
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert_says(&fails(&["report", empty.to_str().unwrap()]), &["empty"]);
+    assert_says(&fails(&["export", "perfetto", run_arg, "--out", "/nowhere/x.pftrace"]), &["/nowhere/x.pftrace"]);
+}

@@ -1,0 +1,159 @@
+//! The main job, end to end: profile, report, export, read by other tools.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use common::*;
+use std::path::Path;
+use std::process::Command;
+
+fn profile(out: &Path, more: &[&str]) -> serde_json::Value {
+    let mut args = vec!["profile", "--out", out.to_str().unwrap(), "--json"];
+    args.extend(more);
+    json(&ok(&args))
+}
+
+#[test]
+fn embedded_model_from_prompt_to_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let result = profile(&run, &["--max-new-tokens", "12", "--repeats", "2", "--ignore-eos"]);
+    let m = manifest(&run);
+    assert_eq!(m["complete"], true);
+    assert_eq!(m["verdict"]["ok"], true, "{}", m["verdict"]);
+    assert_eq!(m["loss"]["emitted"], m["counts"]["spans"]);
+    // Warm-up and two requests, each a prefill and eleven decodes.
+    assert_eq!(m["counts"]["requests"], 3);
+    assert_eq!(m["counts"]["steps"], 3 * 12);
+    assert_eq!(m["model"]["architecture"], "llama");
+    assert!(!result["text"][0].as_str().unwrap().is_empty());
+    for file in ["report.html", "report.md", "operators.md", "metrics.json"] {
+        assert!(run.join(file).metadata().unwrap().len() > 100, "{file}");
+    }
+    let html = std::fs::read_to_string(run.join("report.html")).unwrap();
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!html.contains(outside), "the report must be self-contained, but has {outside}");
+    }
+    // The prompt itself is nowhere in the run.
+    assert!(!std::fs::read_to_string(run.join("run.json")).unwrap().contains("lighthouse"));
+
+    let text = ok(&["report", run.to_str().unwrap()]);
+    for word in ["TTFT", "TPOT", "ITL", "decode", "verdict"] {
+        assert!(text.to_lowercase().contains(&word.to_lowercase()), "{word} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_and_the_same_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--max-new-tokens", "8", "--repeats", "1", "--temperature", "0.8", "--seed", "7"];
+    let runs: Vec<_> = (0..2).map(|i| profile(&dir.path().join(i.to_string()), &args)).collect();
+    assert_eq!(runs[0]["text"], runs[1]["text"]);
+    let counts: Vec<_> = (0..2).map(|i| manifest(&dir.path().join(i.to_string()))["counts"]["spans"].clone()).collect();
+    assert_eq!(counts[0], counts[1]);
+}
+
+#[test]
+fn timelines() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    profile(&run, &["--max-new-tokens", "4", "--repeats", "1"]);
+    let run_arg = run.to_str().unwrap();
+    let chrome = json(&ok(&["export", "chrome", run_arg, "--json"]));
+    let file = chrome["file"].as_str().unwrap();
+    let trace = json(&std::fs::read_to_string(file).unwrap());
+    let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").count() as u64;
+    assert!(slices >= manifest(&run)["counts"]["spans"].as_u64().unwrap());
+    let out = dir.path().join("t.pftrace");
+    ok(&["export", "perfetto", run_arg, "--out", out.to_str().unwrap()]);
+    assert!(out.metadata().unwrap().len() > 1000);
+    if let Some(python) = python() {
+        let output = Command::new(python)
+            .arg(workspace().join("tests/python/check_perfetto.py"))
+            .arg(&out)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    }
+}
+
+#[test]
+fn duckdb_and_polars_agree_with_the_manifest() {
+    let Some(python) = python() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    profile(&run, &["--max-new-tokens", "16", "--repeats", "2"]);
+    let output =
+        Command::new(python).arg(workspace().join("tests/python/check_run.py")).arg(&run).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn real_model_every_engine() {
+    let Some(model) = smollm2() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let model = model.to_str().unwrap();
+    let args = ["--model", model, "--max-new-tokens", "12", "--repeats", "1", "--warmup", "0", "--prompt", "The capital of France is"];
+    let mut texts = Vec::new();
+    for (engine, spans_per_token) in [("instrumented", None), ("candle", Some(394))] {
+        let run = dir.path().join(engine);
+        let mut args = args.to_vec();
+        args.extend(["--engine", engine]);
+        let result = profile(&run, &args);
+        let m = manifest(&run);
+        assert_eq!(m["verdict"]["ok"], true, "{}", m["verdict"]);
+        assert_eq!(m["counts"]["steps"], 12);
+        texts.push(result["text"][0].as_str().unwrap().to_string());
+        if let Some(n) = spans_per_token {
+            // Each token: the model's own spans, its step and the sampling inside; and one entry of the request.
+            assert_eq!(m["counts"]["spans"].as_u64().unwrap(), 12 * (n + 2) + 1);
+        }
+    }
+    assert_eq!(texts[0], texts[1], "our layers compute what candle's do");
+    assert!(texts[0].contains("Paris"), "{}", texts[0]);
+}
+
+#[test]
+fn a_configuration_file_and_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("c.toml");
+    std::fs::write(&file, "max-new-tokens = 3\nrepeats = 9\nwarmup = 0\nprompt-tokens = 20\nignore-eos = true\n").unwrap();
+    let run = dir.path().join("run");
+    profile(&run, &["--config", file.to_str().unwrap(), "--set", "repeats=2"]);
+    let m = manifest(&run);
+    assert_eq!(m["counts"]["steps"], 6);
+    assert_eq!(m["options"]["repeats"], 2);
+    assert_eq!(m["results"]["prompt_tokens"], 20);
+}
+
+#[test]
+fn doctor_says_what_is_there() {
+    let text = ok(&["doctor"]);
+    assert!(text.contains("cost of an interval") && text.contains("NVIDIA driver"), "{text}");
+    let checks = json(&ok(&["doctor", "--json"]));
+    assert!(checks["checks"].as_array().unwrap().iter().any(|c| c["name"] == "clock"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_what_was_recorded() {
+    use std::time::{Duration, Instant};
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut child = Command::new(BINARY)
+        .args(["profile", "--out", run.to_str().unwrap(), "--repeats", "100000", "--max-new-tokens", "32"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !run.join("spans").is_dir() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // The run was not closed, and says so; everything up to the interrupt can be read.
+    let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
+    assert_eq!(manifest(&run)["complete"], false);
+    assert!(metrics.to_string().contains("incomplete"), "{metrics}");
+}

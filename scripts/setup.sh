@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Makes sure that what the build needs besides Rust is there: a C compiler (zstd), and for the tests Python with venv.
+# On Debian and its kin it installs what is missing; elsewhere it says what to install.
+# Usage: scripts/setup.sh [build|test]
+set -euo pipefail
+what=${1:-build}
+missing=()
+command -v cc >/dev/null 2>&1 || missing+=(build-essential)
+if [ "$what" = test ]; then
+  command -v python3 >/dev/null 2>&1 || missing+=(python3)
+  python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+fi
+command -v cargo >/dev/null 2>&1 || { echo "error: cargo is not on the PATH: install Rust with rustup first" >&2; exit 1; }
+[ ${#missing[@]} -eq 0 ] && exit 0
+if ! command -v apt-get >/dev/null 2>&1; then
+  echo "error: please install ${missing[*]} (Debian's names) with this system's package manager" >&2
+  exit 1
+fi
+sudo=
+[ "$(id -u)" -eq 0 ] || sudo=sudo
+$sudo apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

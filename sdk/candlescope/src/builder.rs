@@ -1,0 +1,174 @@
+//! Options of a session, as users name them.
+
+use crate::InitError;
+use crate::guard::Scope;
+use candlescope_core::{CandlescopeLayer, Collector, Exporter, Schedule, Session, SessionBuilder, Tap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::prelude::*;
+
+/// Options of a session: destinations, collectors, schedule. End with [`start_default`](Builder::start_default), or with
+/// [`layer`](Builder::layer) where the program has a subscriber of its own.
+#[must_use]
+#[derive(Debug)]
+pub struct Builder {
+    session: SessionBuilder,
+    destinations: Vec<String>,
+    report_at_end: bool,
+    #[cfg(feature = "host")]
+    host: bool,
+}
+
+/// Options of a new session, with the host collector on (feature `host`) and no destination yet.
+pub fn builder() -> Builder {
+    Builder {
+        session: Session::builder(),
+        destinations: Vec::new(),
+        report_at_end: false,
+        #[cfg(feature = "host")]
+        host: true,
+    }
+}
+
+impl Builder {
+    /// Writes a run into the directory `run`, which must be empty or absent: see `candlescope report`.
+    #[cfg(feature = "parquet")]
+    pub fn parquet(self, run: impl AsRef<Path>) -> Self {
+        self.parquet_with(candlescope_exporters::parquet::ParquetConfig::new(run.as_ref()))
+    }
+
+    /// As [`parquet`](Builder::parquet), with rotation, budget and compression as given.
+    #[cfg(feature = "parquet")]
+    pub fn parquet_with(self, config: candlescope_exporters::parquet::ParquetConfig) -> Self {
+        let run = config.run_dir.clone();
+        let mut this = self.exporter(candlescope_exporters::parquet::ParquetExporter::create(config));
+        this.wrote(&run);
+        this
+    }
+
+    /// Writes a native Perfetto trace to `file`.
+    #[cfg(feature = "perfetto")]
+    pub fn perfetto(self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let mut this = self.exporter(candlescope_exporters::perfetto::PerfettoExporter::create(&file));
+        this.wrote(&file);
+        this
+    }
+
+    /// Writes Chrome's JSON trace format to `file`.
+    #[cfg(feature = "chrome")]
+    pub fn chrome(self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let mut this = self.exporter(candlescope_exporters::chrome::ChromeExporter::create(&file));
+        this.wrote(&file);
+        this
+    }
+
+    fn wrote(&mut self, path: &Path) {
+        self.destinations.push(path.display().to_string());
+    }
+
+    /// Turns the host collector (memory, CPU use, context switches) on or off; on unless told otherwise.
+    #[cfg(feature = "host")]
+    pub fn host(mut self, on: bool) -> Self {
+        self.host = on;
+        self
+    }
+
+    /// Adds an exporter of your own.
+    pub fn exporter(self, exporter: impl Exporter) -> Self {
+        self.session(|s| s.exporter(exporter))
+    }
+
+    /// Adds a collector of your own.
+    pub fn collector(self, collector: impl Collector) -> Self {
+        self.session(|s| s.collector(collector))
+    }
+
+    /// Adds a tap on the application's threads.
+    pub fn tap(self, tap: impl Tap) -> Self {
+        self.session(|s| s.tap(tap))
+    }
+
+    /// Records steps by a schedule instead of all of them.
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        self.session(|s| s.schedule(schedule))
+    }
+
+    /// Starts with capture off.
+    pub fn paused(self, paused: bool) -> Self {
+        self.session(|s| s.paused(paused))
+    }
+
+    /// Leaves out spans of a target and everything below it.
+    pub fn exclude_target(self, target: &str) -> Self {
+        self.session(|s| s.exclude_target(target))
+    }
+
+    /// Name of the run.
+    pub fn run_id(self, run_id: &str) -> Self {
+        self.session(|s| s.run_id(run_id))
+    }
+
+    /// Longest time that ending the session may take (default 10 s).
+    pub fn shutdown_timeout(self, timeout: Duration) -> Self {
+        self.session(|s| s.shutdown_timeout(timeout))
+    }
+
+    /// Prints the account of the run on standard error when it ends. Off unless told otherwise.
+    pub fn report_at_end(mut self, on: bool) -> Self {
+        self.report_at_end = on;
+        self
+    }
+
+    /// Reaches the options that have no method here.
+    pub fn session(mut self, f: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Self {
+        self.session = f(self.session);
+        self
+    }
+
+    /// The layer for a subscriber of your own, and the scope to keep. Add the layer *before the model loads*, and not behind a
+    /// per-layer filter.
+    ///
+    /// ```
+    /// use tracing_subscriber::prelude::*;
+    /// let (layer, scope) = candlescope::builder().layer()?;
+    /// let subscriber = tracing_subscriber::registry().with(layer);
+    /// tracing::subscriber::with_default(subscriber, || tracing::trace_span!("work").in_scope(|| ()));
+    /// assert_eq!(scope.finish().unwrap().counts["spans"], 1);
+    /// # Ok::<(), candlescope::InitError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a destination cannot be used; the message names it and the remedy.
+    pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
+        #[allow(unused_mut, reason = "changed only with the feature `host`")]
+        let mut session = self.session;
+        #[cfg(feature = "host")]
+        if self.host {
+            session = session.collector(candlescope_collectors::host::HostCollector::new());
+        }
+        let (layer, session) = session.start()?;
+        Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
+    }
+
+    /// Starts, with a global subscriber that holds the layer, and the program's own log lines on standard error where `RUST_LOG`
+    /// asks for them.
+    ///
+    /// # Errors
+    /// When a destination cannot be used or a global subscriber is in place already.
+    pub fn start_default(self) -> Result<Scope, InitError> {
+        if tracing::dispatcher::has_been_set() {
+            return Err(InitError::SubscriberInPlace);
+        }
+        let (layer, scope) = self.layer()?;
+        let logs = std::env::var_os("RUST_LOG").map(|_| {
+            tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_filter(tracing_subscriber::EnvFilter::from_default_env())
+        });
+        let subscriber = tracing_subscriber::registry().with(layer).with(logs);
+        tracing::subscriber::set_global_default(subscriber).map_err(|_| InitError::SubscriberInPlace)?;
+        Ok(scope)
+    }
+}

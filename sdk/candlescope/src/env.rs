@@ -1,0 +1,208 @@
+//! The environment variable `CANDLESCOPE`.
+
+use crate::InitError;
+use crate::builder::{Builder, builder};
+use candlescope_core::Schedule;
+
+/// Name of the environment variable.
+pub const VARIABLE: &str = "CANDLESCOPE";
+
+/// What the variable says. Keys, joined by commas:
+///
+/// | key | meaning |
+/// |---|---|
+/// | `parquet=DIR` | a run for each process, in a new directory below `DIR` |
+/// | `perfetto=FILE` | a native Perfetto trace |
+/// | `chrome=FILE` | Chrome's JSON trace format |
+/// | `host`, `host=off` | samples of the process; on by default |
+/// | `schedule=SKIP/WAIT/WARMUP/ACTIVE/REPEAT` | record by a schedule |
+/// | `paused` | start with capture off |
+/// | `exclude=TARGET` | leave out spans of a target; can be repeated |
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnvConfig {
+    /// Directory for runs.
+    pub parquet: Option<String>,
+    /// Perfetto trace.
+    pub perfetto: Option<String>,
+    /// Chrome trace.
+    pub chrome: Option<String>,
+    /// Whether the host collector is off.
+    pub no_host: bool,
+    /// Schedule.
+    pub schedule: Option<Schedule>,
+    /// Whether capture starts off.
+    pub paused: bool,
+    /// Excluded targets.
+    pub exclude: Vec<String>,
+}
+
+/// `CANDLESCOPE` is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A key that does not exist.
+    #[error("{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET")]
+    UnknownKey(String),
+    /// A key without the value it needs, or with one it cannot take.
+    #[error("{VARIABLE}: `{key}` wants {wanted}, not `{value}`")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it wants.
+        wanted: &'static str,
+        /// What it got.
+        value: String,
+    },
+    /// The build lacks what the key needs.
+    #[error("{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild")]
+    NotInThisBuild(&'static str),
+}
+
+impl EnvConfig {
+    /// Reads the variable's value.
+    ///
+    /// ```
+    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
+    /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
+    /// assert_eq!(config.schedule.unwrap().active, 5);
+    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("`parket` is not known"));
+    /// # Ok::<(), candlescope::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Names the key that is not understood and what it wants.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (key, value) = part.split_once('=').map_or((part, ""), |(k, v)| (k.trim(), v.trim()));
+            match key {
+                "parquet" => config.parquet = Some(path("parquet", value)?),
+                "perfetto" => config.perfetto = Some(path("perfetto", value)?),
+                "chrome" => config.chrome = Some(path("chrome", value)?),
+                "host" => config.no_host = !switch("host", value)?,
+                "paused" => config.paused = switch("paused", value)?,
+                "schedule" => config.schedule = Some(schedule(value)?),
+                "exclude" => config.exclude.push(path("exclude", value)?),
+                other => return Err(ConfigError::UnknownKey(other.to_string())),
+            }
+        }
+        Ok(config)
+    }
+
+    pub(crate) fn into_builder(self) -> Result<Builder, InitError> {
+        let mut b = builder().paused(self.paused);
+        if let Some(dir) = self.parquet {
+            b = parquet(b, &dir)?;
+        }
+        if let Some(file) = self.perfetto {
+            b = perfetto(b, file)?;
+        }
+        if let Some(file) = self.chrome {
+            b = chrome(b, file)?;
+        }
+        #[cfg(feature = "host")]
+        {
+            b = b.host(!self.no_host);
+        }
+        if let Some(schedule) = self.schedule {
+            b = b.schedule(schedule);
+        }
+        for target in &self.exclude {
+            b = b.exclude_target(target);
+        }
+        Ok(b)
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(b: Builder, dir: &str) -> Result<Builder, InitError> {
+    let run_id = format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id());
+    Ok(b.parquet(std::path::Path::new(dir).join(&run_id)).run_id(&run_id))
+}
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: Builder, _: &str) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("parquet").into())
+}
+
+#[cfg(feature = "perfetto")]
+fn perfetto(b: Builder, file: String) -> Result<Builder, InitError> {
+    Ok(b.perfetto(file))
+}
+#[cfg(not(feature = "perfetto"))]
+fn perfetto(_: Builder, _: String) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("perfetto").into())
+}
+
+#[cfg(feature = "chrome")]
+fn chrome(b: Builder, file: String) -> Result<Builder, InitError> {
+    Ok(b.chrome(file))
+}
+#[cfg(not(feature = "chrome"))]
+fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("chrome").into())
+}
+
+fn path(key: &'static str, value: &str) -> Result<String, ConfigError> {
+    if value.is_empty() {
+        return Err(ConfigError::Value { key, wanted: "a value after `=`", value: value.into() });
+    }
+    Ok(value.to_string())
+}
+
+fn switch(key: &'static str, value: &str) -> Result<bool, ConfigError> {
+    match value {
+        "" | "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        other => Err(ConfigError::Value { key, wanted: "on or off", value: other.into() }),
+    }
+}
+
+fn schedule(value: &str) -> Result<Schedule, ConfigError> {
+    let wrong = || ConfigError::Value {
+        key: "schedule",
+        wanted: "five numbers, skip_first/wait/warmup/active/repeat such as 10/0/1/5/1",
+        value: value.into(),
+    };
+    let numbers: Vec<u64> = value.split('/').map(|n| n.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+    match numbers[..] {
+        [skip_first, wait, warmup, active, repeat] => Ok(Schedule { skip_first, wait, warmup, active, repeat }),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_read() {
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,host=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+            .unwrap();
+        assert_eq!(
+            c,
+            EnvConfig {
+                parquet: Some("a/b".into()),
+                perfetto: Some("t.pftrace".into()),
+                chrome: Some("t.json".into()),
+                no_host: true,
+                schedule: Some(Schedule { skip_first: 1, wait: 2, warmup: 3, active: 4, repeat: 5 }),
+                paused: true,
+                exclude: vec!["h2".into(), "hyper".into()],
+            }
+        );
+        assert_eq!(EnvConfig::parse("").unwrap(), EnvConfig::default());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("parquet", "`parquet` wants a value"),
+            ("host=maybe", "on or off"),
+            ("schedule=1/2", "five numbers"),
+            ("schedule=a/b/c/d/e", "five numbers"),
+            ("gpu=adaptive", "`gpu` is not known"),
+        ] {
+            let message = EnvConfig::parse(text).unwrap_err().to_string();
+            assert!(message.contains(part) && message.starts_with("CANDLESCOPE"), "{message}");
+        }
+    }
+}

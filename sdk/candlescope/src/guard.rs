@@ -1,0 +1,81 @@
+//! What keeps a session alive.
+
+use candlescope_core::run::RunManifest;
+use candlescope_core::{FlushTimeout, Handle, Session};
+use std::time::Duration;
+
+/// Keeps candlescope recording; dropping it flushes and ends the session within the shutdown timeout.
+#[must_use = "recording ends when this guard is dropped"]
+#[derive(Debug)]
+pub struct Scope {
+    session: Option<Session>,
+    report_at_end: bool,
+    destinations: Vec<String>,
+}
+
+impl Scope {
+    /// A scope that records nothing.
+    pub fn disabled() -> Self {
+        Self { session: None, report_at_end: false, destinations: Vec::new() }
+    }
+
+    pub(crate) fn new(session: Session, report_at_end: bool, destinations: Vec<String>) -> Self {
+        Self { session: Some(session), report_at_end, destinations }
+    }
+
+    /// Whether anything is being recorded.
+    pub fn is_enabled(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Start, stop, capture the next steps, statistics; `None` where nothing is recorded.
+    pub fn handle(&self) -> Option<&Handle> {
+        self.session.as_ref().map(Session::handle)
+    }
+
+    /// Makes durable what has been recorded so far.
+    ///
+    /// # Errors
+    /// When that takes longer than `timeout`.
+    pub fn flush(&self, timeout: Duration) -> Result<(), FlushTimeout> {
+        self.handle().map_or(Ok(()), |handle| handle.flush(timeout))
+    }
+
+    /// Ends the session and returns what became of it; `None` where nothing was recorded.
+    pub fn finish(mut self) -> Option<RunManifest> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<RunManifest> {
+        let manifest = self.session.take()?.finish();
+        if self.report_at_end {
+            eprint!("{}", account(&manifest, &self.destinations));
+        }
+        Some(manifest)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The lines printed at the end of a run.
+fn account(m: &RunManifest, destinations: &[String]) -> String {
+    let intervals = m.counts.get("spans").copied().unwrap_or(0);
+    let mut text = format!(
+        "candlescope: {intervals} intervals in {} steps, {} lost; own cost {:.0} ns an interval (measured){}\n",
+        m.counts.get("steps").copied().unwrap_or(0),
+        m.loss.lost(),
+        m.overhead.per_interval_ns,
+        m.overhead.ratio.map(|r| format!(", {:.3} % of step time (derived)", r * 100.0)).unwrap_or_default(),
+    );
+    for destination in destinations {
+        text.push_str(&format!("candlescope: wrote {destination}\n"));
+    }
+    for finding in &m.verdict.findings {
+        text.push_str(&format!("candlescope: {}: {}; {}\n", finding.code, finding.message, finding.remedy));
+    }
+    text
+}
