@@ -24,7 +24,7 @@ def count(run: pathlib.Path, table: str) -> tuple[int, int, int]:
     segments = sorted(str(p) for p in (run / table).glob("part-*.parquet"))
     if not segments:
         return 0, 0, 0
-    rows = duckdb.sql(f"select count(*) from read_parquet({segments!r})").fetchone()[0]
+    rows = duckdb.sql(f"select count(*) from read_parquet({segments!r})").fetchall()[0][0]
     # Reads every column, so that a damaged page does not stay hidden.
     frame = pl.read_parquet(segments)
     return rows, frame.height, len(segments)
@@ -61,7 +61,7 @@ def check_spans(run: pathlib.Path, manifest: dict, say) -> None:
     )
     connection = duckdb.connect()
     connection.sql(f"create view spans as select * from read_parquet('{run}/spans/part-*.parquet')")
-    one = lambda query: connection.sql(query).fetchone()[0]
+    one = lambda query: connection.sql(query).fetchall()[0][0]
 
     twice = one("select count(*) - count(distinct seq) from spans")
     if twice:
