@@ -46,10 +46,9 @@ fn streams_whole_characters() {
 fn logits_equal_candles() {
     let Some(path) = smollm2() else { return };
     let mut ours = load(&path, Engine::Instrumented, DType::F32, false);
-    // Activations are quantised to 8 bits before every product, so differences in the last place of the attention grow over 30
-    // layers: candle's own model differs from itself as much between one token at a time and all at once.
-    let itself = compare(&mut one_by_one(&path, DType::F32, 1), &mut one_by_one(&path, DType::F32, 1), 1);
-    eprintln!("candle's Q4_1 against itself: {itself:?}");
+    // Query heads that share a key/value head are stacked into one product here and not in candle, which changes the last place
+    // of the scores (with candle's shapes the logits are equal bit for bit). Activations are then quantised to 8 bits before
+    // every product of 30 layers, and a rounding that flips is a step of 1/127: hence 3 % where widened weights agree to 1e-5.
     for batch in [1, 2] {
         let found = compare(ours.model.as_mut(), &mut one_by_one(&path, DType::F32, batch), batch);
         eprintln!("Q4_1, batch {batch}: {found:?}");

@@ -1,0 +1,133 @@
+//! The generation loop: lengths, ends, batches, seeds, refusals.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+
+use candlescope_models::config::NAMED;
+use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
+use candlescope_models::{FinishReason, GenerateOptions, ModelSource, SamplingOptions, generate};
+
+fn embedded() -> LoadedModel {
+    LoadedModel::load(&ModelSource::Embedded, &LoadOptions::default()).unwrap()
+}
+
+fn options(max_new_tokens: usize) -> GenerateOptions {
+    GenerateOptions { max_new_tokens, ..GenerateOptions::default() }
+}
+
+fn run(loaded: &mut LoadedModel, prompts: &[Vec<u32>], options: &GenerateOptions) -> candlescope_models::GenerationOutput {
+    generate(loaded, prompts, options, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn embedded_runs_with_nothing_on_disk_and_repeats() {
+    let mut loaded = embedded();
+    let prompt = loaded.encode_prompt("Hello").unwrap();
+    let mut events = Vec::new();
+    let output = generate(&mut loaded, &[prompt.clone()], &options(32), &mut |e| events.push((e.index, e.token, e.text.to_string()))).unwrap();
+    let sequence = &output.sequences[0];
+    assert_eq!((sequence.tokens.len(), sequence.finish), (32, FinishReason::Length));
+    assert!(sequence.text.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{:?}", sequence.text);
+    assert_eq!(events.iter().map(|e| e.1).collect::<Vec<_>>(), sequence.tokens);
+    assert_eq!(events.iter().map(|e| e.2.as_str()).collect::<String>(), sequence.text);
+    assert!(output.ttft().unwrap() <= output.ended - output.started);
+    assert_eq!((output.itl().len(), output.token_times.len()), (31, 32));
+    assert_eq!(run(&mut embedded(), &[prompt], &options(32)).sequences, output.sequences);
+}
+
+#[test]
+fn without_a_cache_the_same_text() {
+    let mut loaded = embedded();
+    let prompt = loaded.encode_prompt("once more").unwrap();
+    let cached = run(&mut loaded, &[prompt.clone()], &options(24));
+    let whole = run(&mut loaded, &[prompt], &GenerateOptions { kv_cache: false, ..options(24) });
+    assert_eq!(cached.sequences, whole.sequences);
+}
+
+#[test]
+fn a_batch_gives_what_its_prompts_give_alone() {
+    let mut loaded = embedded();
+    let prompts: Vec<Vec<u32>> = ["alpha", "gamma", "delta"].iter().map(|p| loaded.encode_prompt(p).unwrap()).collect();
+    let together = run(&mut loaded, &prompts, &options(16));
+    for (prompt, expected) in prompts.iter().zip(&together.sequences) {
+        assert_eq!(&run(&mut loaded, std::slice::from_ref(prompt), &options(16)).sequences[0], expected);
+    }
+}
+
+#[test]
+fn ours_and_candles_engine_write_the_same() {
+    let load = |engine| LoadedModel::load(&ModelSource::Embedded, &LoadOptions { engine, ..LoadOptions::default() }).unwrap();
+    let mut ours = load(Engine::Instrumented);
+    let mut theirs = load(Engine::Candle);
+    let prompt = ours.encode_prompt("side by side").unwrap();
+    assert_eq!(run(&mut ours, &[prompt.clone()], &options(40)).sequences, run(&mut theirs, &[prompt], &options(40)).sequences);
+    assert_eq!((ours.info.engine, theirs.info.engine), ("instrumented", "candle"));
+}
+
+#[test]
+fn sampling_is_seeded() {
+    let mut loaded = embedded();
+    let prompt = loaded.encode_prompt("dice").unwrap();
+    let sampling = SamplingOptions { temperature: Some(0.9), top_p: Some(0.95), ..SamplingOptions::default() };
+    let mut draw = |seed| run(&mut loaded, &[prompt.clone()], &GenerateOptions { seed, sampling: sampling.clone(), ..options(20) }).sequences;
+    assert_eq!(draw(1), draw(1));
+    assert_ne!(draw(1), draw(2));
+}
+
+#[test]
+fn stop_tokens_end_a_sequence_and_not_its_neighbours() {
+    let mut loaded = embedded();
+    let prompts: Vec<Vec<u32>> = ["alpha", "gamma"].iter().map(|p| loaded.encode_prompt(p).unwrap()).collect();
+    let free = run(&mut loaded, &prompts, &options(16));
+    let stop = free.sequences[0].tokens[3];
+    let first = |tokens: &[u32]| tokens.iter().position(|t| *t == stop);
+    let stopped = run(&mut loaded, &prompts, &GenerateOptions { stop_tokens: vec![stop], ..options(16) });
+    for (free, stopped) in free.sequences.iter().zip(&stopped.sequences) {
+        match first(&free.tokens) {
+            Some(at) => assert_eq!((stopped.tokens.as_slice(), stopped.finish), (&free.tokens[..=at], FinishReason::Stop)),
+            None => assert_eq!((&stopped.tokens, stopped.finish), (&free.tokens, FinishReason::Length)),
+        }
+    }
+}
+
+#[test]
+fn the_context_ends_generation() {
+    let mut loaded = embedded();
+    let prompt = loaded.random_prompt(2045, 1);
+    let output = run(&mut loaded, &[prompt], &GenerateOptions { ignore_eos: true, ..options(10) });
+    assert_eq!((output.sequences[0].tokens.len(), output.sequences[0].finish), (3, FinishReason::Context));
+}
+
+#[test]
+fn unusable_prompts_are_refused_with_numbers() {
+    let mut loaded = embedded();
+    let mut refuse = |prompts: &[Vec<u32>], o: &GenerateOptions| generate(&mut loaded, prompts, o, &mut |_| {}).unwrap_err().to_string();
+    for empty in [&[][..], &[vec![]][..]] {
+        assert!(refuse(empty, &options(1)).contains("the prompt is empty; pass a text"));
+    }
+    let long = refuse(&[vec![1; 3000]], &options(1));
+    assert!(long.contains("3000 tokens") && long.contains("2048") && long.contains("shorten the prompt by 953"), "{long}");
+    assert!(refuse(&[vec![1], vec![1, 2]], &options(1)).contains("equal lengths"));
+    assert!(refuse(&[vec![9999]], &options(1)).contains("9999 is not in the vocabulary of 259"));
+    assert!(refuse(&[vec![1]], &options(0)).contains("max-new-tokens"));
+    let hot = SamplingOptions { temperature: Some(-1.), ..SamplingOptions::default() };
+    assert!(refuse(&[vec![1]], &GenerateOptions { sampling: hot, ..options(1) }).contains("temperature"));
+    assert!(embedded().encode_prompt("").unwrap_err().to_string().contains("the prompt is empty"));
+}
+
+#[test]
+fn a_named_configuration_runs_at_its_true_size_on_token_counts() {
+    assert!(NAMED.contains(&"smollm2-135m"));
+    let source = ModelSource::parse("config:smollm2-135m").unwrap();
+    let mut loaded = LoadedModel::load(&source, &LoadOptions { seed: 3, ..LoadOptions::default() }).unwrap();
+    let map = loaded.info.to_map();
+    assert_eq!(map["parameters"], 134_515_008u64);
+    assert_eq!(map["weight_bytes"], 134_515_008u64 * 4);
+    assert_eq!(map["seed"], 3);
+    let refusal = loaded.encode_prompt("words").unwrap_err().to_string();
+    assert!(refusal.contains("number of prompt tokens"), "{refusal}");
+    let prompt = loaded.random_prompt(12, 5);
+    assert_eq!(prompt, loaded.random_prompt(12, 5));
+    let output = run(&mut loaded, &[prompt], &GenerateOptions { ignore_eos: true, ..options(3) });
+    assert_eq!(output.sequences[0].tokens.len(), 3);
+    assert!(output.sequences[0].text.is_empty());
+}
