@@ -2,6 +2,7 @@
 
 use super::Analysis;
 use super::peaks;
+use super::stats::total;
 use crate::reader::finding;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{Finding, Severity, Verdict};
@@ -96,7 +97,7 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
         ));
     }
     for exporter in &manifest.exporters {
-        let dropped: u64 = RecordKind::ALL.into_iter().map(|kind| exporter.dropped_total(kind)).sum();
+        let dropped = total(RecordKind::ALL.into_iter().map(|kind| exporter.dropped_total(kind)));
         if dropped > 0 && !told(&["exporter_dropped"]) {
             let reasons = exporter.dropped.values().flatten().map(|(reason, n)| format!("{reason} {n}"));
             findings.push(finding(

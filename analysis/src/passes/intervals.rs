@@ -82,8 +82,8 @@ struct Held {
 struct Waiting {
     children_ns: u64,
     gpu_ns: u64,
-    /// Steps among them, by node: they are outermost only if the parent stands above steps.
-    roots: Vec<(u32, u64)>,
+    /// Their nodes, which learn their parent when it comes.
+    nodes: Vec<u32>,
     count: u64,
 }
 
@@ -137,7 +137,7 @@ impl Default for IntervalPass {
 
 impl IntervalPass {
     /// A pass that looks for intervals to let go of once it holds `hold_most`.
-    fn holding(hold_most: usize) -> Self {
+    pub fn holding(hold_most: usize) -> Self {
         Self {
             nodes: Vec::new(),
             by_rollup: HashMap::new(),
@@ -194,9 +194,9 @@ impl IntervalPass {
             self.check(&held);
         }
         // A parent that never came was lost, or the segment it stood in was: its children are then outermost themselves.
-        for (_, waiting) in self.waiting.drain() {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
             self.out.orphans += waiting.count;
-            self.out.outermost_ns += waiting.children_ns;
+            self.outermost(waiting.children_ns);
         }
         let rollups: Vec<String> = self.nodes.iter().map(|n| n.totals.rollup.clone()).collect();
         let nodes = self.nodes.into_iter().filter(|n| n.totals.calls > 0);
@@ -213,6 +213,10 @@ impl IntervalPass {
             .collect();
         self.out.paths.sort_by(|a, b| a.rollup.cmp(&b.rollup));
         self.out
+    }
+
+    fn outermost(&mut self, ns: u64) {
+        self.out.outermost_ns = self.out.outermost_ns.saturating_add(ns);
     }
 
     fn node(&mut self, path: &PathInfo) -> u32 {
@@ -263,14 +267,14 @@ impl IntervalPass {
 
     fn meet_parent(&mut self, span: &SpanRecord, node: u32, gpu_ns: u64) {
         let Some(parent_seq) = span.parent_seq else {
-            self.out.outermost_ns += span.host_dur_ns;
+            self.outermost(span.host_dur_ns);
             self.nodes[node as usize].parents.note(None);
             return;
         };
         match self.held.get_mut(&parent_seq) {
             Some(parent) if parent.above_steps => {
-                self.out.outermost_ns += span.host_dur_ns;
                 self.nodes[node as usize].parents.note(None);
+                self.outermost(span.host_dur_ns);
             }
             Some(parent) => {
                 parent.children_ns = parent.children_ns.saturating_add(span.host_dur_ns);
@@ -287,9 +291,8 @@ impl IntervalPass {
                 waiting.children_ns = waiting.children_ns.saturating_add(span.host_dur_ns);
                 waiting.gpu_ns = waiting.gpu_ns.saturating_add(gpu_ns);
                 waiting.count += 1;
-                match waiting.roots.iter_mut().find(|(known, _)| *known == node) {
-                    Some((_, ns)) => *ns += span.host_dur_ns,
-                    None => waiting.roots.push((node, span.host_dur_ns)),
+                if !waiting.nodes.contains(&node) {
+                    waiting.nodes.push(node);
                 }
             }
         }
@@ -297,11 +300,11 @@ impl IntervalPass {
 
     fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
         let parent = (!held.above_steps).then_some(held.node);
-        for (node, _) in &early.roots {
+        for node in &early.nodes {
             self.nodes[*node as usize].parents.note(parent);
         }
         if held.above_steps {
-            self.out.outermost_ns += early.children_ns;
+            self.outermost(early.children_ns);
             return;
         }
         held.children_ns = early.children_ns;

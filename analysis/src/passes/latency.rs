@@ -1,6 +1,6 @@
 //! Latency and throughput of requests: TTFT, TPOT, ITL, tokens a second, by the definitions in [`crate::definitions`].
 
-use super::stats::Distribution;
+use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Phase, RequestRecord};
@@ -99,7 +99,7 @@ impl Latency {
         };
         let sum = |f: &dyn Fn(&RequestFigures) -> Option<u64>| {
             let known: Vec<u64> = measured.iter().filter_map(|r| f(r)).collect();
-            (!known.is_empty()).then(|| known.iter().sum::<u64>())
+            (!known.is_empty()).then(|| total(known))
         };
         let kept = || requests.iter().filter(|r| !warmup.contains(&r.request));
         let start = kept().map(|r| r.host_start.0).min();
@@ -155,10 +155,10 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> Request
     // A batch yields one token a sequence at a time: gaps are counted along one sequence, tokens over all.
     let gaps = output_tokens.map(|tokens| tokens / sequences).and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);
-    let prefill_ns: u64 = steps.iter().filter(|s| s.phase == Some(Phase::Prefill)).map(|s| s.dur_ns).sum();
+    let prefill_ns = total(steps.iter().filter(|s| s.phase == Some(Phase::Prefill)).map(|s| s.dur_ns));
     // The tokens the prefill steps processed, where they say so: a cached prefix is part of the prompt but not of the work.
     let prefill_steps = steps.iter().filter(|s| s.phase == Some(Phase::Prefill));
-    let processed: Option<u64> = prefill_steps.map(|s| s.tokens.map(u64::from)).sum::<Option<u64>>().filter(|&n| n > 0);
+    let processed = total_if_known(prefill_steps.map(|s| s.tokens.map(u64::from))).filter(|&n| n > 0);
     let prompt = processed.or(request.prompt_tokens);
     RequestFigures {
         request: request.request,
@@ -174,6 +174,6 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> Request
         prefill_tps: prompt.filter(|&n| n > 0 && prefill_ns > 0).map(|n| per_second(n as f64, prefill_ns as f64)),
         decode_tps: decoding.zip(gaps).map(|(ns, gaps)| per_second((gaps * sequences) as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
-        steps_ns: steps.iter().map(|s| s.dur_ns).sum(),
+        steps_ns: total(steps.iter().map(|s| s.dur_ns)),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::intervals::{Intervals, by_rollup};
 use super::latency::per_second;
-use super::stats::Distribution;
+use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
 use super::tree::ratio;
 use candlescope_core::{Phase, RequestRecord};
@@ -67,7 +67,7 @@ impl Phases {
         let inside = |step: &StepRow| paths.get(step.path.rollup.as_str()).and_then(|p| p.parent.clone());
         // Where the spans are lost the steps still tell their own time.
         let whole = match intervals.outermost_ns {
-            0 => steps.iter().map(|s| s.dur_ns).sum(),
+            0 => total(steps.iter().map(|s| s.dur_ns)),
             ns => ns,
         };
         let mut rows: Vec<PhaseRow> =
@@ -112,8 +112,8 @@ fn union(steps: &[StepRow]) -> u64 {
 }
 
 fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmup: &BTreeSet<u64>) -> PhaseRow {
-    let total_ns: u64 = steps.iter().map(|s| s.dur_ns).sum();
-    let sum = |f: fn(&StepRow) -> Option<u64>| steps.iter().map(|s| f(s)).sum::<Option<u64>>();
+    let total_ns = total(steps.iter().map(|s| s.dur_ns));
+    let sum = |f: fn(&StepRow) -> Option<u64>| total_if_known(steps.iter().map(|s| f(s)));
     let tokens = sum(|s| s.tokens.map(u64::from));
     let (flops, bytes) = (sum(|s| s.flops), sum(|s| s.bytes));
     let timed = total_ns > 0;
@@ -126,7 +126,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
         steps: steps.len() as u64,
         total_ns,
         share: ratio(total_ns, whole),
-        intervals: steps.iter().map(|s| s.intervals).sum(),
+        intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
         tokens_per_s: tokens.filter(|_| timed).map(|n| per_second(n as f64, total_ns as f64)),
         flops,
@@ -134,7 +134,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
         gflops: flops.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
         gbytes: bytes.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
         intensity: flops.zip(bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
-        gpu: (!gpu.is_empty()).then(|| (gpu.iter().sum(), gpu.len() as u64)),
+        gpu: (!gpu.is_empty()).then(|| (total(gpu.iter().copied()), gpu.len() as u64)),
         duration: Distribution::of(measured.map(|s| s.dur_ns as f64).collect()),
     }
 }

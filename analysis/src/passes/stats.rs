@@ -89,6 +89,16 @@ pub(crate) fn percentile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
+/// A sum that stays at the largest number instead of wrapping: one damaged value must not end a report.
+pub(crate) fn total(values: impl IntoIterator<Item = u64>) -> u64 {
+    values.into_iter().fold(0, u64::saturating_add)
+}
+
+/// [`total`], unknown as soon as one value is.
+pub(crate) fn total_if_known(values: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    values.into_iter().try_fold(0u64, |sum, value| Some(sum.saturating_add(value?)))
+}
+
 fn median_interval(sorted: &[f64]) -> (f64, f64) {
     let n = sorted.len();
     if n > BOOTSTRAP_MOST {

@@ -3,6 +3,7 @@
 //! The tree is a flat list in display order: a crafted run may be thousands deep, and nothing here recurses.
 
 use super::intervals::{Intervals, PathTotals};
+use super::stats::total;
 use std::collections::BTreeMap;
 
 /// Rows of the tree in display order.
@@ -95,7 +96,7 @@ impl Tree {
 
     /// Time in nodes that have children but in none of these: what the instrumentation does not tell apart.
     pub fn unaccounted_ns(&self) -> u64 {
-        self.rows.iter().filter(|row| row.has_children).map(|row| row.self_ns).sum()
+        total(self.rows.iter().filter(|row| row.has_children).map(|row| row.self_ns))
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> Batches<'a> {
             findings.push(finding(
                 Severity::Warning,
                 "rows_malformed",
-                format!("{rows} rows of table `{}` lack a start, duration, thread or number, or have a negative one; they are left out", kind.table()),
+                format!("{rows} rows of table `{}` lack a start, duration, thread or number, or have an impossible one; they are left out", kind.table()),
                 "Write runs with candlescope's Parquet exporter",
             ));
         }

@@ -10,6 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema, TimeUnit};
+use candlescope_core::HostNs;
 use candlescope_core::run::{Column, ColumnType};
 use std::collections::HashMap;
 
@@ -97,6 +98,16 @@ impl IntColumn {
         self.0[row].and_then(|v| u32::try_from(v).ok())
     }
 }
+
+/// A start and a duration that can be: from 1970 on, and over before the numbers end. A flipped bit in a page that still decodes
+/// would otherwise weigh more than everything else in the run.
+pub(super) fn times(start: i64, dur: u64) -> Option<(HostNs, u64)> {
+    let end = start.checked_add(i64::try_from(dur).ok()?)?;
+    (start >= 0 && end < LATEST_NS).then_some((HostNs(start), dur))
+}
+
+/// The year 2200, in Unix nanoseconds.
+const LATEST_NS: i64 = 7_258_118_400_000_000_000;
 
 /// A floating-point column.
 pub(super) struct FloatColumn(Vec<Option<f64>>);

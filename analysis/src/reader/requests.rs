@@ -1,10 +1,11 @@
 //! Rows of `RUN/requests` as records.
 
+use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
 use super::intern::Interner;
 use super::spans::trace_id;
 use arrow_array::RecordBatch;
-use candlescope_core::{HostNs, RequestRecord, SpanId, TraceId};
+use candlescope_core::{RequestRecord, SpanId, TraceId};
 
 /// The rows of a batch that `keep` lets through. `None` stands for a row without the values a request must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<RequestRecord>> {
@@ -15,14 +16,15 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let (trace, operation, model) = (text("trace_id"), text("operation"), text("model"));
 
     let row = |row: usize| -> Option<RequestRecord> {
+        let when = times(start.get(row)?, dur.unsigned(row)?)?;
         Some(RequestRecord {
             request: request.unsigned(row)?,
             trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
             span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
             operation: interner.word(operation.get(row).unwrap_or_default()),
             model: interner.word(model.get(row).unwrap_or_default()),
-            host_start: HostNs(start.get(row)?),
-            host_dur_ns: dur.unsigned(row)?,
+            host_start: when.0,
+            host_dur_ns: when.1,
             ttft_ns: ttft.unsigned(row),
             prompt_tokens: prompt.unsigned(row),
             output_tokens: output.unsigned(row),

@@ -1,5 +1,6 @@
 //! Rows of `RUN/spans` as records.
 
+use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
 use super::intern::Interner;
 use arrow_array::RecordBatch;
@@ -36,6 +37,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
                 interner.path(path, name.get(row).unwrap_or(own), target.get(row).unwrap_or_default())
             })
             .clone();
+        let when = times(start.get(row)?, dur.unsigned(row)?)?;
         Some(SpanRecord {
             seq: seq.unsigned(row)?,
             parent_seq: parent_seq.unsigned(row),
@@ -46,8 +48,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             path,
             depth: depth.get(row).and_then(|d| u16::try_from(d).ok()).unwrap_or(0),
             thread: threads.get(thread.id(row) as usize)?.clone(),
-            host_start: HostNs(start.get(row)?),
-            host_dur_ns: dur.unsigned(row)?,
+            host_start: when.0,
+            host_dur_ns: when.1,
             gpu: gpu.get(row),
             flops: flops.unsigned(row),
             bytes: bytes.unsigned(row),

@@ -1,10 +1,11 @@
 //! Rows of `RUN/steps` as records.
 
+use super::columns::times;
 use super::columns::{FloatColumn, IntColumn, TextColumn};
 use super::intern::Interner;
 use super::spans::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
-use candlescope_core::{HostNs, Phase, StepRecord, TraceId};
+use candlescope_core::{Phase, StepRecord, TraceId};
 
 /// The rows of a batch that `keep` lets through. `None` stands for a row without the values a step must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<StepRecord>> {
@@ -20,6 +21,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
 
     let row = |row: usize| -> Option<StepRecord> {
         let path = path.get(row).unwrap_or_default();
+        let when = times(start.get(row)?, dur.unsigned(row)?)?;
         Some(StepRecord {
             step: step.unsigned(row)?,
             seq: seq.unsigned(row)?,
@@ -28,8 +30,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             request: request.unsigned(row),
             path: interner.path(path, path.rsplit('/').next().unwrap_or_default(), ""),
             thread: interner.thread(thread.get(row)?),
-            host_start: HostNs(start.get(row)?),
-            host_dur_ns: dur.unsigned(row)?,
+            host_start: when.0,
+            host_dur_ns: when.1,
             gpu: gpu.get(row),
             energy_mj: energy.get(row),
             tokens: tokens.small(row),

@@ -5,6 +5,7 @@ use super::figures::{FigureValue, figures};
 use super::format::{bytes, count, duration, flops, json, percent, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
 use candlescope_core::run::Severity;
 use std::fmt::Write as _;
@@ -260,8 +261,8 @@ fn cost(out: &mut String, analysis: &Analysis) {
         count(loss.after_shutdown)
     );
     for exporter in &manifest.exporters {
-        let sum = |map: &std::collections::BTreeMap<String, u64>| count(map.values().sum());
-        let dropped: u64 = exporter.dropped.values().flat_map(|reasons| reasons.values()).sum();
+        let sum = |map: &std::collections::BTreeMap<String, u64>| count(total(map.values().copied()));
+        let dropped = total(exporter.dropped.values().flat_map(|reasons| reasons.values().copied()));
         let _ = writeln!(
             out,
             "- exporter {}: {} received, {} exported, {} dropped",

@@ -3,5 +3,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod damage;
+mod findings;
+mod fixtures;
+mod hostile;
 mod latency;
+mod reading;
+mod rendering;
 mod tree;

@@ -72,6 +72,17 @@ fn any_order_gives_the_same() {
 }
 
 #[test]
+fn letting_go_of_finished_intervals_changes_nothing() {
+    let (batch, _) = make(&Scenario { gpu: true, ..Scenario::default() });
+    let all = intervals(&batch.spans);
+    for most in [16, 100, 1000] {
+        let mut pass = IntervalPass::holding(most);
+        batch.spans.iter().for_each(|span| pass.add(span));
+        assert_eq!(pass.finish(), all, "holding {most}");
+    }
+}
+
+#[test]
 fn requests_stand_above_steps() {
     let mut spans = vec![span(0, None, "request", 0, 1000)];
     spans[0].step = None;

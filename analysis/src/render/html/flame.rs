@@ -35,7 +35,7 @@ fn palette(tree: &Tree) -> PaletteMap {
     let mut names: Vec<(String, u64)> = own.into_iter().collect();
     names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut colors = PaletteMap::default();
-    colors.insert("all", rgb(0xdcdcd8));
+    colors.insert("", rgb(0xdcdcd8));
     for (i, (name, _)) in names.into_iter().enumerate() {
         colors.insert(name, rgb(COLORS[i % COLORS.len()]));
     }

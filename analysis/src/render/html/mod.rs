@@ -15,6 +15,7 @@ use super::format::{
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::memory::Series;
+use crate::passes::stats::total;
 use crate::passes::tree::ratio;
 use crate::passes::{Analysis, peaks};
 use candlescope_core::run::Severity;
@@ -198,7 +199,7 @@ fn phases(analysis: &Analysis) -> Value {
     let outermost: Vec<_> = phases.rows.iter().filter(|row| row.inside.is_none()).collect();
     // Steps of several threads overlap: the bar divides the sum of their times, idle time included.
     let outside = phases.outside_ns();
-    let whole = outermost.iter().map(|row| row.total_ns).sum::<u64>() + outside;
+    let whole = total(outermost.iter().map(|row| row.total_ns)).saturating_add(outside);
     let mut bar: Vec<Value> = Vec::new();
     let mut rest = 0u64;
     for row in &outermost {
@@ -213,7 +214,7 @@ fn phases(analysis: &Analysis) -> Value {
                 "percent": percent(share), "time": duration(row.total_ns as f64),
             }));
         } else {
-            rest += row.total_ns;
+            rest = total([rest, row.total_ns]);
         }
     }
     for (name, kind, ns) in [("other steps", "rest", rest), ("outside steps", "outside", outside)] {
@@ -384,7 +385,7 @@ fn accounts(analysis: &Analysis) -> Value {
 
 fn exporters(analysis: &Analysis) -> Value {
     let rows = analysis.manifest.exporters.iter().map(|exporter| {
-        let sum = |map: &BTreeMap<String, u64>| count(map.values().sum());
+        let sum = |map: &BTreeMap<String, u64>| count(total(map.values().copied()));
         let reasons: Vec<String> = exporter
             .dropped
             .values()

@@ -158,8 +158,9 @@ fn draw(
     }
     // The page scales it: a viewBox in place of fixed width and height.
     let (w, h) = size;
+    let class = if size == WIDE { "plot wide" } else { "plot" };
     let fixed = format!("<svg width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\"");
-    Some(out.replacen(&fixed, &format!("<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {w} {h}\""), 1))
+    Some(out.replacen(&fixed, &format!("<svg class=\"{class}\" role=\"img\" viewBox=\"0 0 {w} {h}\""), 1))
 }
 
 fn tick(value: f64, range: f64) -> String {

@@ -1,0 +1,30 @@
+//! Runs kept from every schema version: each release of the reader opens all of them.
+
+use candlescope_analysis::{ReportOptions, Run, write_report};
+use candlescope_core::RecordKind;
+use candlescope_core::run::SCHEMA_VERSION;
+use std::path::Path;
+use tempfile::tempdir;
+
+#[test]
+fn every_schema_version_has_a_capture_that_opens() {
+    for version in 1..=SCHEMA_VERSION {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/schema-v{version}"));
+        let run = Run::open(&dir).unwrap_or_else(|error| panic!("{error}"));
+        assert!(run.findings().is_empty(), "{:?}", run.findings());
+        let manifest = run.manifest().unwrap();
+        assert_eq!(manifest.schema_version, version);
+        let mut batches = run.batches();
+        while batches.next().is_some() {}
+        for kind in RecordKind::ALL {
+            assert!(run.rows(kind) > 0, "table {} of {}", kind.table(), dir.display());
+            assert_eq!(batches.records(kind), run.rows(kind), "every row of table {}", kind.table());
+            assert_eq!(manifest.counts.get(kind.table()).copied(), Some(run.rows(kind)), "{}", kind.table());
+        }
+        let out = tempdir().unwrap();
+        let options = ReportOptions { out: Some(out.path().into()), ..ReportOptions::default() };
+        let report = write_report(&dir, &options).unwrap();
+        assert!(report.verdict.ok, "{:?}", report.verdict);
+        assert!(report.metrics["figures"]["ttft"]["median"].as_f64().unwrap() > 0.0);
+    }
+}

@@ -1,0 +1,103 @@
+//! Names come from whoever made the run: none may become markup, script or a command to the terminal.
+
+use crate::common::scenario::{Scenario, make};
+use crate::common::write_run;
+use candlescope_analysis::{ReportOptions, write_report};
+use serde_json::json;
+use std::fs;
+use tempfile::tempdir;
+
+const HOSTILE: [&str; 6] = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(2)>",
+    "</iframe><script>alert(3)//",
+    "]]></script><svg onload=alert(4)>",
+    "a|b`c\n# heading\u{1b}[31m\u{202e}",
+    "{{ css }}{% raw %}&lt;&#39;'",
+];
+
+#[test]
+fn hostile_names_stay_text() {
+    for name in HOSTILE {
+        let dir = tempdir().unwrap();
+        // A slash is the path's own separator and cannot be part of a name.
+        let block = name.replace('/', "\u{2215}");
+        let scenario = Scenario { layers: 2, requests: 3, output: 12, block, ..Scenario::default() };
+        let (mut batch, mut manifest) = make(&scenario);
+        batch.requests.iter_mut().for_each(|r| r.model = name.into());
+        manifest.run_id = name.to_string();
+        manifest.host = name.to_string();
+        for map in [&mut manifest.model, &mut manifest.environment, &mut manifest.options, &mut manifest.results] {
+            map.insert(name.to_string(), json!({ name: [name] }));
+            map.insert("name".to_string(), json!(name));
+        }
+        manifest.verdict.findings.push(candlescope_core::run::Finding {
+            severity: candlescope_core::run::Severity::Info,
+            code: name.to_string(),
+            message: name.to_string(),
+            remedy: name.to_string(),
+        });
+        write_run(dir.path(), &batch, &manifest, 1_000_000);
+        let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
+
+        let html = fs::read_to_string(dir.path().join("report.html")).unwrap();
+        for markup in ["<script>alert", "<img", "onload=alert(4)>", "</iframe><script", "<svg onload=alert"] {
+            assert!(!html.contains(markup), "{markup} of {name}");
+        }
+        // The frame's document is an attribute: nothing in it may end the attribute or the frame.
+        let frame = html.split("srcdoc=\"").nth(1).unwrap();
+        let document = &frame[..frame.find('"').unwrap()];
+        assert!(!document.contains('<') && document.contains("&lt;"), "markup in the attribute");
+        let inner = unescape(document);
+        for markup in ["<script>alert", "<img", "<svg onload=alert"] {
+            assert!(!inner.contains(markup), "{markup} of {name} in the flame graph");
+        }
+        assert_eq!(html.matches("<script").count(), 1, "the page's own script only");
+
+        for file in ["report.md", "operators.md"] {
+            let text = fs::read_to_string(dir.path().join(file)).unwrap();
+            let outside_code: String = text.split('`').step_by(2).collect();
+            assert!(!outside_code.contains("<script>") && !outside_code.contains("<img"), "{file} of {name}");
+            assert!(!text.contains("\n# heading") && !text.contains('\u{1b}'), "{file} of {name}");
+            let widths: Vec<usize> = text
+                .lines()
+                .filter(|l| l.starts_with("| `"))
+                .map(|l| l.replace("\\|", "").matches('|').count())
+                .collect();
+            assert!(widths.windows(2).filter(|w| w[0] != w[1]).count() <= 4, "cells of {name} stay in their table");
+        }
+        assert!(!report.summary.contains('\u{1b}') && !report.summary.contains('\u{202e}'), "terminal, {name}");
+        let metrics = fs::read_to_string(dir.path().join("metrics.json")).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&metrics).unwrap();
+        assert_eq!(value["run"]["run_id"], name, "JSON keeps names as they are");
+    }
+}
+
+fn unescape(text: &str) -> String {
+    let pairs = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#x27;", "'"),
+        ("&#39;", "'"),
+        ("&#x2f;", "/"),
+        ("&amp;", "&"),
+    ];
+    pairs.iter().fold(text.to_string(), |text, (from, to)| text.replace(from, to))
+}
+
+#[test]
+fn the_page_asks_nothing_of_the_network() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario::default());
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    write_report(dir.path(), &ReportOptions::default()).unwrap();
+    let html = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    let whole = unescape(&html);
+    for request in ["src=\"http", "href=\"http", "url(http", "@import", "src=\"//", "<link", "fetch(", "XMLHttpRequest"]
+    {
+        assert!(!whole.contains(request), "{request}");
+    }
+    assert!(html.contains("default-src 'none'"));
+    assert!(html.len() < 400_000, "{} bytes", html.len());
+}

@@ -1,0 +1,144 @@
+//! What is written is what is read.
+
+use crate::common::scenario::{Scenario, make};
+use crate::common::tables::{Strings, record_batch, write_file};
+use crate::common::{manifest, span, write_run};
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use candlescope_analysis::{Analysis, Run};
+use candlescope_core::{Batch, RecordKind};
+use std::sync::Arc;
+use tempfile::tempdir;
+
+fn read(run: &Run) -> Batch {
+    let mut all = Batch::default();
+    for batch in run.batches() {
+        all.spans.extend(batch.spans);
+        all.steps.extend(batch.steps);
+        all.requests.extend(batch.requests);
+        all.samples.extend(batch.samples);
+    }
+    all
+}
+
+#[test]
+fn every_record_comes_back() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario { gpu: true, ..Scenario::default() });
+    // Many small segments: order and counts must not depend on how the run was cut.
+    write_run(dir.path(), &batch, &manifest, 777);
+    let run = Run::open(dir.path()).unwrap();
+    assert_eq!(run.manifest(), Some(&manifest));
+    assert!(run.findings().is_empty(), "{:?}", run.findings());
+    let back = read(&run);
+    assert_eq!(back.spans.len(), batch.spans.len());
+    for (a, b) in back.spans.iter().zip(&batch.spans) {
+        // Interned numbers are the reader's own; everything that is written must be equal.
+        assert_eq!((&a.path.path, &a.path.rollup, &a.path.name), (&b.path.path, &b.path.rollup, &b.path.name));
+        assert_eq!(a.thread.name, b.thread.name);
+        let mut a = a.clone();
+        a.path = b.path.clone();
+        a.thread = b.thread.clone();
+        assert_eq!(&a, b);
+    }
+    for (a, b) in back.steps.iter().zip(&batch.steps) {
+        let mut a = a.clone();
+        assert_eq!(a.path.path, b.path.path);
+        a.path = b.path.clone();
+        a.thread = b.thread.clone();
+        assert_eq!(&a, b);
+    }
+    assert_eq!(back.requests, batch.requests);
+    assert_eq!(back.samples, batch.samples);
+    for kind in RecordKind::ALL {
+        assert_eq!(run.rows(kind), batch.count(kind));
+    }
+}
+
+#[test]
+fn equal_paths_are_one_allocation() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario::default());
+    write_run(dir.path(), &batch, &manifest, 500);
+    let back = read(&Run::open(dir.path()).unwrap());
+    let first = &back.spans[1].path;
+    let same = back.spans.iter().filter(|s| s.path.path == first.path).count();
+    let shared = back.spans.iter().filter(|s| Arc::ptr_eq(&s.path, first)).count();
+    assert!(same > 1 && same == shared);
+}
+
+#[test]
+fn plain_strings_and_other_integer_widths_are_read() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario { requests: 2, ..Scenario::default() });
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    let before = Analysis::of(&Run::open(dir.path()).unwrap());
+    let n = batch.spans.len();
+    let plain = record_batch(&batch, RecordKind::Span, 0..n, &manifest.run_id, Strings::Plain);
+    // Extra columns are somebody's annotations and no reason to refuse the file.
+    let extra: ArrayRef = Arc::new(StringArray::from(vec!["note"; n]));
+    let columns = plain.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+    let all = columns
+        .iter()
+        .cloned()
+        .zip(plain.columns().iter().cloned())
+        .chain([("annotation".to_string(), extra)])
+        .map(|(name, array)| (name, array, true));
+    write_file(&dir.path().join("spans/part-00000.parquet"), &RecordBatch::try_from_iter_with_nullable(all).unwrap());
+    let after = Analysis::of(&Run::open(dir.path()).unwrap());
+    assert_eq!(after.intervals, before.intervals);
+    assert_eq!(after.verdict, before.verdict);
+}
+
+#[test]
+fn nullable_columns_may_be_absent() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario { requests: 1, warmup: 0, ..Scenario::default() });
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    let full = record_batch(&batch, RecordKind::Span, 0..batch.spans.len(), &manifest.run_id, Strings::Dictionary);
+    let kept = ["gpu_start_ns", "gpu_dur_ns", "gpu_source", "dtype", "shape", "flops", "bytes"];
+    let fields: Vec<_> = full.schema().fields().iter().map(|f| f.name().clone()).collect();
+    let indices: Vec<usize> = (0..fields.len()).filter(|&i| !kept.contains(&fields[i].as_str())).collect();
+    write_file(&dir.path().join("spans/part-00000.parquet"), &full.project(&indices).unwrap());
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    assert!(analysis.verdict.ok, "{:?}", analysis.verdict);
+    assert!(analysis.operators.iter().all(|o| o.flops.is_none() && o.gflops.is_none()), "missing stays missing");
+}
+
+#[test]
+fn the_figures_do_not_depend_on_the_segments() {
+    let (batch, manifest) = make(&Scenario::default());
+    let analyse = |rows: usize| {
+        let dir = tempdir().unwrap();
+        write_run(dir.path(), &batch, &manifest, rows);
+        Analysis::of(&Run::open(dir.path()).unwrap())
+    };
+    let (one, many) = (analyse(1_000_000), analyse(333));
+    assert_eq!(one.intervals, many.intervals);
+    assert_eq!(one.latency, many.latency);
+    assert_eq!(one.tree, many.tree);
+}
+
+#[test]
+fn plain_spans_without_helpers_give_a_summary_by_steps() {
+    // candle's own spans, no phases, no requests: bert or llama without the helpers.
+    let mut batch = Batch::default();
+    for i in 0..12u64 {
+        batch.spans.push(span(2 * i, None, "model", i as i64 * 1_000_000, 900_000 + i * 1000));
+        batch.spans.push(span(2 * i + 1, Some(2 * i), "model/encoder", i as i64 * 1_000_000 + 10, 800_000));
+        let mut step = crate::common::step(i, "model", i as i64 * 1_000_000, 900_000 + i * 1000);
+        step.intervals = 2;
+        batch.steps.push(step);
+    }
+    let dir = tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 1000);
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    assert!(analysis.verdict.ok);
+    let row = &analysis.phases.rows[0];
+    assert_eq!((row.name.as_str(), row.is_phase, row.steps, row.intervals), ("model", false, 12, 24));
+    let duration = row.duration.as_ref().unwrap();
+    assert_eq!((duration.n, duration.median), (12, 905_500.0));
+    assert!((row.share - 1.0).abs() < 1e-12);
+    let text = candlescope_analysis::render::terminal::summary(&analysis, &Default::default());
+    assert!(text.contains("model") && text.contains("encoder"), "{text}");
+    assert!(candlescope_analysis::render::html::page(&analysis).unwrap().contains("Step model"));
+}

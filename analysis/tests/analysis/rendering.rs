@@ -1,0 +1,143 @@
+//! What reports look like, and that they agree with each other.
+
+use crate::common::scenario::{Scenario, make};
+use crate::common::write_run;
+use candlescope_analysis::render::{html, json, markdown, terminal};
+use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
+use tempfile::tempdir;
+
+fn analysis(scenario: &Scenario) -> Analysis {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(scenario);
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    let mut analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    // What depends on the machine that runs the test stays out of the snapshots.
+    analysis.dir = "runs/example".into();
+    analysis.file_bytes.values_mut().for_each(|n| *n = 100_000);
+    analysis
+}
+
+#[test]
+fn terminal_summary() {
+    insta::assert_snapshot!(terminal::summary(&analysis(&Scenario::default()), &TerminalOptions::default()));
+}
+
+#[test]
+fn terminal_summary_of_a_run_with_gpu_and_trouble() {
+    let mut analysis = analysis(&Scenario { gpu: true, requests: 2, ..Scenario::default() });
+    analysis.verdict.ok = false;
+    analysis.verdict.findings.push(candlescope_core::run::Finding {
+        severity: candlescope_core::run::Severity::Error,
+        code: "segment_corrupt".into(),
+        message: "`runs/example/spans/part-00007.parquet` is not a readable Parquet file (EOF: file size of 12 is less than footer); its rows are missing".into(),
+        remedy: "Copy the file again from where the run was made, or delete it to accept the loss".into(),
+    });
+    insta::assert_snapshot!(terminal::summary(
+        &analysis,
+        &TerminalOptions { tree: 6, operators: 4, ..Default::default() }
+    ));
+}
+
+#[test]
+fn operators_markdown() {
+    insta::assert_snapshot!(markdown::operators(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn report_markdown() {
+    insta::assert_snapshot!(markdown::report(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn metrics_keys_are_stable() {
+    let metrics = json::metrics(&analysis(&Scenario::default()));
+    let mut keys = Vec::new();
+    collect("", &metrics, &mut keys);
+    keys.sort();
+    keys.dedup();
+    insta::assert_snapshot!(keys.join("\n"));
+}
+
+/// Paths of all keys; of a list, those of its first element; of free maps, none.
+fn collect(prefix: &str, value: &serde_json::Value, keys: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                let path = format!("{prefix}.{key}");
+                keys.push(path.clone());
+                if !matches!(path.as_str(), ".model" | ".environment" | ".options" | ".results" | ".exporters") {
+                    collect(&path, value, keys);
+                }
+            }
+        }
+        serde_json::Value::Array(items) => {
+            if let Some(first) = items.first() {
+                collect(&format!("{prefix}[]"), first, keys);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_line_fits_the_terminal() {
+    for (scenario, width) in
+        [(Scenario::default(), 100), (Scenario { gpu: true, layers: 30, requests: 12, ..Scenario::default() }, 100)]
+    {
+        let mut analysis = analysis(&scenario);
+        analysis.verdict.findings.push(candlescope_core::run::Finding {
+            severity: candlescope_core::run::Severity::Warning,
+            code: "x".into(),
+            message: "a long sentence ".repeat(20) + &"x".repeat(300),
+            remedy: "another one ".repeat(20),
+        });
+        let text = terminal::summary(&analysis, &TerminalOptions::default());
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+        }
+        assert!(!text.contains('\u{1b}'), "no colours unless asked for");
+        let colored = terminal::summary(&analysis, &TerminalOptions { color: true, ..Default::default() });
+        assert!(colored.contains("\u{1b}["));
+    }
+}
+
+#[test]
+fn figures_agree_between_reports() {
+    let analysis = analysis(&Scenario::default());
+    let metrics = json::metrics(&analysis);
+    let ttft = analysis.latency.ttft.as_ref().unwrap();
+    assert_eq!(metrics["figures"]["ttft"]["median"], ttft.median);
+    assert_eq!(metrics["figures"]["ttft"]["n"], 5, "six requests, one of them warm-up");
+    assert_eq!(metrics["figures"]["ttft"]["label"], "measured");
+    assert_eq!(metrics["figures"]["tpot"]["label"], "derived");
+    assert!(metrics["figures"]["ttft"]["p99"].is_null(), "too few samples");
+    assert_eq!(metrics["figures"]["itl"]["n"], 5 * 47);
+    assert!(metrics["figures"]["itl"]["p99"].is_number());
+    assert_eq!(metrics["figures"]["itl"]["samples"].as_array().unwrap().len(), 5 * 47);
+    let shown = candlescope_analysis::render::format::duration(ttft.median);
+    assert!(terminal::summary(&analysis, &TerminalOptions::default()).contains(&shown));
+    assert!(markdown::report(&analysis).contains(&shown));
+    let page = html::page(&analysis).unwrap();
+    let (number, _) = shown.split_once(' ').unwrap();
+    assert!(page.contains(number));
+    let shares: f64 = metrics["operators"].as_array().unwrap().iter().map(|o| o["self_share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_report_is_four_whole_files() {
+    let dir = tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario::default());
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
+    let names: Vec<_> = report.files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["report.html", "report.md", "operators.md", "metrics.json"]);
+    assert!(std::fs::read_to_string(&report.files[0]).unwrap().trim_end().ends_with("</html>"));
+    let leftovers = std::fs::read_dir(dir.path())
+        .unwrap()
+        .filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|e| e == "tmp"));
+    assert_eq!(leftovers.count(), 0);
+    // Making the report again changes nothing: it is the same run.
+    let again = write_report(dir.path(), &ReportOptions::default()).unwrap();
+    assert_eq!(again.metrics, report.metrics);
+}
