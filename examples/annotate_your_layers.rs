@@ -26,7 +26,9 @@ impl Module for Linear {
         let rows = x.elem_count() / inp;
         // 2·M·N·K FLOPs; every operand is read or written once.
         let (m, n, k) = (rows as u64, out as u64, inp as u64);
-        annotate(Annotation::new().flops(2 * m * n * k).bytes(4 * (m * k + k * n + m * n)).dtype(DType::F32).shape(y.dims()));
+        annotate(
+            Annotation::new().flops(2 * m * n * k).bytes(4 * (m * k + k * n + m * n)).dtype(DType::F32).shape(y.dims()),
+        );
         Ok(y)
     }
 }

@@ -1,7 +1,7 @@
 //! An exporter of your own: a type, a name, and one function that takes batches and says what became of them.
 
-use candlescope::core::{Batch, ExportError, Ledger};
 use candlescope::Exporter;
+use candlescope::core::{Batch, ExportError, Ledger};
 use std::collections::BTreeMap;
 
 /// Adds up time by path without ordinals and prints it at the end.

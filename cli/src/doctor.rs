@@ -41,7 +41,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     }
     println!("{table}");
     let lacking = checks.iter().filter(|c| !c.ok).count();
-    println!("{} of {} found; nothing that lacks keeps candlescope from recording on the CPU.", checks.len() - lacking, checks.len());
+    println!(
+        "{} of {} found; nothing that lacks keeps candlescope from recording on the CPU.",
+        checks.len() - lacking,
+        checks.len()
+    );
     Ok(())
 }
 
@@ -66,14 +70,27 @@ fn host() -> Result<Vec<Check>> {
         Check {
             name: "clock",
             ok: tsc,
-            found: format!("{} at {:.0} MHz, {:.0} ns a reading (measured)", clock.source, clock.ticks_per_second / 1e6, clock.read_ns),
-            cost: if tsc { String::new() } else { "no invariant time-stamp counter: every interval costs two system clock readings more".into() },
+            found: format!(
+                "{} at {:.0} MHz, {:.0} ns a reading (measured)",
+                clock.source,
+                clock.ticks_per_second / 1e6,
+                clock.read_ns
+            ),
+            cost: if tsc {
+                String::new()
+            } else {
+                "no invariant time-stamp counter: every interval costs two system clock readings more".into()
+            },
         },
         Check {
             name: "cost of an interval",
             ok: per_interval < 500.0,
             found: format!("{per_interval:.0} ns on the application's thread (measured)"),
-            cost: if per_interval < 500.0 { String::new() } else { "slow machine or debug build: build with optimisation".into() },
+            cost: if per_interval < 500.0 {
+                String::new()
+            } else {
+                "slow machine or debug build: build with optimisation".into()
+            },
         },
         Check {
             name: "trace spans",
@@ -87,7 +104,11 @@ fn host() -> Result<Vec<Check>> {
         },
     ];
     let simd = simd();
-    rows.push(Check::new("SIMD kernels", simd, "candle's quantised and half-precision kernels run without AVX2: several times slower"));
+    rows.push(Check::new(
+        "SIMD kernels",
+        simd,
+        "candle's quantised and half-precision kernels run without AVX2: several times slower",
+    ));
     Ok(rows)
 }
 
@@ -116,7 +137,8 @@ fn gpu() -> Vec<Check> {
             name: "CUDA in this build",
             ok: cfg!(feature = "cuda"),
             found: if cfg!(feature = "cuda") { "yes" } else { "no" }.into(),
-            cost: if cfg!(feature = "cuda") { "" } else { "models run on the CPU only: build with --features cuda" }.into(),
+            cost: if cfg!(feature = "cuda") { "" } else { "models run on the CPU only: build with --features cuda" }
+                .into(),
         },
         Check::new("NVIDIA driver", driver.clone(), "no GPU: models run on the CPU only"),
         Check::new("libcuda", library("libcuda.so.1"), "no GPU: models run on the CPU only"),
@@ -129,7 +151,8 @@ fn gpu() -> Vec<Check> {
             name: "GPU profiling permission",
             ok: !restricted,
             found: if restricted { "administrators only (RmProfilingAdminOnly=1)" } else { "all users" }.into(),
-            cost: if restricted { "hardware counters need root, or NVreg_RestrictProfilingToAdminUsers=0" } else { "" }.into(),
+            cost: if restricted { "hardware counters need root, or NVreg_RestrictProfilingToAdminUsers=0" } else { "" }
+                .into(),
         });
     }
     rows
@@ -142,7 +165,8 @@ fn read_line(path: &str) -> Option<String> {
 
 /// Where the dynamic linker's usual places hold a library whose name starts with `name`.
 fn library(name: &str) -> Option<String> {
-    let mut places: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();
+    let mut places: Vec<PathBuf> =
+        std::env::var_os("LD_LIBRARY_PATH").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();
     for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)) {
         for sub in ["lib64", "lib", "extras/CUPTI/lib64"] {
             places.push(Path::new(&home).join(sub));
@@ -161,12 +185,16 @@ fn library(name: &str) -> Option<String> {
     }
     places.iter().find_map(|place| {
         let entries = std::fs::read_dir(place).ok()?;
-        let mut names: Vec<_> = entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(name)).collect();
+        let mut names: Vec<_> =
+            entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(name)).collect();
         names.sort_by_key(std::fs::DirEntry::file_name);
         names.first().map(|e| e.path().display().to_string())
     })
 }
 
 fn on_path(program: &str) -> Option<String> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(program)).find(|p| p.is_file()).map(|p| p.display().to_string())
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir| dir.join(program))
+        .find(|p| p.is_file())
+        .map(|p| p.display().to_string())
 }

@@ -36,7 +36,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     println!("wrote {spans} intervals to {}", file.display());
     match args.format {
         ExportFormat::Chrome => println!("open it at chrome://tracing, in speedscope, or at ui.perfetto.dev"),
-        ExportFormat::Perfetto => println!("open it at ui.perfetto.dev (it stays in your browser) or with trace_processor"),
+        ExportFormat::Perfetto => {
+            println!("open it at ui.perfetto.dev (it stays in your browser) or with trace_processor")
+        }
     }
     Ok(())
 }

@@ -47,14 +47,14 @@ const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";
 pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
     let mut table = Table::new();
     if let Some(file) = &args.config {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the configuration {}", file.display()))?;
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the configuration {}", file.display()))?;
         let read: Table = text.parse().with_context(|| format!("{} is not valid TOML", file.display()))?;
         check(&read).with_context(|| format!("in {}", file.display()))?;
         table.extend(read);
     }
     for setting in &args.set {
-        let (key, value) =
-            setting.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{setting}`"))?;
+        let (key, value) = setting.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{setting}`"))?;
         let one = Table::from_iter([(key.trim().to_string(), value_of(value.trim()))]);
         check(&one).with_context(|| format!("in --set {setting}"))?;
         table.extend(one);
@@ -154,9 +154,11 @@ mod tests {
     fn later_layers_win() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.toml");
-        std::fs::write(&file, "model = \"config:smollm2-135m\"\nmax-new-tokens = 5\nrepeats = 7\nprompt-tokens = 9\n").unwrap();
+        std::fs::write(&file, "model = \"config:smollm2-135m\"\nmax-new-tokens = 5\nrepeats = 7\nprompt-tokens = 9\n")
+            .unwrap();
         let file = file.to_str().unwrap();
-        let o = resolved(&["--config", file, "--set", "repeats=8", "--set", "model=embedded", "--max-new-tokens", "6"]).unwrap();
+        let o = resolved(&["--config", file, "--set", "repeats=8", "--set", "model=embedded", "--max-new-tokens", "6"])
+            .unwrap();
         assert_eq!((o.model.as_str(), o.max_new_tokens, o.repeats, o.warmup), ("embedded", 6, 8, 1));
         assert_eq!(o.prompt, Prompt::RandomTokens(9));
         let o = resolved(&["--config", file, "--prompt", "hello"]).unwrap();

@@ -66,7 +66,8 @@ fn default_out(source: &ModelSource) -> PathBuf {
         }
         other => other.to_string(),
     };
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
     PathBuf::from("runs").join(format!("{name}-{}", candlescope_core::HostNs::now().0 / 1_000_000))
 }
 
@@ -127,7 +128,9 @@ fn generate_all(
     }
     let prompt = match &options.prompt {
         Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed),
-        Prompt::Text(text) if options.chat => loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?,
+        Prompt::Text(text) if options.chat => {
+            loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?
+        }
         // `config:NAME` has the shape of a model and no tokenizer: random tokens stand in for the default prompt.
         Prompt::Text(_) if loaded.tokenizer.is_none() && matches!(source, ModelSource::Config(_)) => {
             loaded.random_prompt(128, options.seed)
@@ -193,7 +196,11 @@ fn show(
     }
     if let Some(sequence) = first.and_then(|s| s.first()) {
         let shown = match (&options.prompt, sequence.text.is_empty()) {
-            (_, true) => format!("(no tokenizer) {} tokens: {:?}", sequence.tokens.len(), &sequence.tokens[..sequence.tokens.len().min(16)]),
+            (_, true) => format!(
+                "(no tokenizer) {} tokens: {:?}",
+                sequence.tokens.len(),
+                &sequence.tokens[..sequence.tokens.len().min(16)]
+            ),
             (Prompt::Text(prompt), _) if !options.chat => format!("{}{}", prompt.trim_end_matches('\n'), sequence.text),
             _ => sequence.text.clone(),
         };

@@ -20,7 +20,10 @@ impl Progress {
 
     /// Something of unknown length.
     pub(crate) fn wait(&self, what: &str) {
-        self.bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        self.bar.set_style(
+            ProgressStyle::with_template("{spinner} {msg} {elapsed}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
         self.bar.set_message(what.to_string());
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }

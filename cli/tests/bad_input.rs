@@ -7,7 +7,8 @@ use std::path::Path;
 /// Runs `profile` into a fresh directory and returns the complaint. The run's directory must not be left behind.
 fn profile_fails(dir: &Path, args: &[&str]) -> String {
     let out = dir.join("run");
-    let mut all = vec!["profile", "--out", out.to_str().unwrap(), "--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"];
+    let mut all =
+        vec!["profile", "--out", out.to_str().unwrap(), "--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"];
     all.extend(args);
     let message = fails(&all);
     assert!(!out.exists(), "a run that recorded nothing is left in the way");

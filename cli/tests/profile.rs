@@ -66,11 +66,8 @@ fn timelines() {
     ok(&["export", "perfetto", run_arg, "--out", out.to_str().unwrap()]);
     assert!(out.metadata().unwrap().len() > 1000);
     if let Some(python) = python() {
-        let output = Command::new(python)
-            .arg(workspace().join("tests/python/check_perfetto.py"))
-            .arg(&out)
-            .output()
-            .unwrap();
+        let output =
+            Command::new(python).arg(workspace().join("tests/python/check_perfetto.py")).arg(&out).output().unwrap();
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     }
 }
@@ -81,8 +78,7 @@ fn duckdb_and_polars_agree_with_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     profile(&run, &["--max-new-tokens", "16", "--repeats", "2"]);
-    let output =
-        Command::new(python).arg(workspace().join("tests/python/check_run.py")).arg(&run).output().unwrap();
+    let output = Command::new(python).arg(workspace().join("tests/python/check_run.py")).arg(&run).output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
@@ -91,7 +87,18 @@ fn real_model_every_engine() {
     let Some(model) = smollm2() else { return };
     let dir = tempfile::tempdir().unwrap();
     let model = model.to_str().unwrap();
-    let args = ["--model", model, "--max-new-tokens", "12", "--repeats", "1", "--warmup", "0", "--prompt", "The capital of France is"];
+    let args = [
+        "--model",
+        model,
+        "--max-new-tokens",
+        "12",
+        "--repeats",
+        "1",
+        "--warmup",
+        "0",
+        "--prompt",
+        "The capital of France is",
+    ];
     let mut texts = Vec::new();
     for (engine, spans_per_token) in [("instrumented", None), ("candle", Some(394))] {
         let run = dir.path().join(engine);
@@ -115,7 +122,8 @@ fn real_model_every_engine() {
 fn a_configuration_file_and_set() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("c.toml");
-    std::fs::write(&file, "max-new-tokens = 3\nrepeats = 9\nwarmup = 0\nprompt-tokens = 20\nignore-eos = true\n").unwrap();
+    std::fs::write(&file, "max-new-tokens = 3\nrepeats = 9\nwarmup = 0\nprompt-tokens = 20\nignore-eos = true\n")
+        .unwrap();
     let run = dir.path().join("run");
     profile(&run, &["--config", file.to_str().unwrap(), "--set", "repeats=2"]);
     let m = manifest(&run);

@@ -51,13 +51,14 @@ fn crates_depend_along_the_flow_only() {
 #[test]
 fn candle_is_named_by_models_and_wiring_only() {
     // The SDK itself must not pull candle in: it serves any program with spans.
-    let metadata =
-        MetadataCommand::new().manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).no_deps().exec().unwrap();
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .no_deps()
+        .exec()
+        .unwrap();
     for package in &metadata.packages {
-        let uses_candle = package
-            .dependencies
-            .iter()
-            .any(|d| d.kind == DependencyKind::Normal && d.name.starts_with("candle-"));
+        let uses_candle =
+            package.dependencies.iter().any(|d| d.kind == DependencyKind::Normal && d.name.starts_with("candle-"));
         let may = package.name.as_str() == "candlescope-models" || WIRING.contains(&package.name.as_str());
         assert!(may || !uses_candle, "{} must not depend on candle", package.name);
     }

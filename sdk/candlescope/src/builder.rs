@@ -3,7 +3,6 @@
 use crate::InitError;
 use crate::guard::Scope;
 use candlescope_core::{CandlescopeLayer, Collector, Exporter, Schedule, Session, SessionBuilder, Tap};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
@@ -33,7 +32,7 @@ pub fn builder() -> Builder {
 impl Builder {
     /// Writes a run into the directory `run`, which must be empty or absent: see `candlescope report`.
     #[cfg(feature = "parquet")]
-    pub fn parquet(self, run: impl AsRef<Path>) -> Self {
+    pub fn parquet(self, run: impl AsRef<std::path::Path>) -> Self {
         self.parquet_with(candlescope_exporters::parquet::ParquetConfig::new(run.as_ref()))
     }
 
@@ -48,7 +47,7 @@ impl Builder {
 
     /// Writes a native Perfetto trace to `file`.
     #[cfg(feature = "perfetto")]
-    pub fn perfetto(self, file: impl Into<PathBuf>) -> Self {
+    pub fn perfetto(self, file: impl Into<std::path::PathBuf>) -> Self {
         let file = file.into();
         let mut this = self.exporter(candlescope_exporters::perfetto::PerfettoExporter::create(&file));
         this.wrote(&file);
@@ -57,14 +56,15 @@ impl Builder {
 
     /// Writes Chrome's JSON trace format to `file`.
     #[cfg(feature = "chrome")]
-    pub fn chrome(self, file: impl Into<PathBuf>) -> Self {
+    pub fn chrome(self, file: impl Into<std::path::PathBuf>) -> Self {
         let file = file.into();
         let mut this = self.exporter(candlescope_exporters::chrome::ChromeExporter::create(&file));
         this.wrote(&file);
         this
     }
 
-    fn wrote(&mut self, path: &Path) {
+    #[cfg(any(feature = "parquet", feature = "perfetto", feature = "chrome"))]
+    fn wrote(&mut self, path: &std::path::Path) {
         self.destinations.push(path.display().to_string());
     }
 

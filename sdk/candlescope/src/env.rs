@@ -40,7 +40,9 @@ pub struct EnvConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A key that does not exist.
-    #[error("{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET")]
+    #[error(
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+    )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
     #[error("{VARIABLE}: `{key}` wants {wanted}, not `{value}`")]
@@ -53,7 +55,9 @@ pub enum ConfigError {
         value: String,
     },
     /// The build lacks what the key needs.
-    #[error("{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild")]
+    #[error(
+        "{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild"
+    )]
     NotInThisBuild(&'static str),
 }
 
@@ -162,7 +166,8 @@ fn schedule(value: &str) -> Result<Schedule, ConfigError> {
         wanted: "five numbers, skip_first/wait/warmup/active/repeat such as 10/0/1/5/1",
         value: value.into(),
     };
-    let numbers: Vec<u64> = value.split('/').map(|n| n.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+    let numbers: Vec<u64> =
+        value.split('/').map(|n| n.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
     match numbers[..] {
         [skip_first, wait, warmup, active, repeat] => Ok(Schedule { skip_first, wait, warmup, active, repeat }),
         _ => Err(wrong()),

@@ -34,8 +34,8 @@ mod guard;
 pub use builder::{Builder, builder};
 pub use candlescope_core as core;
 pub use candlescope_core::{
-    Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, Handle, MemoryExporter, Phase, Schedule, Shape, annotate, is_recording,
-    llm,
+    Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, Handle, MemoryExporter, Phase, Schedule, Shape,
+    annotate, is_recording, llm,
 };
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::ParquetConfig;
