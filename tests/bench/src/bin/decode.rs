@@ -1,0 +1,295 @@
+//! How much slower a real model decodes with everything recorded.
+//!
+//! Three processes load SmolLM2-135M: one records every interval to Parquet, two have no subscriber at all (a span that was
+//! made without one stays disabled, so this cannot change within a process). They generate the same text in turns, in
+//! an order that turns with the round. The figure is the ratio of median decode times of the first and the second with a bootstrap
+//! interval over rounds; the third, which should not differ from the second, shows what the machine can resolve.
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::Tensor;
+use candlescope_bench::account::check_conserved;
+use candlescope_bench::stats::{Ratio, Spread, ratio_of_medians};
+use candlescope_bench::{alloc, machine, output};
+use candlescope_core::Session;
+use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_models::{Engine, GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+use tracing_subscriber::prelude::*;
+
+#[global_allocator]
+static GLOBAL: alloc::Counting = alloc::Counting;
+
+const PROMPT: &str = "Once upon a time, a lighthouse keeper found a letter in a bottle. It said";
+
+/// Measures decode with everything recorded against no subscriber.
+#[derive(Parser)]
+struct Options {
+    /// Rounds; each is a pair, and a control.
+    #[arg(long, default_value_t = 40)]
+    pairs: usize,
+    /// Tokens of a generation.
+    #[arg(long, default_value_t = 64)]
+    tokens: usize,
+    /// The model.
+    #[arg(long, value_enum, default_value_t = Implementation::Candle)]
+    implementation: Implementation,
+    /// A GGUF; otherwise CANDLESCOPE_SMOLLM2, or SmolLM2 in `.models/`, where tests/fetch-smollm2.sh puts it.
+    #[arg(long, env = "CANDLESCOPE_SMOLLM2")]
+    model: Option<PathBuf>,
+    /// Do not write a file.
+    #[arg(long)]
+    dry: bool,
+    /// What the children are called.
+    #[arg(long, hide = true)]
+    child: Option<Role>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Implementation {
+    /// candle-transformers' quantized_llama as it is, nothing around it but the layer.
+    Candle,
+    /// candlescope-models' layers with FLOPs, bytes, shapes and phases.
+    Instrumented,
+}
+
+impl Implementation {
+    fn word(self) -> &'static str {
+        match self {
+            Implementation::Candle => "candle",
+            Implementation::Instrumented => "instrumented",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Role {
+    Recorded,
+    Plain,
+}
+
+/// One generation as a child reports it.
+#[derive(Serialize, Deserialize)]
+struct Generation {
+    prefill_ns: f64,
+    decode_ns: f64,
+    tokens: Vec<u32>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let model = find_model(options.model.as_deref())?;
+    match options.child {
+        Some(role) => child(role, &options, &model),
+        None => parent(&options, &model),
+    }
+}
+
+fn find_model(given: Option<&Path>) -> Result<PathBuf> {
+    let path = match given {
+        Some(path) => path.to_path_buf(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/SmolLM2-135M-Instruct.Q4_1.gguf"),
+    };
+    ensure!(
+        path.exists(),
+        "there is no model at {}: run tests/fetch-smollm2.sh, or set CANDLESCOPE_SMOLLM2",
+        path.display()
+    );
+    Ok(path)
+}
+
+fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
+    let dir = output::scratch()?;
+    let mut session = None;
+    if role == Role::Recorded {
+        let exporter = ParquetExporter::create(ParquetConfig::new(dir.path().join("run")));
+        let (layer, started) = Session::builder().exporter(exporter).start()?;
+        tracing_subscriber::registry().with(layer).try_init()?;
+        session = Some(started);
+    }
+    let engine = match options.implementation {
+        Implementation::Candle => Engine::Candle,
+        Implementation::Instrumented => Engine::Instrumented,
+    };
+    let mut loaded =
+        LoadedModel::load(&ModelSource::Gguf(model.to_path_buf()), &LoadOptions { engine, ..LoadOptions::default() })?;
+    let prompt = loaded.encode_prompt(PROMPT)?;
+    // The parent asks with a line for each generation, and ends by closing the pipe.
+    for line in std::io::stdin().lock().lines() {
+        let tokens: usize = line?.parse()?;
+        let generation = match options.implementation {
+            Implementation::Candle => bare_loop(&mut loaded, &prompt, tokens)?,
+            Implementation::Instrumented => marked_loop(&mut loaded, &prompt, tokens)?,
+        };
+        println!("{}", serde_json::to_string(&generation)?);
+    }
+    if let Some(session) = session {
+        let manifest = session.finish();
+        check_conserved(&manifest, manifest.loss.emitted)?;
+        let exported = manifest.exporters.first().map_or(0, |e| e.exported["spans"]);
+        println!(
+            "{}",
+            json!({"loss": manifest.loss, "exported": exported, "overhead": manifest.overhead, "steps": manifest.counts["steps"]})
+        );
+    }
+    Ok(())
+}
+
+/// Greedy decoding with nothing of ours in it.
+fn bare_loop(loaded: &mut LoadedModel, prompt: &[u32], tokens: usize) -> Result<Generation> {
+    let model = loaded.model.as_mut();
+    let device = model.device().clone();
+    let mut forward = |new: &[u32], position: usize| -> Result<u32> {
+        let logits = model.forward(&Tensor::new(new, &device)?.unsqueeze(0)?, position)?;
+        let logits = logits.flatten_all()?.to_vec1::<f32>()?;
+        let best =
+            logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).context("the model has no vocabulary")?;
+        Ok(best.0 as u32)
+    };
+    let start = Instant::now();
+    let mut out = vec![forward(prompt, 0)?];
+    let first = Instant::now();
+    while out.len() < tokens {
+        let next = forward(&out[out.len() - 1..], prompt.len() + out.len() - 1)?;
+        out.push(next);
+    }
+    let decode_ns = first.elapsed().as_nanos() as f64;
+    Ok(Generation { prefill_ns: (first - start).as_nanos() as f64, decode_ns, tokens: out })
+}
+
+/// candlescope's own loop, which marks requests, phases and samples.
+fn marked_loop(loaded: &mut LoadedModel, prompt: &[u32], tokens: usize) -> Result<Generation> {
+    let options = GenerateOptions { max_new_tokens: tokens, ignore_eos: true, ..GenerateOptions::default() };
+    let output = generate(loaded, &[prompt.to_vec()], &options, &mut |_| {})?;
+    Ok(Generation {
+        prefill_ns: output.ttft().context("no token came")?.as_nanos() as f64,
+        decode_ns: output.itl().iter().map(|d| d.as_nanos() as f64).sum(),
+        tokens: output.sequences.into_iter().next().map(|s| s.tokens).unwrap_or_default(),
+    })
+}
+
+/// A child and its pipes.
+struct Worker {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(role: &str, options: &Options, model: &Path) -> Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["--child", role, "--implementation", options.implementation.word(), "--model"])
+            .arg(model)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = process.stdin.take();
+        let output = BufReader::new(process.stdout.take().context("the child has no output")?);
+        Ok(Self { process, input, output })
+    }
+
+    fn generate(&mut self, tokens: usize) -> Result<Generation> {
+        let input = self.input.as_mut().context("the child has ended")?;
+        writeln!(input, "{tokens}")?;
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line)? == 0 {
+            bail!("a child ended early: {}", self.process.wait()?);
+        }
+        Ok(line)
+    }
+
+    /// Ends the child; its last words, if it has any.
+    fn end(mut self) -> Result<Option<Value>> {
+        self.input = None;
+        let last = self.line().ok();
+        let status = self.process.wait()?;
+        ensure!(status.success(), "a child failed: {status}");
+        Ok(last.map(|l| serde_json::from_str(&l)).transpose()?)
+    }
+}
+
+fn parent(options: &Options, model: &Path) -> Result<()> {
+    let load_before = machine::load();
+    let mut workers = ["recorded", "plain", "plain"]
+        .into_iter()
+        .map(|role| Worker::start(role, options, model))
+        .collect::<Result<Vec<_>>>()?;
+    let mut rounds: Vec<[Generation; 3]> = Vec::new();
+    const WARM_UP: usize = 2;
+    for round in 0..WARM_UP + options.pairs {
+        let mut three: [Option<Generation>; 3] = [None, None, None];
+        for turn in 0..3 {
+            // Every order of the three comes up.
+            let forwards = [0, 1, 2].map(|n| (n + round) % 3);
+            let who = if round / 3 % 2 == 0 { forwards[turn] } else { forwards[2 - turn] };
+            three[who] = Some(workers[who].generate(options.tokens)?);
+        }
+        let [Some(recorded), Some(plain), Some(control)] = three else { bail!("a turn was missed") };
+        ensure!(recorded.tokens == plain.tokens && plain.tokens == control.tokens, "recording changed the text");
+        if round >= WARM_UP {
+            rounds.push([recorded, plain, control]);
+        }
+    }
+    let mut last_words = workers.into_iter().map(Worker::end).collect::<Result<Vec<_>>>()?;
+    let account = last_words.swap_remove(0).context("the recording child did not report")?;
+    let report = report(options, &rounds, &account, load_before)?;
+    if !options.dry {
+        let name = match options.implementation {
+            Implementation::Candle => "decode",
+            Implementation::Instrumented => "decode_instrumented",
+        };
+        println!("{}", output::write(name, &report)?.display());
+    }
+    Ok(())
+}
+
+fn report(options: &Options, rounds: &[[Generation; 3]], account: &Value, load_before: f64) -> Result<Value> {
+    let column = |who: usize, f: fn(&Generation) -> f64| rounds.iter().map(|r| f(&r[who])).collect::<Vec<_>>();
+    let compare = |a: usize, b: usize, f: fn(&Generation) -> f64| -> Ratio {
+        ratio_of_medians(&column(a, f).into_iter().zip(column(b, f)).collect::<Vec<_>>())
+    };
+    let steps = (options.tokens - 1).max(1) as f64;
+    let ms_a_token = |who: usize| -> Result<Value> {
+        let each: Vec<f64> = column(who, |g| g.decode_ns).iter().map(|ns| ns / steps / 1e6).collect();
+        Ok(json!(Spread::of(&each).context("no rounds")?))
+    };
+    let decode = compare(0, 1, |g| g.decode_ns);
+    let control = compare(2, 1, |g| g.decode_ns);
+    let prefill = compare(0, 1, |g| g.prefill_ns);
+    let percent = |r: &Ratio| {
+        format!("{:+.2} % ({:+.2} to {:+.2})", (r.ratio - 1.0) * 1e2, (r.low - 1.0) * 1e2, (r.high - 1.0) * 1e2)
+    };
+    println!("{}: {} rounds of {} tokens", options.implementation.word(), rounds.len(), options.tokens);
+    println!("decode, recorded against no subscriber: {}", percent(&decode));
+    println!("decode, control (both without):         {}", percent(&control));
+    println!("prefill, recorded:                      {}", percent(&prefill));
+    let generations = rounds.len() + 2;
+    let exported = account["exported"].as_f64().unwrap_or(f64::NAN);
+    let intervals_a_token = exported / (generations * options.tokens) as f64;
+    println!("intervals a token: {intervals_a_token:.0}; account: {account}");
+    ensure!(account["loss"]["ring_full"] == 0, "intervals were lost: {account}");
+    Ok(json!({
+        "implementation": options.implementation.word(),
+        "tokens": options.tokens,
+        "decode": decode,
+        "control": control,
+        "prefill": prefill,
+        "recorded_ms_a_token": ms_a_token(0)?,
+        "plain_ms_a_token": ms_a_token(1)?,
+        "control_ms_a_token": ms_a_token(2)?,
+        "intervals_a_token": intervals_a_token,
+        "account": account,
+        "load_before": load_before,
+        "machine": machine::describe(),
+        "versions": machine::versions(),
+    }))
+}

@@ -1,0 +1,20 @@
+//! What the measuring programs share. Each figure is a program of its own in `src/bin`; `docs/measurements/` says how they are
+//! taken and what came out, on which hardware.
+//!
+//! | program | question |
+//! |---|---|
+//! | `overhead` | what does one enter+exit cost, beside peers? |
+//! | `throughput` | how many intervals a second do the background threads get through on one core? |
+//! | `decode` | how much slower does a real model decode with everything recorded? |
+//! | `soak` | does memory stay flat, and is every record accounted for, over a long run? |
+//! | `summary` | all of it in one table and one file |
+
+pub mod account;
+pub mod alloc;
+pub mod cases;
+pub mod machine;
+pub mod output;
+pub mod pace;
+pub mod process;
+pub mod stats;
+pub mod work;
