@@ -10,8 +10,8 @@
 //! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open ones
 //! and nothing else. Records count as exported when their segment has its final name.
 //!
-//! The path of a record: [`tables`] (records → columns in memory) → [`chunk`] (columns → encoded pages) → [`segment`] (pages →
-//! file) → [`store`] (the directory); [`exporter`] decides when. All but the last three are pure.
+//! The path of a record: `tables` (records → columns in memory) → `chunk` (columns → encoded pages) → `segment` (pages →
+//! file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
 
 mod chunk;
 mod column;
