@@ -12,7 +12,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pairs: usize = arguments.next().map_or(Ok(6), |n| n.parse())?;
     let tokens: usize = arguments.next().map_or(Ok(64), |n| n.parse())?;
     let source = ModelSource::parse(&file)?;
-    let load = |engine| LoadedModel::load(&source, &LoadOptions { device: Device::Cpu, engine, ..LoadOptions::default() });
+    let load =
+        |engine| LoadedModel::load(&source, &LoadOptions { device: Device::Cpu, engine, ..LoadOptions::default() });
     let mut models = [load(Engine::Instrumented)?, load(Engine::Candle)?];
     let options = GenerateOptions { max_new_tokens: tokens, ignore_eos: true, ..GenerateOptions::default() };
     let mut times = [Vec::new(), Vec::new()];

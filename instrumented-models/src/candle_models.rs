@@ -21,7 +21,8 @@ pub struct CandleLlama {
 
 /// The configuration in candle's form. Fails where candle's Llama lacks something the model needs.
 fn candle_config(config: &ModelConfig) -> std::result::Result<llama::Config, ConfigError> {
-    let lacks = |what: &str| ConfigError::Unsupported { what: what.into(), remedy: "run the instrumented model instead" };
+    let lacks =
+        |what: &str| ConfigError::Unsupported { what: what.into(), remedy: "run the instrumented model instead" };
     if config.qkv_bias {
         return Err(lacks("a bias on queries, keys and values in candle's llama"));
     }
@@ -66,8 +67,8 @@ impl CandleLlama {
         dtype: DType,
         device: &Device,
     ) -> std::result::Result<Self, WeightError> {
-        let candle = candle_config(config)
-            .map_err(|source| WeightError::Config { path: config.name.clone().into(), source })?;
+        let candle =
+            candle_config(config).map_err(|source| WeightError::Config { path: config.name.clone().into(), source })?;
         let mut tensors = HashMap::new();
         for (name, shape) in config.weights() {
             let tensor = source.dense(&name, &shape)?;
@@ -146,7 +147,9 @@ impl CausalLm for CandleQuantizedLlama {
         let (batch, count) = tokens.dims2()?;
         if batch > 1 && count > 1 {
             // Its head is given a strided slice, which the quantised product refuses.
-            bail!("candle's quantized_llama cannot process a batch of prompts; use a batch of 1 or the instrumented model")
+            bail!(
+                "candle's quantized_llama cannot process a batch of prompts; use a batch of 1 or the instrumented model"
+            )
         }
         self.model.forward(tokens, position)
     }

@@ -149,7 +149,9 @@ pub enum GenerateError {
         context: usize,
     },
     /// Prompts of a batch differ in length.
-    #[error("prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other")]
+    #[error(
+        "prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other"
+    )]
     UnequalPrompts(usize, usize),
     /// A token of the prompt is not in the vocabulary.
     #[error("prompt token {token} is not in the vocabulary of {vocabulary}; use the model's own tokenizer")]
@@ -251,14 +253,15 @@ pub fn generate_with(
     for step in 0..most {
         let length = prompt_tokens + step;
         let failed = |source| GenerateError::Step {
-            step: if step == 0 { format!("prefill of {prompt_tokens} tokens") } else { format!("output token {}", step + 1) },
+            step: if step == 0 {
+                format!("prefill of {prompt_tokens} tokens")
+            } else {
+                format!("output token {}", step + 1)
+            },
             source,
         };
-        let phase = if step == 0 {
-            llm::prefill(batch * length, length, batch)
-        } else {
-            llm::decode(batch, length, batch)
-        };
+        let phase =
+            if step == 0 { llm::prefill(batch * length, length, batch) } else { llm::decode(batch, length, batch) };
         let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
         let next = advance(model, &mut sampler, &texts, position).map_err(failed)?;
         request.record_tokens(output.open());

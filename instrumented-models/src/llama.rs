@@ -96,8 +96,9 @@ impl Llama {
             return Err(here(ConfigError::Unsupported { what, remedy: "pass a model with SwiGLU" }));
         }
         let factors = source.rope_factors()?;
-        let tables = RotaryTables::new(&config.rope, config.head_dim, config.max_context, factors.as_deref(), dtype, device)
-            .map_err(|source| WeightError::Tensor { tensor: "rotary tables".into(), source })?;
+        let tables =
+            RotaryTables::new(&config.rope, config.head_dim, config.max_context, factors.as_deref(), dtype, device)
+                .map_err(|source| WeightError::Tensor { tensor: "rotary tables".into(), source })?;
         let table = (config.vocab_size, config.hidden_size);
         let tied = config.tie_embeddings.then_some("lm_head");
         let (embed_tokens, head) = embedding(source, "model.embed_tokens", table, tied)?;

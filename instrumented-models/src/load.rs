@@ -4,6 +4,7 @@ use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, ModelConfig};
+use crate::info::ModelInfo;
 use crate::llama::Llama;
 use crate::source::ModelSource;
 use crate::tokenizer::{Tokenizer, TokenizerError};
@@ -12,8 +13,7 @@ use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
 use crate::weights::{WeightError, WeightSource};
 use candle_core::{DType, Device};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Which implementation runs the model.
@@ -69,7 +69,9 @@ pub enum LoadError {
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     /// The model could not be had from the hub.
-    #[error("cannot fetch `{id}` from the model hub: {reason}; download it elsewhere and pass its directory or a .gguf file")]
+    #[error(
+        "cannot fetch `{id}` from the model hub: {reason}; download it elsewhere and pass its directory or a .gguf file"
+    )]
     Hub {
         /// `org/name`.
         id: String,
@@ -107,57 +109,6 @@ pub enum PromptError {
     /// The template failed.
     #[error(transparent)]
     Chat(#[from] ChatError),
-}
-
-/// What a run says about its model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ModelInfo {
-    /// Name for people and for `gen_ai.request.model`.
-    pub name: String,
-    /// What it was loaded from.
-    pub source: String,
-    /// `llama` or `qwen2`.
-    pub architecture: String,
-    /// `instrumented` or `candle`.
-    pub engine: &'static str,
-    /// Parameters, a shared embedding table counted once.
-    pub parameters: u64,
-    /// Bytes of the weights in memory.
-    pub weight_bytes: u64,
-    /// Element type most weights are held in, such as `q4_1` or `f32`.
-    pub quantization: String,
-    /// Element type of the activations.
-    pub dtype: String,
-    /// Features of the residual stream.
-    pub hidden_size: usize,
-    /// Width of the feed-forward network.
-    pub intermediate_size: usize,
-    /// Decoder layers.
-    pub layers: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Features of a head.
-    pub head_dim: usize,
-    /// Entries of the vocabulary.
-    pub vocab_size: usize,
-    /// Longest context in tokens.
-    pub context_length: usize,
-    /// Seed of random weights.
-    pub seed: Option<u64>,
-    /// Tokens that end a text.
-    pub eos_tokens: Vec<u32>,
-}
-
-impl ModelInfo {
-    /// As the `model` object of `run.json`.
-    pub fn to_map(&self) -> Map<String, Value> {
-        match serde_json::to_value(self) {
-            Ok(Value::Object(map)) => map,
-            _ => Map::new(),
-        }
-    }
 }
 
 /// A model with all that generation needs.
@@ -281,8 +232,8 @@ impl Loader<'_> {
         let json = read_json(&config_path).map_err(|reason| fail(&config_path, reason))?;
         let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         let name = name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string();
-        let config = ModelConfig::from_hf(&name, &json)
-            .map_err(|source| WeightError::Config { path: config_path, source })?;
+        let config =
+            ModelConfig::from_hf(&name, &json).map_err(|source| WeightError::Config { path: config_path, source })?;
         let tokenizer_path = directory.join("tokenizer.json");
         if !tokenizer_path.is_file() {
             return Err(fail(&tokenizer_path, "is missing".into()));
@@ -320,7 +271,11 @@ impl Loader<'_> {
         Ok(self.finish(model, config, text, Some((quantization, weight_bytes))))
     }
 
-    fn dense(&self, config: &ModelConfig, weights: &mut dyn WeightSource) -> Result<Box<dyn CausalLm + Send>, LoadError> {
+    fn dense(
+        &self,
+        config: &ModelConfig,
+        weights: &mut dyn WeightSource,
+    ) -> Result<Box<dyn CausalLm + Send>, LoadError> {
         let device = &self.options.device;
         Ok(match self.options.engine {
             Engine::Instrumented => Box::new(Llama::load(config, weights, self.dtype, device)?),
@@ -337,8 +292,8 @@ impl Loader<'_> {
     ) -> LoadedModel {
         let parameters = config.parameters();
         let dtype = if quantized.is_some() { DType::F32 } else { self.dtype };
-        let (quantization, weight_bytes) = quantized
-            .unwrap_or_else(|| (dtype.as_str().to_string(), parameters * dtype.size_in_bytes() as u64));
+        let (quantization, weight_bytes) =
+            quantized.unwrap_or_else(|| (dtype.as_str().to_string(), parameters * dtype.size_in_bytes() as u64));
         let info = ModelInfo {
             name: config.name.clone(),
             source: self.source.clone(),
@@ -378,9 +333,7 @@ fn gguf_text(file: &GgufFile, config: &ModelConfig, path: &Path) -> Result<TextS
             Err(error) => (None, error.to_string()),
         }
     };
-    let written = |id: Option<u32>| {
-        id.and_then(|id| tokenizer.as_ref().and_then(|t| t.token(id))).unwrap_or_default()
-    };
+    let written = |id: Option<u32>| id.and_then(|id| tokenizer.as_ref().and_then(|t| t.token(id))).unwrap_or_default();
     let chat = file
         .text("tokenizer.chat_template")
         .map(|template| ChatTemplate::new(template, &written(config.bos), &written(config.eos.first().copied())));

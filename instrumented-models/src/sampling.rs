@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn seeds_repeat_and_sequences_differ() {
-        let options = SamplingOptions { temperature: Some(1.), top_k: Some(40), top_p: Some(0.95), ..Default::default() };
+        let options =
+            SamplingOptions { temperature: Some(1.), top_k: Some(40), top_p: Some(0.95), ..Default::default() };
         let flat = Tensor::zeros((2, 1000), candle_core::DType::F32, &Device::Cpu).unwrap();
         let draw = |seed| Sampler::new(&options, seed, 2).next(&flat, &[vec![], vec![]]).unwrap();
         assert_eq!(draw(7), draw(7));

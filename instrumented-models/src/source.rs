@@ -29,7 +29,9 @@ pub enum SourceError {
     )]
     Missing(String),
     /// The file is of another kind.
-    #[error("model file `{0}` is not a .gguf file; pass a .gguf file, or the directory that holds config.json and *.safetensors")]
+    #[error(
+        "model file `{0}` is not a .gguf file; pass a .gguf file, or the directory that holds config.json and *.safetensors"
+    )]
     NotAModelFile(String),
 }
 

@@ -1,7 +1,7 @@
 //! Text to tokens and back, with streaming that never emits half a character.
 
-use candle_core::quantized::tokenizer::TokenizerFromGguf;
 use crate::weights::gguf::GgufFile;
+use candle_core::quantized::tokenizer::TokenizerFromGguf;
 use std::path::{Path, PathBuf};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;

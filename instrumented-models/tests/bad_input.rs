@@ -48,7 +48,10 @@ fn truncated_gguf() {
     for length in (0..600).step_by(7) {
         std::fs::write(&path, &whole[..length]).unwrap();
         let message = refuse(&path);
-        assert!(message.contains("model.gguf is truncated: the header") || message.contains("is not a GGUF file"), "{message}");
+        assert!(
+            message.contains("model.gguf is truncated: the header") || message.contains("is not a GGUF file"),
+            "{message}"
+        );
     }
 }
 
@@ -120,7 +123,10 @@ fn directory_lacking_a_part() {
     };
     assert_says(&made("config.json"), &["config.json is missing", "a model directory holds"]);
     assert_says(&made("tokenizer.json"), &["tokenizer.json is missing", "a model directory holds"]);
-    assert_says(&made("model-00001-of-00002.safetensors"), &["tensor `model.layers.0.mlp.gate_proj.weight` is missing from"]);
+    assert_says(
+        &made("model-00001-of-00002.safetensors"),
+        &["tensor `model.layers.0.mlp.gate_proj.weight` is missing from"],
+    );
     let directory = tempfile::tempdir().unwrap();
     write_directory(directory.path(), &tiny(), false);
     std::fs::remove_file(directory.path().join("model.safetensors")).unwrap();
@@ -144,7 +150,10 @@ fn directory_with_broken_parts() {
     let mut wide = config_json(&tiny());
     wide["intermediate_size"] = 256.into();
     std::fs::write(path.join("config.json"), wide.to_string()).unwrap();
-    assert_says(&refuse(path), &["`model.layers.0.mlp.gate_proj.weight`", "[128, 64]", "[256, 64]", "different models"]);
+    assert_says(
+        &refuse(path),
+        &["`model.layers.0.mlp.gate_proj.weight`", "[128, 64]", "[256, 64]", "different models"],
+    );
     std::fs::write(path.join("config.json"), "{").unwrap();
     assert_says(&refuse(path), &["config.json is not JSON"]);
     std::fs::write(path.join("config.json"), r#"{"model_type": "rwkv"}"#).unwrap();

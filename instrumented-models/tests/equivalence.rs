@@ -191,7 +191,12 @@ fn clones_run_beside_each_other() {
     };
     let alone: Vec<_> = (0..2).map(|from| run(model.clone(), from)).collect();
     let together: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2).map(|from| { let model = model.clone(); scope.spawn(move || run(model, from)) }).collect();
+        let threads: Vec<_> = (0..2)
+            .map(|from| {
+                let model = model.clone();
+                scope.spawn(move || run(model, from))
+            })
+            .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     assert_eq!(alone, together);

@@ -14,7 +14,11 @@ fn options(max_new_tokens: usize) -> GenerateOptions {
     GenerateOptions { max_new_tokens, ..GenerateOptions::default() }
 }
 
-fn run(loaded: &mut LoadedModel, prompts: &[Vec<u32>], options: &GenerateOptions) -> candlescope_models::GenerationOutput {
+fn run(
+    loaded: &mut LoadedModel,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+) -> candlescope_models::GenerationOutput {
     generate(loaded, prompts, options, &mut |_| {}).unwrap()
 }
 
@@ -23,7 +27,10 @@ fn embedded_runs_with_nothing_on_disk_and_repeats() {
     let mut loaded = embedded();
     let prompt = loaded.encode_prompt("Hello").unwrap();
     let mut events = Vec::new();
-    let output = generate(&mut loaded, &[prompt.clone()], &options(32), &mut |e| events.push((e.index, e.token, e.text.to_string()))).unwrap();
+    let output = generate(&mut loaded, std::slice::from_ref(&prompt), &options(32), &mut |e| {
+        events.push((e.index, e.token, e.text.to_string()))
+    })
+    .unwrap();
     let sequence = &output.sequences[0];
     assert_eq!((sequence.tokens.len(), sequence.finish), (32, FinishReason::Length));
     assert!(sequence.text.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{:?}", sequence.text);
@@ -38,7 +45,7 @@ fn embedded_runs_with_nothing_on_disk_and_repeats() {
 fn without_a_cache_the_same_text() {
     let mut loaded = embedded();
     let prompt = loaded.encode_prompt("once more").unwrap();
-    let cached = run(&mut loaded, &[prompt.clone()], &options(24));
+    let cached = run(&mut loaded, std::slice::from_ref(&prompt), &options(24));
     let whole = run(&mut loaded, &[prompt], &GenerateOptions { kv_cache: false, ..options(24) });
     assert_eq!(cached.sequences, whole.sequences);
 }
@@ -55,11 +62,15 @@ fn a_batch_gives_what_its_prompts_give_alone() {
 
 #[test]
 fn ours_and_candles_engine_write_the_same() {
-    let load = |engine| LoadedModel::load(&ModelSource::Embedded, &LoadOptions { engine, ..LoadOptions::default() }).unwrap();
+    let load =
+        |engine| LoadedModel::load(&ModelSource::Embedded, &LoadOptions { engine, ..LoadOptions::default() }).unwrap();
     let mut ours = load(Engine::Instrumented);
     let mut theirs = load(Engine::Candle);
     let prompt = ours.encode_prompt("side by side").unwrap();
-    assert_eq!(run(&mut ours, &[prompt.clone()], &options(40)).sequences, run(&mut theirs, &[prompt], &options(40)).sequences);
+    assert_eq!(
+        run(&mut ours, std::slice::from_ref(&prompt), &options(40)).sequences,
+        run(&mut theirs, &[prompt], &options(40)).sequences
+    );
     assert_eq!((ours.info.engine, theirs.info.engine), ("instrumented", "candle"));
 }
 
@@ -68,7 +79,14 @@ fn sampling_is_seeded() {
     let mut loaded = embedded();
     let prompt = loaded.encode_prompt("dice").unwrap();
     let sampling = SamplingOptions { temperature: Some(0.9), top_p: Some(0.95), ..SamplingOptions::default() };
-    let mut draw = |seed| run(&mut loaded, &[prompt.clone()], &GenerateOptions { seed, sampling: sampling.clone(), ..options(20) }).sequences;
+    let mut draw = |seed| {
+        run(
+            &mut loaded,
+            std::slice::from_ref(&prompt),
+            &GenerateOptions { seed, sampling: sampling.clone(), ..options(20) },
+        )
+        .sequences
+    };
     assert_eq!(draw(1), draw(1));
     assert_ne!(draw(1), draw(2));
 }
@@ -83,7 +101,9 @@ fn stop_tokens_end_a_sequence_and_not_its_neighbours() {
     let stopped = run(&mut loaded, &prompts, &GenerateOptions { stop_tokens: vec![stop], ..options(16) });
     for (free, stopped) in free.sequences.iter().zip(&stopped.sequences) {
         match first(&free.tokens) {
-            Some(at) => assert_eq!((stopped.tokens.as_slice(), stopped.finish), (&free.tokens[..=at], FinishReason::Stop)),
+            Some(at) => {
+                assert_eq!((stopped.tokens.as_slice(), stopped.finish), (&free.tokens[..=at], FinishReason::Stop))
+            }
             None => assert_eq!((&stopped.tokens, stopped.finish), (&free.tokens, FinishReason::Length)),
         }
     }
@@ -100,12 +120,17 @@ fn the_context_ends_generation() {
 #[test]
 fn unusable_prompts_are_refused_with_numbers() {
     let mut loaded = embedded();
-    let mut refuse = |prompts: &[Vec<u32>], o: &GenerateOptions| generate(&mut loaded, prompts, o, &mut |_| {}).unwrap_err().to_string();
+    let mut refuse = |prompts: &[Vec<u32>], o: &GenerateOptions| {
+        generate(&mut loaded, prompts, o, &mut |_| {}).unwrap_err().to_string()
+    };
     for empty in [&[][..], &[vec![]][..]] {
         assert!(refuse(empty, &options(1)).contains("the prompt is empty; pass a text"));
     }
     let long = refuse(&[vec![1; 3000]], &options(1));
-    assert!(long.contains("3000 tokens") && long.contains("2048") && long.contains("shorten the prompt by 953"), "{long}");
+    assert!(
+        long.contains("3000 tokens") && long.contains("2048") && long.contains("shorten the prompt by 953"),
+        "{long}"
+    );
     assert!(refuse(&[vec![1], vec![1, 2]], &options(1)).contains("equal lengths"));
     assert!(refuse(&[vec![9999]], &options(1)).contains("9999 is not in the vocabulary of 259"));
     assert!(refuse(&[vec![1]], &options(0)).contains("max-new-tokens"));

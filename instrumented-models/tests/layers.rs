@@ -30,7 +30,10 @@ fn linear_layer_norm_and_conv_equal_candles() -> Result<()> {
     let ours = LayerNorm::new("ln", w.clone(), Some(b.clone()), 1e-5);
     same(&ours.forward(&x)?, &candle_nn::LayerNorm::new(w.clone(), b, 1e-5).forward(&x)?);
     assert_eq!(ours.cost().weight_bytes, 32);
-    same(&LayerNorm::new("ln", w.clone(), None, 1e-5).forward(&x)?, &candle_nn::LayerNorm::new_no_bias(w, 1e-5).forward(&x)?);
+    same(
+        &LayerNorm::new("ln", w.clone(), None, 1e-5).forward(&x)?,
+        &candle_nn::LayerNorm::new_no_bias(w, 1e-5).forward(&x)?,
+    );
 
     let config = Conv2dConfig { padding: 1, stride: 2, groups: 2, ..Conv2dConfig::default() };
     let (w, b, x) = (values(&[8, 2, 3, 3]), values(&[8]), values(&[2, 4, 9, 9]));

@@ -62,6 +62,16 @@ fn annotations_sum_up_to_the_cost_model() {
 }
 
 #[test]
+fn biases_and_shared_tables_are_in_the_cost_model() {
+    let mut config = tiny();
+    (config.qkv_bias, config.tie_embeddings) = (true, true);
+    let mut source = RandomWeights::new(&config, 7, DType::F32, &Device::Cpu);
+    let model = Llama::load(&config, &mut source, DType::F32, &Device::Cpu).unwrap();
+    let work = Work::new(2, 5, 3);
+    assert_eq!(model.cost(work), decoder_step(&config, work, 4, 4).total());
+}
+
+#[test]
 fn quantised_annotations_count_the_real_storage() {
     let mut config = tiny();
     config.rope.interleaved = true;
@@ -94,7 +104,8 @@ fn intervals_are_named_after_the_weights() {
         }
     });
     let paths: BTreeSet<&str> = batch.spans.iter().map(|s| s.path.path.as_str()).collect();
-    let mut expected = BTreeSet::from(["decode", "decode/embed_tokens", "decode/norm", "decode/lm_head"].map(String::from));
+    let mut expected =
+        BTreeSet::from(["decode", "decode/embed_tokens", "decode/norm", "decode/lm_head"].map(String::from));
     for block in (0..3).map(|i| format!("decode/block[{i}]")) {
         for name in ["/input_layernorm", "/self_attn", "/post_attention_layernorm", "/mlp", ""] {
             expected.insert(format!("{block}{name}"));
@@ -152,7 +163,8 @@ fn generation_marks_a_step_for_each_token() {
     });
     let output = output.unwrap();
     let prompt = output.prompt_tokens;
-    let phases: Vec<_> = batch.steps.iter().map(|s| (s.phase.unwrap(), s.tokens.unwrap(), s.context_len.unwrap())).collect();
+    let phases: Vec<_> =
+        batch.steps.iter().map(|s| (s.phase.unwrap(), s.tokens.unwrap(), s.context_len.unwrap())).collect();
     let mut expected = vec![(Phase::Prefill, 2 * prompt as u32, prompt as u32)];
     expected.extend((1..5).map(|i| (Phase::Decode, 2, (prompt + i) as u32)));
     assert_eq!(phases, expected);

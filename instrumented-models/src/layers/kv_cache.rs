@@ -24,7 +24,14 @@ pub struct KvCache {
 
 impl Clone for KvCache {
     fn clone(&self) -> Self {
-        Self { keys: None, values: None, len: 0, reserved: self.reserved, max_tokens: self.max_tokens, span: self.span.clone() }
+        Self {
+            keys: None,
+            values: None,
+            len: 0,
+            reserved: self.reserved,
+            max_tokens: self.max_tokens,
+            span: self.span.clone(),
+        }
     }
 }
 
@@ -67,7 +74,10 @@ impl KvCache {
         let _entered = self.span.enter();
         let (batch, kv_heads, tokens, head_dim) = k.dims4()?;
         if position > self.len {
-            bail!("the KV cache holds {} tokens, position {position} leaves a gap: pass the tokens in between", self.len)
+            bail!(
+                "the KV cache holds {} tokens, position {position} leaves a gap: pass the tokens in between",
+                self.len
+            )
         }
         let needed = position + tokens;
         if needed > self.max_tokens {

@@ -36,9 +36,14 @@ impl RotaryTables {
         }
         let half = frequencies.len();
         let frequencies = Tensor::from_vec(frequencies, (1, half), device)?;
-        let positions = Tensor::arange(0, max_context as u32, device)?.to_dtype(DType::F32)?.reshape((max_context, 1))?;
+        let positions =
+            Tensor::arange(0, max_context as u32, device)?.to_dtype(DType::F32)?.reshape((max_context, 1))?;
         let angles = positions.matmul(&frequencies)?;
-        Ok(Self { cos: angles.cos()?.to_dtype(dtype)?, sin: angles.sin()?.to_dtype(dtype)?, interleaved: rope.interleaved })
+        Ok(Self {
+            cos: angles.cos()?.to_dtype(dtype)?,
+            sin: angles.sin()?.to_dtype(dtype)?,
+            interleaved: rope.interleaved,
+        })
     }
 }
 
@@ -51,8 +56,8 @@ fn stretch(frequency: f32, scaling: &Llama3Scaling) -> f32 {
     } else if wavelength > original / scaling.low_freq_factor {
         frequency / scaling.factor
     } else {
-        let smooth = (original / wavelength - scaling.low_freq_factor)
-            / (scaling.high_freq_factor - scaling.low_freq_factor);
+        let smooth =
+            (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
         (1. - smooth) * frequency / scaling.factor + smooth * frequency
     }
 }

@@ -234,7 +234,11 @@ pub struct GgufWeights<'a> {
 enum Mode {
     Quantized,
     /// Widened to this type, queries and keys brought back to Hugging Face's order for so many heads of so many features.
-    Dense { dtype: DType, heads: Option<usize>, head_dim: usize },
+    Dense {
+        dtype: DType,
+        heads: Option<usize>,
+        head_dim: usize,
+    },
 }
 
 impl<'a> GgufWeights<'a> {
@@ -292,11 +296,7 @@ impl WeightSource for GgufWeights<'_> {
 fn unpermute(weight: &Tensor, head_dim: usize) -> candle_core::Result<Tensor> {
     let shape = weight.dims().to_vec();
     let (rows, inner) = (shape[0], shape[1..].iter().product::<usize>());
-    weight
-        .reshape((rows / head_dim, head_dim / 2, 2, inner))?
-        .transpose(1, 2)?
-        .contiguous()?
-        .reshape(shape)
+    weight.reshape((rows / head_dim, head_dim / 2, 2, inner))?.transpose(1, 2)?.contiguous()?.reshape(shape)
 }
 
 #[cfg(test)]
@@ -323,7 +323,8 @@ mod tests {
         let (heads, d, input) = (3usize, 8usize, 5usize);
         let original = Tensor::arange(0f32, (heads * d * input) as f32, &Device::Cpu).unwrap();
         let original = original.reshape((heads * d, input)).unwrap();
-        let permuted = original.reshape((heads, 2, d / 2, input)).unwrap().transpose(1, 2).unwrap().contiguous().unwrap();
+        let permuted =
+            original.reshape((heads, 2, d / 2, input)).unwrap().transpose(1, 2).unwrap().contiguous().unwrap();
         let back = unpermute(&permuted.reshape((heads * d, input)).unwrap(), d).unwrap();
         assert_eq!(back.to_vec2::<f32>().unwrap(), original.to_vec2::<f32>().unwrap());
     }

@@ -32,9 +32,8 @@ impl RandomWeights {
         let tensor = if self.device.is_cpu() {
             let count: usize = shape.iter().product();
             let step = (high - low) / (1u32 << 24) as f32;
-            let values: Vec<f32> = (0..count as u64)
-                .map(|i| low + step * (mix(stream.wrapping_add(i)) >> 40) as f32)
-                .collect();
+            let values: Vec<f32> =
+                (0..count as u64).map(|i| low + step * (mix(stream.wrapping_add(i)) >> 40) as f32).collect();
             Tensor::from_vec(values, shape, &self.device)?
         } else {
             self.device.set_seed(stream)?;

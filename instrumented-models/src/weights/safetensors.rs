@@ -55,11 +55,17 @@ impl SafetensorsDir {
             return Err(WeightError::NotA {
                 path: directory.to_path_buf(),
                 expected: "model directory with a *.safetensors",
-                reason: "there is none in it; pass a directory with config.json and *.safetensors, or a .gguf file".into(),
+                reason: "there is none in it; pass a directory with config.json and *.safetensors, or a .gguf file"
+                    .into(),
             });
         }
-        let mut source =
-            Self { directory: directory.to_path_buf(), files: Vec::new(), places: BTreeMap::new(), dtype, device: device.clone() };
+        let mut source = Self {
+            directory: directory.to_path_buf(),
+            files: Vec::new(),
+            places: BTreeMap::new(),
+            dtype,
+            device: device.clone(),
+        };
         for path in paths {
             source.add(path)?;
         }
@@ -71,7 +77,12 @@ impl SafetensorsDir {
         let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "safetensors", reason };
         let mut file = File::open(&path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
-        let truncated = |what: &str, needed| WeightError::Truncated { path: path.clone(), what: what.into(), needed, actual: length };
+        let truncated = |what: &str, needed| WeightError::Truncated {
+            path: path.clone(),
+            what: what.into(),
+            needed,
+            actual: length,
+        };
         if length < 8 {
             return Err(truncated("the header", 8));
         }

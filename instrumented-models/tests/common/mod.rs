@@ -29,7 +29,14 @@ pub fn tiny() -> ModelConfig {
 
 pub fn weights(config: &ModelConfig) -> HashMap<String, Tensor> {
     let mut source = RandomWeights::new(config, 7, DType::F32, &Device::Cpu);
-    config.weights().into_iter().map(|(name, shape)| { let t = source.dense(&name, &shape).unwrap(); (name, t) }).collect()
+    config
+        .weights()
+        .into_iter()
+        .map(|(name, shape)| {
+            let t = source.dense(&name, &shape).unwrap();
+            (name, t)
+        })
+        .collect()
 }
 
 /// A tokenizer of the 96 first printable characters and a few words, enough to be a valid file.
