@@ -1,9 +1,11 @@
 //! Whether a run's figures can be trusted, and what stands out in them.
 
 use super::Analysis;
+use super::memory::RESIDENT;
 use super::peaks;
 use super::stats::total;
 use crate::reader::finding;
+use crate::render::format::duration;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{Finding, Severity, Verdict};
 
@@ -244,6 +246,24 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
                     trend.slope_ci95_ns / 10.0
                 ),
                 "Attention over the cache grows with the context; a cache that is copied at every token (Tensor::cat) grows faster",
+            ));
+        }
+    }
+    if let Some(resident) = analysis.memory.host(RESIDENT) {
+        let covered = resident.points.first().zip(resident.points.last()).map_or(0, |(a, b)| b.0.abs_diff(a.0));
+        // What was not sampled was not seen: a peak from one sample at the start is the memory of an empty process.
+        if analysis.phases.wall_ns > 0 && covered < analysis.phases.wall_ns / 2 {
+            findings.push(finding(
+                Severity::Info,
+                "memory_undersampled",
+                format!(
+                    "resident memory has {} sample{} over {} of the {} that steps and requests took: its peak may have been missed",
+                    resident.n,
+                    if resident.n == 1 { "" } else { "s" },
+                    duration(covered as f64),
+                    duration(analysis.phases.wall_ns as f64)
+                ),
+                "Run longer, or sample more often",
             ));
         }
     }

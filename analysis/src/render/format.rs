@@ -81,6 +81,7 @@ fn scaled(n: f64, step: f64, units: &[&str]) -> String {
 /// A value of `unit` as written in `metrics.json`.
 pub fn value(unit: &str, value: f64) -> String {
     match unit {
+        "count" if value.fract() == 0.0 && (0.0..1e15).contains(&value) => count(value as u64),
         "ns" => duration(value),
         "bytes" => bytes(value),
         "ratio" => percent(value),

@@ -2,7 +2,7 @@
 
 use super::facts::{machine, model, model_name};
 use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, flops, json, percent, printable, range, significant, utc, value};
+use super::format::{count, duration, flops, json, percent, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::stats::total;
@@ -220,7 +220,7 @@ fn memory(out: &mut String, analysis: &Analysis) {
     }
     let _ = writeln!(out, "\n## Samples\n");
     let rows = analysis.memory.series.iter().take(64).map(|s| {
-        let show = |v: f64| if s.unit == "bytes" { bytes(v) } else { significant(v) };
+        let show = |v: f64| if s.unit == "ratio" { significant(v) } else { value(&s.unit, v) };
         vec![
             code(&s.metric),
             escape(&s.device),

@@ -332,7 +332,7 @@ fn series(analysis: &Analysis) -> Value {
     order.sort_by_key(|s| (s.metric != crate::passes::memory::RESIDENT, s.min == s.max));
     let plots: Vec<Value> = order.iter().take(4).filter_map(|s| plots::series(s, start)).collect();
     let rows = all.iter().take(100).map(|s| {
-        let show = |v: f64| if s.unit == "bytes" { bytes(v) } else { significant(v) };
+        let show = |v: f64| if s.unit == "ratio" { significant(v) } else { value(&s.unit, v) };
         json!({
             "metric": printable(&s.metric), "device": printable(&s.device), "unit": printable(&s.unit),
             "cells": [

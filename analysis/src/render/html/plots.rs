@@ -60,8 +60,10 @@ pub(super) fn tokens(tokens: &Tokens) -> Value {
         &format!("duration of a decoding step, {unit}"),
     );
     let trend = tokens.trend.map(|t| {
+        let noise =
+            if t.slope_ns.abs() <= t.slope_ci95_ns { "No change with the context beyond the noise: " } else { "" };
         format!(
-            "{} ± {} for each further 100 tokens of context (least squares, 95 %), from {} to {} tokens",
+            "{noise}{} ± {} for each further 100 tokens of context (least squares, 95 %), from {} to {} tokens",
             duration(t.slope_ns * 100.0),
             duration(t.slope_ci95_ns * 100.0),
             t.context.0,
@@ -126,6 +128,7 @@ fn draw(
     let xs = || points.iter().chain(line).map(|p| p.0);
     let (left, right) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
     let right = if right > left { right } else { left + 1.0 };
+    let radius = if points.len() < 300 { 4 } else { 2 };
     let mut out = String::new();
     {
         let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
@@ -152,7 +155,7 @@ fn draw(
             .axis_desc_style(("sans-serif", 13, &TEXT))
             .draw()
             .ok()?;
-        chart.draw_series(points.iter().map(|&p| Circle::new(p, 2, POINT.filled()))).ok()?;
+        chart.draw_series(points.iter().map(|&p| Circle::new(p, radius, POINT.filled()))).ok()?;
         chart.draw_series(LineSeries::new(line.iter().copied(), LINE.stroke_width(2))).ok()?;
         root.present().ok()?;
     }
