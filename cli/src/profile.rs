@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReportOptions, write_report};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, Severity};
 use candlescope_models::{
     Engine, GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
 };
@@ -41,7 +41,12 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
             return Err(error);
         }
     };
-    show(args, &options, &out, &manifest, &outputs)
+    show(args, &options, &out, &manifest, &outputs)?;
+    // The figures above are of what could be kept; that something could not is an error all the same.
+    match manifest.verdict.findings.iter().find(|f| f.code.starts_with("exporter_") && f.severity == Severity::Error) {
+        Some(finding) => bail!("{}; {}", finding.message, finding.remedy),
+        None => Ok(()),
+    }
 }
 
 fn load_options(options: &Options) -> Result<LoadOptions> {

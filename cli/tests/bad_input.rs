@@ -87,6 +87,55 @@ fn places_that_cannot_be_written() {
     assert_eq!(std::fs::read_to_string(used.join("precious")).unwrap(), "data", "what was there is untouched");
 }
 
+/// A directory on a file system of 300 kB, where the test may mount one.
+#[cfg(target_os = "linux")]
+struct TinyDisk(tempfile::TempDir);
+
+#[cfg(target_os = "linux")]
+impl TinyDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=300k", "tmpfs"])
+            .arg(dir.path())
+            .output()
+            .is_ok_and(|o| o.status.success());
+        if !mounted {
+            eprintln!("skipped: no right to mount a small file system");
+        }
+        mounted.then_some(Self(dir))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk() {
+    let Some(disk) = TinyDisk::mount() else { return };
+    let run = disk.0.path().join("run");
+    let run_arg = run.to_str().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    // Far more than fits: several segments fill the disk, the rest is dropped and counted.
+    let message = fails(&["profile", "--out", run_arg, "--repeats", "60", "--max-new-tokens", "64", "--ignore-eos"]);
+    assert_says(&message, &["parquet", "space"]);
+    // What had been finished before can be read, once there is room for the report.
+    let manifest = manifest(&run);
+    assert_eq!(manifest["schema_version"], 1);
+    let finished = std::fs::read_dir(run.join("spans"))
+        .unwrap()
+        .flatten()
+        .any(|e| e.path().extension().is_some_and(|x| x == "parquet"));
+    if finished {
+        ok(&["report", run_arg, "--out", elsewhere.path().to_str().unwrap()]);
+    }
+}
+
 #[test]
 fn runs_that_are_damaged() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use crate::pipeline::drain::{Command, Drain, DrainReport, Facts};
 use crate::pipeline::fanout::{Lane, describe};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, LossCounts, OverheadInfo, RunManifest, SCHEMA_VERSION};
+use crate::run::{ExporterReport, Finding, LossCounts, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity};
 use crate::shared::Shared;
 use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
@@ -536,10 +536,18 @@ impl Session {
         for answer in finishing {
             let _ = answer.recv_deadline(deadline);
         }
-        for lane in &mut report.lanes {
+        let mut manifest = (*manifest).clone();
+        for (lane, before) in report.lanes.iter_mut().zip(&mut manifest.exporters) {
             lane.join_if_done();
+            let after = lane.ledger.report(lane.name);
+            if after.last_error != before.last_error {
+                // Too late for the manifest that was exported, but not for whoever called `finish`.
+                manifest.verdict.findings.push(finish_failed(&after));
+                manifest.verdict.ok = false;
+                *before = after;
+            }
         }
-        self.finished = Some((*manifest).clone());
+        self.finished = Some(manifest);
     }
 
     fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
@@ -575,6 +583,15 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.shutdown();
+    }
+}
+
+fn finish_failed(report: &ExporterReport) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "exporter_finish_failed".into(),
+        message: format!("exporter {}: {}", report.name, report.last_error.as_deref().unwrap_or("unknown error")),
+        remedy: "its last output is missing or out of date; what it had finished before is intact".into(),
     }
 }
 

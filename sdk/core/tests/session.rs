@@ -267,6 +267,30 @@ fn an_exporter_that_cannot_start_is_named() {
 }
 
 #[test]
+fn a_failure_at_the_very_end_is_not_swallowed() {
+    struct Forgetful;
+    impl Exporter for Forgetful {
+        fn name(&self) -> &'static str {
+            "forgetful"
+        }
+        fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+            ledger.exported_batch(batch);
+            Ok(())
+        }
+        fn finish(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+            assert!(run.verdict.ok);
+            Err(ExportError::fatal("cannot write run.json: disk full"))
+        }
+    }
+    let (layer, session) = Session::builder().exporter(Forgetful).start().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || steps(2));
+    let m = session.finish();
+    assert!(!m.verdict.ok);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_finish_failed" && f.message.contains("disk full")));
+    assert_conserved(&m);
+}
+
+#[test]
 fn work_after_the_end_is_harmless() {
     let memory = MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
