@@ -131,7 +131,7 @@ pub struct IntervalPass {
 
 impl Default for IntervalPass {
     fn default() -> Self {
-        Self::holding(1 << 20)
+        Self::holding(1 << 16)
     }
 }
 
@@ -331,8 +331,9 @@ impl IntervalPass {
         }
         self.generation += 1;
         self.earliest_start = i64::MAX;
-        // Where the data does not let go of enough, looking again at every row would cost more than the memory.
-        if self.held.len() * 2 > self.hold_most {
+        // Where the data does not let go of enough, looking again at every row would cost more than the memory. In the ordinary
+        // case the half that came last stays, with a few that are still open.
+        if self.held.len() > self.hold_most / 4 * 3 {
             self.hold_most *= 2;
         }
     }
@@ -354,4 +355,56 @@ impl IntervalPass {
 /// Totals by rollup, for passes that look paths up.
 pub(crate) fn by_rollup(paths: &[PathTotals]) -> BTreeMap<&str, &PathTotals> {
     paths.iter().map(|p| (p.rollup.as_str(), p)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_core::{HostNs, SpanId, ThreadInfo, TraceId};
+    use std::sync::Arc;
+
+    #[test]
+    fn memory_does_not_grow_with_the_run() {
+        let path = |name: &str, rollup_id| {
+            Arc::new(PathInfo {
+                id: rollup_id,
+                path: name.into(),
+                rollup: name.into(),
+                rollup_id,
+                name: name.into(),
+                target: "".into(),
+            })
+        };
+        let (request, step) = (path("request", 0), path("decode", 1));
+        let thread = Arc::new(ThreadInfo { index: 1, os_id: 0, name: "main".into() });
+        let mut pass = IntervalPass::holding(64);
+        for seq in 0..10_000u64 {
+            // One request spans the whole run and must stay; every other interval is over when the next begins.
+            let (above, start, dur) = (seq == 0, seq as i64 * 10, if seq == 0 { 100_000 } else { 10 });
+            pass.add(&SpanRecord {
+                seq,
+                parent_seq: (!above).then_some(0),
+                trace_id: TraceId(1),
+                span_id: SpanId(1),
+                step: (!above).then_some(seq),
+                phase: None,
+                path: if above { request.clone() } else { step.clone() },
+                depth: 0,
+                thread: thread.clone(),
+                host_start: HostNs(start),
+                host_dur_ns: dur,
+                gpu: None,
+                flops: None,
+                bytes: None,
+                tokens: None,
+                context_len: None,
+                batch: None,
+                dtype: None,
+                shape: None,
+            });
+            assert!(pass.held.len() <= 128, "{} held", pass.held.len());
+        }
+        let intervals = pass.finish();
+        assert_eq!((intervals.count, intervals.orphans, intervals.outermost_ns), (9_999, 0, 99_990));
+    }
 }
