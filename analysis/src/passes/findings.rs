@@ -159,7 +159,15 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
 /// Do the data contradict themselves?
 fn consistency(analysis: &Analysis, findings: &mut Vec<Finding>) {
     let intervals = &analysis.intervals;
-    if intervals.count == 0 && intervals.above_steps == 0 {
+    let unread = |f: &Finding| matches!(f.code.as_str(), "segment_unfinished" | "segment_corrupt" | "segment_foreign");
+    if intervals.count == 0 && intervals.above_steps == 0 && findings.iter().any(unread) {
+        findings.push(finding(
+            Severity::Error,
+            "no_readable_spans",
+            "none of the run's intervals can be read: no segment of table `spans` is whole".to_string(),
+            "See the findings about its segments. A run that may be killed should rotate them more often",
+        ));
+    } else if intervals.count == 0 && intervals.above_steps == 0 {
         findings.push(finding(
             Severity::Error,
             "no_spans",

@@ -45,7 +45,7 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
                     Severity::Warning,
                     "segment_unfinished",
                     format!(
-                        "`{}` was not finished: its {file_bytes} bytes are lost, earlier segments are not",
+                        "`{}` was not finished: its rows are lost ({file_bytes} bytes on disk), those of earlier segments are not",
                         path.display()
                     ),
                     "The process was killed or is still running. Rotate segments more often to lose less",

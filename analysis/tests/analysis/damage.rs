@@ -178,6 +178,21 @@ fn an_empty_run_says_no_spans() {
 }
 
 #[test]
+fn a_run_killed_before_its_first_segment_says_so() {
+    let dir = tempdir().unwrap();
+    let batch = Batch::default();
+    write_run(dir.path(), &batch, &RunManifest { complete: false, ..crate::common::manifest(&batch) }, 10);
+    fs::create_dir(dir.path().join("spans")).unwrap();
+    fs::write(dir.path().join("spans/part-00000.parquet.inprogress"), [0u8; 99]).unwrap();
+    let analysis = analyse(dir.path());
+    find(&analysis, "run_incomplete");
+    find(&analysis, "segment_unfinished");
+    let finding = find(&analysis, "no_readable_spans");
+    assert!(!finding.remedy.contains("layer"), "the layer is not to blame");
+    assert!(analysis.verdict.findings.iter().all(|f| f.code != "no_spans"));
+}
+
+#[test]
 fn nothing_readable_is_an_error_with_a_remedy() {
     let missing = Path::new("/nonexistent/run");
     let text = Run::open(missing).unwrap_err().to_string();
