@@ -1,6 +1,6 @@
 //! Decode time of a GGUF model: our layers beside candle's unmodified `quantized_llama`, interleaved.
 //!
-//! `cargo run --release -p candlescope-models --example decode_speed -- FILE.gguf [pairs] [tokens]`
+//! `cargo run --release -p candlescope-models --example decode_speed -- FILE.gguf [pairs] [tokens] [prompt tokens]`
 
 use candle_core::Device;
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = arguments.next().ok_or("pass a GGUF file")?;
     let pairs: usize = arguments.next().map_or(Ok(6), |n| n.parse())?;
     let tokens: usize = arguments.next().map_or(Ok(64), |n| n.parse())?;
+    let prompt_tokens: Option<usize> = arguments.next().map(|n| n.parse()).transpose()?;
     let source = ModelSource::parse(&file)?;
     let load =
         |engine| LoadedModel::load(&source, &LoadOptions { device: Device::Cpu, engine, ..LoadOptions::default() });
@@ -22,7 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for turn in 0..2 {
             let which = (pair + turn) % 2;
             let model = &mut models[which];
-            let prompt = model.encode_prompt("The candle burns on the desk, and")?;
+            let prompt = match prompt_tokens {
+                Some(count) => model.random_prompt(count, 1),
+                None => model.encode_prompt("The candle burns on the desk, and")?,
+            };
             let output = generate(model, &[prompt], &options, &mut |_| {})?;
             // The first pair warms up.
             if pair > 0 {
