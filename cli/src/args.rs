@@ -79,7 +79,7 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
-    /// Measured requests [default: 3]
+    /// Measured requests [default: 5]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) repeats: Option<usize>,

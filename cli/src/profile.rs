@@ -81,7 +81,10 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     let mut config = ParquetConfig::new(out);
     config.disk_budget = options.disk_budget_mb.map(|mb| mb << 20);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
-    let mut builder = candlescope::builder().parquet_with(config).run_id(&run_id);
+    let mut builder = candlescope::builder()
+        .parquet_with(config)
+        .run_id(&run_id)
+        .session(|s| s.environment("candle", candlescope_models::CANDLE_VERSION));
     if let Some(file) = &options.perfetto {
         builder = builder.perfetto(file);
     }

@@ -36,7 +36,7 @@ fn embedded_model_from_prompt_to_report() {
     assert!(!std::fs::read_to_string(run.join("run.json")).unwrap().contains("lighthouse"));
 
     let text = ok(&["report", run.to_str().unwrap()]);
-    for word in ["TTFT", "TPOT", "ITL", "decode", "verdict"] {
+    for word in ["time to first token", "time per output token", "inter-token latency", "decode", "verdict"] {
         assert!(text.to_lowercase().contains(&word.to_lowercase()), "{word} is not in\n{text}");
     }
 }
@@ -164,4 +164,5 @@ fn an_interrupt_keeps_what_was_recorded() {
     let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
     assert_eq!(manifest(&run)["complete"], false);
     assert!(metrics.to_string().contains("incomplete"), "{metrics}");
+    assert_eq!(manifest(&run)["model"]["name"], "embedded", "what is known of the run is in run.json while it goes on");
 }

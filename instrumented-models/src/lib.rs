@@ -11,6 +11,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+/// Version of candle this crate is built with, for the environment of a run.
+pub const CANDLE_VERSION: &str = "0.11.1";
+
 pub mod candle_models;
 pub mod causal_lm;
 pub mod chat;

@@ -63,3 +63,11 @@ fn candle_is_named_by_models_and_wiring_only() {
         assert!(may || !uses_candle, "{} must not depend on candle", package.name);
     }
 }
+
+#[test]
+fn the_candle_version_in_runs_is_the_one_linked() {
+    let metadata =
+        MetadataCommand::new().manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).exec().unwrap();
+    let candle = metadata.packages.iter().find(|p| p.name.as_str() == "candle-core").expect("candle-core");
+    assert_eq!(candle.version.to_string(), candlescope_models::CANDLE_VERSION);
+}

@@ -9,7 +9,10 @@ use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger};
 use parquet::errors::ParquetError;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Age of the very first segments.
+const FIRST_ROTATION: Duration = Duration::from_secs(2);
 
 /// Writes a run to disk; see the [module](super).
 ///
@@ -84,8 +87,15 @@ impl ParquetExporter {
         self.writer.as_mut().ok_or_else(|| ExportError::fatal("the Parquet exporter was used before it was started"))
     }
 
+    /// Age at which the open segments are finished: short at first, so that a program killed after seconds leaves something to
+    /// read, and twice as long each time until it is `rotate_interval`.
+    fn rotate_after(&self) -> Duration {
+        let finished = self.writer.as_ref().map_or(0, |w| w.number);
+        FIRST_ROTATION.saturating_mul(1 << finished.min(16)).min(self.config.rotate_interval)
+    }
+
     fn rotate_if_due(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
-        let (rows, bytes, age) = (self.config.rotate_rows, self.config.segment_bytes(), self.config.rotate_interval);
+        let (rows, bytes, age) = (self.config.rotate_rows, self.config.segment_bytes(), self.rotate_after());
         let budget = self.config.disk_budget;
         let writer = self.writer()?;
         let due = writer.spans.open_rows() >= rows
@@ -115,6 +125,11 @@ impl Exporter for ParquetExporter {
         })?;
         self.writer = Some(writer);
         Ok(())
+    }
+
+    fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        let manifest = RunManifest { complete: false, ended_ns: None, ..run.clone() };
+        self.writer()?.dir.write_manifest(&manifest).map_err(|e| ExportError::new(e.to_string()))
     }
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {

@@ -49,7 +49,7 @@ impl ExportError {
 /// [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in [`close`](Exporter::close).
 /// The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
 ///
-/// Calls come in this order: `start`, then any mix of `export`, `flush` and `tick`, then `close`, then `finish`.
+/// Calls come in this order: `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`, then `finish`.
 pub trait Exporter: Send + 'static {
     /// Short stable name, used in reports, metrics and thread names: `parquet`, `perfetto`, `otlp`, …
     fn name(&self) -> &'static str;
@@ -59,6 +59,15 @@ pub trait Exporter: Send + 'static {
     /// # Errors
     /// When the destination cannot be used; the session then fails to start and names the reason.
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// Called when facts about the run became known after the start, such as the model that was loaded.
+    ///
+    /// # Errors
+    /// As for `export`.
+    fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let _ = run;
         Ok(())
     }

@@ -56,13 +56,13 @@ pub struct PathInfo {
 }
 
 /// A thread that produced intervals.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadInfo {
     /// Dense number within one session, from 1.
     pub index: u32,
     /// The operating system's thread id, 0 where it is not known.
     pub os_id: u64,
-    /// The thread's name, or `thread-<index>` for unnamed threads.
+    /// The thread's name, or `thread-<index>` for unnamed threads; with `#<index>` where an earlier thread has the same.
     pub name: Arc<str>,
 }
 

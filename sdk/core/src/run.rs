@@ -102,7 +102,7 @@ pub struct LossCounts {
 impl LossCounts {
     /// Intervals lost before they became records.
     pub fn lost(&self) -> u64 {
-        self.ring_full + self.too_deep + self.after_shutdown
+        self.ring_full.saturating_add(self.too_deep).saturating_add(self.after_shutdown)
     }
 }
 
@@ -125,14 +125,14 @@ pub struct ExporterReport {
 impl ExporterReport {
     /// Dropped records of one table over all reasons.
     pub fn dropped_total(&self, kind: RecordKind) -> u64 {
-        self.dropped.get(kind.table()).map(|r| r.values().sum()).unwrap_or(0)
+        self.dropped.get(kind.table()).map_or(0, |reasons| reasons.values().fold(0, |sum, n| sum.saturating_add(*n)))
     }
 
     /// Whether `received = exported + dropped` holds for every table.
     pub fn conserved(&self) -> bool {
         RecordKind::ALL.into_iter().all(|kind| {
             let get = |map: &BTreeMap<String, u64>| map.get(kind.table()).copied().unwrap_or(0);
-            get(&self.received) == get(&self.exported) + self.dropped_total(kind)
+            get(&self.received) == get(&self.exported).saturating_add(self.dropped_total(kind))
         })
     }
 }

@@ -206,6 +206,8 @@ impl SessionBuilder {
         let (commands, command_queue) = unbounded();
         let facts = Arc::new(Mutex::new(Facts::default()));
         let queued = Arc::new(AtomicU64::new(0));
+        let manifest = Arc::new(Mutex::new(self.manifest));
+        let manifest_changed = Arc::new(AtomicBool::new(false));
         let drain = Drain {
             shared: shared.clone(),
             lanes,
@@ -216,6 +218,8 @@ impl SessionBuilder {
             facts: facts.clone(),
             queued,
             background: background.clone(),
+            manifest: manifest.clone(),
+            manifest_changed: manifest_changed.clone(),
         };
         let drain_thread = std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run())?;
         let (stop_collect, stopped) = bounded::<()>(0);
@@ -231,7 +235,8 @@ impl SessionBuilder {
             commands,
             facts,
             ledgers,
-            manifest: Mutex::new(self.manifest),
+            manifest,
+            manifest_changed,
             started_paused: self.paused,
             ever_started: AtomicBool::new(!self.paused),
             per_interval_ns,
@@ -305,7 +310,8 @@ struct Inner {
     commands: Sender<Command>,
     facts: Arc<Mutex<Facts>>,
     ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
-    manifest: Mutex<RunManifest>,
+    manifest: Arc<Mutex<RunManifest>>,
+    manifest_changed: Arc<AtomicBool>,
     started_paused: bool,
     ever_started: AtomicBool,
     per_interval_ns: f64,
@@ -421,27 +427,32 @@ impl Handle {
 
     /// Adds a fact about the model to `run.json`.
     pub fn set_model(&self, key: &str, value: impl Into<Value>) {
-        self.with_manifest(|m| m.model.insert(key.into(), value.into()));
+        self.note(|m| m.model.insert(key.into(), value.into()));
     }
 
     /// Adds a result of the program to `run.json`.
     pub fn set_result(&self, key: &str, value: impl Into<Value>) {
-        self.with_manifest(|m| m.results.insert(key.into(), value.into()));
+        self.note(|m| m.results.insert(key.into(), value.into()));
     }
 
     /// Adds an option to `run.json`.
     pub fn set_option(&self, key: &str, value: impl Into<Value>) {
-        self.with_manifest(|m| m.options.insert(key.into(), value.into()));
+        self.note(|m| m.options.insert(key.into(), value.into()));
     }
 
     /// Adds a fact about the environment to `run.json`.
     pub fn set_environment(&self, key: &str, value: impl Into<Value>) {
-        self.with_manifest(|m| m.environment.insert(key.into(), value.into()));
+        self.note(|m| m.environment.insert(key.into(), value.into()));
     }
 
     /// Cost of one enter+exit on this machine as measured when the session started, in nanoseconds.
     pub fn per_interval_ns(&self) -> f64 {
         self.0.per_interval_ns
+    }
+
+    fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
+        self.with_manifest(f);
+        self.0.manifest_changed.store(true, Ordering::Release);
     }
 
     fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {

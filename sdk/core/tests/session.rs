@@ -343,6 +343,45 @@ fn taps_balance_and_see_names_first() {
 }
 
 #[test]
+fn threads_of_one_name_are_told_apart() {
+    let (batch, _) = record(Session::builder(), |_| {
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                let dispatch = dispatch.clone();
+                let thread = std::thread::Builder::new().name("worker".into());
+                thread.spawn_scoped(s, move || tracing::dispatcher::with_default(&dispatch, || steps(2))).unwrap();
+            }
+        });
+    });
+    let names: std::collections::BTreeSet<_> = batch.spans.iter().map(|s| s.thread.name.to_string()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.contains("worker"));
+}
+
+#[test]
+fn a_short_run_still_gets_a_sample_at_its_end() {
+    struct Slow(Arc<AtomicUsize>);
+    impl Collector for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        fn period(&self) -> Duration {
+            Duration::from_secs(3600)
+        }
+        fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+            out.push(&"host".into(), "calls", self.0.fetch_add(1, Ordering::SeqCst) as f64, "count");
+            Ok(())
+        }
+    }
+    let (batch, _) = record(Session::builder().collector(Slow(Arc::default())), |_| {
+        steps(1);
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    assert_eq!(batch.samples.iter().map(|s| s.value).collect::<Vec<_>>(), [0.0, 1.0]);
+}
+
+#[test]
 fn collectors_sample_in_the_background_and_their_failure_is_a_finding() {
     struct Good(Arc<str>);
     impl Collector for Good {

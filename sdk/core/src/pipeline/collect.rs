@@ -27,40 +27,49 @@ pub(crate) fn start(
             collectors.into_iter().map(|c| (Instant::now(), Some(c))).collect();
         loop {
             let mut next = Instant::now() + Duration::from_secs(1);
-            for (at, slot) in &mut due {
-                let Some(collector) = slot else { continue };
-                if Instant::now() >= *at {
-                    let period = collector.period().max(Duration::from_millis(1));
-                    let mut taken = Vec::new();
-                    let name = collector.name();
-                    let outcome = catch_unwind(AssertUnwindSafe(|| {
-                        collector.sample(&mut Samples::new(HostNs::now(), &mut taken))
-                    }));
-                    // A missed beat is skipped, not made up for.
-                    *at = Instant::now() + period;
-                    match outcome {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => note(&failures, name, error.to_string()),
-                        Err(_) => {
-                            note(&failures, name, "panicked and is not asked again".into());
-                            *slot = None;
-                            continue;
-                        }
-                    }
-                    // A full channel means that the drain is stuck; samples are the first thing to do without.
-                    if !taken.is_empty() {
-                        let _ = samples.try_send(taken);
-                    }
+            for slot in &mut due {
+                if Instant::now() >= slot.0 {
+                    take(slot, &samples, &failures);
                 }
-                next = next.min(*at);
+                if slot.1.is_some() {
+                    next = next.min(slot.0);
+                }
             }
             meter.update();
             match stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                    // A last round: of a short run it may be the only one that saw the work.
+                    due.iter_mut().for_each(|slot| take(slot, &samples, &failures));
+                    meter.update();
+                    return;
+                }
             }
         }
     })
+}
+
+/// One round of one collector, which is due again a period later; a missed beat is skipped, not made up for.
+fn take(slot: &mut (Instant, Option<Box<dyn Collector>>), samples: &Sender<Vec<SampleRecord>>, failures: &Failures) {
+    let Some(collector) = &mut slot.1 else { return };
+    let period = collector.period().max(Duration::from_millis(1));
+    let name = collector.name();
+    let mut taken = Vec::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| collector.sample(&mut Samples::new(HostNs::now(), &mut taken))));
+    slot.0 = Instant::now() + period;
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => note(failures, name, error.to_string()),
+        Err(_) => {
+            note(failures, name, "panicked and is not asked again".into());
+            slot.1 = None;
+            return;
+        }
+    }
+    // A full channel means that the drain is stuck; samples are the first thing to do without.
+    if !taken.is_empty() {
+        let _ = samples.try_send(taken);
+    }
 }
 
 fn note(failures: &Failures, name: &'static str, message: String) {

@@ -5,11 +5,12 @@ use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
-use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord};
-use crate::run::{ClockInfo, LossCounts};
+use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, ThreadInfo};
+use crate::run::{ClockInfo, LossCounts, RunManifest};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use std::sync::atomic::{AtomicU64, Ordering};
+use rustc_hash::FxHashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,9 @@ pub(crate) struct Drain {
     pub(crate) facts: Arc<Mutex<Facts>>,
     pub(crate) queued: Arc<AtomicU64>,
     pub(crate) background: Arc<BackgroundCpu>,
+    pub(crate) manifest: Arc<Mutex<RunManifest>>,
+    /// Set when the manifest changed.
+    pub(crate) manifest_changed: Arc<AtomicBool>,
 }
 
 struct Source {
@@ -68,6 +72,7 @@ struct State {
     mapper: TickMapper,
     resolver: Resolver,
     sources: Vec<Source>,
+    thread_names: FxHashSet<Arc<str>>,
     batch: Batch,
     /// Sums over threads that ended.
     gone: LossCounts,
@@ -82,6 +87,7 @@ impl Drain {
             mapper: TickMapper::new(self.shared.ticks.clone()),
             resolver: Resolver::new(),
             sources: Vec::new(),
+            thread_names: FxHashSet::default(),
             batch: Batch::default(),
             gone: LossCounts::default(),
             counts: [0; RecordKind::ALL.len()],
@@ -122,17 +128,33 @@ impl Drain {
         while let Ok(samples) = self.samples.try_recv() {
             state.batch.samples.extend(samples);
         }
+        self.pass_on_facts();
         self.send(state);
         self.publish(state);
         meter.update();
         busiest
     }
 
+    /// Facts about the run go out at once, so that a run that is killed still says which model it was of.
+    fn pass_on_facts(&self) {
+        if self.manifest_changed.swap(false, Ordering::Acquire) {
+            let manifest = Arc::new(self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            self.lanes.iter().for_each(|lane| lane.update(&manifest));
+        }
+    }
+
     fn adopt_new_threads(&self, state: &mut State) {
         let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in new {
+            // Tables carry the name alone, and pools give all their threads the same one.
+            let mut info = thread.info;
+            if !state.thread_names.insert(info.name.clone()) {
+                let name: Arc<str> = format!("{}#{}", info.name, info.index).into();
+                info = Arc::new(ThreadInfo { name: name.clone(), ..(*info).clone() });
+                state.thread_names.insert(name);
+            }
             state.sources.push(Source {
-                stream: ThreadStream::new(thread.info),
+                stream: ThreadStream::new(info),
                 ring: thread.ring,
                 counts: thread.counts,
                 drained: 0,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 enum Message {
     Batch(Arc<Batch>),
+    Update(Arc<RunManifest>),
     Flush(Sender<()>),
     Close(Sender<()>),
     Finish(Arc<RunManifest>, Sender<()>),
@@ -98,6 +99,11 @@ impl Lane {
         self.queued.load(Ordering::Relaxed)
     }
 
+    /// Passes on facts that became known; may be left out when the queue is full, the final manifest has them again.
+    pub(crate) fn update(&self, manifest: &Arc<RunManifest>) {
+        let _ = self.sender.try_send(Message::Update(manifest.clone()));
+    }
+
     /// Asks for a flush; `done` is dropped or answered when it is through.
     pub(crate) fn request_flush(&self, done: Sender<()>) {
         let _ = self.sender.try_send(Message::Flush(done));
@@ -140,6 +146,7 @@ impl Worker {
                     self.call(|exporter, ledger| exporter.export(&batch, ledger), Some(&batch));
                     self.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
                 }
+                Ok(Message::Update(manifest)) => self.call(|exporter, _| exporter.update(&manifest), None),
                 Ok(Message::Flush(done)) => {
                     self.call(|exporter, ledger| exporter.flush(ledger), None);
                     let _ = done.send(());
