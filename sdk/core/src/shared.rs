@@ -32,7 +32,8 @@ pub(crate) struct Shared {
     next_request: AtomicU32,
     pub(crate) requests: Sender<RawRequest>,
     pub(crate) requests_lost: AtomicU64,
-    pub(crate) spans_created: AtomicU64,
+    /// Spans of requests that have not closed.
+    pub(crate) open_requests: AtomicU64,
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
     span_base: u64,
     trace_base: u128,
@@ -89,7 +90,7 @@ impl Shared {
             next_request: AtomicU32::new(1),
             requests,
             requests_lost: AtomicU64::new(0),
-            spans_created: AtomicU64::new(0),
+            open_requests: AtomicU64::new(0),
             trace_overrides: Mutex::new(FxHashMap::default()),
             // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.
             span_base: rand::random::<u64>() >> 1,

@@ -56,3 +56,24 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 2);
 }
+
+#[test]
+fn making_plain_spans_allocates_nothing_once_warm() {
+    const SPANS: usize = 3_000;
+    let (batch, m) = common::record_default(|| {
+        let step = trace_span!("step");
+        let steps = |n: usize| {
+            let _s = step.enter();
+            for _ in 0..n {
+                let _e = trace_span!("plain").entered();
+            }
+        };
+        // Warms the registry's own pool.
+        steps(SPANS);
+        let before = ALLOCATIONS.with(Cell::get);
+        steps(SPANS);
+        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in {SPANS} new spans");
+    });
+    assert_eq!(m.loss.emitted, 2 + 2 * SPANS as u64);
+    assert!(batch.spans.iter().all(|s| matches!(&*s.path.name, "step" | "plain")));
+}

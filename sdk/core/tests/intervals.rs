@@ -1,9 +1,10 @@
 //! What an interval is, on spans of our own making. Real candle models are under `tests/`.
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use candlescope_core::{Annotation, DType, Phase, Session, Shape, annotate, llm};
+use candlescope_core::{Annotation, CandlescopeLayer, DType, MemoryExporter, Phase, Session, Shape, annotate, llm};
 use common::*;
 use tracing::trace_span;
+use tracing_subscriber::prelude::*;
 
 #[test]
 fn a_span_entered_again_is_another_interval_in_the_tree_of_the_moment() {
@@ -324,4 +325,39 @@ fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
     let (_, m) = record_default(|| span.in_scope(|| ()));
     assert_eq!(m.verdict.findings[0].code, "no_spans");
     assert!(m.verdict.findings[0].remedy.contains("before the model loads"));
+}
+
+/// Passes everything on once it is told to.
+#[derive(Clone)]
+struct Late(std::sync::Arc<std::sync::OnceLock<CandlescopeLayer>>);
+
+impl<S> tracing_subscriber::Layer<S> for Late
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    fn on_enter(&self, id: &tracing::span::Id, ctx: tracing_subscriber::layer::Context<'_, S>) {
+        if let Some(layer) = self.0.get() {
+            layer.on_enter(id, ctx);
+        }
+    }
+    fn on_exit(&self, id: &tracing::span::Id, ctx: tracing_subscriber::layer::Context<'_, S>) {
+        if let Some(layer) = self.0.get() {
+            layer.on_exit(id, ctx);
+        }
+    }
+}
+
+#[test]
+fn plain_spans_made_before_the_layer_joined_keep_their_names() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+    let late = Late(std::sync::Arc::default());
+    let subscriber = tracing_subscriber::registry().with(late.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let (plain, told) = (trace_span!("plain"), trace_span!("told", otel.name = "by a field"));
+        assert!(late.0.set(layer).is_ok());
+        plain.in_scope(|| told.in_scope(|| ()));
+    });
+    session.finish();
+    assert_eq!(paths(&memory.batch()), ["plain", "plain/(other)"]);
 }

@@ -61,4 +61,10 @@ impl MetaCache {
         *entry = Entry { span, epoch, meta };
         Some(meta)
     }
+
+    /// Notes the meta of a span just made, whose epoch is `epoch`.
+    #[inline]
+    pub(crate) fn put(&mut self, span: u64, epoch: u32, meta: Meta) {
+        self.entries[span as usize % ENTRIES] = Entry { span, epoch, meta };
+    }
 }

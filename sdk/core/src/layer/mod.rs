@@ -1,6 +1,7 @@
 //! The `tracing` layer: turns enters and exits of spans into raw records.
 
 mod cache;
+mod callsites;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};
@@ -8,6 +9,7 @@ use crate::names::{NameInfo, Role};
 use crate::raw::NO_PHASE;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
+use callsites::Callsite;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::span::{Attributes, Id, Record};
@@ -31,7 +33,7 @@ impl std::fmt::Debug for CandlescopeLayer {
     }
 }
 
-/// Kept in a span's extensions, for threads whose cache does not know the span.
+/// Kept in the extensions of spans whose fields matter. Of all others the callsite says everything.
 struct SpanState {
     session: u64,
     meta: Meta,
@@ -43,6 +45,14 @@ struct SpanState {
 impl CandlescopeLayer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    fn callsite(&self, metadata: &'static Metadata<'static>) -> Callsite {
+        callsites::get(self.shared.session, metadata, || {
+            let kinds = FieldKinds::of(metadata);
+            let alike = !kinds.phase && !kinds.request && !kinds.name;
+            Callsite { kinds, meta: alike.then(|| self.describe(metadata, kinds, &FieldValues::default())) }
+        })
     }
 
     fn describe(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, values: &FieldValues) -> Meta {
@@ -88,18 +98,27 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
-        let kinds = FieldKinds::of(attrs.metadata());
-        let mut values = FieldValues::default();
-        if kinds.any() {
-            attrs.record(&mut values);
+        let Callsite { kinds, meta } = self.callsite(attrs.metadata());
+        let span = id.into_u64();
+        let epoch = self.shared.epoch(span).fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        if let Some(meta) = meta
+            && !kinds.any()
+        {
+            // Most often the thread that makes a span is the one that enters it.
+            thread::foresee(&self.shared, span, epoch, meta);
+            return;
         }
-        let meta = self.describe(attrs.metadata(), kinds, &values);
-        self.shared.spans_created.fetch_add(1, Ordering::Relaxed);
-        self.shared.epoch(id.into_u64()).fetch_add(1, Ordering::Relaxed);
+        let mut values = FieldValues::default();
+        attrs.record(&mut values);
+        let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values));
         if let Some(trace) = values.trace_id {
             self.shared.set_request_trace(meta.request, trace);
         }
-        let keep = meta.flags & (meta_flag::FIELDS | meta_flag::REQUEST) != 0;
+        let is_request = meta.flags & meta_flag::REQUEST != 0;
+        if is_request {
+            self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
+        }
+        let keep = is_request || meta.flags & meta_flag::FIELDS != 0;
         let state = SpanState {
             session: self.shared.session,
             meta,
@@ -133,11 +152,13 @@ where
         let span = id.into_u64();
         let shared = &self.shared;
         thread::with_state(shared, |state| {
-            // A span made before this layer joined the registry has no state: it is recorded under the name for unknown ones.
             let meta = state.cache.get(shared, span, || {
                 let span = ctx.span(id)?;
-                let extensions = span.extensions();
-                extensions.get::<SpanState>().filter(|s| s.session == shared.session).map(|s| s.meta)
+                let known =
+                    span.extensions().get::<SpanState>().filter(|s| s.session == shared.session).map(|s| s.meta);
+                // A span whose fields matter, made before this layer joined the registry, is recorded under the name for
+                // unknown ones.
+                known.or_else(|| self.callsite(span.metadata()).meta)
             });
             state.enter(shared, span, meta.unwrap_or(Meta::OTHER));
         });
@@ -145,10 +166,9 @@ where
 
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        let now = self.shared.ticks.now();
         let shared = &self.shared;
         thread::with_state(shared, |state| {
-            state.exit(shared, id.into_u64(), now, || {
+            state.exit(shared, id.into_u64(), || {
                 let span = ctx.span(id)?;
                 let extensions = span.extensions();
                 let values = extensions.get::<SpanState>()?.values.as_ref()?;
@@ -158,6 +178,10 @@ where
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        // Only the end of a request matters, and looking a span up costs more than entering it.
+        if self.shared.open_requests.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let Some(span) = ctx.span(&id) else { return };
         let extensions = span.extensions();
         let Some(state) = extensions.get::<SpanState>() else {
@@ -166,6 +190,7 @@ where
         if state.meta.flags & meta_flag::REQUEST == 0 {
             return;
         }
+        self.shared.open_requests.fetch_sub(1, Ordering::Relaxed);
         let Some(values) = &state.values else { return };
         let raw = RawRequest {
             number: state.meta.request,

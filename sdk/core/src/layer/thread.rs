@@ -54,6 +54,19 @@ pub(crate) fn with_state<R>(shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadStat
         .flatten()
 }
 
+/// Tells this thread about a span before it is entered, if the thread has a state for the session.
+#[inline]
+pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
+    let _ = STATES.try_with(|states| {
+        if let Ok(mut states) = states.try_borrow_mut()
+            && let Some(first) = states.first_mut()
+            && first.session == shared.session
+        {
+            first.cache.put(span, epoch, meta);
+        }
+    });
+}
+
 #[cold]
 fn find_or_register<'a>(states: &'a mut Vec<ThreadState>, shared: &Arc<Shared>) -> &'a mut ThreadState {
     // States of sessions that ended go away here.
@@ -90,7 +103,7 @@ pub(crate) fn is_recording() -> bool {
 }
 
 /// One open interval.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     span: u64,
     start: Ticks,
@@ -109,13 +122,27 @@ struct Frame {
     has_fields: bool,
 }
 
+impl Frame {
+    /// The frame as an interval that stood at `depth`, with `flags` besides its own.
+    #[inline]
+    fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
+        let Frame { start, seq, parent, step, name, request, phase, .. } = self;
+        let (depth, flags) = (depth as u16, self.flags | flags);
+        RawInterval { start, end, seq, parent, step, name, request, depth, phase, flags }
+    }
+}
+
 /// What one thread keeps for one session.
 pub(crate) struct ThreadState {
     session: u64,
     muted: bool,
     pub(crate) cache: MetaCache,
-    stack: Vec<Frame>,
-    annotations: Vec<Annotation>,
+    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied through the
+    /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
+    frames: Box<[Frame]>,
+    depth: usize,
+    /// One for each frame, valid where the frame says so.
+    annotations: Box<[Annotation]>,
     /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
     overflow: u32,
     next_seq: u64,
@@ -145,8 +172,9 @@ impl ThreadState {
             session: shared.session,
             muted,
             cache: MetaCache::new(),
-            stack: Vec::with_capacity(MAX_DEPTH),
-            annotations: vec![Annotation::new(); MAX_DEPTH],
+            frames: vec![Frame::default(); MAX_DEPTH].into_boxed_slice(),
+            depth: 0,
+            annotations: vec![Annotation::new(); MAX_DEPTH].into_boxed_slice(),
             overflow: 0,
             next_seq: Shared::first_seq(index),
             since_split: 0,
@@ -164,26 +192,30 @@ impl ThreadState {
         self.enter(shared, 1, meta);
         for _ in 0..n {
             self.enter(shared, 2, meta);
-            let now = shared.ticks.now();
-            self.exit(shared, 2, now, || None);
+            self.exit(shared, 2, || None);
         }
-        let now = shared.ticks.now();
-        self.exit(shared, 1, now, || None);
+        self.exit(shared, 1, || None);
     }
 
     fn abandoned(&self) -> bool {
         self.ring.is_abandoned()
     }
 
+    #[inline]
+    fn open(&self) -> &[Frame] {
+        &self.frames[..self.depth]
+    }
+
+    #[inline]
     fn top_recorded(&self) -> Option<usize> {
-        let at = self.stack.iter().rposition(|f| !f.transparent)?;
-        self.stack[at].recorded.then_some(at)
+        let at = self.open().iter().rposition(|f| !f.transparent)?;
+        self.frames[at].recorded.then_some(at)
     }
 
     #[inline]
     fn annotate(&mut self, annotation: &Annotation) {
         if let Some(at) = self.top_recorded() {
-            let frame = &mut self.stack[at];
+            let frame = &mut self.frames[at];
             if frame.annotated {
                 self.annotations[at].merge(annotation);
             } else {
@@ -199,156 +231,141 @@ impl ThreadState {
         if self.muted {
             return;
         }
-        if self.stack.len() >= MAX_DEPTH {
+        let at = self.depth;
+        if at >= MAX_DEPTH {
             self.overflow += 1;
             return;
         }
-        let mut frame = Frame {
-            span,
-            start: Ticks(0),
-            seq: 0,
-            parent: 0,
-            step: NO_STEP,
-            name: meta.name,
-            request: 0,
-            phase: NO_PHASE,
-            flags: 0,
-            recorded: false,
-            transparent: meta.flags & meta_flag::IGNORED != 0,
-            annotated: false,
-            has_fields: meta.flags & meta_flag::FIELDS != 0,
+        let (parent, mut request, parent_phase, parent_step, parent_recorded) = match self.open().last() {
+            Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded),
+            None => (0, 0, NO_PHASE, NO_STEP, false),
         };
-        let mut opens_step = true;
-        if let Some(parent) = self.stack.last() {
-            frame.parent = parent.seq;
-            frame.request = parent.request;
-            frame.phase = parent.phase;
-            if parent.step != NO_STEP && (meta.phase == NO_PHASE || parent.phase != NO_PHASE) {
-                opens_step = false;
-                frame.step = parent.step;
-                frame.recorded = parent.recorded;
-            }
-        }
-        if meta.phase != NO_PHASE {
-            frame.phase = meta.phase;
-        }
-        if frame.transparent {
-            frame.seq = frame.parent;
-            self.stack.push(frame);
-            return;
-        }
-        if meta.flags & meta_flag::REQUEST != 0 {
-            frame.request = meta.request;
-            frame.step = NO_STEP;
-            frame.phase = NO_PHASE;
-            frame.recorded = shared.control.recording();
-        } else if opens_step {
+        // A phase inside a step that is in none is a step of its own.
+        let continues = parent_step != NO_STEP && (meta.phase == NO_PHASE || parent_phase != NO_PHASE);
+        let mut step = if continues { parent_step } else { NO_STEP };
+        let mut recorded = continues && parent_recorded;
+        let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
+        let mut flags = 0;
+        let transparent = meta.flags & meta_flag::IGNORED != 0;
+        if transparent {
+            // What it would have begun, its children begin.
+        } else if meta.flags & meta_flag::REQUEST != 0 {
+            request = meta.request;
+            step = NO_STEP;
+            phase = NO_PHASE;
+            recorded = shared.control.recording();
+        } else if !continues {
             let decision = shared.control.begin_step();
-            frame.step = decision.number;
-            frame.recorded = decision.record;
-            frame.flags = flag::STEP_ROOT;
+            step = decision.number;
+            recorded = decision.record;
+            flags = flag::STEP_ROOT;
             self.since_split = 0;
         }
-        if frame.recorded {
-            self.next_seq += 1;
-            frame.seq = self.next_seq;
+        let writes = recorded && !transparent;
+        self.next_seq += u64::from(writes);
+        let seq = match (transparent, writes) {
+            (true, _) => parent,
+            (false, true) => self.next_seq,
+            (false, false) => 0,
+        };
+        let has_fields = meta.flags & meta_flag::FIELDS != 0;
+        let (start, name, annotated) = (Ticks(0), meta.name, false);
+        self.frames[at] = Frame {
+            span,
+            start,
+            seq,
+            parent,
+            step,
+            name,
+            request,
+            phase,
+            flags,
+            recorded,
+            transparent,
+            annotated,
+            has_fields,
+        };
+        self.depth = at + 1;
+        if writes {
             if !shared.taps.is_empty() {
-                self.tap(shared, &frame, true);
+                self.tap(shared, at, true);
             }
-            frame.start = shared.ticks.now();
-        } else {
-            frame.seq = 0;
+            self.frames[at].start = shared.ticks.now();
         }
-        self.stack.push(frame);
     }
 
-    /// A span was left at `now`, which the caller read first. `fields` gives the values of the span's fields, if it has any.
+    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing that
+    /// happens here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
-    pub(crate) fn exit(&mut self, shared: &Shared, span: u64, now: Ticks, fields: impl FnOnce() -> Option<Annotation>) {
+    pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
         if self.muted {
             return;
         }
         if self.overflow > 0 {
             // Spans are left in reverse order in all but odd code, so the ones too deep to be kept go first.
             self.overflow -= 1;
-            if self.stack.last().is_some_and(|f| f.recorded) {
+            if self.open().last().is_some_and(|f| f.recorded) {
                 self.count_emitted();
                 add(&self.counts.too_deep);
             }
             return;
         }
-        let (frame, depth) = match self.stack.last() {
-            Some(top) if top.span == span => {
-                let at = self.stack.len() - 1;
-                let frame = *top;
-                self.stack.truncate(at);
-                (frame, at)
-            }
-            _ => match self.remove_out_of_order(span) {
-                Some(found) => found,
+        let depth = match self.open().last() {
+            Some(top) if top.span == span => self.depth - 1,
+            _ => match self.bring_to_top(span) {
+                Some(depth) => depth,
                 None => return,
             },
         };
-        if !frame.recorded || frame.transparent {
+        let at = self.depth - 1;
+        self.depth = at;
+        let Frame { recorded, transparent, mut annotated, has_fields, .. } = self.frames[at];
+        if !recorded || transparent {
             return;
         }
-        // Where the frame stood before it was taken off, also for those taken out of the middle.
-        let mut annotation = frame.annotated.then(|| self.annotations[self.stack.len()]);
-        if frame.has_fields
-            && let Some(from_fields) = fields()
-        {
-            match &mut annotation {
-                Some(a) => a.merge(&from_fields),
-                None => annotation = Some(from_fields),
+        let end = shared.ticks.now();
+        if has_fields && let Some(from_fields) = fields() {
+            if annotated {
+                self.annotations[at].merge(&from_fields);
+            } else {
+                self.annotations[at] = from_fields;
+                annotated = true;
             }
         }
         if !shared.taps.is_empty() {
-            self.tap(shared, &frame, false);
+            self.tap(shared, at, false);
         }
-        let raw = RawInterval {
-            start: frame.start,
-            end: now,
-            seq: frame.seq,
-            parent: frame.parent,
-            step: frame.step,
-            name: frame.name,
-            request: frame.request,
-            depth: depth as u16,
-            phase: frame.phase,
-            flags: frame.flags,
-        };
-        self.write(raw, annotation);
+        self.write(at, depth, end, annotated);
     }
 
-    /// Spans left in another order than the reverse one: the frame comes out of the middle of the stack.
+    /// Spans left in another order than the reverse one: the frame comes out of the middle. Returns where it was.
     #[cold]
-    fn remove_out_of_order(&mut self, span: u64) -> Option<(Frame, usize)> {
-        let Some(at) = self.stack.iter().rposition(|f| f.span == span) else {
+    fn bring_to_top(&mut self, span: u64) -> Option<usize> {
+        let Some(at) = self.open().iter().rposition(|f| f.span == span) else {
             add(&self.counts.unmatched);
             return None;
         };
-        let frame = self.stack.remove(at);
-        // Annotations move down with their frames; the removed one's is kept where `exit` looks for it.
-        let removed = self.annotations[at];
-        self.annotations.copy_within(at + 1..=self.stack.len(), at);
-        self.annotations[self.stack.len()] = removed;
+        let frame = self.frames[at];
+        self.frames[at..self.depth].rotate_left(1);
+        self.annotations[at..self.depth].rotate_left(1);
         if frame.flags & flag::STEP_ROOT != 0 {
-            for later in self.stack[at..].iter_mut().filter(|f| f.step == frame.step) {
-                later.flags |= flag::DETACHED;
-            }
+            let later = &mut self.frames[at..self.depth - 1];
+            later.iter_mut().filter(|f| f.step == frame.step).for_each(|f| f.flags |= flag::DETACHED);
         }
-        Some((frame, at))
+        Some(at)
     }
 
+    /// Writes the frame at `at` as an interval that stood at `depth`.
     #[inline]
-    fn write(&mut self, raw: RawInterval, annotation: Option<Annotation>) {
-        let is_root = raw.flags & flag::STEP_ROOT != 0;
-        let needed = 1 + usize::from(annotation.is_some()) + if is_root { 0 } else { RESERVED_FOR_STEPS };
+    fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
+        let frame = &self.frames[at];
+        let is_root = frame.flags & flag::STEP_ROOT != 0;
+        let needed = 1 + usize::from(annotated) + if is_root { 0 } else { RESERVED_FOR_STEPS };
         if self.room_for(needed) {
-            if let Some(annotation) = annotation {
-                let _ = self.ring.push(Raw::Annotation(annotation));
+            if annotated {
+                let _ = self.ring.push(Raw::Annotation(self.annotations[at]));
             }
-            let _ = self.ring.push(Raw::Interval(raw));
+            let _ = self.ring.push(Raw::Interval(frame.to_raw(depth, end, 0)));
         } else {
             // Overload policy: the newest record goes, because what is in the ring may already be half read.
             add(&self.counts.ring_full);
@@ -370,47 +387,37 @@ impl ThreadState {
         self.emitted += 1;
         // Release: whoever reads this count also finds the records behind it in the ring.
         self.counts.emitted.store(self.emitted, std::sync::atomic::Ordering::Release);
-        self.counts.open.store(self.stack.len() as u64, Relaxed);
+        self.counts.open.store(self.depth as u64, Relaxed);
     }
 
     /// Tells the drain which intervals are open, so that it can place what it has buffered so far.
     #[cold]
     fn announce_open(&mut self) {
         self.since_split = 0;
-        let Some(step) = self.stack.iter().rev().find(|f| f.recorded).map(|f| f.step) else {
+        let frames = &self.frames[..self.depth];
+        let Some(step) = frames.iter().rev().find(|f| f.recorded).map(|f| f.step) else {
             return;
         };
-        let open = || self.stack.iter().enumerate().filter(|(_, f)| f.recorded && !f.transparent && f.step == step);
+        let open = || frames.iter().enumerate().filter(|(_, f)| f.recorded && !f.transparent && f.step == step);
         let n = open().count();
         if n == 0 || !self.room_for(n) {
             return;
         }
         for (i, (depth, frame)) in open().enumerate() {
             let last = if i + 1 == n { flag::LAST_OPEN } else { 0 };
-            let raw = RawInterval {
-                start: frame.start,
-                end: frame.start,
-                seq: frame.seq,
-                parent: frame.parent,
-                step: frame.step,
-                name: frame.name,
-                request: frame.request,
-                depth: depth as u16,
-                phase: frame.phase,
-                flags: frame.flags | last,
-            };
-            let _ = self.ring.push(Raw::Open(raw));
+            let _ = self.ring.push(Raw::Open(frame.to_raw(depth, frame.start, last)));
         }
     }
 
     #[cold]
-    fn tap(&self, shared: &Shared, frame: &Frame, enter: bool) {
+    fn tap(&self, shared: &Shared, at: usize, enter: bool) {
+        let frame = &self.frames[at];
         let interval = TapInterval {
             name: frame.name,
             span_id: shared.span_id(frame.seq),
             phase: Phase::from_index(frame.phase),
             is_step: frame.flags & flag::STEP_ROOT != 0,
-            depth: self.stack.len() as u16,
+            depth: at as u16,
         };
         for tap in &shared.taps {
             if enter { tap.enter(interval) } else { tap.exit(interval) }
