@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         return Ok(());
     }
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["", "what", "found", "what its lack costs"]);
     for check in &checks {

@@ -286,12 +286,12 @@ fn host_name() -> String {
 
 /// Measures what one enter+exit costs on this machine, in nanoseconds: the median of several short rounds.
 fn calibrate(ring_capacity: usize) -> f64 {
-    const INTERVALS: u32 = 1_000;
+    const INTERVALS: u32 = 500;
     let (requests, _) = bounded(1);
     let shared =
         Arc::new(Shared::new(Control::new(None, false), Vec::new(), Vec::new(), ring_capacity.max(4_096), requests));
     let (mut state, mut new) = crate::layer::thread::ThreadState::detached(&shared);
-    let mut rounds: Vec<f64> = (0..9)
+    let mut rounds: Vec<f64> = (0..31)
         .map(|_| {
             state.rehearse(&shared, 1);
             let start = Instant::now();
