@@ -60,12 +60,29 @@ pub(crate) struct TickMapper {
     source: TickSource,
     /// Start of the run: long baseline for the slope.
     first: (Ticks, Instant),
-    /// Current origin of the mapping.
-    origin: (Ticks, i64),
-    ns_per_tick: f64,
+    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so it
+    /// maps to the same time whenever it is converted, and a request is never shorter than its steps.
+    pieces: Vec<Piece>,
     anchors: Vec<ClockAnchor>,
     last_resync: Instant,
 }
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    ticks: Ticks,
+    mapped_ns: i64,
+    ns_per_tick: f64,
+}
+
+impl Piece {
+    fn map(&self, ticks: Ticks) -> HostNs {
+        let delta = ticks.0.wrapping_sub(self.ticks.0) as i64;
+        HostNs(self.mapped_ns + (delta as f64 * self.ns_per_tick) as i64)
+    }
+}
+
+/// Pieces kept: at one every ten seconds, half an hour. What began earlier is mapped by the oldest piece.
+const MAX_PIECES: usize = 192;
 
 /// More anchors than this are thinned out: a long run keeps a bounded list.
 const MAX_ANCHORS: usize = 512;
@@ -79,17 +96,27 @@ impl TickMapper {
         Self {
             source,
             first: (ticks, instant),
-            origin: (ticks, system),
-            ns_per_tick,
+            pieces: vec![Piece { ticks, mapped_ns: system, ns_per_tick }],
             anchors: vec![ClockAnchor { ticks: ticks.0, mapped_ns: system, system_ns: system }],
             last_resync: instant,
         }
     }
 
     /// Unix nanoseconds of `ticks`.
+    #[inline]
     pub(crate) fn to_host(&self, ticks: Ticks) -> HostNs {
-        let delta = ticks.0.wrapping_sub(self.origin.0.0) as i64;
-        HostNs(self.origin.1 + (delta as f64 * self.ns_per_tick) as i64)
+        let current = &self.pieces[self.pieces.len() - 1];
+        if ticks >= current.ticks { current.map(ticks) } else { self.piece_of(ticks).map(ticks) }
+    }
+
+    #[cold]
+    fn piece_of(&self, ticks: Ticks) -> &Piece {
+        let after = self.pieces.partition_point(|p| p.ticks <= ticks);
+        &self.pieces[after.saturating_sub(1)]
+    }
+
+    fn ns_per_tick(&self) -> f64 {
+        self.pieces[self.pieces.len() - 1].ns_per_tick
     }
 
     /// Nanoseconds between two readings; zero if `end` is before `start`.
@@ -112,10 +139,14 @@ impl TickMapper {
         let (ticks, instant, system) = simultaneous(&self.source);
         let mapped = self.to_host(ticks).0;
         let elapsed = instant.duration_since(self.first.1);
-        if elapsed >= Duration::from_millis(200) && ticks.0 > self.first.0.0 {
-            self.ns_per_tick = elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64;
+        // A long baseline makes the reading errors at both ends, some 50 ns, negligible.
+        let measurable = elapsed >= Duration::from_millis(200) && ticks > self.first.0;
+        let ns_per_tick =
+            if measurable { elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64 } else { self.ns_per_tick() };
+        if self.pieces.len() >= MAX_PIECES {
+            self.pieces.remove(0);
         }
-        self.origin = (ticks, mapped);
+        self.pieces.push(Piece { ticks, mapped_ns: mapped, ns_per_tick });
         self.last_resync = instant;
         if self.anchors.len() >= MAX_ANCHORS {
             let mut keep = false;
@@ -135,8 +166,8 @@ impl TickMapper {
             std::hint::black_box(self.source.now());
         }
         ClockInfo {
-            source: if (self.ns_per_tick - 1.0).abs() < 1e-9 { "monotonic" } else { "tsc" }.to_string(),
-            ticks_per_second: 1e9 / self.ns_per_tick,
+            source: if (self.ns_per_tick() - 1.0).abs() < 1e-9 { "monotonic" } else { "tsc" }.to_string(),
+            ticks_per_second: 1e9 / self.ns_per_tick(),
             read_ns: start.elapsed().as_nanos() as f64 / f64::from(n),
             anchors: self.anchors.clone(),
         }
@@ -188,6 +219,24 @@ mod tests {
         let theirs = ib.duration_since(ia).as_nanos() as f64;
         assert!((ours / theirs - 1.0).abs() < 0.01, "{ours} vs {theirs}");
         assert_eq!(mapper.duration_ns(b, a), 0);
+    }
+
+    #[test]
+    fn a_tick_maps_to_the_same_time_whenever_it_is_converted() {
+        let source = TickSource::new();
+        let mut mapper = TickMapper::new(source.clone());
+        std::thread::sleep(Duration::from_millis(210));
+        let early = source.now();
+        let early_mapped = mapper.to_host(early);
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(20));
+            mapper.resync();
+        }
+        assert_eq!(mapper.to_host(early), early_mapped);
+        // The pieces join: time never runs backwards over them.
+        let (first, last) = (early.0, source.now().0);
+        let times: Vec<_> = (0..=1000).map(|i| mapper.to_host(Ticks(first + (last - first) / 1000 * i))).collect();
+        assert!(times.windows(2).all(|w| w[0] <= w[1]));
     }
 
     #[test]
