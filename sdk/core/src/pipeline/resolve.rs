@@ -35,6 +35,11 @@ pub(crate) struct Resolver {
     /// Spans that are not of the LLM helpers: whether the model itself was seen.
     pub(crate) model_spans: u64,
     pub(crate) helper_spans: u64,
+    /// Steps that are phases, and those of them in which no span but the helpers' own was seen.
+    pub(crate) phase_steps: u64,
+    pub(crate) hollow_phase_steps: u64,
+    /// Intervals resolved into records.
+    pub(crate) resolved: u64,
 }
 
 struct TemplateNode {
@@ -82,6 +87,8 @@ struct StepBuffer {
 #[derive(Default, Clone, Copy)]
 struct StepTotals {
     intervals: u64,
+    /// Those that are not the LLM helpers'.
+    model_intervals: u64,
     flops: u64,
     bytes: u64,
     any_flops: bool,
@@ -146,6 +153,9 @@ impl Resolver {
             step_ns: 0,
             model_spans: 0,
             helper_spans: 0,
+            phase_steps: 0,
+            hollow_phase_steps: 0,
+            resolved: 0,
         }
     }
 
@@ -221,8 +231,18 @@ impl Resolver {
     fn order(&mut self, buffer: &StepBuffer) {
         let order = &mut self.scratch.order;
         order.clear();
-        order.extend(0..buffer.items.len() as u32);
-        order.sort_unstable_by_key(|&i| buffer.items[i as usize].seq);
+        let seqs = || buffer.items.iter().map(|item| item.seq);
+        let (low, high) = seqs().fold((u64::MAX, 0), |(low, high), seq| (low.min(seq), high.max(seq)));
+        if (high - low) as usize + 1 == buffer.items.len() {
+            // Numbers without gaps say where they belong.
+            order.resize(buffer.items.len(), 0);
+            for (i, seq) in seqs().enumerate() {
+                order[(seq - low) as usize] = i as u32;
+            }
+        } else {
+            order.extend(0..buffer.items.len() as u32);
+            order.sort_unstable_by_key(|&i| buffer.items[i as usize].seq);
+        }
     }
 
     /// Position in `order` of every interval's parent. The parents of an ordered tree are found with a stack.
@@ -266,8 +286,10 @@ impl Resolver {
         }
         // Which names repeat among siblings, then ordinals in enter order.
         self.scratch.repeats.clear();
-        for (position, &i) in self.scratch.order.iter().enumerate() {
-            let key = (self.scratch.parents[position], buffer.items[i as usize].name);
+        for position in 0..self.scratch.order.len() {
+            let i = self.scratch.order[position];
+            let text = self.name(buffer.items[i as usize].name, around).text;
+            let key = (self.scratch.parents[position], text);
             self.scratch.repeats.entry(key).or_insert((0, 0)).0 += 1;
         }
         let mut paths = std::mem::take(&mut self.scratch.paths);
@@ -287,7 +309,7 @@ impl Resolver {
                         // grow without end, and with them the number of distinct paths.
                         NO_PARENT | LOST_PARENT | OPEN_PARENT => UNIQUE,
                         _ if buffer.closing.contains(&item.parent) => UNIQUE,
-                        _ => match self.scratch.repeats.get_mut(&(parent, item.name)) {
+                        _ => match self.scratch.repeats.get_mut(&(parent, name.text)) {
                             Some((n, next)) if *n > 1 => {
                                 *next += 1;
                                 *next - 1
@@ -399,8 +421,9 @@ impl Resolver {
                 buffer.done.any_flops |= a.get_flops().is_some();
                 buffer.done.any_bytes |= a.get_bytes().is_some();
             }
-            buffer.done.intervals += 1;
             let path = self.scratch.paths[position].clone();
+            buffer.done.intervals += 1;
+            buffer.done.model_intervals += u64::from(!is_helper(&path));
             self.push_span(&item, annotation, path, trace, thread, around, out);
         }
     }
@@ -440,7 +463,8 @@ impl Resolver {
         around: &Surroundings<'_>,
         out: &mut Batch,
     ) {
-        if path.target.starts_with("candlescope::llm") {
+        self.resolved += 1;
+        if is_helper(&path) {
             self.helper_spans += 1;
         } else {
             self.model_spans += 1;
@@ -483,7 +507,14 @@ impl Resolver {
         let name = self.name(root.name, around);
         let start = around.mapper.to_host(root.start);
         let dur = around.mapper.to_host(root.end).since(start);
-        self.step_ns += dur;
+        // A step inside another one is part of its time.
+        if root.flags & flag::NESTED_STEP == 0 {
+            self.step_ns += dur;
+        }
+        if root.phase != NO_PHASE {
+            self.phase_steps += 1;
+            self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
+        }
         let a = annotation.unwrap_or_default();
         out.steps.push(StepRecord {
             step: root.step,
@@ -513,9 +544,14 @@ impl Resolver {
         let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
         // Names are interned before any record carries their number, so the list is never empty here.
         known.cloned().unwrap_or_else(|| {
-            Arc::new(NameInfo { name: "(other)".into(), target: "candlescope".into(), role: crate::names::Role::Plain })
+            Arc::new(NameInfo { name: "(other)".into(), target: "candlescope".into(), role: crate::names::Role::Plain, text: 0 })
         })
     }
+}
+
+/// Whether the span is one of the LLM helpers'.
+fn is_helper(path: &PathInfo) -> bool {
+    &*path.target == crate::llm::TARGET
 }
 
 fn phase_of(item: &RawInterval) -> Option<Phase> {
