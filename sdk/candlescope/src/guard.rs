@@ -1,7 +1,7 @@
 //! What keeps a session alive.
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{FlushTimeout, Handle, Session};
+use candlescope_core::{FlushError, Handle, Session};
 use std::time::Duration;
 
 /// Keeps candlescope recording; dropping it flushes and ends the session within the shutdown timeout.
@@ -37,7 +37,7 @@ impl Scope {
     ///
     /// # Errors
     /// When that takes longer than `timeout`.
-    pub fn flush(&self, timeout: Duration) -> Result<(), FlushTimeout> {
+    pub fn flush(&self, timeout: Duration) -> Result<(), FlushError> {
         self.handle().map_or(Ok(()), |handle| handle.flush(timeout))
     }
 

@@ -25,12 +25,14 @@ impl Annotation {
     pub(crate) const BATCH: u8 = 16;
 
     /// Nothing said yet.
+    #[inline]
     pub const fn new() -> Self {
         Self { flops: 0, bytes: 0, tokens: 0, context_len: 0, batch: 0, dtype: None, shape: None, set: 0 }
     }
 
     /// Floating-point operations; several annotations of one interval add up.
     #[must_use]
+    #[inline]
     pub const fn flops(mut self, flops: u64) -> Self {
         self.flops = flops;
         self.set |= Self::FLOPS;
@@ -39,6 +41,7 @@ impl Annotation {
 
     /// Bytes moved to and from memory; several annotations of one interval add up.
     #[must_use]
+    #[inline]
     pub const fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self.set |= Self::BYTES;
@@ -47,6 +50,7 @@ impl Annotation {
 
     /// Tokens processed.
     #[must_use]
+    #[inline]
     pub fn tokens(mut self, tokens: usize) -> Self {
         self.tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
         self.set |= Self::TOKENS;
@@ -55,6 +59,7 @@ impl Annotation {
 
     /// Context length after the operation, in tokens.
     #[must_use]
+    #[inline]
     pub fn context_len(mut self, context_len: usize) -> Self {
         self.context_len = u32::try_from(context_len).unwrap_or(u32::MAX);
         self.set |= Self::CONTEXT_LEN;
@@ -63,6 +68,7 @@ impl Annotation {
 
     /// Sequences in the batch.
     #[must_use]
+    #[inline]
     pub fn batch(mut self, batch: usize) -> Self {
         self.batch = u32::try_from(batch).unwrap_or(u32::MAX);
         self.set |= Self::BATCH;
@@ -71,6 +77,7 @@ impl Annotation {
 
     /// Element type.
     #[must_use]
+    #[inline]
     pub const fn dtype(mut self, dtype: DType) -> Self {
         self.dtype = Some(dtype);
         self
@@ -78,6 +85,7 @@ impl Annotation {
 
     /// Shape of the operation's output or principal operand, outermost dimension first.
     #[must_use]
+    #[inline]
     pub fn shape(mut self, dims: &[usize]) -> Self {
         self.shape = Some(Shape::new(dims));
         self

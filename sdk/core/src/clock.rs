@@ -54,6 +54,12 @@ impl TickSource {
     }
 }
 
+/// The moment `timeout` from now; for a timeout beyond all time, a century on.
+pub(crate) fn deadline(timeout: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+    Instant::now() + timeout.min(CENTURY)
+}
+
 /// Converts ticks to Unix nanoseconds. Lives on the drain thread.
 #[derive(Debug)]
 pub(crate) struct TickMapper {

@@ -45,13 +45,14 @@ impl Schedule {
         let Some(step) = step.checked_sub(self.skip_first) else {
             return StepAction::Skip;
         };
-        let cycle = self.wait + self.warmup + self.active;
+        let idle = self.wait.saturating_add(self.warmup);
+        let cycle = idle.saturating_add(self.active);
         if cycle == 0 || (self.repeat > 0 && step / cycle >= self.repeat) {
             return StepAction::Skip;
         }
         match step % cycle {
             at if at < self.wait => StepAction::Skip,
-            at if at < self.wait + self.warmup => StepAction::Warmup,
+            at if at < idle => StepAction::Warmup,
             _ => StepAction::Record,
         }
     }
@@ -106,7 +107,9 @@ impl Control {
             SCHEDULED => self.schedule.is_some_and(|s| s.action(number) == StepAction::Record),
             _ => false,
         };
-        let record = !self.closed.load(Ordering::Relaxed) && (by_mode || self.take_remaining());
+        // A window that was asked for is used up by the steps that follow, recorded anyway or not.
+        let in_window = self.take_remaining();
+        let record = !self.closed.load(Ordering::Relaxed) && (by_mode || in_window);
         if self.recording.load(Ordering::Relaxed) != record {
             self.recording.store(record, Ordering::Relaxed);
         }

@@ -30,6 +30,9 @@ use tracing::{Span, info_span};
 /// Version of the OpenTelemetry semantic conventions whose GenAI names are used.
 pub const SEMCONV_VERSION: &str = "1.42.0";
 
+/// `tracing` target of the helpers' spans.
+pub const TARGET: &str = "candlescope::llm";
+
 /// Field that marks a span as a phase; its value is a [`Phase`](crate::Phase) word.
 pub const PHASE_FIELD: &str = "candlescope.phase";
 
@@ -44,26 +47,25 @@ pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
 /// A phase is a *step* of the run unless it stands inside another phase. The guard ends it.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: "candlescope::llm", "prefill", candlescope.phase = "prefill", tokens, context_len, batch)
-        .entered()
+    info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
 }
 
 /// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn decode(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: "candlescope::llm", "decode", candlescope.phase = "decode", tokens, context_len, batch).entered()
+    info_span!(target: TARGET, "decode", candlescope.phase = "decode", tokens, context_len, batch).entered()
 }
 
 /// Choosing the next token. Best placed inside the `prefill` or `decode` it belongs to, so that a step is a token.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn sample() -> EnteredSpan {
-    info_span!(target: "candlescope::llm", "sample", candlescope.phase = "sample").entered()
+    info_span!(target: TARGET, "sample", candlescope.phase = "sample").entered()
 }
 
 /// A forward pass that generates nothing: `tokens` tokens in `batch` sequences.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn encode(tokens: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: "candlescope::llm", "encode", candlescope.phase = "encode", tokens, batch).entered()
+    info_span!(target: TARGET, "encode", candlescope.phase = "encode", tokens, batch).entered()
 }
 
 /// One inference request. Its span lives as long as this value and carries the request's context: enter it on every thread
@@ -79,7 +81,7 @@ impl Request {
     /// A request for `operation` (`text_completion`, `chat`, `embeddings`, …) to `model`.
     pub fn new(operation: &str, model: &str) -> Self {
         let span = info_span!(
-            target: "candlescope::llm",
+            target: TARGET,
             "request",
             otel.name = format_args!("{operation} {model}"),
             gen_ai.operation.name = operation,

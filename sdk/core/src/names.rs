@@ -21,6 +21,8 @@ pub(crate) struct NameInfo {
     pub(crate) name: Arc<str>,
     pub(crate) target: Arc<str>,
     pub(crate) role: Role,
+    /// Number of the name's text: spans of one name and different targets are siblings of one name.
+    pub(crate) text: u32,
 }
 
 /// Distinct names kept; a program that makes up names without end gets [`OTHER`] from there on.
@@ -29,25 +31,33 @@ const MAX_NAMES: usize = 65_536;
 /// Number of the name that stands for all names beyond [`MAX_NAMES`].
 pub(crate) const OTHER: u32 = 0;
 
+#[derive(Debug, Default)]
+struct Index {
+    names: FxHashMap<(Arc<str>, Arc<str>, Role), u32>,
+    texts: FxHashMap<Arc<str>, u32>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Names {
-    index: Mutex<FxHashMap<NameInfo, u32>>,
+    index: Mutex<Index>,
     list: RwLock<Vec<Arc<NameInfo>>>,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        let other = NameInfo { name: "(other)".into(), target: "candlescope".into(), role: Role::Plain };
-        Self {
-            index: Mutex::new(FxHashMap::from_iter([(other.clone(), OTHER)])),
-            list: RwLock::new(vec![Arc::new(other)]),
-        }
+        let other = NameInfo { name: "(other)".into(), target: "candlescope".into(), role: Role::Plain, text: 0 };
+        let index = Index {
+            names: FxHashMap::from_iter([((other.name.clone(), other.target.clone(), other.role), OTHER)]),
+            texts: FxHashMap::from_iter([(other.name.clone(), other.text)]),
+        };
+        Self { index: Mutex::new(index), list: RwLock::new(vec![Arc::new(other)]) }
     }
 
     /// Number of the name; the second value tells whether it is new.
-    pub(crate) fn intern(&self, info: NameInfo) -> (u32, bool) {
+    pub(crate) fn intern(&self, name: &Arc<str>, target: &Arc<str>, role: Role) -> (u32, bool) {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&id) = index.get(&info) {
+        let key = (name.clone(), target.clone(), role);
+        if let Some(&id) = index.names.get(&key) {
             return (id, false);
         }
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
@@ -55,8 +65,10 @@ impl Names {
             return (OTHER, false);
         }
         let id = list.len() as u32;
-        list.push(Arc::new(info.clone()));
-        index.insert(info, id);
+        let next_text = index.texts.len() as u32;
+        let text = *index.texts.entry(name.clone()).or_insert(next_text);
+        list.push(Arc::new(NameInfo { name: name.clone(), target: target.clone(), role, text }));
+        index.names.insert(key, id);
         (id, true)
     }
 

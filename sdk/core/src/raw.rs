@@ -14,6 +14,8 @@ pub(crate) mod flag {
     pub(crate) const STEP_ROOT: u8 = 1;
     /// Its step ended before it did, so it cannot be placed in the tree any more.
     pub(crate) const DETACHED: u8 = 2;
+    /// Is a step that began inside another one.
+    pub(crate) const NESTED_STEP: u8 = 8;
     /// Last of a run of `Open` records: the buffered part of the step can be resolved now.
     pub(crate) const LAST_OPEN: u8 = 4;
 }

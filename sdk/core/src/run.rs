@@ -93,16 +93,24 @@ pub struct LossCounts {
     pub too_deep: u64,
     /// Ended after the pipeline had shut down.
     pub after_shutdown: u64,
+    /// Read from a ring and never made a record: a bug in the profiler.
+    pub unresolved: u64,
     /// Still open when the run ended (never counted as emitted).
     pub open_at_end: u64,
     /// Exits that matched no enter (never counted as emitted).
     pub unmatched_exits: u64,
+    /// Requests dropped because their queue was full.
+    pub requests_lost: u64,
+    /// Requests that had not ended when the run did.
+    pub requests_open_at_end: u64,
+    /// Samples dropped because the drain did not keep up.
+    pub samples_lost: u64,
 }
 
 impl LossCounts {
     /// Intervals lost before they became records.
     pub fn lost(&self) -> u64 {
-        self.ring_full.saturating_add(self.too_deep).saturating_add(self.after_shutdown)
+        self.ring_full.saturating_add(self.too_deep).saturating_add(self.after_shutdown).saturating_add(self.unresolved)
     }
 }
 

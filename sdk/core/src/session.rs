@@ -1,37 +1,41 @@
 //! A session: the layer, the pipeline behind it, and the handle that starts, stops, flushes and ends it.
 
 use crate::HostNs;
+use crate::clock::deadline;
 use crate::collector::Collector;
 use crate::control::{Control, Schedule};
 use crate::exporter::{ExportError, Exporter};
+use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
 use crate::ledger::DropReason;
 use crate::pipeline::drain::{Command, Drain, DrainReport, Facts};
 use crate::pipeline::fanout::{Lane, describe};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, Finding, LossCounts, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity};
+use crate::run::{ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity};
 use crate::shared::Shared;
 use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Time that collectors get to stop.
+const COLLECTOR_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A session could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An exporter refused; its message names the file or service and the remedy.
-    #[error("the {name} exporter cannot start: {}", describe(.source))]
+    #[error("the {name} exporter cannot start: {}", describe(.cause))]
     Exporter {
         /// Name of the exporter.
         name: &'static str,
         /// Why.
-        source: ExportError,
+        cause: ExportError,
     },
     /// The operating system gave no thread.
     #[error("cannot start the profiler's thread")]
@@ -71,7 +75,7 @@ impl Default for SessionBuilder {
             taps: Vec::new(),
             schedule: None,
             paused: false,
-            ring_capacity: 16_384,
+            ring_capacity: 32_768,
             drain_interval: Duration::from_millis(10),
             queue_records: 262_144,
             shutdown_timeout: Duration::from_secs(10),
@@ -112,7 +116,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Records a thread's ring holds (64 bytes each; default 16,384).
+    /// Records a thread's ring holds (64 bytes each; default 32,768).
     ///
     /// Overload policy: a full ring drops the *newest* record and counts it. Blocking would stop the application, growing
     /// would take its memory, and dropping the oldest would tear records the drain may be reading.
@@ -199,7 +203,7 @@ impl SessionBuilder {
         for exporter in std::mem::take(&mut self.exporters) {
             let name = exporter.name();
             let lane = Lane::start(exporter, &self.manifest, self.queue_records, background.clone())
-                .map_err(|source| StartError::Exporter { name, source })?;
+                .map_err(|cause| StartError::Exporter { name, cause })?;
             lanes.push(lane);
         }
         let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
@@ -229,7 +233,7 @@ impl SessionBuilder {
             None
         } else {
             let collectors = std::mem::take(&mut self.collectors);
-            Some(collect::start(collectors, samples, stopped, failures.clone(), background.clone())?)
+            Some(collect::start(collectors, samples, stopped, failures.clone(), shared.clone(), background.clone())?)
         };
         let handle = Handle(Arc::new(Inner {
             shared: shared.clone(),
@@ -251,6 +255,7 @@ impl SessionBuilder {
             background,
             shutdown_timeout: self.shutdown_timeout,
             finished: None,
+            collectors_hang: false,
         };
         Ok((CandlescopeLayer::new(shared), session))
     }
@@ -306,161 +311,6 @@ fn calibrate(ring_capacity: usize) -> f64 {
     rounds[rounds.len() / 2]
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    commands: Sender<Command>,
-    facts: Arc<Mutex<Facts>>,
-    ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
-    manifest: Arc<Mutex<RunManifest>>,
-    manifest_changed: Arc<AtomicBool>,
-    started_paused: bool,
-    ever_started: AtomicBool,
-    per_interval_ns: f64,
-}
-
-/// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
-#[derive(Clone)]
-pub struct Handle(Arc<Inner>);
-
-impl std::fmt::Debug for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Handle").field(&self.0.shared.session).finish()
-    }
-}
-
-/// Numbers of a running session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stats {
-    /// Records resolved so far, by kind.
-    pub counts: BTreeMap<RecordKind, u64>,
-    /// Intervals lost so far.
-    pub loss: LossCounts,
-    /// Every exporter's account so far.
-    pub exporters: Vec<ExporterReport>,
-    /// Steps begun, recorded or not.
-    pub steps_begun: u64,
-    /// Steps of [`Handle::capture_next`] still to come.
-    pub capture_remaining: u64,
-}
-
-/// A window of steps is being captured already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a capture of {remaining} more steps is under way; ask again when it is done")]
-pub struct CaptureBusy {
-    /// Steps it still needs.
-    pub remaining: u64,
-}
-
-/// Flushing took longer than allowed. Nothing is lost; what was not flushed yet is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]
-pub struct FlushTimeout {
-    /// The limit.
-    pub timeout: Duration,
-    /// Exporters that had not answered.
-    pub waiting: usize,
-}
-
-impl Handle {
-    /// Turns capture on, from the next step of each thread on. Resumes the schedule if there is one.
-    pub fn start(&self) {
-        self.0.ever_started.store(true, Ordering::Relaxed);
-        self.0.shared.control.start();
-    }
-
-    /// Turns capture off, from the next step of each thread on.
-    pub fn stop(&self) {
-        self.0.shared.control.stop();
-    }
-
-    /// Captures the next `steps` steps, over all threads, even while capture is off.
-    ///
-    /// # Errors
-    /// While an earlier window is still open.
-    pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
-        if self.0.shared.control.capture_next(steps) {
-            self.0.ever_started.store(true, Ordering::Relaxed);
-            Ok(())
-        } else {
-            Err(CaptureBusy { remaining: self.0.shared.control.remaining() })
-        }
-    }
-
-    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
-    ///
-    /// # Errors
-    /// When that takes longer than `timeout`.
-    pub fn flush(&self, timeout: Duration) -> Result<(), FlushTimeout> {
-        let deadline = Instant::now() + timeout;
-        let (done, answers) = unbounded();
-        let expected = self.0.ledgers.len();
-        if self.0.commands.send(Command::Flush(done)).is_err() {
-            return Ok(());
-        }
-        for answered in 0..expected {
-            match answers.recv_deadline(deadline) {
-                Ok(()) => {}
-                // All senders gone: an exporter has ended and has nothing left to flush.
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return Ok(()),
-                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
-                    return Err(FlushTimeout { timeout, waiting: expected - answered });
-                }
-            }
-        }
-        if expected == 0 {
-            // Nobody answers, but the channel closes once the drain has been through its rings.
-            let _ = answers.recv_deadline(deadline);
-        }
-        Ok(())
-    }
-
-    /// Numbers so far, at most four drain intervals old.
-    pub fn stats(&self) -> Stats {
-        let facts = *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        Stats {
-            counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
-            loss: facts.loss,
-            exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
-            steps_begun: self.0.shared.control.steps(),
-            capture_remaining: self.0.shared.control.remaining(),
-        }
-    }
-
-    /// Adds a fact about the model to `run.json`.
-    pub fn set_model(&self, key: &str, value: impl Into<Value>) {
-        self.note(|m| m.model.insert(key.into(), value.into()));
-    }
-
-    /// Adds a result of the program to `run.json`.
-    pub fn set_result(&self, key: &str, value: impl Into<Value>) {
-        self.note(|m| m.results.insert(key.into(), value.into()));
-    }
-
-    /// Adds an option to `run.json`.
-    pub fn set_option(&self, key: &str, value: impl Into<Value>) {
-        self.note(|m| m.options.insert(key.into(), value.into()));
-    }
-
-    /// Adds a fact about the environment to `run.json`.
-    pub fn set_environment(&self, key: &str, value: impl Into<Value>) {
-        self.note(|m| m.environment.insert(key.into(), value.into()));
-    }
-
-    /// Cost of one enter+exit on this machine as measured when the session started, in nanoseconds.
-    pub fn per_interval_ns(&self) -> f64 {
-        self.0.per_interval_ns
-    }
-
-    fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
-        self.with_manifest(f);
-        self.0.manifest_changed.store(true, Ordering::Release);
-    }
-
-    fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
-        f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// Keeps a session alive. Dropping it flushes and ends the session within the shutdown timeout.
 #[must_use = "the session ends when this guard is dropped"]
 #[derive(Debug)]
@@ -473,6 +323,7 @@ pub struct Session {
     background: Arc<BackgroundCpu>,
     shutdown_timeout: Duration,
     finished: Option<RunManifest>,
+    collectors_hang: bool,
 }
 
 impl Session {
@@ -496,11 +347,12 @@ impl Session {
         let Some(drain_thread) = self.drain_thread.take() else {
             return;
         };
-        let deadline = Instant::now() + self.shutdown_timeout;
-        // Collectors first: their last samples belong to the run.
+        let deadline = deadline(self.shutdown_timeout);
+        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others recorded.
         self.stop_collect = None;
         if let Some(thread) = self.collect_thread.take() {
-            join_until(thread, deadline);
+            let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
+            self.collectors_hang = !join_until(thread, Instant::now() + patience);
         }
         let (answer, report) = bounded(1);
         let _ = self.handle.0.commands.send(Command::Stop(answer));
@@ -586,6 +438,7 @@ impl Session {
             exporters: &m.exporters,
             collector_failures: &failures,
             unresponsive,
+            unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
         });
         m
@@ -607,13 +460,14 @@ fn finish_failed(report: &ExporterReport) -> Finding {
     }
 }
 
-/// Joins a thread unless it takes longer than allowed; then it is left to itself.
-fn join_until(thread: JoinHandle<()>, deadline: Instant) {
+/// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.
+fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     while !thread.is_finished() {
         if Instant::now() >= deadline {
-            return;
+            return false;
         }
         std::thread::sleep(Duration::from_micros(200));
     }
     let _ = thread.join();
+    true
 }

@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     next_request: AtomicU32,
     pub(crate) requests: Sender<RawRequest>,
     pub(crate) requests_lost: AtomicU64,
+    pub(crate) samples_lost: AtomicU64,
     /// Spans of requests that have not closed.
     pub(crate) open_requests: AtomicU64,
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
@@ -53,8 +54,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) ring_full: AtomicU64,
     pub(crate) too_deep: AtomicU64,
     pub(crate) unmatched: AtomicU64,
-    /// Recorded intervals open right now.
-    pub(crate) open: AtomicU64,
+    /// `seq` of the latest interval entered.
+    pub(crate) entered: AtomicU64,
 }
 
 /// A request as its span closes.
@@ -90,6 +91,7 @@ impl Shared {
             next_request: AtomicU32::new(1),
             requests,
             requests_lost: AtomicU64::new(0),
+            samples_lost: AtomicU64::new(0),
             open_requests: AtomicU64::new(0),
             trace_overrides: Mutex::new(FxHashMap::default()),
             // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.

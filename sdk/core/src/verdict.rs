@@ -1,5 +1,6 @@
 //! Whether a run can be trusted, from what the pipeline saw.
 
+use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
 use crate::run::{ExporterReport, Finding, Severity, Verdict};
@@ -12,6 +13,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) exporters: &'a [ExporterReport],
     pub(crate) collector_failures: &'a [(&'static str, String)],
     pub(crate) unresponsive: &'a [&'static str],
+    /// Why collectors' threads could not be joined, if so.
+    pub(crate) unresponsive_collectors: Option<&'static str>,
     /// Capture was never on: no data is what was asked for.
     pub(crate) paused_throughout: bool,
 }
@@ -75,11 +78,35 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "spans were left in another order than the reverse one; self times of their parents are too small",
         );
     }
-    if e.facts.requests_lost > 0 {
+    if loss.unresolved > 0 {
+        add(
+            Severity::Error,
+            "unresolved",
+            format!("{} intervals were read and never became records", loss.unresolved),
+            "this is a bug in candlescope; please report it",
+        );
+    }
+    if loss.samples_lost > 0 {
+        add(
+            Severity::Warning,
+            "samples_lost",
+            format!("{} samples were dropped because the pipeline did not keep up", loss.samples_lost),
+            "sample less often, or give the process more CPU",
+        );
+    }
+    if loss.requests_open_at_end > 0 {
+        add(
+            Severity::Warning,
+            "requests_open",
+            format!("{} requests had not ended when the run did, and are not in it", loss.requests_open_at_end),
+            "drop the requests before the session's guard",
+        );
+    }
+    if loss.requests_lost > 0 {
         add(
             Severity::Error,
             "requests_lost",
-            format!("{} requests were dropped because their queue was full", e.facts.requests_lost),
+            format!("{} requests were dropped because their queue was full", loss.requests_lost),
             "close requests more slowly than a thousand a millisecond",
         );
     }
@@ -118,17 +145,27 @@ fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &st
             message,
             "install the layer before the model loads: candle creates its spans then, and a span created while nobody listens stays disabled",
         );
-    } else if e.facts.model_spans == 0 && e.facts.helper_spans > 0 {
+    } else if (e.facts.model_spans == 0 && e.facts.helper_spans > 0)
+        || (e.facts.phase_steps > 0 && e.facts.hollow_phase_steps == e.facts.phase_steps)
+    {
         add(
             Severity::Error,
             "no_model_spans",
-            "only spans of the LLM helpers were seen, none of the model itself".to_string(),
+            "no span was seen inside any prefill, decode or encode: the model itself is missing".to_string(),
             "install the layer before the model loads; some candle models have no spans at all: wrap their layers with candlescope-models",
         );
     }
 }
 
 fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    if let Some(name) = e.unresponsive_collectors {
+        add(
+            Severity::Warning,
+            "collector_unresponsive",
+            format!("collectors did not stop in time: {name}"),
+            "their last samples are missing",
+        );
+    }
     for name in e.unresponsive {
         add(
             Severity::Error,
@@ -138,22 +175,37 @@ fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str
         );
     }
     for report in e.exporters {
-        let dropped: u64 = RecordKind::ALL.into_iter().map(|k| report.dropped_total(k)).sum();
+        let asked_for: u64 = report.dropped.values().flatten().filter(|(r, _)| is_asked_for(r)).map(|(_, n)| n).sum();
+        let dropped: u64 =
+            RecordKind::ALL.into_iter().map(|k| report.dropped_total(k)).sum::<u64>().saturating_sub(asked_for);
+        let list = |wanted: bool| {
+            let reasons = report.dropped.iter().flat_map(|(table, reasons)| reasons.iter().map(move |r| (table, r)));
+            let chosen = reasons.filter(|(_, (reason, _))| is_asked_for(reason) == wanted);
+            chosen.map(|(table, (reason, n))| format!("{n} {table} ({reason})")).collect::<Vec<_>>().join(", ")
+        };
+        if asked_for > 0 {
+            add(
+                Severity::Info,
+                "exporter_limit",
+                format!("exporter {} left out {} to stay within its limits", report.name, list(true)),
+                "this is what the limit is for; a larger disk budget keeps more",
+            );
+        }
         if dropped > 0 {
-            let why: Vec<String> = report
-                .dropped
-                .iter()
-                .flat_map(|(table, reasons)| reasons.iter().map(move |(r, n)| format!("{n} {table} ({r})")))
-                .collect();
             let error = report.last_error.as_ref().map(|e| format!("; last error: {e}")).unwrap_or_default();
             add(
                 Severity::Error,
                 "exporter_dropped",
-                format!("exporter {} dropped {}{error}", report.name, why.join(", ")),
+                format!("exporter {} dropped {}{error}", report.name, list(false)),
                 "see the reasons: a full queue wants a faster destination or a larger queue, io wants space or permission",
             );
         } else if let Some(error) = &report.last_error {
             add(Severity::Warning, "exporter_error", format!("exporter {}: {error}", report.name), "nothing was lost");
         }
     }
+}
+
+/// Reasons that are limits somebody set, and no failure.
+fn is_asked_for(reason: &str) -> bool {
+    [DropReason::DiskBudget, DropReason::Limit].iter().any(|r| r.as_str() == reason)
 }

@@ -131,6 +131,7 @@ impl Shape {
     pub const MAX_RANK: usize = 4;
 
     /// A shape from its dimensions, outermost first. Dimensions over `u32::MAX` saturate.
+    #[inline]
     pub fn new(dims: &[usize]) -> Self {
         let mut shape = Shape::default();
         for (i, &dim) in dims.iter().enumerate() {

@@ -29,6 +29,7 @@ pub fn sorted(batch: &Batch) -> Vec<&SpanRecord> {
 
 pub fn assert_conserved(m: &RunManifest) {
     assert_eq!(m.loss.emitted, m.counts["spans"] + m.loss.lost(), "emitted = records + lost: {:?}", m.loss);
+    assert_eq!(m.loss.unresolved, 0, "what the drain reads becomes a record");
     for e in &m.exporters {
         assert!(e.conserved(), "{e:?}");
         assert_eq!(e.received["spans"], m.counts["spans"]);

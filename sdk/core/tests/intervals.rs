@@ -361,3 +361,42 @@ fn plain_spans_made_before_the_layer_joined_keep_their_names() {
     session.finish();
     assert_eq!(paths(&memory.batch()), ["plain", "plain/(other)"]);
 }
+
+#[test]
+fn siblings_of_one_name_and_different_targets_have_paths_of_their_own() {
+    let (batch, _) = record_default(|| {
+        let _step = trace_span!("step").entered();
+        trace_span!(target: "one", "linear").in_scope(|| ());
+        trace_span!(target: "two", "linear").in_scope(|| ());
+    });
+    assert_eq!(paths(&batch), ["step", "step/linear[0]", "step/linear[1]"]);
+    let targets: Vec<_> = sorted(&batch).iter().map(|s| s.path.target.to_string()).collect();
+    assert_eq!(targets[1..], ["one", "two"]);
+}
+
+#[test]
+fn a_late_layer_is_found_out_although_the_program_has_spans_of_its_own() {
+    let model = trace_span!("made_too_early");
+    let (_, m) = record_default(|| {
+        let _handler = trace_span!("http").entered();
+        for position in 1..3 {
+            let _step = llm::decode(1, position, 1);
+            model.in_scope(|| ());
+        }
+    });
+    assert_eq!(m.verdict.findings[0].code, "no_model_spans", "{:?}", m.verdict);
+}
+
+#[test]
+fn steps_of_a_request_keep_its_trace_however_soon_it_closes() {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let (batch, _) = record(Session::builder().drain_interval(std::time::Duration::from_micros(100)), |_| {
+        for _ in 0..2_000 {
+            let request = llm::Request::new("chat", "m").trace_id(trace);
+            let _entered = request.enter();
+            drop(llm::decode(1, 1, 1));
+        }
+    });
+    assert_eq!(batch.requests.len(), 2_000);
+    assert!(batch.spans.iter().all(|s| s.trace_id.to_string() == trace));
+}

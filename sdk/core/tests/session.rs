@@ -243,7 +243,7 @@ fn flush_makes_records_visible_and_times_out_honestly() {
         Session::builder().exporter(hang).shutdown_timeout(Duration::from_millis(100)).start().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || steps(1));
     let timeout = Duration::from_millis(100);
-    assert_eq!(session.handle().flush(timeout), Err(FlushTimeout { timeout, waiting: 1 }));
+    assert_eq!(session.handle().flush(timeout), Err(FlushError::Timeout { timeout, waiting: 1 }));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn work_after_the_end_is_harmless() {
         let _s = step.enter();
         let handle = session.handle().clone();
         let m = session.finish();
-        assert_eq!(m.loss.open_at_end, 0, "open counts are taken at exits");
+        assert_eq!(m.loss.open_at_end, 1);
         steps(1_000_000 / 16);
         assert_eq!(handle.flush(Duration::from_secs(1)), Ok(()));
         handle.start();
@@ -340,6 +340,111 @@ fn taps_balance_and_see_names_first() {
     assert_eq!(batch.spans.len(), 10);
     assert_eq!(tap.depth.load(Ordering::SeqCst), 0);
     assert!(!tap.unknown.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_hanging_collector_costs_its_samples_and_nothing_else() {
+    struct Hangs;
+    impl Collector for Hangs {
+        fn name(&self) -> &'static str {
+            "hangs"
+        }
+        fn period(&self) -> Duration {
+            Duration::MAX
+        }
+        fn sample(&mut self, _: &mut Samples<'_>) -> Result<(), CollectError> {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+    }
+    let begin = Instant::now();
+    let builder = Session::builder().collector(Hangs).shutdown_timeout(Duration::from_secs(2));
+    let (batch, m) = record(builder, |_| steps(10));
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert_eq!(batch.spans.len(), 20);
+    assert!(m.complete);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "collector_unresponsive"));
+    assert_conserved(&m);
+}
+
+#[test]
+fn timeouts_beyond_all_time_are_fine() {
+    let (batch, _) = record(Session::builder().shutdown_timeout(Duration::MAX), |handle| {
+        steps(1);
+        handle.flush(Duration::MAX).unwrap();
+    });
+    assert_eq!(batch.spans.len(), 2);
+    let action = Schedule { skip_first: 0, wait: u64::MAX, warmup: 1, active: u64::MAX, repeat: 1 }.action(5);
+    assert_eq!(action, StepAction::Skip);
+}
+
+#[test]
+fn flush_says_so_when_an_exporter_is_dead() {
+    let dead = Awkward { how: How::FailForGood, calls: Arc::default() };
+    let (layer, session) = fast().exporter(dead).start().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        steps(1);
+        let _ = session.handle().flush(Duration::from_secs(5));
+        assert_eq!(session.handle().flush(Duration::from_secs(5)), Err(FlushError::Failed { exporters: 1 }));
+    });
+}
+
+#[test]
+fn a_window_is_used_up_by_steps_that_are_recorded_anyway() {
+    let (batch, _) = record(Session::builder(), |handle| {
+        handle.capture_next(2).unwrap();
+        steps(2);
+        handle.stop();
+        steps(3);
+    });
+    assert_eq!(recorded_steps(&batch), [0, 1]);
+}
+
+#[test]
+fn requests_outside_of_capture_are_not_recorded_and_open_ones_are_named() {
+    let (batch, m) = record(Session::builder(), |handle| {
+        drop(llm::Request::new("chat", "recorded"));
+        handle.stop();
+        drop(llm::Request::new("chat", "not recorded"));
+        handle.start();
+        std::mem::forget(llm::Request::new("chat", "never ends"));
+    });
+    assert_eq!(batch.requests.iter().map(|r| &*r.model).collect::<Vec<_>>(), ["recorded"]);
+    assert_eq!(m.loss.requests_open_at_end, 1);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "requests_open"));
+}
+
+#[test]
+fn steps_inside_steps_count_once_for_the_overhead() {
+    let (batch, m) = record(Session::builder(), |_| {
+        let _outer = trace_span!("handler").entered();
+        for position in 1..4 {
+            let _step = llm::decode(1, position, 1);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    assert_eq!(batch.steps.len(), 4);
+    let outer = batch.steps.iter().find(|s| s.phase.is_none()).unwrap().host_dur_ns as f64;
+    let ratio = m.overhead.application_ns as f64 / outer;
+    assert!((m.overhead.ratio.unwrap() / ratio - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn two_sessions_in_one_registry_do_not_disturb_each_other() {
+    let (one, two) = (MemoryExporter::new(), MemoryExporter::new());
+    let (layer_one, session_one) = Session::builder().exporter(one.clone()).start().unwrap();
+    let (layer_two, session_two) = Session::builder().exporter(two.clone()).start().unwrap();
+    let registry = tracing_subscriber::registry().with(layer_one).with(layer_two);
+    tracing::subscriber::with_default(registry, || {
+        steps(3);
+        let request = llm::Request::new("chat", "m");
+        let _entered = request.enter();
+    });
+    for (memory, session) in [(one, session_one), (two, session_two)] {
+        assert_conserved(&session.finish());
+        assert_eq!(memory.batch().steps.iter().filter(|s| &*s.path.name == "step").count(), 3);
+    }
 }
 
 #[test]

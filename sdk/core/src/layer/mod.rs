@@ -5,7 +5,7 @@ mod callsites;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};
-use crate::names::{NameInfo, Role};
+use crate::names::Role;
 use crate::raw::NO_PHASE;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
@@ -38,6 +38,8 @@ struct SpanState {
     session: u64,
     meta: Meta,
     started: crate::clock::Ticks,
+    /// Whether capture was on when the span was made.
+    recording: bool,
     /// Present for requests and for spans with known fields.
     values: Option<Box<FieldValues>>,
 }
@@ -69,7 +71,7 @@ impl CandlescopeLayer {
             _ => metadata.name().into(),
         };
         let target: Arc<str> = metadata.target().into();
-        let (id, new) = self.shared.names.intern(NameInfo { name: name.clone(), target: target.clone(), role });
+        let (id, new) = self.shared.names.intern(&name, &target, role);
         if new {
             for tap in &self.shared.taps {
                 tap.name(id, &name, &target);
@@ -123,6 +125,7 @@ where
             session: self.shared.session,
             meta,
             started: self.shared.ticks.now(),
+            recording: self.shared.control.recording(),
             values: keep.then(|| Box::new(values)),
         };
         if let Some(span) = ctx.span(id) {
@@ -171,7 +174,8 @@ where
             state.exit(shared, id.into_u64(), || {
                 let span = ctx.span(id)?;
                 let extensions = span.extensions();
-                let values = extensions.get::<SpanState>()?.values.as_ref()?;
+                let state = extensions.get::<SpanState>().filter(|s| s.session == shared.session)?;
+                let values = state.values.as_ref()?;
                 Some(values.annotation).filter(|a| !a.is_empty())
             });
         });
@@ -187,11 +191,14 @@ where
         let Some(state) = extensions.get::<SpanState>() else {
             return;
         };
-        if state.meta.flags & meta_flag::REQUEST == 0 {
+        if state.meta.flags & meta_flag::REQUEST == 0 || state.session != self.shared.session {
             return;
         }
         self.shared.open_requests.fetch_sub(1, Ordering::Relaxed);
         let Some(values) = &state.values else { return };
+        if !state.recording && !self.shared.control.recording() {
+            return;
+        }
         let raw = RawRequest {
             number: state.meta.request,
             start: state.started,

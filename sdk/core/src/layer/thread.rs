@@ -258,7 +258,7 @@ impl ThreadState {
             let decision = shared.control.begin_step();
             step = decision.number;
             recorded = decision.record;
-            flags = flag::STEP_ROOT;
+            flags = if parent_step == NO_STEP { flag::STEP_ROOT } else { flag::STEP_ROOT | flag::NESTED_STEP };
             self.since_split = 0;
         }
         let writes = recorded && !transparent;
@@ -287,6 +287,7 @@ impl ThreadState {
         };
         self.depth = at + 1;
         if writes {
+            self.counts.entered.store(self.next_seq, Relaxed);
             if !shared.taps.is_empty() {
                 self.tap(shared, at, true);
             }
@@ -387,7 +388,6 @@ impl ThreadState {
         self.emitted += 1;
         // Release: whoever reads this count also finds the records behind it in the ring.
         self.counts.emitted.store(self.emitted, std::sync::atomic::Ordering::Release);
-        self.counts.open.store(self.depth as u64, Relaxed);
     }
 
     /// Tells the drain which intervals are open, so that it can place what it has buffered so far.

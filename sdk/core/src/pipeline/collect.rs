@@ -3,8 +3,10 @@
 use crate::HostNs;
 use crate::collector::{Collector, Samples};
 use crate::record::SampleRecord;
+use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ pub(crate) fn start(
     samples: Sender<Vec<SampleRecord>>,
     stop: Receiver<()>,
     failures: Failures,
+    shared: Arc<Shared>,
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("cs-collect".into()).spawn(move || {
@@ -29,7 +32,7 @@ pub(crate) fn start(
             let mut next = Instant::now() + Duration::from_secs(1);
             for slot in &mut due {
                 if Instant::now() >= slot.0 {
-                    take(slot, &samples, &failures);
+                    take(slot, &samples, &failures, &shared);
                 }
                 if slot.1.is_some() {
                     next = next.min(slot.0);
@@ -40,7 +43,7 @@ pub(crate) fn start(
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     // A last round: of a short run it may be the only one that saw the work.
-                    due.iter_mut().for_each(|slot| take(slot, &samples, &failures));
+                    due.iter_mut().for_each(|slot| take(slot, &samples, &failures, &shared));
                     meter.update();
                     return;
                 }
@@ -50,13 +53,21 @@ pub(crate) fn start(
 }
 
 /// One round of one collector, which is due again a period later; a missed beat is skipped, not made up for.
-fn take(slot: &mut (Instant, Option<Box<dyn Collector>>), samples: &Sender<Vec<SampleRecord>>, failures: &Failures) {
+fn take(
+    slot: &mut (Instant, Option<Box<dyn Collector>>),
+    samples: &Sender<Vec<SampleRecord>>,
+    failures: &Failures,
+    shared: &Shared,
+) {
     let Some(collector) = &mut slot.1 else { return };
-    let period = collector.period().max(Duration::from_millis(1));
     let name = collector.name();
+    let mut period = Duration::from_secs(1);
     let mut taken = Vec::new();
-    let outcome = catch_unwind(AssertUnwindSafe(|| collector.sample(&mut Samples::new(HostNs::now(), &mut taken))));
-    slot.0 = Instant::now() + period;
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        period = collector.period().max(Duration::from_millis(1));
+        collector.sample(&mut Samples::new(HostNs::now(), &mut taken))
+    }));
+    slot.0 = crate::clock::deadline(period);
     match outcome {
         Ok(Ok(())) => {}
         Ok(Err(error)) => note(failures, name, error.to_string()),
@@ -68,7 +79,10 @@ fn take(slot: &mut (Instant, Option<Box<dyn Collector>>), samples: &Sender<Vec<S
     }
     // A full channel means that the drain is stuck; samples are the first thing to do without.
     if !taken.is_empty() {
-        let _ = samples.try_send(taken);
+        let n = taken.len() as u64;
+        if samples.try_send(taken).is_err() {
+            shared.samples_lost.fetch_add(n, Ordering::Relaxed);
+        }
     }
 }
 

@@ -17,10 +17,13 @@ use std::time::{Duration, Instant};
 /// Spans in a batch before it is sent.
 const BATCH_SPANS: usize = 8_192;
 
+/// Names of threads remembered; from there on every thread's name carries its number.
+const MAX_THREAD_NAMES: usize = 4_096;
+
 /// Commands to the drain thread.
 pub(crate) enum Command {
-    /// Empty the rings, then flush every exporter; each answers on the sender, which is dropped when all have.
-    Flush(Sender<()>),
+    /// Empty the rings, then flush every exporter; each answers whether it could.
+    Flush(Sender<bool>),
     /// Empty the rings for the last time and answer.
     Stop(Sender<DrainReport>),
 }
@@ -43,7 +46,10 @@ pub(crate) struct Facts {
     pub(crate) step_ns: u64,
     pub(crate) model_spans: u64,
     pub(crate) helper_spans: u64,
-    pub(crate) requests_lost: u64,
+    pub(crate) phase_steps: u64,
+    pub(crate) hollow_phase_steps: u64,
+    /// Intervals read from the rings.
+    pub(crate) drained: u64,
 }
 
 pub(crate) struct Drain {
@@ -76,6 +82,7 @@ struct State {
     batch: Batch,
     /// Sums over threads that ended.
     gone: LossCounts,
+    gone_drained: u64,
     counts: [u64; RecordKind::ALL.len()],
 }
 
@@ -90,6 +97,7 @@ impl Drain {
             thread_names: FxHashSet::default(),
             batch: Batch::default(),
             gone: LossCounts::default(),
+            gone_drained: 0,
             counts: [0; RecordKind::ALL.len()],
         };
         let mut pause = self.interval;
@@ -133,13 +141,15 @@ impl Drain {
     /// One round over everything. Returns the most records found in one ring.
     fn cycle(&self, state: &mut State, meter: &CpuMeter) -> usize {
         state.mapper.maybe_resync();
+        // Requests that have closed by now have no records but what is in the rings already; they are forgotten after those.
+        let closed: Vec<RawRequest> = self.requests.try_iter().collect();
         self.adopt_new_threads(state);
         let mut busiest = 0;
         for at in 0..state.sources.len() {
             busiest = busiest.max(self.drain_source(state, at));
         }
         self.retire_ended_threads(state);
-        self.take_requests(state);
+        self.take_requests(state, closed);
         while let Ok(samples) = self.samples.try_recv() {
             state.batch.samples.extend(samples);
         }
@@ -163,10 +173,10 @@ impl Drain {
         for thread in new {
             // Tables carry the name alone, and pools give all their threads the same one.
             let mut info = thread.info;
-            if !state.thread_names.insert(info.name.clone()) {
-                let name: Arc<str> = format!("{}#{}", info.name, info.index).into();
-                info = Arc::new(ThreadInfo { name: name.clone(), ..(*info).clone() });
-                state.thread_names.insert(name);
+            let known = state.thread_names.len() >= MAX_THREAD_NAMES || !state.thread_names.insert(info.name.clone());
+            if known {
+                let name = format!("{}#{}", info.name, info.index).into();
+                info = Arc::new(ThreadInfo { name, ..(*info).clone() });
             }
             state.sources.push(Source {
                 stream: ThreadStream::new(info),
@@ -212,15 +222,15 @@ impl Drain {
                 let mut source = state.sources.swap_remove(at);
                 let around = Surroundings { shared: &self.shared, mapper: &state.mapper };
                 state.resolver.finish_thread(&mut source.stream, &around, &mut state.batch);
-                add_counts(&mut state.gone, &source);
+                add_counts(&mut state.gone, &mut state.gone_drained, &source);
             } else {
                 at += 1;
             }
         }
     }
 
-    fn take_requests(&self, state: &mut State) {
-        while let Ok(raw) = self.requests.try_recv() {
+    fn take_requests(&self, state: &mut State, closed: Vec<RawRequest>) {
+        for raw in closed {
             let start = state.mapper.to_host(raw.start);
             let end = state.mapper.to_host(raw.end);
             let number = u64::from(raw.number);
@@ -248,19 +258,23 @@ impl Drain {
     }
 
     fn facts(&self, state: &State) -> Facts {
-        let mut loss = state.gone;
+        let (mut loss, mut drained) = (state.gone, state.gone_drained);
         for source in &state.sources {
-            add_counts(&mut loss, source);
+            add_counts(&mut loss, &mut drained, source);
         }
+        loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
+        loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
         Facts {
             loss,
+            drained,
             counts: state.counts,
             orphans: state.resolver.orphans,
             outlived_parent: state.resolver.outlived_parent,
             step_ns: state.resolver.step_ns,
             model_spans: state.resolver.model_spans,
             helper_spans: state.resolver.helper_spans,
-            requests_lost: self.shared.requests_lost.load(Ordering::Relaxed),
+            phase_steps: state.resolver.phase_steps,
+            hollow_phase_steps: state.resolver.hollow_phase_steps,
         }
     }
 
@@ -288,10 +302,12 @@ impl Drain {
         self.send(&mut state);
         state.mapper.resync();
         let mut facts = self.facts(&state);
-        // Read last: whatever was emitted since the final round is a record that nobody will read.
-        let drained: u64 = facts.counts[RecordKind::Span as usize];
-        facts.loss.after_shutdown =
-            facts.loss.emitted.saturating_sub(drained + facts.loss.ring_full + facts.loss.too_deep);
+        // Whatever was emitted since the final round is a record that nobody will read.
+        let loss = &mut facts.loss;
+        loss.after_shutdown = loss.emitted.saturating_sub(facts.drained + loss.ring_full + loss.too_deep);
+        // Two counts taken at different ends of the resolver: they differ only if it loses something.
+        loss.unresolved = facts.drained.saturating_sub(facts.counts[RecordKind::Span as usize]);
+        loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = state.mapper.info();
         meter.update();
         let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock });
@@ -311,12 +327,17 @@ fn send_batch(lanes: &[Lane], batch: &mut Batch, counts: &mut [u64; RecordKind::
     }
 }
 
-fn add_counts(loss: &mut LossCounts, source: &Source) {
+fn add_counts(loss: &mut LossCounts, drained: &mut u64, source: &Source) {
     let counts = &source.counts;
+    *drained += source.drained;
     // Acquire pairs with the writer's Release: records counted here are visible in the ring.
-    loss.emitted += counts.emitted.load(Ordering::Acquire);
+    let emitted = counts.emitted.load(Ordering::Acquire);
+    let too_deep = counts.too_deep.load(Ordering::Relaxed);
+    loss.emitted += emitted;
     loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
-    loss.too_deep += counts.too_deep.load(Ordering::Relaxed);
+    loss.too_deep += too_deep;
     loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
-    loss.open_at_end += counts.open.load(Ordering::Relaxed);
+    // Intervals too deep to be kept are emitted without having been entered into the stack.
+    let entered = counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
+    loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep));
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 enum Message {
     Batch(Arc<Batch>),
     Update(Arc<RunManifest>),
-    Flush(Sender<()>),
+    Flush(Sender<bool>),
     Close(Sender<()>),
     Finish(Arc<RunManifest>, Sender<()>),
 }
@@ -104,9 +104,12 @@ impl Lane {
         let _ = self.sender.try_send(Message::Update(manifest.clone()));
     }
 
-    /// Asks for a flush; `done` is dropped or answered when it is through.
-    pub(crate) fn request_flush(&self, done: Sender<()>) {
-        let _ = self.sender.try_send(Message::Flush(done));
+    /// Asks for a flush; `done` hears whether it could be done.
+    pub(crate) fn request_flush(&self, done: Sender<bool>) {
+        // A queue so full that not even this fits will not be empty soon: better to say so than to wait.
+        if self.sender.try_send(Message::Flush(done.clone())).is_err() {
+            let _ = done.send(false);
+        }
     }
 
     pub(crate) fn request_close(&self, done: Sender<()>, deadline: Instant) {
@@ -149,7 +152,7 @@ impl Worker {
                 Ok(Message::Update(manifest)) => self.call(|exporter, _| exporter.update(&manifest), None),
                 Ok(Message::Flush(done)) => {
                     self.call(|exporter, ledger| exporter.flush(ledger), None);
-                    let _ = done.send(());
+                    let _ = done.send(!self.dead.load(Ordering::Relaxed));
                 }
                 Ok(Message::Close(done)) => {
                     self.call(|exporter, ledger| exporter.close(ledger), None);

@@ -59,7 +59,8 @@ impl Paths {
         if let Some(path) = self.nodes.get(&key) {
             return path.clone();
         }
-        let info = NameInfo { name: name.into(), target: "candlescope".into(), role: crate::names::Role::Plain };
+        let info =
+            NameInfo { name: name.into(), target: "candlescope".into(), role: crate::names::Role::Plain, text: 0 };
         let path = self.make(None, &info, UNIQUE);
         self.nodes.insert(key, path.clone());
         path

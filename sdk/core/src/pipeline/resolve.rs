@@ -38,8 +38,6 @@ pub(crate) struct Resolver {
     /// Steps that are phases, and those of them in which no span but the helpers' own was seen.
     pub(crate) phase_steps: u64,
     pub(crate) hollow_phase_steps: u64,
-    /// Intervals resolved into records.
-    pub(crate) resolved: u64,
 }
 
 struct TemplateNode {
@@ -155,7 +153,6 @@ impl Resolver {
             helper_spans: 0,
             phase_steps: 0,
             hollow_phase_steps: 0,
-            resolved: 0,
         }
     }
 
@@ -463,7 +460,6 @@ impl Resolver {
         around: &Surroundings<'_>,
         out: &mut Batch,
     ) {
-        self.resolved += 1;
         if is_helper(&path) {
             self.helper_spans += 1;
         } else {
@@ -544,7 +540,12 @@ impl Resolver {
         let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
         // Names are interned before any record carries their number, so the list is never empty here.
         known.cloned().unwrap_or_else(|| {
-            Arc::new(NameInfo { name: "(other)".into(), target: "candlescope".into(), role: crate::names::Role::Plain, text: 0 })
+            Arc::new(NameInfo {
+                name: "(other)".into(),
+                target: "candlescope".into(),
+                role: crate::names::Role::Plain,
+                text: 0,
+            })
         })
     }
 }

@@ -1,0 +1,180 @@
+//! The handle that controls a session from anywhere in the program.
+
+use crate::clock::deadline;
+use crate::pipeline::drain::{Command, Facts};
+use crate::record::RecordKind;
+use crate::run::{ExporterReport, LossCounts, RunManifest};
+use crate::shared::Shared;
+use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) commands: Sender<Command>,
+    pub(crate) facts: Arc<Mutex<Facts>>,
+    pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
+    pub(crate) manifest: Arc<Mutex<RunManifest>>,
+    pub(crate) manifest_changed: Arc<AtomicBool>,
+    pub(crate) started_paused: bool,
+    pub(crate) ever_started: AtomicBool,
+    pub(crate) per_interval_ns: f64,
+}
+
+/// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
+#[derive(Clone)]
+pub struct Handle(pub(crate) Arc<Inner>);
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Handle").field(&self.0.shared.session).finish()
+    }
+}
+
+/// Numbers of a running session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Records resolved so far, by kind.
+    pub counts: BTreeMap<RecordKind, u64>,
+    /// Intervals lost so far.
+    pub loss: LossCounts,
+    /// Every exporter's account so far.
+    pub exporters: Vec<ExporterReport>,
+    /// Steps begun, recorded or not.
+    pub steps_begun: u64,
+    /// Steps of [`Handle::capture_next`] still to come.
+    pub capture_remaining: u64,
+}
+
+/// A window of steps is being captured already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a capture of {remaining} more steps is under way; ask again when it is done")]
+pub struct CaptureBusy {
+    /// Steps it still needs.
+    pub remaining: u64,
+}
+
+/// Not everything was flushed. Nothing is lost by that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FlushError {
+    /// It took longer than allowed; what was not flushed yet is on its way.
+    #[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]
+    Timeout {
+        /// The limit.
+        timeout: Duration,
+        /// Exporters that had not answered.
+        waiting: usize,
+    },
+    /// Exporters that have failed for good, or whose queue is full, did not flush.
+    #[error("{exporters} exporters could not flush; the session's statistics say why")]
+    Failed {
+        /// How many.
+        exporters: usize,
+    },
+}
+
+impl Handle {
+    /// Turns capture on, from the next step of each thread on. Resumes the schedule if there is one.
+    pub fn start(&self) {
+        self.0.ever_started.store(true, Ordering::Relaxed);
+        self.0.shared.control.start();
+    }
+
+    /// Turns capture off, from the next step of each thread on.
+    pub fn stop(&self) {
+        self.0.shared.control.stop();
+    }
+
+    /// Captures the next `steps` steps, over all threads, even while capture is off.
+    ///
+    /// # Errors
+    /// While an earlier window is still open.
+    pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
+        if self.0.shared.control.capture_next(steps) {
+            self.0.ever_started.store(true, Ordering::Relaxed);
+            Ok(())
+        } else {
+            Err(CaptureBusy { remaining: self.0.shared.control.remaining() })
+        }
+    }
+
+    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
+    /// Does nothing once the session has ended.
+    ///
+    /// # Errors
+    /// When that takes longer than `timeout`, or an exporter cannot.
+    pub fn flush(&self, timeout: Duration) -> Result<(), FlushError> {
+        let deadline = deadline(timeout);
+        let (done, answers) = unbounded();
+        if self.0.commands.send(Command::Flush(done)).is_err() {
+            return Ok(());
+        }
+        // The channel closes when every exporter has answered, or has gone without a word because the session ended.
+        let (mut answered, mut failed) = (0, 0);
+        loop {
+            match answers.recv_deadline(deadline) {
+                Ok(flushed) => {
+                    answered += 1;
+                    failed += usize::from(!flushed);
+                }
+                Err(RecvTimeoutError::Disconnected) if failed > 0 => {
+                    return Err(FlushError::Failed { exporters: failed });
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    let waiting = self.0.ledgers.len().saturating_sub(answered);
+                    return Err(FlushError::Timeout { timeout, waiting });
+                }
+            }
+        }
+    }
+
+    /// Numbers so far, at most four drain intervals old.
+    pub fn stats(&self) -> Stats {
+        let facts = *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        Stats {
+            counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
+            loss: facts.loss,
+            exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
+            steps_begun: self.0.shared.control.steps(),
+            capture_remaining: self.0.shared.control.remaining(),
+        }
+    }
+
+    /// Adds a fact about the model to `run.json`.
+    pub fn set_model(&self, key: &str, value: impl Into<Value>) {
+        self.note(|m| m.model.insert(key.into(), value.into()));
+    }
+
+    /// Adds a result of the program to `run.json`.
+    pub fn set_result(&self, key: &str, value: impl Into<Value>) {
+        self.note(|m| m.results.insert(key.into(), value.into()));
+    }
+
+    /// Adds an option to `run.json`.
+    pub fn set_option(&self, key: &str, value: impl Into<Value>) {
+        self.note(|m| m.options.insert(key.into(), value.into()));
+    }
+
+    /// Adds a fact about the environment to `run.json`.
+    pub fn set_environment(&self, key: &str, value: impl Into<Value>) {
+        self.note(|m| m.environment.insert(key.into(), value.into()));
+    }
+
+    /// Cost of one enter+exit on this machine as measured when the session started, in nanoseconds.
+    pub fn per_interval_ns(&self) -> f64 {
+        self.0.per_interval_ns
+    }
+
+    fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
+        self.with_manifest(f);
+        self.0.manifest_changed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
+        f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
