@@ -25,6 +25,17 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
 
+# All figures of candlescope itself, beside its peers: prints the tables and writes target/bench/overhead.json. About ten minutes, mostly building.
+bench:
+	@scripts/setup.sh test
+	@tests/bench/run.sh
+
+# The ten-minute run at 100,000 intervals a second.
+soak:
+	@scripts/setup.sh build
+	cargo build -q -p candlescope-bench --bin soak
+	target/debug/soak --seconds 600
+
 # A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
 models:
 	@scripts/setup.sh test
