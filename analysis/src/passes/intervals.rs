@@ -69,6 +69,7 @@ pub struct Intervals {
 #[derive(Debug, Clone, Copy)]
 struct Held {
     node: u32,
+    parent_seq: Option<u64>,
     dur_ns: u64,
     end_ns: i64,
     children_ns: u64,
@@ -84,7 +85,31 @@ struct Waiting {
     gpu_ns: u64,
     /// Their nodes, which learn their parent when it comes.
     nodes: Vec<u32>,
+    /// How many of them were entered in it directly, not in a request inside it.
     count: u64,
+}
+
+impl Waiting {
+    fn take(&mut self, ns: u64, gpu_ns: u64, nodes: &[u32]) {
+        self.children_ns = self.children_ns.saturating_add(ns);
+        self.gpu_ns = self.gpu_ns.saturating_add(gpu_ns);
+        for node in nodes {
+            if !self.nodes.contains(node) {
+                self.nodes.push(*node);
+            }
+        }
+    }
+}
+
+/// What an interval's time is part of: the nearest interval around it that is not a request.
+///
+/// Requests stand above steps and have no self time, but a server has a step around them (its handler, `main`), and the steps
+/// in a request are part of that.
+#[derive(Debug, Clone, Copy)]
+enum Around {
+    Nothing,
+    Held(u64),
+    NotYetSeen(u64),
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +140,9 @@ impl Parents {
 
 /// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
 const ROUNDING_NS: u64 = 2;
+
+/// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
+const MOST_REQUESTS_DEEP: usize = 64;
 
 /// Collects [`Intervals`] from spans in any order.
 #[derive(Debug)]
@@ -171,6 +199,7 @@ impl IntervalPass {
         }
         let mut held = Held {
             node,
+            parent_seq: span.parent_seq,
             dur_ns: span.host_dur_ns,
             end_ns,
             children_ns: 0,
@@ -265,54 +294,57 @@ impl IntervalPass {
         }
     }
 
+    fn around(&self, parent_seq: Option<u64>) -> Around {
+        let mut parent_seq = parent_seq;
+        for _ in 0..MOST_REQUESTS_DEEP {
+            let Some(seq) = parent_seq else { return Around::Nothing };
+            match self.held.get(&seq) {
+                Some(parent) if parent.above_steps => parent_seq = parent.parent_seq,
+                Some(_) => return Around::Held(seq),
+                None => return Around::NotYetSeen(seq),
+            }
+        }
+        Around::Nothing
+    }
+
     fn meet_parent(&mut self, span: &SpanRecord, node: u32, gpu_ns: u64) {
-        let Some(parent_seq) = span.parent_seq else {
-            self.outermost(span.host_dur_ns);
-            self.nodes[node as usize].parents.note(None);
-            return;
+        let around = self.around(span.parent_seq);
+        self.settle(around, span.host_dur_ns, gpu_ns, &[node]);
+        if let Around::NotYetSeen(seq) = around
+            && span.parent_seq == Some(seq)
+            && let Some(waiting) = self.waiting.get_mut(&seq)
+        {
+            waiting.count += 1;
+        }
+    }
+
+    /// Counts the time of intervals of `nodes` against what is around them.
+    fn settle(&mut self, around: Around, ns: u64, gpu_ns: u64, nodes: &[u32]) {
+        let parent = match around {
+            Around::Nothing => {
+                self.outermost(ns);
+                None
+            }
+            Around::Held(seq) => self.held.get_mut(&seq).map(|parent| {
+                take_from(parent, &mut self.nodes[parent.node as usize], ns, gpu_ns);
+                parent.node
+            }),
+            Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().take(ns, gpu_ns, nodes),
         };
-        match self.held.get_mut(&parent_seq) {
-            Some(parent) if parent.above_steps => {
-                self.nodes[node as usize].parents.note(None);
-                self.outermost(span.host_dur_ns);
-            }
-            Some(parent) => {
-                parent.children_ns = parent.children_ns.saturating_add(span.host_dur_ns);
-                let (parent_node, has_gpu) = (parent.node, parent.has_gpu);
-                let totals = &mut self.nodes[parent_node as usize];
-                totals.own_self_ns -= i128::from(span.host_dur_ns);
-                if has_gpu {
-                    totals.own_gpu_self_ns -= i128::from(gpu_ns);
-                }
-                self.nodes[node as usize].parents.note(Some(parent_node));
-            }
-            None => {
-                let waiting = self.waiting.entry(parent_seq).or_default();
-                waiting.children_ns = waiting.children_ns.saturating_add(span.host_dur_ns);
-                waiting.gpu_ns = waiting.gpu_ns.saturating_add(gpu_ns);
-                waiting.count += 1;
-                if !waiting.nodes.contains(&node) {
-                    waiting.nodes.push(node);
-                }
-            }
+        for node in nodes {
+            self.nodes[*node as usize].parents.note(parent);
         }
     }
 
     fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
-        let parent = (!held.above_steps).then_some(held.node);
-        for node in &early.nodes {
-            self.nodes[*node as usize].parents.note(parent);
-        }
         if held.above_steps {
-            self.outermost(early.children_ns);
-            return;
+            let around = self.around(held.parent_seq);
+            return self.settle(around, early.children_ns, early.gpu_ns, &early.nodes);
         }
-        held.children_ns = early.children_ns;
-        let node = &mut self.nodes[held.node as usize];
-        node.own_self_ns -= i128::from(early.children_ns);
-        if held.has_gpu {
-            node.own_gpu_self_ns -= i128::from(early.gpu_ns);
+        for node in &early.nodes {
+            self.nodes[*node as usize].parents.note(Some(held.node));
         }
+        take_from(held, &mut self.nodes[held.node as usize], early.children_ns, early.gpu_ns);
     }
 
     /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come.
@@ -349,6 +381,15 @@ impl IntervalPass {
             let rollup = self.nodes[held.node as usize].totals.rollup.clone();
             self.out.worst = Some((rollup, held.dur_ns, held.children_ns));
         }
+    }
+}
+
+/// Takes children's time from their parent's self time.
+fn take_from(parent: &mut Held, node: &mut Node, ns: u64, gpu_ns: u64) {
+    parent.children_ns = parent.children_ns.saturating_add(ns);
+    node.own_self_ns -= i128::from(ns);
+    if parent.has_gpu {
+        node.own_gpu_self_ns -= i128::from(gpu_ns);
     }
 }
 

@@ -100,6 +100,88 @@ fn requests_stand_above_steps() {
     }
 }
 
+/// A server: `handle` 2000 around two requests, one of them inside another request, `tokenize` 50 beside them.
+///
+/// handle = request (prefill 300 (linear 200) + decode 100) + request (request (decode 150)) + tokenize + 1400 of its own.
+fn server() -> Vec<SpanRecord> {
+    let mut spans = vec![
+        span(0, None, "handle", 0, 2000),
+        span(1, Some(0), "request", 10, 800),
+        span(2, Some(1), "prefill", 20, 300),
+        span(3, Some(2), "prefill/linear", 30, 200),
+        span(4, Some(1), "decode", 400, 100),
+        span(5, Some(0), "request", 900, 700),
+        span(6, Some(5), "request", 910, 600),
+        span(7, Some(6), "decode", 920, 150),
+        span(8, Some(0), "handle/tokenize", 1800, 50),
+    ];
+    for request in [1, 5, 6] {
+        spans[request].step = None;
+    }
+    spans
+}
+
+/// Every order of a few things, by swapping (Heap's algorithm).
+fn each_order<T>(items: &mut Vec<T>, n: usize, look: &mut impl FnMut(&[T])) {
+    if n <= 1 {
+        return look(items);
+    }
+    for i in 0..n {
+        each_order(items, n - 1, look);
+        items.swap(if n.is_multiple_of(2) { i } else { 0 }, n - 1);
+    }
+}
+
+#[test]
+fn steps_of_a_request_inside_a_step_are_part_of_its_time() {
+    let expected = intervals(&server());
+    assert_eq!((expected.count, expected.above_steps, expected.outermost_ns), (6, 3, 2000));
+    assert_eq!((expected.orphans, expected.impossible), (0, 0));
+    assert_eq!(expected.paths.iter().map(|p| p.self_ns).sum::<u64>(), 2000, "nothing is counted twice");
+    let tree = Tree::of(&expected);
+    let rows: Vec<_> = tree.rows.iter().map(|r| (r.depth, r.label.as_str(), r.total_ns, r.self_ns)).collect();
+    let by_hand = [
+        (0, "handle", 2000, 1400),
+        (1, "prefill", 300, 100),
+        (2, "linear", 200, 200),
+        (1, "decode", 250, 250),
+        (1, "tokenize", 50, 50),
+    ];
+    assert_eq!(rows, by_hand);
+    // The second request's chain in every order, between the others as they come.
+    let (mut chain, rest): (Vec<_>, Vec<_>) = server().into_iter().partition(|s| [0, 5, 6, 7].contains(&s.seq));
+    each_order(&mut chain, 4, &mut |chain| {
+        let around = [chain, &rest].concat();
+        assert_eq!(intervals(&around), expected);
+        let exits: Vec<_> = around.into_iter().rev().collect();
+        assert_eq!(intervals(&exits), expected);
+    });
+}
+
+#[test]
+fn a_step_still_open_around_requests_makes_no_orphans_of_their_steps() {
+    // `main` never ended, so it is not in the run; the requests' steps are then outermost, as without it.
+    let mut spans: Vec<_> = server().into_iter().filter(|s| [1, 2, 3, 4].contains(&s.seq)).collect();
+    for _ in 0..2 {
+        let intervals = intervals(&spans);
+        assert_eq!((intervals.outermost_ns, intervals.orphans), (400, 0));
+        assert_eq!(intervals.paths.iter().map(|p| p.self_ns).sum::<u64>(), 400);
+        spans.reverse();
+    }
+}
+
+#[test]
+fn requests_in_a_ring_do_not_hang_the_reader() {
+    let mut spans = vec![span(0, Some(1), "request", 0, 50), span(1, Some(0), "request", 0, 50)];
+    spans.iter_mut().for_each(|s| s.step = None);
+    spans.push(span(2, Some(0), "decode", 0, 40));
+    for _ in 0..2 {
+        let intervals = intervals(&spans);
+        assert_eq!((intervals.outermost_ns, intervals.above_steps), (40, 2));
+        spans.reverse();
+    }
+}
+
 #[test]
 fn a_step_inside_a_step_hangs_below_it() {
     // `generate` is entered by the application, the phase inside it starts a path of its own.
