@@ -1,11 +1,12 @@
 //! What is written is what is read.
 
 use crate::common::scenario::{Scenario, make};
-use crate::common::tables::{Strings, record_batch, write_file};
+use crate::common::tables::{Strings, record_batch, write_compressed, write_file};
 use crate::common::{manifest, span, write_run};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::{Batch, RecordKind};
+use parquet::basic::Compression;
 use std::sync::Arc;
 use tempfile::tempdir;
 
@@ -87,6 +88,22 @@ fn plain_strings_and_other_integer_widths_are_read() {
     let after = Analysis::of(&Run::open(dir.path()).unwrap());
     assert_eq!(after.intervals, before.intervals);
     assert_eq!(after.verdict, before.verdict);
+}
+
+#[test]
+fn segments_that_another_tool_rewrote_are_read() {
+    // Snappy is what most Parquet writers use unless told otherwise: pandas, DuckDB and Spark among them.
+    for compression in [Compression::SNAPPY, Compression::UNCOMPRESSED] {
+        let dir = tempdir().unwrap();
+        let (batch, manifest) = make(&Scenario { requests: 2, ..Scenario::default() });
+        write_run(dir.path(), &batch, &manifest, 1_000_000);
+        let before = Analysis::of(&Run::open(dir.path()).unwrap());
+        let all = 0..batch.spans.len();
+        let rows = record_batch(&batch, RecordKind::Span, all, &manifest.run_id, Strings::Dictionary);
+        write_compressed(&dir.path().join("spans/part-00000.parquet"), &rows, compression);
+        let after = Analysis::of(&Run::open(dir.path()).unwrap());
+        assert_eq!((after.intervals, after.verdict), (before.intervals, before.verdict), "{compression}");
+    }
 }
 
 #[test]

@@ -161,9 +161,14 @@ pub fn record_batch(
     RecordBatch::try_from_iter_with_nullable(arrays).expect("columns of one length")
 }
 
-/// Writes one file.
+/// Writes one file as the exporter does.
 pub fn write_file(path: &Path, rows: &RecordBatch) {
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    write_compressed(path, rows, Compression::ZSTD(ZstdLevel::default()));
+}
+
+/// Writes one file as another tool might.
+pub fn write_compressed(path: &Path, rows: &RecordBatch, compression: Compression) {
+    let properties = WriterProperties::builder().set_compression(compression).build();
     let file = File::create(path).expect("the segment is made");
     let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).expect("a writer");
     writer.write(rows).expect("rows are written");
