@@ -34,7 +34,7 @@ const fn def(
 pub const DEFINITIONS: &[Definition] = &[
     def(
         "ttft",
-        "Time to first token",
+        "Time to first token (TTFT)",
         "ns",
         "measured",
         "Request start to the first output token on the host; where the request does not say, to the end of the step that yields it",
@@ -42,15 +42,15 @@ pub const DEFINITIONS: &[Definition] = &[
     ),
     def(
         "tpot",
-        "Time per output token",
+        "Time per output token (TPOT)",
         "ns",
         "derived",
-        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of one sequence",
+        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of the longest sequence, counted by the steps that yield them",
         "OTel gen_ai.server.time_per_output_token, vLLM TPOT, AIPerf \"ITL\"",
     ),
     def(
         "itl",
-        "Inter-token latency",
+        "Inter-token latency (ITL)",
         "ns",
         "measured",
         "Gap between the ends of consecutive token-producing steps of a request; gaps of all requests together",
@@ -70,7 +70,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Decode throughput",
         "tokens/s",
         "derived",
-        "(output tokens − 1) / (e2e − ttft), one value a request; in a batch, tokens of all sequences",
+        "(output tokens − 1) / (e2e − ttft), one value a request; in a batch, all sequences' tokens after the first of each",
         "llama-bench tg",
     ),
     def(
@@ -143,7 +143,15 @@ pub const DEFINITIONS: &[Definition] = &[
         "Overhead",
         "ratio",
         "derived",
-        "Cost of one enter and exit, measured when the session started, × intervals / duration of the steps",
+        "The layer's own part on the application's threads: cost of one enter and exit, measured when the session started, × intervals / duration of the steps",
+        "",
+    ),
+    def(
+        "background",
+        "Background CPU",
+        "ns",
+        "measured",
+        "CPU time of candlescope's own threads, which the overhead leaves out; its share is of the run's wall time × the cores the process may use",
         "",
     ),
 ];

@@ -234,7 +234,7 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
         findings.push(finding(
             Severity::Warning,
             "overhead_high",
-            format!("profiling takes {:.1} % of step time", ratio * 100.0),
+            format!("the layer takes {:.1} % of step time on the application's threads", ratio * 100.0),
             "Record fewer spans: raise the level of the busiest target, or capture fewer steps",
         ));
     }

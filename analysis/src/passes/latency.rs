@@ -54,7 +54,7 @@ pub struct RequestFigures {
     pub ttft_ns: Option<u64>,
     /// Request start to last output token.
     pub e2e_ns: Option<u64>,
-    /// (e2e − ttft) / (output tokens − 1).
+    /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
     /// Gaps between consecutive output tokens.
     pub itl_ns: Vec<u64>,
@@ -69,12 +69,17 @@ pub struct RequestFigures {
 }
 
 /// Numbers of the requests that warmed up: the first ones, as many as the option `warmup` says.
+///
+/// Requests are numbered from 1 in order. Of a run whose oldest segments made room for newer ones the first that are left may
+/// be measured ones.
 pub fn warmup_requests(manifest: &RunManifest, requests: &[RequestRecord]) -> BTreeSet<u64> {
     let option = manifest.options.get("warmup");
     let n = option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0);
     // A run of nothing but warm-up was ended early: its requests are all there is to measure.
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
-    if n >= requests.len() { BTreeSet::new() } else { requests.iter().take(n).map(|r| r.request).collect() }
+    if requests.iter().all(|r| r.request <= n) {
+        return BTreeSet::new();
+    }
+    requests.iter().map(|r| r.request).filter(|&request| request <= n).collect()
 }
 
 impl Latency {
@@ -152,8 +157,11 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> Request
     // Without steps the request's end is the closest thing known to its last token.
     let e2e_ns = tokens.last().map_or(Some(request.host_dur_ns), |s| since_start(s.end_ns()));
     let output_tokens = request.output_tokens.or_else(|| (!tokens.is_empty()).then(|| tokens.len() as u64 * sequences));
-    // A batch yields one token a sequence at a time: gaps are counted along one sequence, tokens over all.
-    let gaps = output_tokens.map(|tokens| tokens / sequences).and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
+    // A batch yields one token a sequence at a time: gaps are counted along the longest sequence, tokens over all. Its steps
+    // count them where some sequences stop early; the tokens do where a step yields several or steps are not known.
+    let longest = output_tokens.map(|n| (n / sequences).max(tokens.len() as u64));
+    let gaps = longest.and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
+    let after_first = output_tokens.and_then(|n| n.checked_sub(sequences)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);
     let prefill_ns = total(steps.iter().filter(|s| s.phase == Some(Phase::Prefill)).map(|s| s.dur_ns));
     // The tokens the prefill steps processed, where they say so: a cached prefix is part of the prompt but not of the work.
@@ -172,7 +180,7 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> Request
         tpot_ns: decoding.zip(gaps).map(|(ns, gaps)| ns as f64 / gaps as f64),
         itl_ns: tokens.windows(2).filter_map(|w| u64::try_from(w[1].end_ns() - w[0].end_ns()).ok()).collect(),
         prefill_tps: prompt.filter(|&n| n > 0 && prefill_ns > 0).map(|n| per_second(n as f64, prefill_ns as f64)),
-        decode_tps: decoding.zip(gaps).map(|(ns, gaps)| per_second((gaps * sequences) as f64, ns as f64)),
+        decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
         steps_ns: total(steps.iter().map(|s| s.dur_ns)),
     }

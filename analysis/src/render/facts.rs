@@ -1,7 +1,8 @@
 //! What stands at the head of every report: which model, which machine. Keys are those that the collectors, the session and the
 //! instrumented models write; what is not there is left out.
 
-use super::format::{bytes, json, printable, significant};
+use super::format::{bytes, count, duration, json, percent, printable, significant};
+use crate::passes::overhead::{Background, cores};
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub fn machine(manifest: &RunManifest) -> Vec<String> {
     let mut facts = Vec::new();
     let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
     facts.extend(text(&["cpu_model", "cpu"]));
-    if let Some(n) = known(map, &["cpu_available", "cpu_cores", "logical_cpus"]).and_then(Value::as_u64) {
+    if let Some(n) = cores(manifest) {
         facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
     }
     if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
@@ -59,6 +60,34 @@ pub fn machine(manifest: &RunManifest) -> Vec<String> {
     }
     facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
     facts
+}
+
+/// What the layer took from the application's threads: its share of step time and where that comes from.
+pub fn overhead(manifest: &RunManifest) -> Option<String> {
+    let overhead = &manifest.overhead;
+    let each = duration(overhead.per_interval_ns);
+    match overhead.ratio {
+        Some(ratio) => Some(format!(
+            "{} of step time, the layer's own part on the application's threads (derived: {each} an interval, measured at the start, × {} intervals)",
+            percent(ratio),
+            count(manifest.loss.emitted)
+        )),
+        None if overhead.per_interval_ns > 0.0 => {
+            Some(format!("{each} an interval on the application's threads, measured at the start"))
+        }
+        None => None,
+    }
+}
+
+/// What candlescope's own threads took beside it.
+pub fn background(manifest: &RunManifest) -> Option<String> {
+    let background = Background::of(manifest)?;
+    let share = background.share().zip(background.whole).map(|(share, whole)| {
+        let plural = if whole.cores == 1 { "" } else { "s" };
+        format!(", {} of {} × {} core{plural}", percent(share), duration(whole.wall_ns as f64), whole.cores)
+    });
+    let cpu = duration(background.cpu_ns as f64);
+    Some(format!("{cpu} CPU time of the background threads (measured){}", share.unwrap_or_default()))
 }
 
 #[cfg(test)]

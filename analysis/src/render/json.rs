@@ -5,7 +5,8 @@
 use super::figures::{FigureValue, figures};
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::peaks::{peaks, utilisation};
-use crate::passes::{Analysis, Distribution};
+use crate::passes::{Analysis, Background, Distribution};
+use candlescope_core::run::RunManifest;
 use serde_json::{Value, json};
 
 /// Version of this layout.
@@ -61,7 +62,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
             "source": u.peak.source,
         })).collect::<Vec<_>>(),
         "samples": samples(analysis),
-        "overhead": manifest.overhead,
+        "overhead": overhead(manifest),
         "loss": manifest.loss,
         "exporters": manifest.exporters,
         "clock": { "source": manifest.clock.source, "ticks_per_second": manifest.clock.ticks_per_second, "read_ns": manifest.clock.read_ns },
@@ -72,6 +73,16 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "definitions": DEFINITIONS,
         "statistics": STATISTICS,
     })
+}
+
+/// The session's account, and the share of the machine that its background threads took.
+fn overhead(manifest: &RunManifest) -> Value {
+    let mut value = json!(manifest.overhead);
+    let background = Background::of(manifest);
+    value["background_cpu_share"] = json!(background.and_then(|b| b.share()));
+    value["wall_ns"] = json!(background.and_then(|b| b.whole).map(|whole| whole.wall_ns));
+    value["cores"] = json!(background.and_then(|b| b.whole).map(|whole| whole.cores));
+    value
 }
 
 fn spread(d: &Distribution, with_samples: bool) -> Value {

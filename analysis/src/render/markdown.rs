@@ -1,6 +1,6 @@
 //! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
 
-use super::facts::{machine, model, model_name};
+use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures};
 use super::format::{count, duration, flops, json, percent, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
@@ -239,16 +239,11 @@ fn memory(out: &mut String, analysis: &Analysis) {
 fn cost(out: &mut String, analysis: &Analysis) {
     let manifest = &analysis.manifest;
     let _ = writeln!(out, "\n## Cost and loss\n");
-    if let Some(ratio) = manifest.overhead.ratio {
-        let _ = writeln!(
-            out,
-            "- overhead: {} of step time (derived: {} an interval, measured when the session started)",
-            percent(ratio),
-            duration(manifest.overhead.per_interval_ns)
-        );
+    if let Some(text) = overhead(manifest) {
+        let _ = writeln!(out, "- overhead: {text}");
     }
-    if let Some(ns) = manifest.overhead.background_cpu_ns {
-        let _ = writeln!(out, "- CPU time of candlescope's own threads: {}", duration(ns as f64));
+    if let Some(text) = background(manifest) {
+        let _ = writeln!(out, "- threads: {text}");
     }
     let loss = &manifest.loss;
     let _ = writeln!(

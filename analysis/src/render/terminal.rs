@@ -1,6 +1,6 @@
 //! The summary on a terminal: what a person wants to know before opening anything.
 
-use super::facts::{machine, model, model_name};
+use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures};
 use super::format::{bytes, count, duration, head, percent, printable, range, significant, tail, utc, value};
 use crate::passes::Analysis;
@@ -254,18 +254,10 @@ impl Out {
     fn accounts(&mut self, analysis: &Analysis) {
         let manifest = &analysis.manifest;
         self.heading("Cost and loss", "");
-        let overhead = &manifest.overhead;
-        let cost = match overhead.ratio {
-            Some(ratio) => format!(
-                "{} of step time: {} an interval × {} intervals",
-                percent(ratio),
-                duration(overhead.per_interval_ns),
-                count(analysis.intervals.count)
-            ),
-            None if overhead.per_interval_ns > 0.0 => format!("{} an interval", duration(overhead.per_interval_ns)),
-            None => "unknown".to_string(),
-        };
-        self.field("overhead", &cost);
+        self.field("overhead", &overhead(manifest).unwrap_or_else(|| "unknown".to_string()));
+        if let Some(text) = background(manifest) {
+            self.field("threads", &text);
+        }
         let loss = &manifest.loss;
         let lost = if loss.emitted > 0 {
             format!("{} of {} intervals lost", count(loss.lost()), count(loss.emitted))

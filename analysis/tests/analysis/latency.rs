@@ -93,6 +93,24 @@ fn a_batch_counts_gaps_along_one_sequence() {
 }
 
 #[test]
+fn sequences_that_stop_early_do_not_shorten_the_longest() {
+    // Four sequences of 4, 2, 1 and 1 tokens: the longest has the 3 gaps of 30 ms that the steps show.
+    let request = RequestRecord { output_tokens: Some(8), batch: Some(4), ..request(1, 0, 150 * MS) };
+    let r = of(&[request], &steps()).requests.remove(0);
+    assert_eq!(r.tpot_ns, Some(30.0 * MS as f64));
+    assert!((r.decode_tps.unwrap() - 4.0 / 0.09).abs() < 1e-9, "4 tokens after the first of each in 90 ms");
+}
+
+#[test]
+fn a_step_may_yield_several_tokens() {
+    // Speculative decoding: ten tokens in four steps.
+    let request = RequestRecord { output_tokens: Some(10), ..request(1, 0, 150 * MS) };
+    let r = of(&[request], &steps()).requests.remove(0);
+    assert_eq!(r.tpot_ns, Some(10.0 * MS as f64), "(140 − 50) / 9");
+    assert!((r.decode_tps.unwrap() - 9.0 / 0.09).abs() < 1e-9);
+}
+
+#[test]
 fn a_prompt_in_chunks_yields_its_token_at_the_last() {
     let mut steps = vec![phase(0, 1, Phase::Prefill, 0, 20), phase(1, 1, Phase::Prefill, 20, 25)];
     steps.push(phase(2, 1, Phase::Decode, 50, 10));
@@ -125,6 +143,9 @@ fn warm_up_is_left_out() {
     assert_eq!(warmup_requests(&manifest(json!("2")), &requests).len(), 2);
     assert!(warmup_requests(&manifest(json!(3)), &requests).is_empty(), "nothing else was recorded");
     assert!(warmup_requests(&RunManifest::default(), &requests).is_empty());
+    // Request 1 is gone, the oldest segments had to make room: what is left was measured.
+    assert!(warmup_requests(&manifest(json!(1)), &requests[1..]).is_empty());
+    assert_eq!(warmup_requests(&manifest(json!(2)), &requests[1..]), BTreeSet::from([2]));
     let latency = Latency::of(&requests, &[], &warmup);
     let e2e = latency.e2e.unwrap();
     assert_eq!((e2e.n, e2e.min, e2e.max), (2, 10.0 * MS as f64, 20.0 * MS as f64));

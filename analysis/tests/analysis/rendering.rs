@@ -125,6 +125,32 @@ fn figures_agree_between_reports() {
 }
 
 #[test]
+fn every_report_tells_the_layer_from_the_background_threads() {
+    let analysis = analysis(&Scenario::default());
+    let metrics = json::metrics(&analysis);
+    let overhead = &metrics["overhead"];
+    let whole = overhead["wall_ns"].as_f64().unwrap() * overhead["cores"].as_f64().unwrap();
+    assert_eq!(overhead["background_cpu_share"], 3e6 / whole, "3 ms of wall time × cores");
+    let texts = [
+        terminal::summary(&analysis, &TerminalOptions::default()),
+        markdown::report(&analysis),
+        html::page(&analysis).unwrap(),
+    ];
+    for text in texts {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains("the layer's own part on the application's threads")
+                || text.contains("the layer&#x27;s own part")
+        );
+        assert!(text.contains("3.00 ms CPU time of the background threads (measured), 0.1 % of 1.89 s × 2 cores"));
+        assert!(text.contains("(TTFT)") && text.contains("(TPOT)") && text.contains("(ITL)"));
+    }
+    let mut unknown = analysis;
+    unknown.manifest.overhead.background_cpu_ns = None;
+    assert!(!terminal::summary(&unknown, &TerminalOptions::default()).contains("CPU time of the background"));
+}
+
+#[test]
 fn a_report_is_four_whole_files() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::default());

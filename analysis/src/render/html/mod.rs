@@ -349,15 +349,14 @@ fn accounts(analysis: &Analysis) -> Value {
     let (loss, overhead) = (&manifest.loss, &manifest.overhead);
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| rows.push((name.to_string(), value));
-    if overhead.per_interval_ns > 0.0 {
-        add("Cost of one enter and exit (measured at start)", duration(overhead.per_interval_ns));
-        add("Taken from the application (derived)", duration(overhead.application_ns as f64));
+    if let Some(text) = facts::overhead(manifest) {
+        add("Overhead", text);
     }
-    if let Some(ratio) = overhead.ratio {
-        add("Share of step time (derived)", percent(ratio));
+    if overhead.application_ns > 0 {
+        add("Taken from the application's threads (derived)", duration(overhead.application_ns as f64));
     }
-    if let Some(ns) = overhead.background_cpu_ns {
-        add("CPU time of candlescope's own threads (measured)", duration(ns as f64));
+    if let Some(text) = facts::background(manifest) {
+        add("Background threads", text);
     }
     if loss.emitted > 0 {
         add("Intervals emitted", count(loss.emitted));
@@ -418,6 +417,8 @@ fn definitions(analysis: &Analysis) -> Value {
             FigureValue::Single(_, n) => n,
         });
         let resolution = match (d.key, d.unit) {
+            // A thread's CPU time is the kernel's account, not ours.
+            ("background", _) => None,
             ("peak_memory", _) => period.map(|ns| format!("a sample every {}", duration(ns as f64))),
             (_, "ns" | "tokens/s") => tick.clone(),
             _ => None,

@@ -1,0 +1,66 @@
+//! What the profiler's own threads took from the machine. The layer's part on the application's threads is in the manifest.
+
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+
+/// CPU time of the profiler's own threads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Background {
+    /// CPU time in nanoseconds (measured).
+    pub cpu_ns: u64,
+    /// What it is a share of, where both are known.
+    pub whole: Option<Whole>,
+}
+
+/// What the machine had to give during the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Whole {
+    /// Wall time of the run in nanoseconds, from its start to its end.
+    pub wall_ns: u64,
+    /// Cores the process may use.
+    pub cores: u64,
+}
+
+impl Background {
+    /// What the run tells; `None` where the platform could not measure it.
+    pub fn of(manifest: &RunManifest) -> Option<Self> {
+        let cpu_ns = manifest.overhead.background_cpu_ns?;
+        let started = (manifest.started_ns > 0).then_some(manifest.started_ns);
+        let wall = started.zip(manifest.ended_ns).and_then(|(start, end)| u64::try_from(end.checked_sub(start)?).ok());
+        let known = wall.filter(|&ns| ns > 0).zip(cores(manifest).filter(|&n| n > 0));
+        Some(Self { cpu_ns, whole: known.map(|(wall_ns, cores)| Whole { wall_ns, cores }) })
+    }
+
+    /// CPU time ÷ (wall time × cores).
+    pub fn share(&self) -> Option<f64> {
+        self.whole.map(|whole| self.cpu_ns as f64 / (whole.wall_ns as f64 * whole.cores as f64))
+    }
+}
+
+/// Cores the process may use, or else those the machine has.
+pub(crate) fn cores(manifest: &RunManifest) -> Option<u64> {
+    let keys = ["cpu_available", "cpu_cores", "logical_cpus"];
+    keys.iter().find_map(|key| manifest.environment.get(*key).and_then(Value::as_u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_core::run::OverheadInfo;
+    use serde_json::json;
+
+    #[test]
+    fn the_share_is_of_all_cores_and_only_where_both_are_known() {
+        let mut manifest = RunManifest { started_ns: 1_000, ended_ns: Some(3_000), ..RunManifest::default() };
+        assert_eq!(Background::of(&manifest), None, "not measured is not zero");
+        manifest.overhead = OverheadInfo { background_cpu_ns: Some(80), ..OverheadInfo::default() };
+        assert_eq!(Background::of(&manifest).and_then(|b| b.share()), None, "cores unknown");
+        manifest.environment.insert("cpu_cores".into(), json!(8));
+        manifest.environment.insert("cpu_available".into(), json!(4));
+        assert_eq!(Background::of(&manifest).and_then(|b| b.share()), Some(0.01), "80 ns of 2000 ns × 4");
+        manifest.ended_ns = None;
+        assert_eq!(Background::of(&manifest), Some(Background { cpu_ns: 80, whole: None }));
+        manifest.ended_ns = Some(i64::MIN);
+        assert_eq!(Background::of(&manifest).and_then(|b| b.share()), None);
+    }
+}
