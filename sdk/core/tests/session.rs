@@ -419,12 +419,15 @@ fn requests_outside_of_capture_are_not_recorded_and_open_ones_are_named() {
 fn steps_inside_steps_count_once_for_the_overhead() {
     let (batch, m) = record(Session::builder(), |_| {
         let _outer = trace_span!("handler").entered();
+        let request = llm::Request::new("chat", "m");
+        let _in_request = request.enter();
         for position in 1..4 {
             let _step = llm::decode(1, position, 1);
             std::thread::sleep(Duration::from_millis(5));
         }
     });
     assert_eq!(batch.steps.len(), 4);
+    assert_eq!(batch.requests.len(), 1);
     let outer = batch.steps.iter().find(|s| s.phase.is_none()).unwrap().host_dur_ns as f64;
     let ratio = m.overhead.application_ns as f64 / outer;
     assert!((m.overhead.ratio.unwrap() / ratio - 1.0).abs() < 1e-6);

@@ -236,10 +236,12 @@ impl ThreadState {
             self.overflow += 1;
             return;
         }
-        let (parent, mut request, parent_phase, parent_step, parent_recorded) = match self.open().last() {
-            Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded),
-            None => (0, 0, NO_PHASE, NO_STEP, false),
+        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) = match self.open().last() {
+            Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
+            None => (0, 0, NO_PHASE, NO_STEP, false, 0),
         };
+        // A request stands above steps, but may itself stand inside one.
+        let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };
         // A phase inside a step that is in none is a step of its own.
         let continues = parent_step != NO_STEP && (meta.phase == NO_PHASE || parent_phase != NO_PHASE);
         let mut step = if continues { parent_step } else { NO_STEP };
@@ -253,12 +255,13 @@ impl ThreadState {
             request = meta.request;
             step = NO_STEP;
             phase = NO_PHASE;
+            flags = nested;
             recorded = shared.control.recording();
         } else if !continues {
             let decision = shared.control.begin_step();
             step = decision.number;
             recorded = decision.record;
-            flags = if parent_step == NO_STEP { flag::STEP_ROOT } else { flag::STEP_ROOT | flag::NESTED_STEP };
+            flags = flag::STEP_ROOT | nested;
             self.since_split = 0;
         }
         let writes = recorded && !transparent;
