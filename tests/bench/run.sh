@@ -39,6 +39,6 @@ fi
 if [ "$soak" -ge 60 ]; then
     "$bin/soak" --seconds "$soak"
 else
-    "$bin/soak" --seconds "$soak" --rotate 2 --budget 4 --growth 8
+    "$bin/soak" --seconds "$soak" --rotate 2 --budget 1 --growth 8
 fi
 "$bin/summary"

@@ -8,7 +8,7 @@ fn twenty_seconds_at_a_hundred_thousand_intervals_a_second() {
     let results = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_soak"))
         // A budget that some segments exceed, so that deleting the oldest is part of the run.
-        .args(["--seconds", "20", "--rotate", "2", "--budget", "4", "--growth", "8"])
+        .args(["--seconds", "20", "--rotate", "2", "--budget", "1", "--growth", "8"])
         .env("CANDLESCOPE_BENCH_DIR", results.path())
         .output()
         .unwrap();

@@ -31,10 +31,10 @@ const PROMPT: &str = "Once upon a time, a lighthouse keeper found a letter in a 
 #[derive(Parser)]
 struct Options {
     /// Rounds; each is a pair, and a control.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 60)]
     pairs: usize,
     /// Tokens of a generation.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 32)]
     tokens: usize,
     /// The model.
     #[arg(long, value_enum, default_value_t = Implementation::Candle)]
