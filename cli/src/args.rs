@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a model under full instrumentation and write a run
+    #[command(after_help = PROFILE_EXAMPLES)]
     Profile(Box<ProfileArgs>),
     /// Turn a run into report.html, report.md, operators.md, metrics.json and a terminal summary
     Report(ReportArgs),
@@ -22,6 +24,20 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Show what this machine has and what each lack costs
     Doctor(DoctorArgs),
+}
+
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  candlescope profile --model embedded
+      a tiny model with random weights, nothing to download
+  candlescope profile --model MODEL.gguf --prompt 'Once upon a' --out runs/a
+      a GGUF file; the report is runs/a/report.html
+  candlescope profile --model config:llama-3-8b --prompt-tokens 512
+      an architecture at its true size, random weights, a prompt of a given length";
+
+/// A whole number that TOML can hold, negative ones refused by name rather than taken for an option.
+fn whole<T: TryFrom<u64>>() -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(..=i64::MAX as u64)
 }
 
 #[derive(Debug, Args)]
@@ -60,7 +76,8 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prompt_file: Option<PathBuf>,
     /// Use this many seeded random tokens as the prompt
-    #[arg(long, value_name = "N", conflicts_with_all = ["prompt", "prompt_file"])]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
+    #[arg(conflicts_with_all = ["prompt", "prompt_file"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prompt_tokens: Option<usize>,
     /// Wrap the prompt in the model's chat template
@@ -68,7 +85,7 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat: Option<bool>,
     /// Most tokens to generate [default: 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_new_tokens: Option<usize>,
     /// Go on past the model's end token
@@ -76,15 +93,15 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ignore_eos: Option<bool>,
     /// Sequences generated at once, all from the same prompt [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
     /// Measured requests [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) repeats: Option<usize>,
     /// Requests before them that are recorded but left out of the statistics [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) warmup: Option<usize>,
     /// cpu or cuda:N [default: cpu]
@@ -105,19 +122,19 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
     /// Seed of random weights, random prompts and sampling [default: 42]
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(), value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
     /// 0 takes the most likely token, above that tokens are drawn [default: 0]
-    #[arg(long, value_name = "T")]
+    #[arg(long, allow_negative_numbers = true, value_name = "T")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) temperature: Option<f64>,
     /// Draw among the K most likely tokens only
-    #[arg(long, value_name = "K")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "K")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_k: Option<usize>,
     /// Draw among the most likely tokens that together reach this probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, allow_negative_numbers = true, value_name = "P")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_p: Option<f64>,
     /// Directory of the run; must be empty or absent [default: runs/<model>-<time>]
@@ -125,7 +142,7 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) out: Option<PathBuf>,
     /// Delete the oldest segments when the run grows beyond this many megabytes
-    #[arg(long, value_name = "MB")]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(), value_name = "MB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) disk_budget_mb: Option<u64>,
     /// Write a Perfetto trace as well
@@ -143,7 +160,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Rows of the operator table on the terminal
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 15)]
     pub(crate) top: usize,
     /// Print metrics.json on standard output instead of text
     #[arg(long)]

@@ -17,9 +17,11 @@ pub(crate) fn device(name: &str) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
-    use anyhow::Context;
-    Device::new_cuda(ordinal).with_context(|| {
-        format!("device cuda:{ordinal} cannot be used; `candlescope doctor` shows what this machine has")
+    Device::new_cuda(ordinal).map_err(|error| {
+        anyhow::anyhow!(
+            "device cuda:{ordinal} cannot be used: {}; `candlescope doctor` shows what this machine has",
+            candlescope_models::candle_message(&error)
+        )
     })
 }
 

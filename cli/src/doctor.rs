@@ -167,7 +167,7 @@ fn read_line(path: &str) -> Option<String> {
 fn library(name: &str) -> Option<String> {
     let mut places: Vec<PathBuf> =
         std::env::var_os("LD_LIBRARY_PATH").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();
-    for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)) {
+    for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os) {
         for sub in ["lib64", "lib", "extras/CUPTI/lib64"] {
             places.push(Path::new(&home).join(sub));
         }

@@ -8,6 +8,7 @@ mod options;
 mod profile;
 mod progress;
 mod report;
+mod run_dir;
 
 use args::{Cli, Command};
 use clap::Parser;

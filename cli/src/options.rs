@@ -43,6 +43,15 @@ pub(crate) enum Prompt {
 
 const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";
 
+/// The options that say what is continued, of which one counts.
+const PROMPTS: [&str; 3] = ["prompt", "prompt-file", "prompt-tokens"];
+
+/// Most sequences at once. Far more than any machine decodes, and few enough for the prompts themselves to find room.
+const MAX_BATCH: usize = 1 << 16;
+
+/// Most megabytes whose bytes can still be counted.
+const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
+
 /// Resolves the options of `profile`. Later layers win: defaults, file, `--set`, command line.
 pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
     let mut table = Table::new();
@@ -51,22 +60,25 @@ pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
             .with_context(|| format!("cannot read the configuration {}", file.display()))?;
         let read: Table = text.parse().with_context(|| format!("{} is not valid TOML", file.display()))?;
         check(&read).with_context(|| format!("in {}", file.display()))?;
-        table.extend(read);
+        lay(&mut table, read);
     }
     for setting in &args.set {
         let (key, value) = setting.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{setting}`"))?;
         let one = Table::from_iter([(key.trim().to_string(), value_of(value.trim()))]);
         check(&one).with_context(|| format!("in --set {setting}"))?;
-        table.extend(one);
+        lay(&mut table, one);
     }
-    let typed = Table::try_from(&args.options).context("cannot lay the options over each other")?;
-    // One prompt option on the command line replaces whichever one the file has.
-    if ["prompt", "prompt-file", "prompt-tokens"].iter().any(|k| typed.contains_key(*k)) {
-        table.retain(|k, _| !k.starts_with("prompt"));
-    }
-    table.extend(typed);
+    lay(&mut table, Table::try_from(&args.options).context("cannot lay the options over each other")?);
     let partial: PartialOptions = Value::Table(table).try_into().context("cannot read the options")?;
     build(partial)
+}
+
+/// Lays `layer` over `table`. One prompt option of a layer replaces whichever one the layers below have.
+fn lay(table: &mut Table, layer: Table) {
+    if PROMPTS.iter().any(|k| layer.contains_key(*k)) {
+        table.retain(|k, _| !PROMPTS.contains(&k));
+    }
+    table.extend(layer);
 }
 
 /// Whether the keys and their types are right.
@@ -112,6 +124,19 @@ fn build(p: PartialOptions) -> Result<Options> {
         if value == 0 {
             bail!("--{name} is 0; it must be at least 1");
         }
+    }
+    if options.batch > MAX_BATCH {
+        bail!(
+            "--batch is {}; at most {MAX_BATCH} sequences run at once: use a smaller batch, and --repeats for more requests",
+            options.batch
+        );
+    }
+    match options.disk_budget_mb {
+        Some(0) => bail!("--disk-budget-mb is 0; it must be at least 1, or left out for no limit"),
+        Some(mb) if mb > MAX_BUDGET_MB => {
+            bail!("--disk-budget-mb is {mb}; it must be at most {MAX_BUDGET_MB}, or left out for no limit")
+        }
+        _ => {}
     }
     Ok(options)
 }
@@ -163,6 +188,45 @@ mod tests {
         assert_eq!(o.prompt, Prompt::RandomTokens(9));
         let o = resolved(&["--config", file, "--prompt", "hello"]).unwrap();
         assert_eq!(o.prompt, Prompt::Text("hello".into()));
+    }
+
+    #[test]
+    fn a_prompt_replaces_the_prompts_of_the_layers_below() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.toml");
+        std::fs::write(&file, "prompt-tokens = 9\n").unwrap();
+        let path = file.to_str().unwrap();
+        let o = resolved(&["--config", path, "--set", "prompt=x"]).unwrap();
+        assert_eq!(o.prompt, Prompt::Text("x".into()));
+        let o = resolved(&["--set", "prompt=x", "--set", "prompt-tokens=3"]).unwrap();
+        assert_eq!(o.prompt, Prompt::RandomTokens(3));
+        let o = resolved(&["--config", path, "--set", "prompt=x", "--prompt", "y"]).unwrap();
+        assert_eq!(o.prompt, Prompt::Text("y".into()));
+        let o = resolved(&["--config", path, "--set", "repeats=2"]).unwrap();
+        assert_eq!(o.prompt, Prompt::RandomTokens(9));
+        // Two in one layer are a contradiction.
+        std::fs::write(&file, "prompt-tokens = 9\nprompt = \"x\"\n").unwrap();
+        assert!(resolved(&["--config", path]).unwrap_err().to_string().contains("give one of"));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_named() {
+        let message = |args: &[&str]| format!("{:#}", resolved(args).unwrap_err());
+        assert!(message(&["--batch", "99999999999"]).contains("--batch is 99999999999; at most 65536"));
+        assert!(message(&["--disk-budget-mb", "0"]).contains("--disk-budget-mb is 0; it must be at least 1"));
+        let text = message(&["--disk-budget-mb", "17592186044416"]);
+        assert!(text.contains("17592186044416; it must be at most 17592186044415"), "{text}");
+        assert_eq!(resolved(&["--disk-budget-mb", "17592186044415"]).unwrap().disk_budget_mb, Some(17_592_186_044_415));
+        // TOML, in which layers are kept, has no larger whole numbers.
+        for option in ["--seed", "--disk-budget-mb", "--prompt-tokens"] {
+            let text = message(&[option, "18446744073709551615"]);
+            assert!(text.contains(option) && text.contains("9223372036854775807"), "{text}");
+        }
+        assert_eq!(resolved(&["--temperature", "-1"]).unwrap().temperature, -1.0, "refused by the model, in its words");
+        for option in ["--batch", "--top-k", "--max-new-tokens", "--seed", "--disk-budget-mb"] {
+            let text = message(&[option, "-1"]);
+            assert!(text.contains("invalid value '-1'") && text.contains(option), "{text}");
+        }
     }
 
     #[test]

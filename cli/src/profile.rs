@@ -3,6 +3,7 @@
 use crate::args::ProfileArgs;
 use crate::options::{Options, Prompt, resolve};
 use crate::progress::Progress;
+use crate::run_dir::RunDir;
 use anyhow::{Context, Result, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReportOptions, write_report};
@@ -19,8 +20,9 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let options = resolve(args)?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
-    let out = options.out.clone().unwrap_or_else(|| default_out(&source));
-    let scope = start(&options, &out)?;
+    let dir = RunDir::before_start(options.out.clone().unwrap_or_else(|| default_out(&source)));
+    let out = dir.path();
+    let scope = start(&options, out).inspect_err(|error| dir.remove_after_failed_start(error))?;
     let progress = Progress::new(!args.no_progress && !args.json);
 
     // The scope ends in order whatever happens, so that what was recorded before an error can be read.
@@ -29,19 +31,14 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     if let (Err(error), Some(handle)) = (&outcome, scope.handle()) {
         handle.set_result("error", format!("{error:#}"));
     }
-    let manifest = scope.finish().unwrap_or_default();
+    let manifest = scope.finish();
     let outputs = match outcome {
         Ok(outputs) => outputs,
-        Err(error) if manifest.counts.get("spans").is_some_and(|n| *n > 0) => {
-            return Err(error.context(format!("what was recorded until then is in {}", out.display())));
-        }
-        Err(error) => {
-            // Nothing was recorded: an empty run would only stand in the way of the next try.
-            let _ = std::fs::remove_dir_all(&out);
-            return Err(error);
-        }
+        Err(error) if dir.remove_if_nothing_recorded(manifest.as_ref()) => return Err(error),
+        Err(error) => return Err(error.context(format!("what was recorded until then is in {}", out.display()))),
     };
-    show(args, &options, &out, &manifest, &outputs)?;
+    let manifest = manifest.unwrap_or_default();
+    show(args, &options, out, &manifest, &outputs)?;
     // The figures above are of what could be kept; that something could not is an error all the same.
     match manifest.verdict.findings.iter().find(|f| f.code.starts_with("exporter_") && f.severity == Severity::Error) {
         Some(finding) => bail!("{}; {}", finding.message, finding.remedy),
@@ -79,7 +76,7 @@ fn default_out(source: &ModelSource) -> PathBuf {
 /// Installs the layer: before the model loads, because spans are made then.
 fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     let mut config = ParquetConfig::new(out);
-    config.disk_budget = options.disk_budget_mb.map(|mb| mb << 20);
+    config.disk_budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
     let mut builder = candlescope::builder()
         .parquet_with(config)
@@ -135,13 +132,13 @@ fn generate_all(
         }
     }
     let prompt = match &options.prompt {
-        Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed),
+        Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed)?,
         Prompt::Text(text) if options.chat => {
             loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?
         }
         // `config:NAME` has the shape of a model and no tokenizer: random tokens stand in for the default prompt.
         Prompt::Text(_) if loaded.tokenizer.is_none() && matches!(source, ModelSource::Config(_)) => {
-            loaded.random_prompt(128, options.seed)
+            loaded.random_prompt(128, options.seed)?
         }
         Prompt::Text(text) => loaded.encode_prompt(text)?,
     };
@@ -159,9 +156,9 @@ fn generate_all(
         operation: if options.chat { "chat" } else { "text_completion" }.into(),
         ..GenerateOptions::default()
     };
-    let requests = options.warmup + options.repeats;
-    progress.count((requests * options.max_new_tokens) as u64);
-    let mut outputs = Vec::with_capacity(options.repeats);
+    let requests = options.warmup.saturating_add(options.repeats);
+    progress.count(requests.saturating_mul(options.max_new_tokens) as u64);
+    let mut outputs = Vec::new();
     for request in 0..requests {
         progress.message(match request.checked_sub(options.warmup) {
             None => format!("warm-up {}/{}", request + 1, options.warmup),
@@ -172,7 +169,7 @@ fn generate_all(
                 progress.advance();
             }
         })?;
-        progress.at(((request + 1) * options.max_new_tokens) as u64);
+        progress.at((request + 1).saturating_mul(options.max_new_tokens) as u64);
         if request >= options.warmup {
             outputs.push(output);
         }

@@ -38,6 +38,49 @@ fn models_that_are_not_there_or_not_right() {
     assert_says(&profile_fails(d, &["--model", empty.to_str().unwrap()]), &["config.json"]);
 }
 
+/// Asserts that the complaint is one line, and that no part of it, between colons or semicolons, comes twice.
+#[track_caller]
+fn assert_said_once(message: &str) {
+    let lines: Vec<&str> = message.trim_end().lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("error: "), "not one line of error: {message}");
+    let mut parts: Vec<&str> = lines[0].split([':', ';']).map(str::trim).filter(|p| p.contains(' ')).collect();
+    let all = parts.len();
+    parts.sort_unstable();
+    parts.dedup();
+    assert_eq!(parts.len(), all, "a part is repeated: {message}");
+}
+
+#[test]
+fn errors_are_one_line_and_say_each_cause_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    // candle's own error, which carries a backtrace.
+    let header = d.join("header.gguf");
+    std::fs::write(&header, b"GGUF\x63\0\0\0 and so on and so on").unwrap();
+    let message = profile_fails(d, &["--model", header.to_str().unwrap()]);
+    assert_says(&message, &["header.gguf", "99"]);
+    assert_said_once(&message);
+    // An error within an error.
+    let model = d.join("model");
+    std::fs::create_dir(&model).unwrap();
+    std::fs::write(model.join("config.json"), r#"{"model_type": "rwkv"}"#).unwrap();
+    let message = profile_fails(d, &["--model", model.to_str().unwrap()]);
+    assert_says(&message, &["config.json", "`rwkv` is not supported"]);
+    assert_said_once(&message);
+    assert_said_once(&profile_fails(d, &["--prompt-tokens", "100000"]));
+    assert_said_once(&profile_fails(d, &["--perfetto", "/nonexistent/x"]));
+}
+
+#[test]
+fn candles_own_quantised_model_with_a_batch_of_prompts() {
+    let Some(model) = smollm2() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--model", model.to_str().unwrap(), "--engine", "candle", "--batch", "2"];
+    let message = profile_fails(dir.path(), &args);
+    assert_says(&message, &["batch of 2 prompts", "instrumented model"]);
+    assert_said_once(&message);
+}
+
 #[test]
 fn a_truncated_gguf() {
     let Some(model) = smollm2() else { return };
@@ -55,6 +98,8 @@ fn prompts() {
     let d = dir.path();
     assert_says(&profile_fails(d, &["--prompt", ""]), &["prompt is empty", "--prompt-tokens"]);
     assert_says(&profile_fails(d, &["--prompt-tokens", "100000"]), &["100000", "context", "shorten"]);
+    let huge = profile_fails(d, &["--prompt-tokens", "99999999999"]);
+    assert_says(&huge, &["99999999999", "2048", "shorten"]);
     assert_says(&profile_fails(d, &["--prompt-file", "/nowhere.txt"]), &["/nowhere.txt"]);
 }
 
@@ -68,6 +113,9 @@ fn options_and_devices() {
     assert_says(&profile_fails(d, &["--dtype", "int3"]), &["int3", "bf16"]);
     assert_says(&profile_fails(d, &["--engine", "steam"]), &["steam", "instrumented"]);
     assert_says(&profile_fails(d, &["--top-p", "7", "--temperature", "1"]), &["top-p"]);
+    assert_says(&profile_fails(d, &["--temperature", "-1"]), &["temperature is -1", "0 or more"]);
+    assert_says(&profile_fails(d, &["--batch", "99999999999"]), &["--batch is 99999999999", "65536"]);
+    assert_says(&profile_fails(d, &["--disk-budget-mb", "0"]), &["--disk-budget-mb is 0", "at least 1"]);
     assert_says(&fails(&["frobnicate"]), &["frobnicate"]);
 }
 
@@ -85,6 +133,37 @@ fn places_that_cannot_be_written() {
     std::fs::write(used.join("precious"), "data").unwrap();
     assert_says(&fails(&["profile", "--out", used.to_str().unwrap()]), &["used"]);
     assert_eq!(std::fs::read_to_string(used.join("precious")).unwrap(), "data", "what was there is untouched");
+}
+
+#[test]
+fn a_directory_that_was_there_outlives_a_run_of_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mine = dir.path().join("mine");
+    std::fs::create_dir(&mine).unwrap();
+    let out = mine.to_str().unwrap();
+    for bad in [["--top-p", "7", "--temperature", "1"], ["--perfetto", "/nonexistent/x", "--seed", "1"]] {
+        fails(&[&["profile", "--out", out][..], &bad].concat());
+        assert_eq!(std::fs::read_dir(&mine).expect("it is still there").count(), 0, "{bad:?}");
+    }
+    // And serves the next try.
+    ok(&["profile", "--out", out, "--max-new-tokens", "2", "--repeats", "1"]);
+    // Which the one after it leaves alone, whatever fails first.
+    let before = manifest(&mine);
+    fails(&["profile", "--out", out, "--perfetto", "/nonexistent/x"]);
+    assert_eq!(manifest(&mine), before);
+    assert!(mine.join("spans/part-00000.parquet").is_file());
+}
+
+#[test]
+fn a_timeline_that_cannot_be_written_leaves_nothing_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("runs/first");
+    let out = run.to_str().unwrap();
+    for _ in 0..3 {
+        let message = fails(&["profile", "--out", out, "--perfetto", "/nonexistent/x"]);
+        assert_says(&message, &["/nonexistent/x"]);
+        assert!(!dir.path().join("runs").exists(), "the run directory blocks the retry");
+    }
 }
 
 /// A directory on a file system of 300 kB, where the test may mount one.

@@ -133,6 +133,12 @@ fn a_configuration_file_and_set() {
 }
 
 #[test]
+fn help_shows_how_to_begin() {
+    let help = ok(&["profile", "--help"]);
+    assert!(help.contains("candlescope profile --model embedded") && help.contains(".gguf"), "{help}");
+}
+
+#[test]
 fn doctor_says_what_is_there() {
     let text = ok(&["doctor"]);
     assert!(text.contains("cost of an interval") && text.contains("NVIDIA driver"), "{text}");

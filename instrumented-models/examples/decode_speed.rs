@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let which = (pair + turn) % 2;
             let model = &mut models[which];
             let prompt = match prompt_tokens {
-                Some(count) => model.random_prompt(count, 1),
+                Some(count) => model.random_prompt(count, 1)?,
                 None => model.encode_prompt("The candle burns on the desk, and")?,
             };
             let output = generate(model, &[prompt], &options, &mut |_| {})?;

@@ -68,13 +68,13 @@ impl CandleLlama {
         device: &Device,
     ) -> std::result::Result<Self, WeightError> {
         let candle =
-            candle_config(config).map_err(|source| WeightError::Config { path: config.name.clone().into(), source })?;
+            candle_config(config).map_err(|cause| WeightError::Config { path: config.name.clone().into(), cause })?;
         let mut tensors = HashMap::new();
         for (name, shape) in config.weights() {
             let tensor = source.dense(&name, &shape)?;
             tensors.insert(name, tensor);
         }
-        let failed = |source| WeightError::Tensor { tensor: "candle's llama".into(), source };
+        let failed = |cause| WeightError::Tensor { tensor: "candle's llama".into(), cause };
         let vb = VarBuilder::from_tensors(tensors, dtype, device);
         let model = llama::Llama::load(vb, &candle).map_err(failed)?;
         let cache = llama::Cache::new(true, dtype, &candle, device).map_err(failed)?;
@@ -122,14 +122,14 @@ impl CandleQuantizedLlama {
         if config.architecture != "llama" || config.qkv_bias {
             return Err(WeightError::Config {
                 path: file.path().to_path_buf(),
-                source: ConfigError::Unsupported {
+                cause: ConfigError::Unsupported {
                     what: format!("architecture `{}` in candle's quantized_llama", config.architecture),
                     remedy: "run the instrumented model instead",
                 },
             });
         }
-        let read = |source| WeightError::Read { path: file.path().to_path_buf(), source };
-        let failed = |source| WeightError::Tensor { tensor: "candle's quantized_llama".into(), source };
+        let read = |cause| WeightError::Read { path: file.path().to_path_buf(), cause };
+        let failed = |cause| WeightError::Tensor { tensor: "candle's quantized_llama".into(), cause };
         let mut reader = std::io::BufReader::new(std::fs::File::open(file.path()).map_err(read)?);
         let content = candle_core::quantized::gguf_file::Content::read(&mut reader).map_err(failed)?;
         let model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, device).map_err(failed)?;
@@ -152,6 +152,10 @@ impl CausalLm for CandleQuantizedLlama {
             )
         }
         self.model.forward(tokens, position)
+    }
+
+    fn takes_batches_of_prompts(&self) -> bool {
+        false
     }
 
     fn reset(&mut self) {

@@ -16,6 +16,11 @@ pub trait CausalLm {
         let _ = tokens;
     }
 
+    /// Whether several prompts of several tokens can be passed at once.
+    fn takes_batches_of_prompts(&self) -> bool {
+        true
+    }
+
     /// Longest context in tokens.
     fn max_context(&self) -> usize;
 

@@ -4,6 +4,7 @@
 //! token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every sequence in the
 //! batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
 
+use crate::candle_message;
 use crate::causal_lm::CausalLm;
 use crate::load::LoadedModel;
 use crate::sampling::{Sampler, SamplingOptions};
@@ -140,7 +141,7 @@ pub enum GenerateError {
         "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
          shorten the prompt by {over} tokens or use a model with a longer context",
         most = context - 1,
-        over = prompt + 1 - context
+        over = prompt.saturating_add(1) - context
     )]
     PromptTooLong {
         /// Tokens of the prompt.
@@ -153,6 +154,9 @@ pub enum GenerateError {
         "prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other"
     )]
     UnequalPrompts(usize, usize),
+    /// The model processes one prompt at a time.
+    #[error("this model cannot process a batch of {0} prompts; use a batch of 1 or the instrumented model")]
+    BatchOfPrompts(usize),
     /// A token of the prompt is not in the vocabulary.
     #[error("prompt token {token} is not in the vocabulary of {vocabulary}; use the model's own tokenizer")]
     ForeignToken {
@@ -165,16 +169,23 @@ pub enum GenerateError {
     #[error("invalid option: {0}")]
     Options(String),
     /// A step failed.
-    #[error("generation failed at {step}: {source}")]
+    #[error("generation failed at {step}: {}", candle_message(.cause))]
     Step {
         /// Which step.
         step: String,
         /// What candle said.
-        source: candle_core::Error,
+        cause: candle_core::Error,
     },
     /// Tokens did not become text.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
+}
+
+impl GenerateError {
+    /// Fails where a prompt of `prompt` tokens leaves no room for one more in `context`.
+    pub(crate) const fn check_length(prompt: usize, context: usize) -> Result<(), Self> {
+        if prompt < context { Ok(()) } else { Err(Self::PromptTooLong { prompt, context }) }
+    }
 }
 
 /// Continues `prompts`, tokens of equal length, and calls `on_token` for each token as it appears.
@@ -213,8 +224,9 @@ fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) 
         return Err(GenerateError::UnequalPrompts(length, other.len()));
     }
     let (context, vocabulary) = (model.max_context(), model.vocab_size());
-    if length >= context {
-        return Err(GenerateError::PromptTooLong { prompt: length, context });
+    GenerateError::check_length(length, context)?;
+    if prompts.len() > 1 && length > 1 && !model.takes_batches_of_prompts() {
+        return Err(GenerateError::BatchOfPrompts(prompts.len()));
     }
     if let Some(&token) = prompts.iter().flatten().find(|&&t| t as usize >= vocabulary) {
         return Err(GenerateError::ForeignToken { token, vocabulary });
@@ -252,13 +264,13 @@ pub fn generate_with(
 
     for step in 0..most {
         let length = prompt_tokens + step;
-        let failed = |source| GenerateError::Step {
+        let failed = |cause| GenerateError::Step {
             step: if step == 0 {
                 format!("prefill of {prompt_tokens} tokens")
             } else {
                 format!("output token {}", step + 1)
             },
-            source,
+            cause,
         };
         let phase =
             if step == 0 { llm::prefill(batch * length, length, batch) } else { llm::decode(batch, length, batch) };

@@ -14,6 +14,7 @@
 /// Version of candle this crate is built with, for the environment of a run.
 pub const CANDLE_VERSION: &str = "0.11.1";
 
+mod candle_error;
 pub mod candle_models;
 pub mod causal_lm;
 pub mod chat;
@@ -29,6 +30,7 @@ pub mod source;
 pub mod tokenizer;
 pub mod weights;
 
+pub use candle_error::candle_message;
 pub use causal_lm::CausalLm;
 pub use config::ModelConfig;
 pub use generate::{FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate};

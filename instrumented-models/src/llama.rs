@@ -89,7 +89,7 @@ impl Llama {
         dtype: DType,
         device: &Device,
     ) -> std::result::Result<Self, WeightError> {
-        let here = |source| WeightError::Config { path: config.name.clone().into(), source };
+        let here = |cause| WeightError::Config { path: config.name.clone().into(), cause };
         config.check().map_err(here)?;
         if !matches!(config.feed_forward, FeedForward::SwiGlu { .. }) {
             let what = format!("feed-forward network {:?}", config.feed_forward);
@@ -98,7 +98,7 @@ impl Llama {
         let factors = source.rope_factors()?;
         let tables =
             RotaryTables::new(&config.rope, config.head_dim, config.max_context, factors.as_deref(), dtype, device)
-                .map_err(|source| WeightError::Tensor { tensor: "rotary tables".into(), source })?;
+                .map_err(|cause| WeightError::Tensor { tensor: "rotary tables".into(), cause })?;
         let table = (config.vocab_size, config.hidden_size);
         let tied = config.tie_embeddings.then_some("lm_head");
         let (embed_tokens, head) = embedding(source, "model.embed_tokens", table, tied)?;

@@ -4,6 +4,7 @@ use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, ModelConfig};
+use crate::generate::GenerateError;
 use crate::info::ModelInfo;
 use crate::llama::Llama;
 use crate::source::ModelSource;
@@ -166,14 +167,16 @@ impl LoadedModel {
         Ok(self.tokenizer()?.encode(&template.render(messages, true)?, false)?)
     }
 
-    /// A prompt of `count` seeded random tokens, none of which ends a text.
-    pub fn random_prompt(&self, count: usize, seed: u64) -> Vec<u32> {
+    /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated, where so many
+    /// do not fit the model's context.
+    pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, GenerateError> {
         use rand::{Rng, SeedableRng, rngs::StdRng};
+        GenerateError::check_length(count, self.model.max_context())?;
         let mut rng = StdRng::seed_from_u64(seed);
         let vocabulary = u32::try_from(self.config.vocab_size).unwrap_or(u32::MAX);
         // A vocabulary of end tokens only has no other token to give.
         let all_end = self.info.eos_tokens.len() >= self.config.vocab_size;
-        (0..count)
+        Ok((0..count)
             .map(|_| {
                 loop {
                     let token = rng.random_range(0..vocabulary);
@@ -182,7 +185,7 @@ impl LoadedModel {
                     }
                 }
             })
-            .collect()
+            .collect())
     }
 
     fn tokenizer(&self) -> Result<&Tokenizer, PromptError> {
@@ -233,7 +236,7 @@ impl Loader<'_> {
         let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         let name = name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string();
         let config =
-            ModelConfig::from_hf(&name, &json).map_err(|source| WeightError::Config { path: config_path, source })?;
+            ModelConfig::from_hf(&name, &json).map_err(|cause| WeightError::Config { path: config_path, cause })?;
         let tokenizer_path = directory.join("tokenizer.json");
         if !tokenizer_path.is_file() {
             return Err(fail(&tokenizer_path, "is missing".into()));

@@ -39,14 +39,14 @@ impl SamplingOptions {
 
     /// What is wrong with the options, if anything.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        if self.temperature.is_some_and(|t| !t.is_finite() || t < 0.) {
-            return Err("temperature must be 0 or more".into());
+        if let Some(temperature) = self.temperature.filter(|t| !t.is_finite() || *t < 0.) {
+            return Err(format!("temperature is {temperature}; it must be 0 or more"));
         }
         if self.top_k == Some(0) {
             return Err("top-k must be at least 1".into());
         }
-        if self.top_p.is_some_and(|p| !(p > 0. && p <= 1.)) {
-            return Err("top-p must be above 0 and at most 1".into());
+        if let Some(p) = self.top_p.filter(|p| !(*p > 0. && *p <= 1.)) {
+            return Err(format!("top-p is {p}; it must be above 0 and at most 1"));
         }
         if !self.repeat_penalty.is_finite() || self.repeat_penalty <= 0. {
             return Err("repeat penalty must be above 0".into());

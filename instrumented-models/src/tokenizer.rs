@@ -1,5 +1,6 @@
 //! Text to tokens and back, with streaming that never emits half a character.
 
+use crate::candle_message;
 use crate::weights::gguf::GgufFile;
 use candle_core::quantized::tokenizer::TokenizerFromGguf;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ impl Tokenizer {
     /// Builds the tokenizer that a GGUF file's metadata describe.
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::Gguf { path: file.path().to_path_buf(), reason };
-        let mut tokenizer = tokenizers::Tokenizer::from_gguf(file.content()).map_err(|e| fail(e.to_string()))?;
+        let mut tokenizer = tokenizers::Tokenizer::from_gguf(file.content()).map_err(|e| fail(candle_message(&e)))?;
         // candle knows the splitting rules of qwen2 and llama3 only; everything else falls back to GPT-2's with a space put
         // before every piece, which is wrong after special tokens (`<|im_start|> user`).
         match file.text("tokenizer.ggml.pre").unwrap_or("default") {

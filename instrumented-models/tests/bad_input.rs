@@ -6,7 +6,7 @@ use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
-use candlescope_models::{ModelConfig, ModelSource};
+use candlescope_models::{GenerateOptions, ModelConfig, ModelSource, generate};
 use common::*;
 use std::path::Path;
 
@@ -101,6 +101,66 @@ fn gguf_lacking_metadata_or_of_other_dimensions() {
 }
 
 #[test]
+fn gguf_with_rope_scaling_is_refused_not_run_wrongly() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("model.gguf");
+    let config = gguf_config();
+    let write = |extra: &[(&str, Value)]| {
+        let mut metadata = gguf_metadata(&config);
+        metadata.extend(extra.iter().map(|(k, v)| (format!("llama.rope.{k}"), v.clone())));
+        write_gguf(&path, &config, GgmlDType::Q8_0, &metadata);
+    };
+    let word = |w: &str| Value::String(w.into());
+    for (key, value, shown) in [
+        ("scaling.type", word("yarn"), "yarn"),
+        ("scaling.type", word("linear"), "linear"),
+        ("scaling.type", Value::U32(2), "2"),
+        // Without a type, llama.cpp takes a factor for linear scaling; the second is an older name of it.
+        ("scaling.factor", Value::F32(4.), "4"),
+        ("scale_linear", Value::F32(0.5), "0.5"),
+        ("scaling.attn_factor", word("x"), "x"),
+    ] {
+        write(&[(key, value)]);
+        let options = |engine| LoadOptions { engine, ..LoadOptions::default() };
+        for engine in [Engine::Instrumented, Engine::Candle] {
+            let message = refuse_with(&path, options(engine));
+            let parts =
+                ["model.gguf", &format!("`llama.rope.{key}`"), shown, "without rope scaling", "original length"];
+            assert_says(&message, &parts);
+        }
+    }
+    for harmless in [
+        &[("scaling.type", word("none")), ("scaling.factor", Value::F32(8.))][..],
+        &[("scaling.factor", Value::F32(1.)), ("scaling.original_context_length", Value::U32(300))],
+        &[("scale_linear", Value::F32(0.))],
+    ] {
+        write(harmless);
+        load(&path, Engine::Instrumented, DType::F32, false);
+    }
+}
+
+/// The binary prints errors with their causes: what a message holds already must not come again as its source.
+#[test]
+fn no_cause_is_said_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let d = directory.path();
+    std::fs::write(d.join("config.json"), r#"{"model_type": "rwkv"}"#).unwrap();
+    let foreign = LoadedModel::load(&ModelSource::Directory(d.into()), &LoadOptions::default()).unwrap_err();
+    let missing = ModelSource::Gguf(d.join("absent.gguf"));
+    let missing = LoadedModel::load(&missing, &LoadOptions::default()).unwrap_err();
+    for (error, cause) in [(&foreign as &dyn std::error::Error, "`rwkv` is not supported"), (&missing, "No such file")]
+    {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        assert_eq!(text.matches(cause).count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn gguf_without_a_tokenizer_runs_on_token_counts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
@@ -183,4 +243,8 @@ fn candles_quantised_model_refuses_a_batch_of_prompts() {
     let mut loaded = load(&path, Engine::Candle, DType::F32, false);
     let message = loaded.model.forward(&tokens(2, 3, 0, 96), 0).unwrap_err().to_string();
     assert_says(&message, &["batch of prompts", "instrumented model"]);
+    // The loop refuses before it begins, so that nothing half-done is recorded.
+    let prompts = vec![vec![1, 2, 3]; 2];
+    let message = generate(&mut loaded, &prompts, &GenerateOptions::default(), &mut |_| {}).unwrap_err().to_string();
+    assert_says(&message, &["batch of 2 prompts", "instrumented model"]);
 }

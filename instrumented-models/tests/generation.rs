@@ -2,9 +2,11 @@
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
+use candle_core::{Device, Tensor};
 use candlescope_models::config::NAMED;
+use candlescope_models::generate::{Context, generate_with};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
-use candlescope_models::{FinishReason, GenerateOptions, ModelSource, SamplingOptions, generate};
+use candlescope_models::{CausalLm, FinishReason, GenerateOptions, ModelSource, SamplingOptions, generate};
 
 fn embedded() -> LoadedModel {
     LoadedModel::load(&ModelSource::Embedded, &LoadOptions::default()).unwrap()
@@ -112,7 +114,7 @@ fn stop_tokens_end_a_sequence_and_not_its_neighbours() {
 #[test]
 fn the_context_ends_generation() {
     let mut loaded = embedded();
-    let prompt = loaded.random_prompt(2045, 1);
+    let prompt = loaded.random_prompt(2045, 1).unwrap();
     let output = run(&mut loaded, &[prompt], &GenerateOptions { ignore_eos: true, ..options(10) });
     assert_eq!((output.sequences[0].tokens.len(), output.sequences[0].finish), (3, FinishReason::Context));
 }
@@ -140,6 +142,48 @@ fn unusable_prompts_are_refused_with_numbers() {
 }
 
 #[test]
+fn random_prompts_that_do_not_fit_are_refused_before_they_are_made() {
+    let loaded = embedded();
+    for count in [2048, 99_999_999_999, usize::MAX] {
+        let message = loaded.random_prompt(count, 1).unwrap_err().to_string();
+        assert!(message.contains(&format!("{count} tokens")) && message.contains("context is 2048"), "{message}");
+        assert!(message.contains("shorten the prompt"), "{message}");
+    }
+    assert_eq!(loaded.random_prompt(2047, 1).unwrap().len(), 2047);
+}
+
+/// Fails as candle's operations do under `RUST_BACKTRACE=1`.
+struct Failing(Device);
+
+impl CausalLm for Failing {
+    fn forward(&mut self, _: &Tensor, _: usize) -> candle_core::Result<Tensor> {
+        Err(candle_core::Error::WithBacktrace {
+            inner: Box::new(candle_core::Error::Msg("the shapes differ".into())),
+            backtrace: Box::new(std::backtrace::Backtrace::force_capture()),
+        })
+    }
+    fn reset(&mut self) {}
+    fn max_context(&self) -> usize {
+        16
+    }
+    fn vocab_size(&self) -> usize {
+        4
+    }
+    fn device(&self) -> &Device {
+        &self.0
+    }
+}
+
+#[test]
+fn a_failing_step_says_so_once_and_on_one_line() {
+    let context = Context { name: "failing", stop: vec![], tokenizer: None };
+    let error =
+        generate_with(&mut Failing(Device::Cpu), &context, &[vec![1, 2]], &options(1), &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "generation failed at prefill of 2 tokens: the shapes differ");
+    assert!(std::error::Error::source(&error).is_none(), "the cause is in the message already");
+}
+
+#[test]
 fn a_named_configuration_runs_at_its_true_size_on_token_counts() {
     assert!(NAMED.contains(&"smollm2-135m"));
     let source = ModelSource::parse("config:smollm2-135m").unwrap();
@@ -150,8 +194,8 @@ fn a_named_configuration_runs_at_its_true_size_on_token_counts() {
     assert_eq!(map["seed"], 3);
     let refusal = loaded.encode_prompt("words").unwrap_err().to_string();
     assert!(refusal.contains("number of prompt tokens"), "{refusal}");
-    let prompt = loaded.random_prompt(12, 5);
-    assert_eq!(prompt, loaded.random_prompt(12, 5));
+    let prompt = loaded.random_prompt(12, 5).unwrap();
+    assert_eq!(prompt, loaded.random_prompt(12, 5).unwrap());
     let output = run(&mut loaded, &[prompt], &GenerateOptions { ignore_eos: true, ..options(3) });
     assert_eq!(output.sequences[0].tokens.len(), 3);
     assert!(output.sequences[0].text.is_empty());

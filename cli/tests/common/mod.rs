@@ -5,8 +5,15 @@ use std::process::{Command, Output};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_candlescope");
 
+/// With backtraces on: the messages must be fit for people all the same.
 pub fn run(args: &[&str]) -> Output {
-    Command::new(BINARY).args(args).env_remove("CANDLESCOPE").env_remove("RUST_LOG").output().expect("the command runs")
+    Command::new(BINARY)
+        .args(args)
+        .env_remove("CANDLESCOPE")
+        .env_remove("RUST_LOG")
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .expect("the command runs")
 }
 
 /// Runs and expects success; standard output.

@@ -1,6 +1,7 @@
 //! Weights from a GGUF file, quantised as stored or widened.
 
 use super::{WeightError, WeightSource, tensor_error};
+use crate::candle_message;
 use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
 use candle_core::quantized::QTensor;
 use candle_core::quantized::gguf_file::{Content, Value};
@@ -21,7 +22,7 @@ pub struct GgufFile {
 impl GgufFile {
     /// Opens a file, reads its header and checks that no tensor reaches beyond its end.
     pub fn open(path: &Path) -> Result<Self, WeightError> {
-        let read = |source| WeightError::Read { path: path.to_path_buf(), source };
+        let read = |cause| WeightError::Read { path: path.to_path_buf(), cause };
         let not = |reason: String| WeightError::NotA { path: path.to_path_buf(), expected: "GGUF", reason };
         let file = File::open(path).map_err(read)?;
         let actual = file.metadata().map_err(read)?.len();
@@ -38,10 +39,10 @@ impl GgufFile {
             return Err(not(format!("it begins with `{found}`, not `GGUF`; pass a .gguf file or a model directory")));
         }
         reader.seek(SeekFrom::Start(0)).map_err(read)?;
-        let content = Content::read(&mut reader).map_err(|error| match error {
-            candle_core::Error::Io(_) => truncated("the header".into(), actual + 1),
-            other if other.to_string().contains("remaining") => truncated("the header".into(), actual + 1),
-            other => not(format!("its header cannot be read: {other}")),
+        let content = Content::read(&mut reader).map_err(|error| match (&error, candle_message(&error)) {
+            (candle_core::Error::Io(_), _) => truncated("the header".into(), actual + 1),
+            (_, message) if message.contains("remaining") => truncated("the header".into(), actual + 1),
+            (_, message) => not(format!("its header cannot be read: {message}")),
         })?;
         // Tensors in file order, so that the first one cut off is named.
         let mut ends: Vec<(u64, &String)> = content
@@ -107,7 +108,7 @@ impl GgufFile {
 
     /// The configuration that the metadata describes.
     pub fn config(&self) -> Result<ModelConfig, WeightError> {
-        let fail = |source| WeightError::Config { path: self.path.clone(), source };
+        let fail = |cause| WeightError::Config { path: self.path.clone(), cause };
         let architecture = self.text("general.architecture").unwrap_or("(none)").to_string();
         if !GGUF_ARCHITECTURES.contains(&architecture.as_str()) {
             return Err(fail(ConfigError::Architecture {
@@ -130,6 +131,7 @@ impl GgufFile {
                 remedy: "run it with candle's own model, or pass a dense one",
             }));
         }
+        self.refuse_rope_scaling(&architecture).map_err(fail)?;
         let hidden_size = required("embedding_length")?;
         let num_heads = required("attention.head_count")?;
         if num_heads == 0 {
@@ -171,6 +173,38 @@ impl GgufFile {
             }));
         }
         Ok(config)
+    }
+
+    /// Fails where the metadata scale the rotary embedding: without that the model would run, and compute other logits. (Llama
+    /// 3's scaling is no metadata but a tensor, see `rope_factors`.) Like llama.cpp's `llama_model::load_hparams`, takes a factor
+    /// without a type for linear scaling, and a factor of 0 or 1 for none.
+    fn refuse_rope_scaling(&self, architecture: &str) -> Result<(), ConfigError> {
+        let refuse = |key: &str, value: String| {
+            Err(ConfigError::Unsupported {
+                what: format!("rope scaling (`{key}` is `{value}`)"),
+                remedy: "convert the model again without rope scaling and keep the context within the original length, or pass \
+                         another model",
+            })
+        };
+        let kind = format!("{architecture}.rope.scaling.type");
+        match self.content.metadata.get(&kind) {
+            Some(Value::String(none)) if none == "none" => return Ok(()),
+            Some(Value::String(other)) => return refuse(&kind, other.clone()),
+            Some(other) => return refuse(&kind, format!("{other:?}")),
+            None => {}
+        }
+        for name in ["scaling.factor", "scaling.attn_factor", "scale_linear"] {
+            let key = format!("{architecture}.rope.{name}");
+            match self.content.metadata.get(&key) {
+                None => {}
+                Some(value) => match self.float(&key) {
+                    Some(factor) if factor == 0. || factor == 1. => {}
+                    Some(factor) => return refuse(&key, factor.to_string()),
+                    None => return refuse(&key, format!("{value:?}")),
+                },
+            }
+        }
+        Ok(())
     }
 
     fn info(&self, name: &str) -> Result<&candle_core::quantized::gguf_file::TensorInfo, WeightError> {

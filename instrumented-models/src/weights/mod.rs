@@ -4,6 +4,7 @@ pub mod gguf;
 pub mod random;
 pub mod safetensors;
 
+use crate::candle_message;
 use crate::config::ConfigError;
 use crate::layers::{Embedding, Linear, Projection, QMatMul, RmsNorm};
 use candle_core::Tensor;
@@ -11,16 +12,17 @@ use candle_core::quantized::QTensor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why weights could not be had.
+/// Why weights could not be had. A message holds its cause's, which is therefore no `source()`: printed as a chain it would
+/// stand there twice.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightError {
     /// The file is not there or cannot be read.
-    #[error("cannot read {path}: {source}; check the path and its permissions", path = path.display())]
+    #[error("cannot read {path}: {cause}; check the path and its permissions", path = path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The file is something else.
     #[error("{path} is not a {expected} file: {reason}", path = path.display())]
@@ -72,20 +74,20 @@ pub enum WeightError {
         expected: Vec<usize>,
     },
     /// The model's dimensions or architecture cannot be run.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {cause}", path = path.display())]
     Config {
         /// File or directory.
         path: PathBuf,
         /// What is wrong.
-        source: ConfigError,
+        cause: ConfigError,
     },
     /// candle could not make a tensor of the data.
-    #[error("cannot make tensor `{tensor}`: {source}")]
+    #[error("cannot make tensor `{tensor}`: {}", candle_message(.cause))]
     Tensor {
         /// The tensor.
         tensor: String,
         /// What candle said.
-        source: candle_core::Error,
+        cause: candle_core::Error,
     },
 }
 
@@ -107,7 +109,7 @@ pub trait WeightSource {
 }
 
 fn tensor_error(tensor: &str) -> impl FnOnce(candle_core::Error) -> WeightError + '_ {
-    move |source| WeightError::Tensor { tensor: tensor.to_string(), source }
+    move |cause| WeightError::Tensor { tensor: tensor.to_string(), cause }
 }
 
 /// The projection at `path`, (out, in), dense or quantised as the source has it.

@@ -78,7 +78,7 @@ fn mix(mut z: u64) -> u64 {
 
 impl WeightSource for RandomWeights {
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
-        self.make(name, shape).map_err(|source| WeightError::Tensor { tensor: name.to_string(), source })
+        self.make(name, shape).map_err(|cause| WeightError::Tensor { tensor: name.to_string(), cause })
     }
 }
 

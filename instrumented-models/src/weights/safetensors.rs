@@ -42,7 +42,7 @@ impl SafetensorsDir {
     /// Opens every `*.safetensors` file of `directory` and reads their headers; tensors will be converted to `dtype` on
     /// `device`. Fails where there is none, or one is not what its name says or ends too early.
     pub fn open(directory: &Path, dtype: DType, device: &Device) -> Result<Self, WeightError> {
-        let read = |source| WeightError::Read { path: directory.to_path_buf(), source };
+        let read = |cause| WeightError::Read { path: directory.to_path_buf(), cause };
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(read)? {
             let path = entry.map_err(read)?.path();
@@ -73,7 +73,7 @@ impl SafetensorsDir {
     }
 
     fn add(&mut self, path: PathBuf) -> Result<(), WeightError> {
-        let read = |source| WeightError::Read { path: path.clone(), source };
+        let read = |cause| WeightError::Read { path: path.clone(), cause };
         let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "safetensors", reason };
         let mut file = File::open(&path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
@@ -171,7 +171,7 @@ impl WeightSource for SafetensorsDir {
         let mut data = vec![0u8; bytes as usize];
         file.seek(SeekFrom::Start(place.start))
             .and_then(|_| file.read_exact(&mut data))
-            .map_err(|source| WeightError::Read { path: path.clone(), source })?;
+            .map_err(|cause| WeightError::Read { path: path.clone(), cause })?;
         Tensor::from_raw_buffer(&data, dtype, shape, &self.device)
             .and_then(|t| t.to_dtype(self.dtype))
             .map_err(super::tensor_error(name))
