@@ -21,12 +21,12 @@ pub enum ReportError {
     #[error(transparent)]
     Html(#[from] HtmlError),
     /// A report could not be written.
-    #[error("cannot write `{}`: {source}. Free space or give another directory for the reports", path.display())]
+    #[error("cannot write `{}`: {cause}. Free space or give another directory for the reports", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
 
@@ -62,7 +62,7 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
     let run = Run::open(dir.as_ref())?;
     let analysis = Analysis::of(&run);
     let out = options.out.as_deref().unwrap_or(dir.as_ref());
-    std::fs::create_dir_all(out).map_err(|source| ReportError::Write { path: out.to_path_buf(), source })?;
+    std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
     let contents = [
         ("report.html", html::page(&analysis)?),
@@ -73,7 +73,7 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
     let mut files = Vec::new();
     for (name, text) in contents {
         let path = out.join(name);
-        write_whole(&path, &text).map_err(|source| ReportError::Write { path: path.clone(), source })?;
+        write_whole(&path, &text).map_err(|cause| ReportError::Write { path: path.clone(), cause })?;
         files.push(path);
     }
     Ok(ReportOutput {

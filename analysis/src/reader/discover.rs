@@ -26,7 +26,7 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
             continue;
         }
         let mut files: Vec<(PathBuf, u64)> = Vec::new();
-        let list = |source| OpenError::List { dir: folder.clone(), source };
+        let list = |cause| OpenError::List { dir: folder.clone(), cause };
         for entry in std::fs::read_dir(&folder).map_err(list)? {
             let entry = entry.map_err(list)?;
             let path = entry.path();

@@ -58,12 +58,12 @@ pub enum OpenError {
         found: u32,
     },
     /// The directory could not be listed.
-    #[error("cannot list `{}`: {source}. Check its permissions", dir.display())]
+    #[error("cannot list `{}`: {cause}. Check its permissions", dir.display())]
     List {
         /// The directory.
         dir: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
 

@@ -248,12 +248,13 @@ fn cost(out: &mut String, analysis: &Analysis) {
     let loss = &manifest.loss;
     let _ = writeln!(
         out,
-        "- intervals: {} emitted, {} lost (ring full {}, too deep {}, after shutdown {})",
+        "- intervals: {} emitted, {} lost (ring full {}, too deep {}, after shutdown {}, unresolved {})",
         count(loss.emitted),
         count(loss.lost()),
         count(loss.ring_full),
         count(loss.too_deep),
-        count(loss.after_shutdown)
+        count(loss.after_shutdown),
+        count(loss.unresolved)
     );
     for exporter in &manifest.exporters {
         let sum = |map: &std::collections::BTreeMap<String, u64>| count(total(map.values().copied()));

@@ -363,6 +363,10 @@ fn accounts(analysis: &Analysis) -> Value {
         add("Lost: ring full", count(loss.ring_full));
         add("Lost: too deep", count(loss.too_deep));
         add("Lost: after shutdown", count(loss.after_shutdown));
+        add("Lost: unresolved", count(loss.unresolved));
+        add("Requests lost", count(loss.requests_lost));
+        add("Requests open at the end", count(loss.requests_open_at_end));
+        add("Samples lost", count(loss.samples_lost));
         add("Still open at the end", count(loss.open_at_end));
     }
     for (table, rows_read) in &analysis.rows {
