@@ -137,7 +137,7 @@ pub(crate) struct PartialOptions {
     #[arg(long, allow_negative_numbers = true, value_name = "P")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_p: Option<f64>,
-    /// Directory of the run; must be empty or absent [default: runs/<model>-<time>]
+    /// Directory of the run; must be empty or absent [default: runs/MODEL-TIME]
     #[arg(long, value_name = "RUN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) out: Option<PathBuf>,
