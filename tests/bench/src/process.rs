@@ -51,3 +51,54 @@ pub fn disk_use(dir: &std::path::Path) -> Result<u64> {
     }
     Ok(bytes)
 }
+
+/// Watches how much of the machine other processes and other guests take from a set of processes.
+#[derive(Debug)]
+pub struct Disturbance {
+    ours: Vec<u32>,
+    busy: u64,
+    used: u64,
+    total: u64,
+}
+
+impl Disturbance {
+    /// Begins to watch; `ours` and the calling process do not count as a disturbance.
+    ///
+    /// # Errors
+    /// Where there is no `/proc/stat`.
+    pub fn watch(ours: &[u32]) -> Result<Self> {
+        let ours: Vec<u32> = ours.iter().copied().chain([std::process::id()]).collect();
+        let (busy, total) = machine_time()?;
+        let used = ours.iter().map(|pid| time_of(*pid)).sum();
+        Ok(Self { ours, busy, used, total })
+    }
+
+    /// Share of all CPUs' time since then that went to others, 0 to 1.
+    ///
+    /// # Errors
+    /// As for `watch`.
+    pub fn share(&self) -> Result<f64> {
+        let now = Self::watch(&self.ours[..self.ours.len() - 1])?;
+        let others = (now.busy - self.busy).saturating_sub(now.used - self.used);
+        Ok(others as f64 / (now.total - self.total).max(1) as f64)
+    }
+}
+
+/// Clock ticks of all CPUs: those not idle, and all. Time stolen by other guests is not idle.
+fn machine_time() -> Result<(u64, u64)> {
+    let stat = std::fs::read_to_string("/proc/stat").context("this figure needs Linux's /proc")?;
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+    ensure!(ticks.len() == 8, "/proc/stat begins with `{line}`");
+    let total = ticks.iter().sum::<u64>();
+    // Fields 4 and 5: idle, and idle while waiting for a disk.
+    Ok((total - ticks[3] - ticks[4], total))
+}
+
+/// Clock ticks of a process, zero once it is gone.
+fn time_of(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in brackets may hold anything; user and system time are fields 14 and 15 of the whole line.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
+}
