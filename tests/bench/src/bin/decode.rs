@@ -280,7 +280,7 @@ fn round(workers: &mut [Worker], number: usize, tokens: usize) -> Result<[Genera
     let mut three: [Option<Generation>; 3] = [None, None, None];
     for turn in 0..3 {
         let forwards = [0, 1, 2].map(|n| (n + number) % 3);
-        let who = if number / 3 % 2 == 0 { forwards[turn] } else { forwards[2 - turn] };
+        let who = if (number / 3).is_multiple_of(2) { forwards[turn] } else { forwards[2 - turn] };
         three[who] = Some(workers[who].generate(tokens)?);
     }
     let [Some(recorded), Some(plain), Some(control)] = three else { bail!("a turn was missed") };
