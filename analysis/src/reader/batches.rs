@@ -3,7 +3,7 @@
 use super::columns::TextColumn;
 use super::discover::short;
 use super::intern::Interner;
-use super::{Run, Segment, finding, requests, samples, spans, steps};
+use super::{Run, Segment, finding, kernels, requests, samples, spans, steps};
 use arrow_array::RecordBatch;
 use candlescope_core::run::{Finding, Severity, columns};
 use candlescope_core::{Batch, RecordKind};
@@ -138,6 +138,7 @@ impl<'a> Batches<'a> {
             RecordKind::Step => unpack(steps::rows(rows, interner, &keep), &mut batch.steps),
             RecordKind::Request => unpack(requests::rows(rows, interner, &keep), &mut batch.requests),
             RecordKind::Sample => unpack(samples::rows(rows, interner, &keep), &mut batch.samples),
+            RecordKind::Kernel => unpack(kernels::rows(rows, interner, &keep), &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         let malformed = kept - batch.count(kind);

@@ -7,6 +7,7 @@ mod batches;
 mod columns;
 mod discover;
 mod intern;
+mod kernels;
 mod manifest;
 mod requests;
 mod samples;
@@ -152,7 +153,8 @@ impl Run {
 
     /// Streams every record, requests and steps first: whoever reads spans then knows what they belong to.
     pub fn batches(&self) -> Batches<'_> {
-        Batches::new(self, &[RecordKind::Request, RecordKind::Step, RecordKind::Sample, RecordKind::Span])
+        use RecordKind::{Kernel, Request, Sample, Span, Step};
+        Batches::new(self, &[Request, Step, Sample, Kernel, Span])
     }
 
     /// Streams one table.

@@ -128,6 +128,39 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 _ => text(s.unit),
             }
         }
+        RecordKind::Kernel => {
+            let k = &batch.kernels[row];
+            let axis = |v: Option<[u32; 3]>, i: usize| maybe(v.map(|v| u64::from(v[i])));
+            match name {
+                "seq" => maybe(k.seq),
+                "span_id" => Cell::Int(k.span_id.map(|id| id.0 as i64)),
+                "step" => maybe(k.step),
+                "phase" => Cell::Text(k.phase.map(|p| p.to_string())),
+                "path" => Cell::Text(k.path.as_ref().map(|p| p.path.clone())),
+                "kind" => text(k.kind),
+                "name" => text(&k.name),
+                "device" => text(&k.device),
+                "stream" => int(k.stream),
+                "gpu_start_ns" => int(k.gpu_start.0),
+                "gpu_dur_ns" => int(k.gpu_dur_ns),
+                "grid_x" => axis(k.grid, 0),
+                "grid_y" => axis(k.grid, 1),
+                "grid_z" => axis(k.grid, 2),
+                "block_x" => axis(k.block, 0),
+                "block_y" => axis(k.block, 1),
+                "block_z" => axis(k.block, 2),
+                "registers" => maybe(k.registers.map(u64::from)),
+                "shared_static" => maybe(k.shared_static.map(u64::from)),
+                "shared_dynamic" => maybe(k.shared_dynamic.map(u64::from)),
+                "bytes" => maybe(k.bytes),
+                "launch" => Cell::Text(k.launch.map(str::to_string)),
+                "launch_start_ns" => Cell::Int(k.launch_start.map(|t| t.0)),
+                "launch_dur_ns" => maybe(k.launch_dur_ns),
+                "queue_delay_ns" => maybe(k.queue_delay_ns),
+                "correlation" => int(k.correlation),
+                _ => maybe(k.graph.map(u64::from)),
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::chunk::ChunkWriter;
 use super::config::ParquetConfig;
 use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::{Disk, Files, RunDir};
-use super::tables::{Requests, RunColumns, Samples, Spans, Steps};
+use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, Steps};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger};
 use parquet::errors::ParquetError;
@@ -37,6 +37,7 @@ struct Writer {
     steps: TableWriter<Steps>,
     requests: TableWriter<Requests>,
     samples: TableWriter<Samples>,
+    kernels: TableWriter<Kernels>,
     /// Number of the open segments, the same in every table.
     number: u32,
     /// When the open segments got their first row.
@@ -61,6 +62,10 @@ macro_rules! each_table {
         }
         {
             let $table = &mut $writer.samples;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.kernels;
             outcome = $action.and(outcome);
         }
         outcome
@@ -102,6 +107,7 @@ impl ParquetExporter {
             || writer.spans.open_bytes() >= bytes
             || writer.samples.open_bytes() >= bytes
             || writer.steps.open_bytes() >= bytes
+            || writer.kernels.open_bytes() >= bytes
             || writer.opened.is_some_and(|opened| opened.elapsed() >= age);
         if due { writer.rotate(budget, ledger) } else { Ok(()) }
     }
@@ -170,7 +176,7 @@ impl Writer {
         files: Box<dyn Files>,
         run: &RunManifest,
     ) -> Result<Self, ParquetError> {
-        use candlescope_core::RecordKind::{Request, Sample, Span, Step};
+        use candlescope_core::RecordKind::{Kernel, Request, Sample, Span, Step};
         let columns = RunColumns {
             run_id: run.run_id.clone(),
             host: run.host.clone(),
@@ -182,6 +188,7 @@ impl Writer {
             steps: TableWriter::new(dir.table(Step), level, &columns)?,
             requests: TableWriter::new(dir.table(Request), level, &columns)?,
             samples: TableWriter::new(dir.table(Sample), level, &columns)?,
+            kernels: TableWriter::new(dir.table(Kernel), level, &columns)?,
             shared: Shared {
                 files,
                 chunks: ChunkWriter::new(level)?,
@@ -206,6 +213,7 @@ impl Writer {
             .and(self.steps.take(&batch.steps, number, shared, ledger))
             .and(self.requests.take(&batch.requests, number, shared, ledger))
             .and(self.samples.take(&batch.samples, number, shared, ledger))
+            .and(self.kernels.take(&batch.kernels, number, shared, ledger))
             .map_err(export_error)
     }
 
@@ -234,13 +242,16 @@ impl Writer {
             let total = self.spans.finished_bytes()
                 + self.steps.finished_bytes()
                 + self.requests.finished_bytes()
-                + self.samples.finished_bytes();
+                + self.samples.finished_bytes()
+                + self.kernels.finished_bytes();
             if total <= budget {
                 return Ok(());
             }
             // Never the last segment of a table: a run without its latest data is of no use.
             let deleted = if self.spans.finished() > 1 {
                 self.spans.delete_oldest(ledger)
+            } else if self.kernels.finished() > 1 {
+                self.kernels.delete_oldest(ledger)
             } else if self.samples.finished() > 1 {
                 self.samples.delete_oldest(ledger)
             } else if self.steps.finished() > 1 {

@@ -32,6 +32,17 @@ pub trait Collector: Send + 'static {
     /// # Errors
     /// When nothing could be read at all.
     fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError>;
+
+    /// Takes the session's last round; by default a round like any other.
+    ///
+    /// For collectors that do not ask for everything in every round: a counter whose difference over the run matters has to be read
+    /// once more here. It holds up the end of the session, so it should take some milliseconds at most.
+    ///
+    /// # Errors
+    /// As [`sample`](Collector::sample).
+    fn last(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        self.sample(out)
+    }
 }
 
 /// Where a collector puts its samples; all of one round carry one time-stamp.

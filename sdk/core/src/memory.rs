@@ -58,6 +58,7 @@ impl Exporter for MemoryExporter {
         inner.0.steps.extend_from_slice(&batch.steps);
         inner.0.requests.extend_from_slice(&batch.requests);
         inner.0.samples.extend_from_slice(&batch.samples);
+        inner.0.kernels.extend_from_slice(&batch.kernels);
         ledger.exported_batch(batch);
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! types here, and every exporter turns these into its own form. Nothing here refers back to the `tracing` registry.
 
 use crate::clock::HostNs;
-use crate::vocabulary::{DType, GpuSource, Phase, Shape};
+use crate::vocabulary::{DType, GpuSource, KernelKind, Phase, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -201,6 +201,57 @@ pub struct SampleRecord {
     pub unit: &'static str,
 }
 
+/// One kernel, copy or memset, recorded in a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelRecord {
+    /// What it is.
+    pub kind: KernelKind,
+    /// Name: of a kernel demangled, of a copy its direction, of a memset `memset`.
+    pub name: Arc<str>,
+    /// `seq` of the innermost interval open on the launching thread at the launch; `None` outside all recorded ones.
+    pub seq: Option<u64>,
+    /// Span id of that interval.
+    pub span_id: Option<SpanId>,
+    /// Step of that interval.
+    pub step: Option<u64>,
+    /// Phase of that interval.
+    pub phase: Option<Phase>,
+    /// Path of that interval.
+    pub path: Option<Arc<PathInfo>>,
+    /// UUID of the device.
+    pub device: Arc<str>,
+    /// Number of the stream, as the driver counts them.
+    pub stream: u32,
+    /// Start on the host's time line (Unix epoch).
+    pub gpu_start: HostNs,
+    /// Duration on the device in nanoseconds.
+    pub gpu_dur_ns: u64,
+    /// Blocks in x, y, z; of kernels only.
+    pub grid: Option<[u32; 3]>,
+    /// Threads of a block in x, y, z; of kernels only.
+    pub block: Option<[u32; 3]>,
+    /// Registers of a thread.
+    pub registers: Option<u32>,
+    /// Static shared memory of a block in bytes.
+    pub shared_static: Option<u32>,
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_dynamic: Option<u32>,
+    /// Bytes copied or set.
+    pub bytes: Option<u64>,
+    /// Name of the call that launched it.
+    pub launch: Option<&'static str>,
+    /// Start of that call on the host.
+    pub launch_start: Option<HostNs>,
+    /// Duration of that call on the host in nanoseconds.
+    pub launch_dur_ns: Option<u64>,
+    /// Time from the end of that call to the start on the device in nanoseconds, 0 where the device was quicker.
+    pub queue_delay_ns: Option<u64>,
+    /// Number that ties the call to what it launched, unique in the process.
+    pub correlation: u32,
+    /// The CUDA graph it was launched by, if any.
+    pub graph: Option<u32>,
+}
+
 /// What the pipeline hands to every exporter: shared, never copied per exporter.
 ///
 /// Spans of one step stand together in enter order (ascending `seq`).
@@ -215,6 +266,8 @@ pub struct Batch {
     pub requests: Vec<RequestRecord>,
     /// Samples.
     pub samples: Vec<SampleRecord>,
+    /// Kernels, copies and memsets.
+    pub kernels: Vec<KernelRecord>,
 }
 
 impl Batch {
@@ -225,12 +278,13 @@ impl Batch {
             RecordKind::Step => self.steps.len(),
             RecordKind::Request => self.requests.len(),
             RecordKind::Sample => self.samples.len(),
+            RecordKind::Kernel => self.kernels.len(),
         }) as u64
     }
 
     /// Number of records of all kinds.
     pub fn len(&self) -> usize {
-        self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len()
+        self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len() + self.kernels.len()
     }
 
     /// Whether nothing is in it.
@@ -251,19 +305,23 @@ pub enum RecordKind {
     Request,
     /// [`SampleRecord`]
     Sample,
+    /// [`KernelRecord`]
+    Kernel,
 }
 
 impl RecordKind {
     /// All kinds, in table order.
-    pub const ALL: [RecordKind; 4] = [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample];
+    pub const ALL: [RecordKind; 5] =
+        [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample, RecordKind::Kernel];
 
-    /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`.
+    /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`, `kernels`.
     pub const fn table(self) -> &'static str {
         match self {
             RecordKind::Span => "spans",
             RecordKind::Step => "steps",
             RecordKind::Request => "requests",
             RecordKind::Sample => "samples",
+            RecordKind::Kernel => "kernels",
         }
     }
 }

@@ -333,6 +333,50 @@ pub const SAMPLES: &[Column] = &[
     col("unit", Utf8, false, "Unit of the value"),
 ];
 
+/// Columns of `RUN/kernels`.
+pub const KERNELS: &[Column] = &[
+    RUN_ID,
+    HOST,
+    RANK,
+    col(
+        "seq",
+        Int64,
+        true,
+        "seq of the innermost interval open on the launching thread at the launch; joins spans.seq",
+    ),
+    col("span_id", Int64, true, "Span id of that interval"),
+    col("step", Int64, true, "Step of that interval"),
+    PHASE,
+    col("path", Utf8, true, "Path of that interval"),
+    col("kind", Utf8, false, "kernel, memcpy or memset"),
+    col("name", Utf8, false, "Kernel's demangled name; a copy's direction (htod, dtoh, dtod, ...); memset"),
+    col("device", Utf8, false, "UUID of the GPU"),
+    col("stream", Int64, false, "Number of the stream, as the driver counts them"),
+    col("gpu_start_ns", Int64, false, "Start on the device, nanoseconds since the Unix epoch"),
+    col("gpu_dur_ns", Int64, false, "Duration on the device, nanoseconds"),
+    col("grid_x", Int64, true, "Blocks in x; null for copies and memsets"),
+    col("grid_y", Int64, true, "Blocks in y"),
+    col("grid_z", Int64, true, "Blocks in z"),
+    col("block_x", Int64, true, "Threads of a block in x; null for copies and memsets"),
+    col("block_y", Int64, true, "Threads of a block in y"),
+    col("block_z", Int64, true, "Threads of a block in z"),
+    col("registers", Int64, true, "Registers of a thread"),
+    col("shared_static", Int64, true, "Static shared memory of a block, bytes"),
+    col("shared_dynamic", Int64, true, "Dynamic shared memory of a block, bytes"),
+    col("bytes", Int64, true, "Bytes copied or set; null for kernels"),
+    col("launch", Utf8, true, "Name of the call that launched it"),
+    col("launch_start_ns", Int64, true, "Start of that call on the host, nanoseconds since the Unix epoch"),
+    col("launch_dur_ns", Int64, true, "Duration of that call on the host, nanoseconds"),
+    col(
+        "queue_delay_ns",
+        Int64,
+        true,
+        "End of that call to start on the device, nanoseconds, 0 where the device was quicker",
+    ),
+    col("correlation", Int64, false, "Number that ties the call to what it launched"),
+    col("graph", Int64, true, "CUDA graph it was launched by"),
+];
+
 /// Columns of a kind's table.
 pub const fn columns(kind: RecordKind) -> &'static [Column] {
     match kind {
@@ -340,5 +384,6 @@ pub const fn columns(kind: RecordKind) -> &'static [Column] {
         RecordKind::Step => STEPS,
         RecordKind::Request => REQUESTS,
         RecordKind::Sample => SAMPLES,
+        RecordKind::Kernel => KERNELS,
     }
 }

@@ -112,6 +112,34 @@ words! {
     }
 }
 
+words! {
+    /// Which intervals get GPU time.
+    GpuTier {
+        /// None.
+        Off = "off",
+        /// Steps only.
+        Steps = "steps",
+        /// Steps and, below them, intervals that have others inside, down to the first that repeats: the blocks of a model.
+        Blocks = "blocks",
+        /// Every interval.
+        All = "all",
+        /// Every interval of one step in N and the others' steps alone, N such that the measured cost stays in the budget.
+        Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// What ran on the device.
+    KernelKind {
+        /// A kernel.
+        Kernel = "kernel",
+        /// A copy.
+        Memcpy = "memcpy",
+        /// Memory set to a value.
+        Memset = "memset",
+    }
+}
+
 /// A tensor shape of at most [`Shape::MAX_RANK`] dimensions, stored inline so that it can be recorded without allocating.
 ///
 /// ```

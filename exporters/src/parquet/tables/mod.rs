@@ -1,10 +1,12 @@
 //! One table a file: from records to the columns of a row group. Pure: nothing here knows of files.
 
+mod kernels;
 mod requests;
 mod samples;
 mod spans;
 mod steps;
 
+pub(super) use kernels::Kernels;
 pub(super) use requests::Requests;
 pub(super) use samples::Samples;
 pub(super) use spans::Spans;

@@ -32,7 +32,7 @@ pub(crate) fn start(
             let mut next = Instant::now() + Duration::from_secs(1);
             for slot in &mut due {
                 if Instant::now() >= slot.0 {
-                    take(slot, &samples, &failures, &shared);
+                    take(slot, Round::Usual, &samples, &failures, &shared);
                 }
                 if slot.1.is_some() {
                     next = next.min(slot.0);
@@ -43,7 +43,7 @@ pub(crate) fn start(
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     // A last round: of a short run it may be the only one that saw the work.
-                    due.iter_mut().for_each(|slot| take(slot, &samples, &failures, &shared));
+                    due.iter_mut().for_each(|slot| take(slot, Round::Last, &samples, &failures, &shared));
                     meter.update();
                     return;
                 }
@@ -52,9 +52,17 @@ pub(crate) fn start(
     })
 }
 
+/// Which round a collector is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Round {
+    Usual,
+    Last,
+}
+
 /// One round of one collector, which is due again a period later; a missed beat is skipped, not made up for.
 fn take(
     slot: &mut (Instant, Option<Box<dyn Collector>>),
+    round: Round,
     samples: &Sender<Vec<SampleRecord>>,
     failures: &Failures,
     shared: &Shared,
@@ -65,7 +73,11 @@ fn take(
     let mut taken = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         period = collector.period().max(Duration::from_millis(1));
-        collector.sample(&mut Samples::new(HostNs::now(), &mut taken))
+        let mut out = Samples::new(HostNs::now(), &mut taken);
+        match round {
+            Round::Usual => collector.sample(&mut out),
+            Round::Last => collector.last(&mut out),
+        }
     }));
     slot.0 = crate::clock::deadline(period);
     match outcome {
@@ -90,5 +102,52 @@ fn note(failures: &Failures, name: &'static str, message: String) {
     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
     if !failures.iter().any(|(n, _)| *n == name) {
         failures.push((name, message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::CollectError;
+    use crate::control::Control;
+    use crossbeam_channel::bounded;
+
+    /// Tells which method was called.
+    struct Counter(Arc<str>);
+
+    impl Collector for Counter {
+        fn name(&self) -> &'static str {
+            "counter"
+        }
+        fn period(&self) -> Duration {
+            Duration::from_secs(3600)
+        }
+        fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+            out.push(&self.0, "usual", 1.0, "count");
+            Ok(())
+        }
+        fn last(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+            out.push(&self.0, "last", 1.0, "count");
+            Err(CollectError("what was read before the failure is kept".into()))
+        }
+    }
+
+    #[test]
+    fn the_last_round_is_told_apart() {
+        let (requests, _kept) = bounded(1);
+        let shared = Arc::new(Shared::new(Control::new(None, false), Vec::new(), Vec::new(), 64, requests));
+        let (samples, taken) = bounded(8);
+        let (stop, stopped) = bounded::<()>(0);
+        let failures = Failures::default();
+        let collectors: Vec<Box<dyn Collector>> =
+            vec![Box::new(Counter("one".into())), Box::new(Counter("two".into()))];
+        let thread = start(collectors, samples, stopped, failures.clone(), shared, Arc::default()).expect("a thread");
+        let mut rounds: Vec<SampleRecord> = (0..2).flat_map(|_| taken.recv().expect("a first round of each")).collect();
+        drop(stop);
+        thread.join().expect("it ends");
+        rounds.extend(taken.try_iter().flatten());
+        let seen: Vec<(&str, &str)> = rounds.iter().map(|s| (&*s.device, s.metric)).collect();
+        assert_eq!(seen, [("one", "usual"), ("two", "usual"), ("one", "last"), ("two", "last")]);
+        assert_eq!(failures.lock().expect("whole").len(), 1, "once for each name");
     }
 }

@@ -1,0 +1,67 @@
+//! Rows of `RUN/kernels` as records.
+
+use super::columns::{IntColumn, TextColumn};
+use super::intern::{Interner, forever};
+use arrow_array::RecordBatch;
+use candlescope_core::{HostNs, KernelKind, KernelRecord, PathInfo, Phase, SpanId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a kernel must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<KernelRecord>> {
+    let int = |name| IntColumn::of(batch, name);
+    let text = |name| TextColumn::of(batch, name);
+    let (seq, span_id, step, stream) = (int("seq"), int("span_id"), int("step"), int("stream"));
+    let (start, dur) = (int("gpu_start_ns"), int("gpu_dur_ns"));
+    let grid = [int("grid_x"), int("grid_y"), int("grid_z")];
+    let block = [int("block_x"), int("block_y"), int("block_z")];
+    let (registers, shared_static, shared_dynamic) = (int("registers"), int("shared_static"), int("shared_dynamic"));
+    let (bytes, launch_start, launch_dur) = (int("bytes"), int("launch_start_ns"), int("launch_dur_ns"));
+    let (queue_delay, correlation, graph) = (int("queue_delay_ns"), int("correlation"), int("graph"));
+    let (phase, path, kind) = (text("phase"), text("path"), text("kind"));
+    let (name, device, launch) = (text("name"), text("device"), text("launch"));
+
+    let phases = phase.map_values(Phase::from_word);
+    let kinds = kind.map_values(KernelKind::from_word);
+    let names = name.map_values(|name| interner.word(name));
+    let devices = device.map_values(|name| interner.word(name));
+    let launches = launch.map_values(forever);
+    let mut paths: HashMap<u32, Arc<PathInfo>> = HashMap::new();
+
+    let mut row = |row: usize| -> Option<KernelRecord> {
+        let path = path.get(row).map(|full| {
+            let own = full.rsplit('/').next().unwrap_or_default();
+            let own = own.split('[').next().unwrap_or_default();
+            paths.entry(path.id(row)).or_insert_with(|| interner.path(full, own, "")).clone()
+        });
+        let axes = |columns: &[IntColumn; 3]| -> Option<[u32; 3]> {
+            Some([columns[0].small(row)?, columns[1].small(row)?, columns[2].small(row)?])
+        };
+        Some(KernelRecord {
+            kind: kinds.get(kind.id(row) as usize).copied().flatten()?,
+            name: names.get(name.id(row) as usize)?.clone(),
+            seq: seq.unsigned(row),
+            span_id: span_id.get(row).map(|id| SpanId(id as u64)),
+            step: step.unsigned(row),
+            phase: phases.get(phase.id(row) as usize).copied().flatten(),
+            path,
+            device: devices.get(device.id(row) as usize)?.clone(),
+            stream: stream.small(row).unwrap_or(0),
+            gpu_start: HostNs(start.get(row)?),
+            gpu_dur_ns: dur.unsigned(row)?,
+            grid: axes(&grid),
+            block: axes(&block),
+            registers: registers.small(row),
+            shared_static: shared_static.small(row),
+            shared_dynamic: shared_dynamic.small(row),
+            bytes: bytes.unsigned(row),
+            launch: launch.get(row).and_then(|_| launches.get(launch.id(row) as usize).copied()),
+            launch_start: launch_start.get(row).map(HostNs),
+            launch_dur_ns: launch_dur.unsigned(row),
+            queue_delay_ns: queue_delay.unsigned(row),
+            correlation: correlation.small(row).unwrap_or(0),
+            graph: graph.small(row),
+        })
+    };
+    (0..batch.num_rows()).filter(|&i| keep[i]).map(&mut row).collect()
+}

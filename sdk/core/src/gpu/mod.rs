@@ -1,0 +1,47 @@
+//! The GPU's side of an interval: the contracts of what marks a stream, what records kernels, and how detailed both are.
+//!
+//! Two independent sources attach device time to intervals, and neither ever waits for the device:
+//!
+//! - a [`GpuClock`] puts **marks** (pooled timing events) into the stream an application's thread launches into, and reads
+//!   them back later on the drain thread. What is between two marks is *stream elapsed* time, gaps in the queue included;
+//! - an [`Activity`] records every **kernel**, copy and memset in windows of steps, and knows which interval launched it.
+//!
+//! No hardware is needed to use either trait: a scripted clock drives the same pipeline in the tests.
+
+mod activity;
+mod clock;
+
+pub use activity::{Activity, ActivityError, ActivitySink, Correlator, RawKernel};
+pub use clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
+
+/// How GPU time is taken: a tier of detail, and what it may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct GpuTiming {
+    /// Which intervals get marks.
+    pub tier: crate::vocabulary::GpuTier,
+    /// Share of step time that marks may cost in the adaptive tier; 0.02 unless told otherwise.
+    ///
+    /// Overload policy: when even marks of steps alone cost more than this, steps are left out too, in the same proportion.
+    pub budget: f64,
+}
+
+impl Default for GpuTiming {
+    fn default() -> Self {
+        Self { tier: crate::vocabulary::GpuTier::Adaptive, budget: 0.02 }
+    }
+}
+
+impl GpuTiming {
+    /// This tier with the default budget.
+    pub fn tier(tier: crate::vocabulary::GpuTier) -> Self {
+        Self { tier, ..Self::default() }
+    }
+
+    /// Another budget for the adaptive tier: 0.02 is 2 % of step time.
+    #[must_use]
+    pub fn budget(mut self, share: f64) -> Self {
+        self.budget = share;
+        self
+    }
+}
