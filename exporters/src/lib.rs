@@ -14,6 +14,7 @@
     feature = "chrome",
     doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
 )]
+#![cfg_attr(feature = "nvtx", doc = "| [`nvtx`] | `nvtx` | NVTX ranges, as they happen | Nsight Systems |")]
 //!
 //! Every module has a pure conversion and a thin transport: the conversion is tested without files.
 
@@ -21,6 +22,8 @@
 pub mod chrome;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod nesting;
+#[cfg(feature = "nvtx")]
+pub mod nvtx;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 #[cfg(feature = "perfetto")]
