@@ -6,8 +6,14 @@
     feature = "host",
     doc = "| [`host`] | `host` | memory, CPU use, context switches of this process; the machine |"
 )]
+#![cfg_attr(
+    feature = "nvml",
+    doc = "| [`nvml`] | `nvml` | power, energy, memory, use, clocks, temperature of NVIDIA GPUs |"
+)]
 //!
 //! What a machine cannot tell is left out, never reported as zero.
 
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "nvml")]
+pub mod nvml;
