@@ -11,6 +11,7 @@
 //! ```
 
 pub mod definitions;
+pub mod nsys;
 pub mod passes;
 mod reader;
 pub mod render;

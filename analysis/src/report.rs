@@ -1,6 +1,7 @@
 //! Turns a run's directory into its reports.
 
-use crate::passes::Analysis;
+use crate::nsys::Profile;
+use crate::passes::{Analysis, KernelsByPath};
 use crate::reader::{OpenError, Run};
 use crate::render::html::HtmlError;
 use crate::render::terminal::TerminalOptions;
@@ -35,6 +36,8 @@ pub enum ReportError {
 pub struct ReportOptions {
     /// Where the reports go; the run's own directory unless given.
     pub out: Option<PathBuf>,
+    /// A profile of Nsight Systems made of the same run, whose kernels are shown by path.
+    pub nsys: Option<Profile>,
     /// Layout of the terminal summary.
     pub terminal: TerminalOptions,
 }
@@ -60,7 +63,12 @@ pub struct ReportOutput {
 /// When the run cannot be opened or a file cannot be written. Damage to part of a run is in the verdict instead.
 pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
     let run = Run::open(dir.as_ref())?;
-    let analysis = Analysis::of(&run);
+    let mut analysis = Analysis::of(&run);
+    if let Some(profile) = &options.nsys {
+        let kernels = KernelsByPath::of(&run, profile);
+        analysis.verdict.findings.extend(kernels.findings());
+        analysis.nsys = Some(kernels);
+    }
     let out = options.out.as_deref().unwrap_or(dir.as_ref());
     std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);

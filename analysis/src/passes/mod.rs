@@ -7,6 +7,7 @@ pub mod flame;
 pub mod intervals;
 pub mod latency;
 pub mod memory;
+pub mod nsys;
 pub mod operators;
 pub mod overhead;
 pub mod peaks;
@@ -25,6 +26,7 @@ pub use findings::Limits;
 pub use intervals::Intervals;
 pub use latency::Latency;
 pub use memory::Memory;
+pub use nsys::KernelsByPath;
 pub use operators::Operator;
 pub use overhead::Background;
 pub use phases::Phases;
@@ -58,6 +60,8 @@ pub struct Analysis {
     pub operators: Vec<Operator>,
     /// Memory and other samples over time.
     pub memory: Memory,
+    /// Kernels of a profile of Nsight Systems, where one was given.
+    pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
     pub verdict: Verdict,
 }
@@ -100,6 +104,7 @@ impl Analysis {
             tree,
             operators,
             memory: samples.finish(),
+            nsys: None,
             verdict: Verdict::default(),
         };
         let seen = run.findings().iter().cloned().chain(batches.findings()).collect();

@@ -50,6 +50,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "requests": requests(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
+        "nsys": super::nsys::json(analysis),
         "tree": tree(analysis),
         "tokens": tokens(analysis),
         "utilisation": utilisation(&analysis.phases, &peaks(manifest)).iter().map(|u| json!({

@@ -40,6 +40,7 @@ pub fn report(analysis: &Analysis) -> String {
     tree(&mut out, analysis);
     let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
     out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
+    super::nsys::markdown(&mut out, analysis);
     memory(&mut out, analysis);
     cost(&mut out, analysis);
     findings(&mut out, analysis);
@@ -99,7 +100,7 @@ fn operator_table(operators: &[Operator]) -> String {
 }
 
 /// A table whose first column is text and whose others are numbers. Cells must be escaped.
-fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut out = format!("| {} |\n|---|{}\n", header.join(" | "), "---:|".repeat(header.len() - 1));
     for row in rows {
         let _ = writeln!(out, "| {} |", row.join(" | "));

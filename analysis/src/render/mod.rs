@@ -6,4 +6,5 @@ pub mod format;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod nsys;
 pub mod terminal;

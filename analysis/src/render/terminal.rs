@@ -41,6 +41,7 @@ pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
     out.phases(analysis);
     out.tree(analysis);
     out.operators(analysis);
+    out.nsys(analysis);
     out.accounts(analysis);
     out.findings(analysis);
     out.text
@@ -249,6 +250,15 @@ impl Out {
         }
         self.table(&header, rows.collect(), &[0]);
         self.more(operators.len(), self.options.operators, "operators");
+    }
+
+    fn nsys(&mut self, analysis: &Analysis) {
+        let most = self.options.operators;
+        if let Some(kernels) = super::nsys::terminal(analysis, most) {
+            self.heading(super::nsys::TITLE, &kernels.note);
+            self.table(&kernels.header, kernels.rows, &[0]);
+            self.more(analysis.nsys.as_ref().map_or(0, |kernels| kernels.rows.len()), most, "paths");
+        }
     }
 
     fn accounts(&mut self, analysis: &Analysis) {

@@ -8,6 +8,8 @@ mod findings;
 mod fixtures;
 mod hostile;
 mod latency;
+#[cfg(feature = "nsys")]
+mod nsys;
 mod reading;
 mod rendering;
 mod tree;

@@ -62,6 +62,7 @@ fn values(analysis: &Analysis) -> Value {
         "warmup": analysis.latency.warmup,
         "phases": phases(analysis),
         "operators": operators(analysis),
+        "nsys": super::nsys::html(analysis),
         "tree": tree(analysis),
         "flame": flame::frame(&analysis.tree),
         "tokens": plots::tokens(&analysis.tokens),

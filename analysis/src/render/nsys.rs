@@ -1,0 +1,172 @@
+//! The table "Kernels by path (Nsight Systems)" in each of the reports.
+
+use super::format::{count, duration, head, percent, printable, significant, tail};
+use super::markdown;
+use crate::passes::Analysis;
+use crate::passes::nsys::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use crate::passes::tree::ratio;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+pub(super) const TITLE: &str = "Kernels by path (Nsight Systems)";
+const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
+     by the path's intervals themselves; total: inside them at any depth. Times are sums of kernels' durations.";
+/// Rows in the HTML and Markdown reports; `metrics.json` has them all.
+const MOST_ROWS: usize = 200;
+
+/// The table for a terminal.
+pub(super) struct TerminalTable {
+    /// Stands beside the heading.
+    pub(super) note: String,
+    pub(super) header: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// At most `most` paths for a terminal; `None` without a profile.
+pub(super) fn terminal(analysis: &Analysis, most: usize) -> Option<TerminalTable> {
+    let kernels = analysis.nsys.as_ref()?;
+    let compared = compared(kernels);
+    let mut header = vec!["", "intervals", "kernels", "own time", "share", "total time"];
+    if compared {
+        header.push("run's GPU");
+    }
+    let mut rows: Vec<_> = kernels
+        .rows
+        .iter()
+        .take(most)
+        .map(|row| {
+            let mut cells = vec![tail(&printable(&row.path), if compared { 30 } else { 40 }), count(row.intervals)];
+            cells.extend(sums(kernels, row));
+            if compared {
+                cells.push(row.gpu.map_or("–".to_string(), |gpu| times(&gpu)));
+            }
+            cells
+        })
+        .collect();
+    for (name, sum) in leftovers(kernels) {
+        let share = percent(ratio(sum.ns, kernels.all.ns));
+        let mut cells = vec![name.to_string(), "–".to_string(), count(sum.kernels), duration(sum.ns as f64), share];
+        cells.resize(header.len(), "–".to_string());
+        rows.push(cells);
+    }
+    Some(TerminalTable { note: summary(kernels), header, rows })
+}
+
+/// The section of `report.md`.
+pub(super) fn markdown(out: &mut String, analysis: &Analysis) {
+    let Some(kernels) = &analysis.nsys else { return };
+    let _ = writeln!(out, "\n## {TITLE}\n\n{}. {MEANING}\n", markdown::escape(&summary(kernels)));
+    let compared = compared(kernels);
+    let mut header = vec!["path", "intervals", "kernels", "own time", "share", "total time", "top kernel"];
+    if compared {
+        header.extend(["run's GPU", "source"]);
+    }
+    let rows = kernels.rows.iter().take(MOST_ROWS).map(|row| {
+        let mut cells = vec![markdown::code(&row.path), count(row.intervals)];
+        cells.extend(sums(kernels, row));
+        cells.push(row.top.as_ref().map_or(String::new(), |(name, _)| markdown::code(&head(name, 60))));
+        if compared {
+            cells.push(row.gpu.map_or(String::new(), |gpu| times(&gpu)));
+            cells.push(row.gpu.map_or(String::new(), |gpu| gpu.source.to_string()));
+        }
+        cells
+    });
+    out.push_str(&markdown::table(&header, rows));
+    for (name, sum) in leftovers(kernels) {
+        let _ = writeln!(out, "\n{}: {}, {}.", markdown::escape(name), kernels_text(sum), duration(sum.ns as f64));
+    }
+}
+
+/// Values for `report.html`; null without a profile.
+pub(super) fn html(analysis: &Analysis) -> Value {
+    let Some(kernels) = &analysis.nsys else { return Value::Null };
+    let compared = compared(kernels);
+    let mut header = vec!["intervals", "kernels", "own time", "share", "total time"];
+    if compared {
+        header.push("run's GPU");
+    }
+    let rows = kernels.rows.iter().take(MOST_ROWS).map(|row| {
+        let mut cells = vec![count(row.intervals)];
+        cells.extend(sums(kernels, row));
+        if compared {
+            cells.push(row.gpu.map_or("–".to_string(), |gpu| times(&gpu)));
+        }
+        let top = row.top.as_ref().map(|(name, ns)| {
+            json!({ "name": printable(&head(name, 80)), "whole": printable(name), "time": duration(*ns as f64) })
+        });
+        json!({ "path": printable(&row.path), "cells": cells, "top": top })
+    });
+    let left = leftovers(kernels)
+        .into_iter()
+        .map(|(name, sum)| format!("{name}: {}, {}", kernels_text(sum), duration(sum.ns as f64)));
+    json!({
+        "title": TITLE, "meaning": MEANING, "summary": summary(kernels), "file": printable(&kernels.file.display().to_string()),
+        "header": header, "rows": rows.collect::<Vec<_>>(), "more": kernels.rows.len().saturating_sub(MOST_ROWS),
+        "left": left.collect::<Vec<_>>(),
+    })
+}
+
+/// `nsys` in `metrics.json`; null without a profile.
+pub(super) fn json(analysis: &Analysis) -> Value {
+    let Some(kernels) = &analysis.nsys else { return Value::Null };
+    let sum = |sum: &KernelSum| json!({ "kernels": sum.kernels, "kernel_ns": sum.ns });
+    let rows = kernels.rows.iter().map(|row| {
+        json!({
+            "path": row.path,
+            "intervals": row.intervals,
+            "own": sum(&row.own),
+            "total": sum(&row.all),
+            "top_kernel": row.top.as_ref().map(|(name, ns)| json!({ "name": name, "kernel_ns": ns })),
+            "gpu": row.gpu.map(|gpu| json!({
+                "intervals": gpu.intervals,
+                "run_ns": gpu.run_ns,
+                "nsys_ns": gpu.nsys_ns,
+                "source": gpu.source,
+            })),
+        })
+    });
+    json!({
+        "file": kernels.file.display().to_string(),
+        "version": kernels.version,
+        "ranges": kernels.ranges,
+        "matched": kernels.matched,
+        "all": sum(&kernels.all),
+        "outside": sum(&kernels.outside),
+        "unlaunched": sum(&kernels.unlaunched),
+        "paths": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn summary(kernels: &KernelsByPath) -> String {
+    let ranges = format!("{} of {} ranges are intervals of this run", count(kernels.matched), count(kernels.ranges));
+    format!("{}, {}; {ranges}", kernels_text(kernels.all), duration(kernels.all.ns as f64))
+}
+
+fn kernels_text(sum: KernelSum) -> String {
+    format!("{} kernel{}", count(sum.kernels), if sum.kernels == 1 { "" } else { "s" })
+}
+
+/// Kernels, own time, its share of all kernels, total time.
+fn sums(kernels: &KernelsByPath, row: &PathKernels) -> [String; 4] {
+    [
+        count(row.own.kernels),
+        duration(row.own.ns as f64),
+        percent(ratio(row.own.ns, kernels.all.ns)),
+        duration(row.all.ns as f64),
+    ]
+}
+
+fn compared(kernels: &KernelsByPath) -> bool {
+    kernels.rows.iter().any(|row| row.gpu.is_some())
+}
+
+/// The run's own device time, and how many times the profile's for the same intervals it is.
+fn times(gpu: &Comparison) -> String {
+    let own = duration(gpu.run_ns as f64);
+    if gpu.nsys_ns == 0 { own } else { format!("{own} ({}×)", significant(gpu.run_ns as f64 / gpu.nsys_ns as f64)) }
+}
+
+fn leftovers(kernels: &KernelsByPath) -> Vec<(&'static str, KernelSum)> {
+    let all = [("(outside every interval)", kernels.outside), ("(launch not recorded)", kernels.unlaunched)];
+    all.into_iter().filter(|(_, sum)| sum.kernels > 0).collect()
+}
