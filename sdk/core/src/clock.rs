@@ -5,8 +5,12 @@
 //! now and then, so that a calibration error of a few parts per million does not add up over a long run. The system's wall
 //! clock is read once for the origin: a step of the wall clock later on does not tear the time line.
 
+mod device;
+
 use crate::run::{ClockAnchor, ClockInfo};
+pub(crate) use device::DeviceMapper;
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since the Unix epoch on this host.
@@ -71,6 +75,23 @@ pub(crate) struct TickMapper {
     pieces: Vec<Piece>,
     anchors: Vec<ClockAnchor>,
     last_resync: Instant,
+    /// The current piece, for other threads.
+    shared: Arc<Mutex<Piece>>,
+}
+
+/// Reads the host's clock on the mapper's time line, from any background thread.
+#[derive(Debug, Clone)]
+pub(crate) struct HostClock {
+    source: TickSource,
+    piece: Arc<Mutex<Piece>>,
+}
+
+impl HostClock {
+    pub(crate) fn now(&self) -> HostNs {
+        // The lock first: what it costs must not lie between reading the clock and using it.
+        let piece = *self.piece.lock().unwrap_or_else(PoisonError::into_inner);
+        piece.map(self.source.now())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -99,13 +120,25 @@ impl TickMapper {
         let span = 1u64 << 40;
         let ns_per_tick = source.clock.delta_as_nanos(1, 1 + span) as f64 / span as f64;
         let (ticks, instant, system) = simultaneous(&source);
+        let piece = Piece { ticks, mapped_ns: system, ns_per_tick };
         Self {
             source,
             first: (ticks, instant),
-            pieces: vec![Piece { ticks, mapped_ns: system, ns_per_tick }],
+            pieces: vec![piece],
             anchors: vec![ClockAnchor { ticks: ticks.0, mapped_ns: system, system_ns: system }],
             last_resync: instant,
+            shared: Arc::new(Mutex::new(piece)),
         }
+    }
+
+    /// The host's clock for other threads.
+    pub(crate) fn host_clock(&self) -> HostClock {
+        HostClock { source: self.source.clone(), piece: self.shared.clone() }
+    }
+
+    /// The host's time now.
+    pub(crate) fn now(&self) -> HostNs {
+        self.to_host(self.source.now())
     }
 
     /// Unix nanoseconds of `ticks`.
@@ -121,7 +154,8 @@ impl TickMapper {
         &self.pieces[after.saturating_sub(1)]
     }
 
-    fn ns_per_tick(&self) -> f64 {
+    /// Nanoseconds in a tick.
+    pub(crate) fn ns_per_tick(&self) -> f64 {
         self.pieces[self.pieces.len() - 1].ns_per_tick
     }
 
@@ -152,7 +186,9 @@ impl TickMapper {
         if self.pieces.len() >= MAX_PIECES {
             self.pieces.remove(0);
         }
-        self.pieces.push(Piece { ticks, mapped_ns: mapped, ns_per_tick });
+        let piece = Piece { ticks, mapped_ns: mapped, ns_per_tick };
+        self.pieces.push(piece);
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = piece;
         self.last_resync = instant;
         if self.anchors.len() >= MAX_ANCHORS {
             let mut keep = false;

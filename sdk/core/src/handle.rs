@@ -57,6 +57,23 @@ pub struct CaptureBusy {
     pub remaining: u64,
 }
 
+/// Why kernels cannot be recorded now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KernelsRefused {
+    /// The session was started without one.
+    #[error("this session has no recorder of kernels; add one when building it")]
+    NoRecorder,
+    /// It failed; the session's verdict says why.
+    #[error("kernels cannot be recorded in this session any more; its verdict says why")]
+    Failed,
+    /// A window is open.
+    #[error("a window of kernels is under way, {remaining} more steps; ask again when it is done")]
+    Busy {
+        /// Steps it still needs.
+        remaining: u64,
+    },
+}
+
 /// Not everything was flushed. Nothing is lost by that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FlushError {
@@ -99,6 +116,22 @@ impl Handle {
         } else {
             Err(CaptureBusy { remaining: self.0.shared.control.remaining() })
         }
+    }
+
+    /// Records the kernels of the next `steps` recorded steps, over all threads, from when the recorder is ready.
+    ///
+    /// # Errors
+    /// While an earlier window is still open, or where the session has no recorder of kernels.
+    pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
+        let kernels = self.0.shared.kernels.as_ref().ok_or(KernelsRefused::NoRecorder)?;
+        if kernels.window.request(steps) {
+            return Ok(());
+        }
+        Err(if kernels.window.has_failed() {
+            KernelsRefused::Failed
+        } else {
+            KernelsRefused::Busy { remaining: kernels.window.remaining() }
+        })
     }
 
     /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.

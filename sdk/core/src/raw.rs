@@ -18,6 +18,10 @@ pub(crate) mod flag {
     pub(crate) const NESTED_STEP: u8 = 8;
     /// Last of a run of `Open` records: the buffered part of the step can be resolved now.
     pub(crate) const LAST_OPEN: u8 = 4;
+    /// Kernels launched inside it were recorded.
+    pub(crate) const KERNELS: u8 = 16;
+    /// Began as a step of a window of kernels.
+    pub(crate) const WINDOW_ROOT: u8 = 32;
 }
 
 /// One enter/exit pair.
@@ -31,20 +35,23 @@ pub(crate) struct RawInterval {
     pub(crate) step: u64,
     pub(crate) name: u32,
     pub(crate) request: u32,
+    /// Marks in the GPU's stream at enter and exit, numbered within the thread's lane; 0 for none.
+    pub(crate) marks: [u32; 2],
     pub(crate) depth: u16,
     pub(crate) phase: u8,
     pub(crate) flags: u8,
+    /// Still open, while its step has grown so long that it is resolved in parts. A `bool` for the values it cannot have: they tell
+    /// the kinds of [`Raw`] apart without making it larger.
+    pub(crate) open: bool,
 }
 
 /// What travels through a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Raw {
-    /// An interval that ended.
+    /// An interval that ended, or is announced as open.
     Interval(RawInterval),
     /// Belongs to the interval that follows.
     Annotation(Annotation),
-    /// An interval that is still open while its step has grown so long that it is resolved in parts.
-    Open(RawInterval),
 }
 
 const _: () = assert!(std::mem::size_of::<Raw>() <= 64, "a raw record fits a cache line");

@@ -42,6 +42,9 @@ pub struct RunManifest {
     pub options: BTreeMap<String, Value>,
     /// How time-stamps became nanoseconds.
     pub clock: ClockInfo,
+    /// How GPU time was taken and what became of it; absent where none was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuAccount>,
     /// Records per table handed to exporters.
     pub counts: BTreeMap<String, u64>,
     /// Intervals that never became records, by reason.
@@ -79,6 +82,114 @@ pub struct ClockAnchor {
     pub mapped_ns: i64,
     /// Unix time in nanoseconds as the system clock says at the same moment: the difference is the skew.
     pub system_ns: i64,
+}
+
+/// GPU time of a run: how it was taken, what it cost, how certain it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct GpuAccount {
+    /// Source of marks, for example `cuda`; absent where only kernels were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
+    /// Tier as asked for: `off`, `steps`, `blocks`, `all`, `adaptive`.
+    pub timing: String,
+    /// Share of step time that marks may cost in the adaptive tier.
+    pub budget: f64,
+    /// Steps in which every interval was marked.
+    pub steps_full: u64,
+    /// Steps of which only some intervals were marked: the step itself, or its blocks.
+    pub steps_partial: u64,
+    /// Steps that were not marked.
+    pub steps_unmarked: u64,
+    /// Marks by what became of them. `recorded` = `timed` + `lost` + `outstanding`; the others are marks that were never made: `shared`
+    /// (an earlier mark served, because nothing can have been launched since), and refusals `no_context`, `capturing`, `full`,
+    /// `failed`.
+    pub marks: BTreeMap<String, u64>,
+    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`, `forgotten` (began
+    /// more marks ago than are remembered), `late` (given up waiting).
+    pub intervals: BTreeMap<String, u64>,
+    /// Mean time one mark took on the application's thread, in nanoseconds (measured).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_cost_ns: Option<f64>,
+    /// Time of the application's threads that all marks took together, in nanoseconds (measured).
+    pub marks_ns: u64,
+    /// Devices that marks were reported of.
+    pub devices: Vec<GpuDeviceAccount>,
+    /// Intervals whose GPU time does not lie within their parent's, by more than a microsecond.
+    pub outside_parent: u64,
+    /// Recorded kernels, where any were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<KernelAccount>,
+    /// Marks against kernels, for intervals of at least 100 µs that have both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_check: Option<CrossCheck>,
+    /// Further numbers of the clock itself.
+    pub statistics: BTreeMap<String, Value>,
+}
+
+/// One device's clock against the host's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct GpuDeviceAccount {
+    /// UUID.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// How far GPU times may be off on the host's time line, in nanoseconds (measured); durations are not affected.
+    pub skew_bound_ns: u64,
+    /// Drift of the device's clock in parts per million (measured).
+    pub drift_ppm: f64,
+    /// Simultaneous readings of both clocks; a long run keeps a selection.
+    pub anchors: Vec<DeviceAnchor>,
+}
+
+/// One simultaneous reading of a device's clock and the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct DeviceAnchor {
+    /// The device's clock, nanoseconds from an origin of its own.
+    pub device_ns: i64,
+    /// The host's, Unix nanoseconds.
+    pub host_ns: i64,
+    /// How far apart the readings may be.
+    pub bound_ns: u64,
+}
+
+/// Kernels recorded in windows of steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct KernelAccount {
+    /// Source, for example `cupti`.
+    pub recorder: String,
+    /// Windows that were recorded.
+    pub windows: u64,
+    /// Steps inside windows.
+    pub steps: u64,
+    /// Kernels, copies and memsets delivered.
+    pub recorded: u64,
+    /// Of those, launched outside every recorded interval.
+    pub unattributed: u64,
+    /// Of those, delivered after their interval had gone out: they have rows, but are not in its GPU time.
+    pub late: u64,
+    /// Lost by the recorder.
+    pub dropped: u64,
+    /// Why kernels are missing, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Elapsed between an interval's marks ÷ first kernel's start to last kernel's end inside it: 1 where both agree, above 1 by what
+/// the stream waited before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct CrossCheck {
+    /// Intervals compared.
+    pub n: u64,
+    /// Median of the ratio.
+    pub median_ratio: f64,
+    /// 5th percentile.
+    pub p05: f64,
+    /// 95th percentile.
+    pub p95: f64,
 }
 
 /// Intervals that were entered but never became records.
@@ -151,7 +262,7 @@ impl ExporterReport {
 pub struct OverheadInfo {
     /// Cost of one enter+exit on the application's thread in nanoseconds, measured when the session started.
     pub per_interval_ns: f64,
-    /// `per_interval_ns` × intervals: time taken from the application's threads (derived).
+    /// `per_interval_ns` × intervals (derived), and the time that GPU marks took (measured): taken from the application's threads.
     pub application_ns: u64,
     /// CPU time of the profiler's own threads in nanoseconds (measured), where the platform tells.
     pub background_cpu_ns: Option<u64>,

@@ -1,19 +1,24 @@
 //! A session: the layer, the pipeline behind it, and the handle that starts, stops, flushes and ends it.
 
 use crate::HostNs;
-use crate::clock::deadline;
+use crate::clock::{TickMapper, deadline};
 use crate::collector::Collector;
 use crate::control::{Control, Schedule};
 use crate::exporter::{ExportError, Exporter};
+use crate::gpu::{Activity, GpuClock, GpuTiming, KernelWindow};
 use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
+use crate::layer::gpu::{GpuCounts, GpuShared};
 use crate::ledger::DropReason;
+use crate::pipeline::attribute::Kernels;
 use crate::pipeline::drain::{Command, Drain, DrainReport, Facts};
+use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::{Lane, describe};
+use crate::pipeline::recorder::Recorder;
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::record::RecordKind;
 use crate::run::{ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity};
-use crate::shared::Shared;
+use crate::shared::{Hooks, KernelsShared, Shared};
 use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -51,6 +56,8 @@ pub struct SessionBuilder {
     exporters: Vec<Box<dyn Exporter>>,
     collectors: Vec<Box<dyn Collector>>,
     taps: Vec<Arc<dyn Tap>>,
+    gpu: Option<(Box<dyn GpuClock>, GpuTiming)>,
+    kernels: Option<(Box<dyn Activity>, Option<Schedule>)>,
     schedule: Option<Schedule>,
     paused: bool,
     ring_capacity: usize,
@@ -73,6 +80,8 @@ impl Default for SessionBuilder {
             exporters: Vec::new(),
             collectors: Vec::new(),
             taps: Vec::new(),
+            gpu: None,
+            kernels: None,
             schedule: None,
             paused: false,
             ring_capacity: 32_768,
@@ -101,6 +110,20 @@ impl SessionBuilder {
     /// Adds a tap on the application's threads.
     pub fn tap(mut self, tap: impl Tap) -> Self {
         self.taps.push(Arc::new(tap));
+        self
+    }
+
+    /// Takes GPU time with `clock`, as `timing` says. One clock a session: a second call replaces the first.
+    pub fn gpu(mut self, clock: impl GpuClock, timing: GpuTiming) -> Self {
+        self.gpu = Some((Box::new(clock), timing));
+        self
+    }
+
+    /// Records kernels with `activity`: in the windows of `schedule`, which counts recorded steps, or only on request
+    /// ([`Handle::capture_kernels`]) where there is none. A window begins with the first step after the recorder is ready, which
+    /// takes seconds the first time.
+    pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
+        self.kernels = Some((Box::new(activity), schedule));
         self
     }
 
@@ -188,16 +211,42 @@ impl SessionBuilder {
                 self.ring_capacity
             )));
         }
+        if let Some((_, timing)) = &self.gpu
+            && !(0.0..=1.0).contains(&timing.budget)
+        {
+            return Err(StartError::Option(format!(
+                "the budget of GPU timing is {}, but must be a share of step time from 0 to 1",
+                timing.budget
+            )));
+        }
         let background = Arc::new(BackgroundCpu::default());
         let (requests, request_queue) = bounded(4_096);
+        let (clock, gpu) = match self.gpu.take() {
+            Some((clock, timing)) => {
+                let shared = GpuShared { lanes: clock.lanes(), timing, counts: GpuCounts::default() };
+                (Some(clock), Some(shared))
+            }
+            None => (None, None),
+        };
+        let (activity, kernels) = match self.kernels.take() {
+            Some((activity, schedule)) => {
+                let shared = KernelsShared { window: KernelWindow::new(schedule), correlator: activity.correlator() };
+                (Some(activity), Some(shared))
+            }
+            None => (None, None),
+        };
         let shared = Arc::new(Shared::new(
             Control::new(self.schedule, self.paused),
-            std::mem::take(&mut self.taps),
+            Hooks { taps: std::mem::take(&mut self.taps), gpu, kernels },
             std::mem::take(&mut self.excluded_targets),
             self.ring_capacity,
             requests,
         ));
         self.fill_manifest();
+        let mut clock = clock;
+        for (key, value) in clock.as_mut().map(|clock| clock.describe()).unwrap_or_default() {
+            self.manifest.environment.entry(key).or_insert(value);
+        }
         let per_interval_ns = calibrate(self.ring_capacity);
         let mut lanes = Vec::new();
         for exporter in std::mem::take(&mut self.exporters) {
@@ -213,6 +262,14 @@ impl SessionBuilder {
         let queued = Arc::new(AtomicU64::new(0));
         let manifest = Arc::new(Mutex::new(self.manifest));
         let manifest_changed = Arc::new(AtomicBool::new(false));
+        let mapper = TickMapper::new(shared.ticks.clone());
+        let kernels = match activity {
+            Some(activity) => {
+                Some(start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed)?)
+            }
+            None => None,
+        };
+        let enricher = Enricher::new(clock, kernels);
         let drain = Drain {
             shared: shared.clone(),
             lanes,
@@ -220,13 +277,14 @@ impl SessionBuilder {
             samples: sample_queue,
             commands: command_queue,
             interval: self.drain_interval.max(Duration::from_micros(100)),
+            gpu_patience: (self.shutdown_timeout / 4).min(Duration::from_secs(2)),
             facts: facts.clone(),
             queued,
             background: background.clone(),
             manifest: manifest.clone(),
             manifest_changed: manifest_changed.clone(),
         };
-        let drain_thread = std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run())?;
+        let drain_thread = std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run(mapper, enricher))?;
         let (stop_collect, stopped) = bounded::<()>(0);
         let failures = collect::Failures::default();
         let collect_thread = if self.collectors.is_empty() {
@@ -279,6 +337,42 @@ impl SessionBuilder {
     }
 }
 
+/// Starts the thread that records kernels, and gives the drain's end of it.
+fn start_recorder(
+    activity: Box<dyn Activity>,
+    shared: &Arc<Shared>,
+    mapper: &TickMapper,
+    background: &Arc<BackgroundCpu>,
+    manifest: &Arc<Mutex<RunManifest>>,
+    manifest_changed: &Arc<AtomicBool>,
+) -> Result<Kernels, StartError> {
+    let (ask, asks) = unbounded();
+    let (deliver, deliveries) = unbounded();
+    let error = Arc::new(Mutex::new(None));
+    let kernels = Kernels::new(activity.name(), ask, deliveries, error.clone());
+    let (manifest, changed) = (manifest.clone(), manifest_changed.clone());
+    let recorder = Recorder {
+        activity,
+        shared: shared.clone(),
+        asks,
+        deliveries: deliver,
+        host: mapper.host_clock(),
+        error,
+        background: background.clone(),
+        describe: Box::new(move |activity| {
+            let facts = activity.describe();
+            let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            for (key, value) in facts {
+                manifest.environment.entry(key).or_insert(value);
+            }
+            changed.store(true, Ordering::Release);
+        }),
+    };
+    // Detached: it ends when the drain does, and a driver call that hangs must not hold the application up.
+    recorder.start()?;
+    Ok(kernels)
+}
+
 fn host_name() -> String {
     #[cfg(target_os = "linux")]
     {
@@ -295,7 +389,7 @@ fn calibrate(ring_capacity: usize) -> f64 {
     const INTERVALS: u32 = 500;
     let (requests, _) = bounded(1);
     let shared =
-        Arc::new(Shared::new(Control::new(None, false), Vec::new(), Vec::new(), ring_capacity.max(4_096), requests));
+        Arc::new(Shared::new(Control::new(None, false), Hooks::default(), Vec::new(), ring_capacity.max(4_096), requests));
     let (mut state, mut new) = crate::layer::thread::ThreadState::detached(&shared);
     let mut rounds: Vec<f64> = (0..31)
         .map(|_| {
@@ -423,7 +517,9 @@ impl Session {
         m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
         m.loss = facts.loss;
         m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
-        let application_ns = (self.handle.0.per_interval_ns * facts.loss.emitted as f64) as u64;
+        m.gpu = report.gpu.clone();
+        let marks_ns = m.gpu.as_ref().map_or(0, |gpu| gpu.marks_ns);
+        let application_ns = (self.handle.0.per_interval_ns * facts.loss.emitted as f64) as u64 + marks_ns;
         m.overhead = OverheadInfo {
             per_interval_ns: self.handle.0.per_interval_ns,
             application_ns,
@@ -439,6 +535,7 @@ impl Session {
             collector_failures: &failures,
             unresponsive,
             unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
+            gpu: m.gpu.as_ref(),
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
         });
         m

@@ -2,6 +2,8 @@
 
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
+use crate::gpu::{Correlator, KernelWindow};
+use crate::layer::gpu::GpuShared;
 use crate::names::Names;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
@@ -23,6 +25,10 @@ pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) names: Names,
     pub(crate) taps: Vec<Arc<dyn Tap>>,
+    pub(crate) gpu: Option<GpuShared>,
+    pub(crate) kernels: Option<KernelsShared>,
+    /// Whether anything besides a ring wants to know of enters and exits.
+    pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
     pub(crate) ring_capacity: usize,
     /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
@@ -38,6 +44,20 @@ pub(crate) struct Shared {
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
     span_base: u64,
     trace_base: u128,
+}
+
+/// What application threads need to record kernels.
+pub(crate) struct KernelsShared {
+    pub(crate) window: KernelWindow,
+    pub(crate) correlator: Arc<dyn Correlator>,
+}
+
+/// What a session does on the application's threads besides writing to rings.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) taps: Vec<Arc<dyn Tap>>,
+    pub(crate) gpu: Option<GpuShared>,
+    pub(crate) kernels: Option<KernelsShared>,
 }
 
 /// A thread that entered its first span.
@@ -68,10 +88,9 @@ pub(crate) struct RawRequest {
 }
 
 impl Shared {
-    #[allow(clippy::too_many_arguments, reason = "called once, by the session's builder")]
     pub(crate) fn new(
         control: Control,
-        taps: Vec<Arc<dyn Tap>>,
+        hooks: Hooks,
         excluded_targets: Vec<String>,
         ring_capacity: usize,
         requests: Sender<RawRequest>,
@@ -82,7 +101,10 @@ impl Shared {
             ticks: TickSource::new(),
             control,
             names: Names::new(),
-            taps,
+            hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.kernels.is_some(),
+            taps: hooks.taps,
+            gpu: hooks.gpu,
+            kernels: hooks.kernels,
             excluded_targets,
             ring_capacity,
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
@@ -122,6 +144,11 @@ impl Shared {
     pub(crate) fn span_id(&self, seq: u64) -> SpanId {
         let id = self.span_base.wrapping_add(seq);
         SpanId(if id == 0 { 1 } else { id })
+    }
+
+    /// The interval whose span id this is.
+    pub(crate) fn seq_of(&self, span: SpanId) -> u64 {
+        span.0.wrapping_sub(self.span_base)
     }
 
     /// Span id of a request itself; requests take the numbers of a thread that cannot exist.

@@ -3,7 +3,7 @@
 use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, Finding, Severity, Verdict};
+use crate::run::{ExporterReport, GpuAccount, Finding, Severity, Verdict};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
@@ -15,6 +15,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) unresponsive: &'a [&'static str],
     /// Why collectors' threads could not be joined, if so.
     pub(crate) unresponsive_collectors: Option<&'static str>,
+    /// How GPU time was taken, where it was asked for.
+    pub(crate) gpu: Option<&'a GpuAccount>,
     /// Capture was never on: no data is what was asked for.
     pub(crate) paused_throughout: bool,
 }
@@ -110,6 +112,9 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "close requests more slowly than a thousand a millisecond",
         );
     }
+    if let Some(account) = e.gpu.filter(|_| !e.paused_throughout) {
+        gpu(account, &mut add);
+    }
     exporters(e, &mut add);
     for (name, error) in e.collector_failures {
         add(Severity::Warning, "collector_failed", format!("collector {name}: {error}"), "its samples are missing");
@@ -153,6 +158,76 @@ fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &st
             "no_model_spans",
             "no span was seen inside any prefill, decode or encode: the model itself is missing".to_string(),
             "install the layer before the model loads; some candle models have no spans at all: wrap their layers with candlescope-models",
+        );
+    }
+}
+
+fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    let get = |map: &std::collections::BTreeMap<String, u64>, key: &str| map.get(key).copied().unwrap_or(0);
+    let refused = |key| get(&account.marks, key);
+    let recorded = refused("recorded");
+    if account.clock.is_some() && account.timing != "off" && recorded == 0 {
+        let (why, remedy) = if refused("capturing") > 0 {
+            ("the stream was capturing a CUDA graph throughout", "put a span around the graph's launches, too")
+        } else if refused("failed") > 0 {
+            ("the driver refused every mark", "see gpu.statistics in run.json for the driver's reason")
+        } else {
+            (
+                "no thread that entered a span had a CUDA context",
+                "run the model on a CUDA device, and enter its spans on the thread that launches its work",
+            )
+        };
+        add(Severity::Error, "no_gpu_time", format!("GPU time was asked for, but there is none: {why}"), remedy);
+    }
+    let lost = refused("full") + refused("failed") + refused("lost");
+    if lost > 0 && recorded > 0 {
+        let (full, failed, aged) = (refused("full"), refused("failed"), refused("lost"));
+        add(
+            Severity::Warning,
+            "gpu_marks_lost",
+            format!("{lost} GPU marks are missing ({full} because too many were under way, {failed} refused, {aged} never reached)"),
+            "intervals without both marks have no GPU time; more marks may be under way with in_flight, and fewer are made in the adaptive tier",
+        );
+    }
+    let late = get(&account.intervals, "late") + get(&account.intervals, "forgotten");
+    if late > 0 {
+        add(
+            Severity::Warning,
+            "gpu_time_late",
+            format!("{late} intervals went out without their GPU time, because the device or the pipeline was too far behind"),
+            "their host times are whole",
+        );
+    }
+    if account.outside_parent > 0 {
+        add(
+            Severity::Warning,
+            "gpu_outside_parent",
+            format!("{} intervals have GPU time outside their parent's", account.outside_parent),
+            "work of one step went to several streams: GPU times of its parents are too small",
+        );
+    }
+    let Some(kernels) = &account.kernels else { return };
+    if let Some(error) = &kernels.error {
+        add(
+            Severity::Warning,
+            "no_kernels",
+            format!("kernels were not recorded: {error}"),
+            "times of intervals are not affected",
+        );
+    } else if kernels.windows == 0 {
+        // A schedule that never came round, or nobody asked.
+        let message = "no window of kernels was reached".to_string();
+        add(Severity::Info, "no_kernel_window", message, "run more steps, or begin the window earlier");
+    } else if kernels.recorded == 0 {
+        let message = format!("{} windows of kernels with {} steps recorded none", kernels.windows, kernels.steps);
+        add(Severity::Warning, "no_kernels", message, "run more steps after the recorder is ready, on a CUDA device");
+    }
+    if kernels.dropped > 0 {
+        add(
+            Severity::Warning,
+            "kernels_dropped",
+            format!("the recorder of kernels lost {} records", kernels.dropped),
+            "use shorter windows",
         );
     }
 }

@@ -1,6 +1,7 @@
 //! The hot path allocates nothing once warm: counted.
 #![allow(missing_docs, unsafe_code, reason = "a counting allocator must implement an unsafe trait")]
 mod common;
+mod scripted;
 use candlescope_core::{Annotation, DType, annotate};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -55,6 +56,30 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
     let before = ALLOCATIONS.with(Cell::get);
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 2);
+}
+
+#[test]
+fn marking_allocates_nothing_once_warm() {
+    use candlescope_core::gpu::GpuTiming;
+    use candlescope_core::{GpuTier, Session};
+    let device = scripted::Device::new();
+    for tier in [GpuTier::Blocks, GpuTier::All, GpuTier::Adaptive] {
+        let builder = Session::builder().gpu(scripted::Clock(device.clone()), GpuTiming::tier(tier));
+        let (batch, m) = common::record(builder, |_| {
+            let block = trace_span!("block");
+            let spans: Vec<_> = (0..20).map(|_| trace_span!("linear")).collect();
+            let forward = || {
+                let _b = block.enter();
+                spans.iter().for_each(|span| span.in_scope(|| ()));
+            };
+            forward();
+            let before = ALLOCATIONS.with(Cell::get);
+            (0..50).for_each(|_| forward());
+            assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in 50 forwards, {tier}");
+        });
+        assert_eq!(batch.spans.len(), 51 * 21);
+        assert!(m.gpu.unwrap().marks["recorded"] > 50);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod cache;
 mod callsites;
+pub(crate) mod gpu;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};

@@ -3,6 +3,7 @@
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
 use super::cache::{Meta, MetaCache, meta_flag};
+use super::gpu::GpuThread;
 use crate::annotate::Annotation;
 use crate::clock::Ticks;
 use crate::names;
@@ -104,17 +105,21 @@ pub(crate) fn is_recording() -> bool {
 
 /// One open interval.
 #[derive(Debug, Clone, Copy, Default)]
-struct Frame {
+pub(super) struct Frame {
     span: u64,
     start: Ticks,
     /// Own `seq`; for frames that are not recorded or transparent, the one their children take as parent.
-    seq: u64,
-    parent: u64,
+    pub(super) seq: u64,
+    pub(super) parent: u64,
     step: u64,
-    name: u32,
+    pub(super) name: u32,
     request: u32,
+    /// Marks in the GPU's stream at enter and exit; 0 for none.
+    pub(super) marks: [u32; 2],
     phase: u8,
-    flags: u8,
+    pub(super) flags: u8,
+    /// How much of what is inside is marked; see [`super::gpu::detail`].
+    pub(super) gpu: u8,
     recorded: bool,
     /// Of an excluded target: children see through it.
     transparent: bool,
@@ -126,9 +131,9 @@ impl Frame {
     /// The frame as an interval that stood at `depth`, with `flags` besides its own.
     #[inline]
     fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
-        let Frame { start, seq, parent, step, name, request, phase, .. } = self;
+        let Frame { start, seq, parent, step, name, request, marks, phase, .. } = self;
         let (depth, flags) = (depth as u16, self.flags | flags);
-        RawInterval { start, end, seq, parent, step, name, request, depth, phase, flags }
+        RawInterval { start, end, seq, parent, step, name, request, marks, depth, phase, flags, open: false }
     }
 }
 
@@ -151,6 +156,7 @@ pub(crate) struct ThreadState {
     emitted: u64,
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
+    gpu: Option<Box<GpuThread>>,
 }
 
 impl ThreadState {
@@ -181,6 +187,7 @@ impl ThreadState {
             emitted: 0,
             ring,
             counts: counts.clone(),
+            gpu: shared.gpu.as_ref().filter(|_| !muted).map(|gpu| Box::new(GpuThread::new(gpu, index))),
         };
         let info = Arc::new(names::current_thread(index));
         (state, NewThread { info, ring: consumer, counts })
@@ -272,7 +279,7 @@ impl ThreadState {
             (false, false) => 0,
         };
         let has_fields = meta.flags & meta_flag::FIELDS != 0;
-        let (start, name, annotated) = (Ticks(0), meta.name, false);
+        let (start, name, annotated, marks, gpu) = (Ticks(0), meta.name, false, [0; 2], 0);
         self.frames[at] = Frame {
             span,
             start,
@@ -281,8 +288,10 @@ impl ThreadState {
             step,
             name,
             request,
+            marks,
             phase,
             flags,
+            gpu,
             recorded,
             transparent,
             annotated,
@@ -291,8 +300,8 @@ impl ThreadState {
         self.depth = at + 1;
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
-            if !shared.taps.is_empty() {
-                self.tap(shared, at, true);
+            if shared.hooked {
+                self.hooks_enter(shared, at);
             }
             self.frames[at].start = shared.ticks.now();
         }
@@ -336,8 +345,8 @@ impl ThreadState {
                 annotated = true;
             }
         }
-        if !shared.taps.is_empty() {
-            self.tap(shared, at, false);
+        if shared.hooked {
+            self.hooks_exit(shared, at, end);
         }
         self.write(at, depth, end, annotated);
     }
@@ -408,11 +417,51 @@ impl ThreadState {
         }
         for (i, (depth, frame)) in open().enumerate() {
             let last = if i + 1 == n { flag::LAST_OPEN } else { 0 };
-            let _ = self.ring.push(Raw::Open(frame.to_raw(depth, frame.start, last)));
+            let announced = RawInterval { open: true, ..frame.to_raw(depth, frame.start, last) };
+            let _ = self.ring.push(Raw::Interval(announced));
         }
     }
 
-    #[cold]
+    /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
+    #[inline(never)]
+    fn hooks_enter(&mut self, shared: &Shared, at: usize) {
+        if !shared.taps.is_empty() {
+            self.tap(shared, at, true);
+        }
+        let (around, own) = self.frames.split_at_mut(at);
+        let frame = &mut own[0];
+        let parent = around.iter().rev().find(|f| !f.transparent);
+        if let Some(kernels) = &shared.kernels {
+            let inherited = parent.is_some_and(|p| p.flags & flag::KERNELS != 0);
+            let is_root = frame.flags & flag::STEP_ROOT != 0;
+            let begins = !inherited && is_root && kernels.window.begin_step();
+            if inherited || begins {
+                frame.flags |= flag::KERNELS | if begins { flag::WINDOW_ROOT } else { 0 };
+                kernels.correlator.push(shared.span_id(frame.seq));
+            }
+        }
+        if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
+            thread.enter(gpu, &shared.ticks, frame, parent);
+        }
+    }
+
+    /// Whatever else happens when an interval ends. The GPU's mark comes first, closest to the work.
+    #[inline(never)]
+    fn hooks_exit(&mut self, shared: &Shared, at: usize, end: Ticks) {
+        let frame = &mut self.frames[at];
+        if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
+            thread.exit(gpu, &shared.ticks, frame, end);
+        }
+        if let Some(kernels) = &shared.kernels
+            && frame.flags & flag::KERNELS != 0
+        {
+            kernels.correlator.pop();
+        }
+        if !shared.taps.is_empty() {
+            self.tap(shared, at, false);
+        }
+    }
+
     fn tap(&self, shared: &Shared, at: usize, enter: bool) {
         let frame = &self.frames[at];
         let interval = TapInterval {

@@ -1,12 +1,13 @@
 //! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
 
+use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, ThreadInfo};
-use crate::run::{ClockInfo, LossCounts, RunManifest};
+use crate::run::{ClockInfo, GpuAccount, LossCounts, RunManifest};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
@@ -16,6 +17,12 @@ use std::time::{Duration, Instant};
 
 /// Spans in a batch before it is sent.
 const BATCH_SPANS: usize = 8_192;
+
+/// Pause between rounds in a window of kernels.
+const WINDOW_PAUSE: Duration = Duration::from_millis(2);
+
+/// Time that a flush gives the device to reach what it was given.
+const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Names of threads remembered; from there on every thread's name carries its number.
 const MAX_THREAD_NAMES: usize = 4_096;
@@ -33,6 +40,7 @@ pub(crate) struct DrainReport {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) facts: Facts,
     pub(crate) clock: ClockInfo,
+    pub(crate) gpu: Option<GpuAccount>,
 }
 
 /// Numbers about the run so far, for the verdict and for statistics.
@@ -59,6 +67,8 @@ pub(crate) struct Drain {
     pub(crate) samples: Receiver<Vec<SampleRecord>>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) interval: Duration,
+    /// Longest time that the device gets at the end to reach what it was given.
+    pub(crate) gpu_patience: Duration,
     pub(crate) facts: Arc<Mutex<Facts>>,
     pub(crate) queued: Arc<AtomicU64>,
     pub(crate) background: Arc<BackgroundCpu>,
@@ -79,7 +89,8 @@ struct State {
     resolver: Resolver,
     sources: Vec<Source>,
     thread_names: FxHashSet<Arc<str>>,
-    batch: Batch,
+    resolved: Resolved,
+    enricher: Enricher,
     /// Sums over threads that ended.
     gone: LossCounts,
     gone_drained: u64,
@@ -87,15 +98,16 @@ struct State {
 }
 
 impl Drain {
-    pub(crate) fn run(self) {
+    pub(crate) fn run(self, mapper: TickMapper, enricher: Enricher) {
         super::prepare_background_thread();
         let meter = self.background.meter();
         let mut state = State {
-            mapper: TickMapper::new(self.shared.ticks.clone()),
+            mapper,
             resolver: Resolver::new(),
             sources: Vec::new(),
             thread_names: FxHashSet::default(),
-            batch: Batch::default(),
+            resolved: Resolved::default(),
+            enricher,
             gone: LossCounts::default(),
             gone_drained: 0,
             counts: [0; RecordKind::ALL.len()],
@@ -106,9 +118,15 @@ impl Drain {
                 Err(RecvTimeoutError::Timeout) => {
                     let busiest = self.cycle(&mut state, &meter);
                     pause = self.next_pause(pause, busiest);
+                    if state.enricher.in_window(&self.shared) {
+                        // Steps after a window still pay for the recorder until it is off: close it soon.
+                        pause = pause.min(WINDOW_PAUSE);
+                    } else if state.enricher.is_waiting() {
+                        pause = pause.min(self.interval);
+                    }
                 }
                 Ok(Command::Flush(done)) => {
-                    self.cycle(&mut state, &meter);
+                    self.cycle_until_known(&mut state, &meter, FLUSH_PATIENCE);
                     for lane in &self.lanes {
                         lane.request_flush(done.clone());
                     }
@@ -138,6 +156,18 @@ impl Drain {
         }
     }
 
+    /// Rounds until nothing waits for the device any more, or `patience` is over. Returns the records of the last round.
+    fn cycle_until_known(&self, state: &mut State, meter: &CpuMeter, patience: Duration) -> usize {
+        let deadline = Instant::now() + patience;
+        loop {
+            let busiest = self.cycle(state, meter);
+            if !state.enricher.is_waiting() || Instant::now() >= deadline {
+                return busiest;
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
     /// One round over everything. Returns the most records found in one ring.
     fn cycle(&self, state: &mut State, meter: &CpuMeter) -> usize {
         state.mapper.maybe_resync();
@@ -151,7 +181,7 @@ impl Drain {
         self.retire_ended_threads(state);
         self.take_requests(state, closed);
         while let Ok(samples) = self.samples.try_recv() {
-            state.batch.samples.extend(samples);
+            state.resolved.batch.samples.extend(samples);
         }
         self.pass_on_facts();
         self.send(state);
@@ -188,7 +218,7 @@ impl Drain {
     }
 
     fn drain_source(&self, state: &mut State, at: usize) -> usize {
-        let State { mapper, resolver, sources, batch, counts, .. } = state;
+        let State { mapper, resolver, sources, resolved, enricher, .. } = state;
         let source = &mut sources[at];
         let around = Surroundings { shared: &self.shared, mapper };
         let waiting = source.ring.slots();
@@ -199,14 +229,14 @@ impl Drain {
                 break;
             };
             for raw in chunk {
-                if matches!(raw, Raw::Interval(_)) {
+                if matches!(raw, Raw::Interval(interval) if !interval.open) {
                     source.drained += 1;
                 }
-                resolver.feed(&mut source.stream, raw, &around, batch);
+                resolver.feed(&mut source.stream, raw, &around, resolved);
             }
             left -= n;
-            if batch.spans.len() >= BATCH_SPANS {
-                send_batch(&self.lanes, batch, counts);
+            if resolved.batch.spans.len() >= BATCH_SPANS {
+                enricher.add(std::mem::take(resolved));
             }
         }
         waiting
@@ -221,7 +251,7 @@ impl Drain {
             if source.ring.is_abandoned() && source.ring.is_empty() {
                 let mut source = state.sources.swap_remove(at);
                 let around = Surroundings { shared: &self.shared, mapper: &state.mapper };
-                state.resolver.finish_thread(&mut source.stream, &around, &mut state.batch);
+                state.resolver.finish_thread(&mut source.stream, &around, &mut state.resolved);
                 add_counts(&mut state.gone, &mut state.gone_drained, &source);
             } else {
                 at += 1;
@@ -235,7 +265,7 @@ impl Drain {
             let end = state.mapper.to_host(raw.end);
             let number = u64::from(raw.number);
             let v = raw.values;
-            state.batch.requests.push(RequestRecord {
+            state.resolved.batch.requests.push(RequestRecord {
                 request: number,
                 trace_id: self.shared.request_trace(raw.number),
                 span_id: self.shared.request_span_id(number),
@@ -253,7 +283,9 @@ impl Drain {
     }
 
     fn send(&self, state: &mut State) {
-        send_batch(&self.lanes, &mut state.batch, &mut state.counts);
+        let State { mapper, resolved, enricher, counts, .. } = state;
+        enricher.add(std::mem::take(resolved));
+        enricher.advance(&self.shared, &|| mapper.now(), |batch| send_batch(&self.lanes, batch, counts));
         self.queued.store(self.lanes.iter().map(Lane::queued).max().unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -294,12 +326,15 @@ impl Drain {
             }
         }
         // What is still buffered belongs to steps that never ended.
-        let State { mapper, resolver, sources, batch, .. } = &mut state;
+        let State { mapper, resolver, sources, resolved, .. } = &mut state;
         let around = Surroundings { shared: &self.shared, mapper };
         for source in sources.iter_mut() {
-            resolver.finish_thread(&mut source.stream, &around, batch);
+            resolver.finish_thread(&mut source.stream, &around, resolved);
         }
-        self.send(&mut state);
+        self.cycle_until_known(&mut state, meter, self.gpu_patience);
+        let State { enricher, counts, .. } = &mut state;
+        enricher.stop_kernels(&self.shared, self.gpu_patience);
+        enricher.release_all(&self.shared, |batch| send_batch(&self.lanes, batch, counts));
         state.mapper.resync();
         let mut facts = self.facts(&state);
         // Whatever was emitted since the final round is a record that nobody will read.
@@ -309,16 +344,17 @@ impl Drain {
         loss.unresolved = facts.drained.saturating_sub(facts.counts[RecordKind::Span as usize]);
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = state.mapper.info();
+        let gpu = state.enricher.account(&self.shared, state.mapper.ns_per_tick());
         meter.update();
-        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock });
+        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu });
     }
 }
 
-fn send_batch(lanes: &[Lane], batch: &mut Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
+fn send_batch(lanes: &[Lane], batch: Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
     if batch.is_empty() {
         return;
     }
-    let ready = Arc::new(std::mem::take(batch));
+    let ready = Arc::new(batch);
     for kind in RecordKind::ALL {
         counts[kind as usize] += ready.count(kind);
     }

@@ -1,9 +1,13 @@
 //! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on threads of its own.
 
+pub(crate) mod attribute;
 pub(crate) mod collect;
 pub(crate) mod drain;
+pub(crate) mod enrich;
 pub(crate) mod fanout;
+mod marks;
 pub(crate) mod paths;
+pub(crate) mod recorder;
 pub(crate) mod resolve;
 
 use std::sync::Arc;

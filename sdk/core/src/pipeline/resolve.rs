@@ -5,12 +5,13 @@
 //!
 //! No I/O and no clocks here: records in, records out.
 
+use super::enrich::Resolved;
 use super::paths::{Paths, UNIQUE};
 use crate::annotate::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
-use crate::record::{Batch, PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
+use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -157,10 +158,10 @@ impl Resolver {
     }
 
     /// Takes one record of `thread`; finished steps go to `out`.
-    pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Batch) {
+    pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Resolved) {
         match raw {
             Raw::Annotation(annotation) => thread.pending = Some(annotation),
-            Raw::Open(open) => {
+            Raw::Interval(open) if open.open => {
                 let last = open.flags & flag::LAST_OPEN != 0;
                 let buffer = thread.buffer(open.step);
                 buffer.announced.push(open);
@@ -198,7 +199,7 @@ impl Resolver {
     }
 
     /// No more records come from `thread`: what is buffered goes out, below `(lost)` where the parent is still open.
-    pub(crate) fn finish_thread(&mut self, thread: &mut ThreadStream, around: &Surroundings<'_>, out: &mut Batch) {
+    pub(crate) fn finish_thread(&mut self, thread: &mut ThreadStream, around: &Surroundings<'_>, out: &mut Resolved) {
         for mut buffer in std::mem::take(&mut thread.steps) {
             self.resolve_part(&mut buffer, &thread.info, around, out);
         }
@@ -210,7 +211,7 @@ impl Resolver {
         buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Batch,
+        out: &mut Resolved,
     ) {
         self.place_announced(buffer, around);
         if buffer.items.is_empty() {
@@ -396,11 +397,11 @@ impl Resolver {
         }
     }
 
-    fn emit(&mut self, buffer: &mut StepBuffer, thread: &Arc<ThreadInfo>, around: &Surroundings<'_>, out: &mut Batch) {
+    fn emit(&mut self, buffer: &mut StepBuffer, thread: &Arc<ThreadInfo>, around: &Surroundings<'_>, out: &mut Resolved) {
         let first = &buffer.items[self.scratch.order[0] as usize];
         let trace = trace_of(first, around.shared);
         buffer.annotations.sort_unstable_by_key(|(i, _)| *i);
-        out.spans.reserve(buffer.items.len());
+        out.batch.spans.reserve(buffer.items.len());
         for position in 0..self.scratch.order.len() {
             let i = self.scratch.order[position];
             let item = buffer.items[i as usize];
@@ -431,7 +432,7 @@ impl Resolver {
         annotation: Option<Annotation>,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Batch,
+        out: &mut Resolved,
     ) {
         let name = self.name(item.name, around);
         let path = if item.step == NO_STEP {
@@ -458,7 +459,7 @@ impl Resolver {
         trace_id: TraceId,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Batch,
+        out: &mut Resolved,
     ) {
         if is_helper(&path) {
             self.helper_spans += 1;
@@ -468,7 +469,7 @@ impl Resolver {
         let start = around.mapper.to_host(item.start);
         let end = around.mapper.to_host(item.end);
         let a = annotation.unwrap_or_default();
-        out.spans.push(SpanRecord {
+        out.batch.spans.push(SpanRecord {
             seq: item.seq,
             parent_seq: (item.parent != 0).then_some(item.parent),
             trace_id,
@@ -489,6 +490,7 @@ impl Resolver {
             dtype: a.get_dtype(),
             shape: a.get_shape(),
         });
+        out.note(item, thread.index);
     }
 
     fn finish_step(
@@ -498,7 +500,7 @@ impl Resolver {
         buffer: &StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
-        out: &mut Batch,
+        out: &mut Resolved,
     ) {
         let name = self.name(root.name, around);
         let start = around.mapper.to_host(root.start);
@@ -512,7 +514,7 @@ impl Resolver {
             self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
         }
         let a = annotation.unwrap_or_default();
-        out.steps.push(StepRecord {
+        out.batch.steps.push(StepRecord {
             step: root.step,
             seq: root.seq,
             trace_id: trace_of(root, around.shared),

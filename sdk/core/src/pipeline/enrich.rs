@@ -1,0 +1,334 @@
+//! Enrich: attaches GPU time to resolved intervals once the device has got that far, and lets them go on.
+//!
+//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits for the
+//! device itself: what is not known yet is asked again at the next round, and what never comes is given up and counted.
+//!
+//! No clock of its own and no I/O: times come in, records go out.
+
+use super::attribute::{Attribution, Kernels};
+use super::marks::{Lookup, Timelines};
+use crate::gpu::{GpuClock, GpuTiming};
+use crate::raw::RawInterval;
+use crate::record::{Batch, GpuTime};
+use crate::run::{CrossCheck, GpuAccount};
+use crate::shared::Shared;
+use crate::vocabulary::{GpuSource, GpuTier};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Intervals that may wait for the device.
+///
+/// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory must stay
+/// bounded and host times are worth more than nothing.
+const MAX_HELD: usize = 524_288;
+
+/// A batch waits no longer than this, whatever the clock says.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time that kernels of a step without marks get to finish before they are fetched.
+const UNMARKED_GRACE: Duration = Duration::from_millis(200);
+
+/// Ratios kept for the cross-check of marks against kernels.
+const MAX_RATIOS: usize = 16_384;
+
+/// Intervals shorter than this are left out of the cross-check: marks are a microsecond or two wide themselves.
+const CROSS_CHECK_FROM_NS: u64 = 100_000;
+
+/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves.
+const NESTING_TOLERANCE_NS: i64 = 1_000;
+
+/// Records resolved, and the marks their GPU time is to be made of.
+#[derive(Default)]
+pub(crate) struct Resolved {
+    pub(crate) batch: Batch,
+    marked: Vec<Marked>,
+    /// Steps at the root of a window among them.
+    window_steps: u64,
+    /// Spans whose kernels were recorded: indices into the batch's.
+    in_window: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Marked {
+    /// Index into the batch's spans.
+    span: u32,
+    thread: u32,
+    marks: [u32; 2],
+}
+
+impl Resolved {
+    /// Notes the marks of the span that was pushed last.
+    pub(crate) fn note(&mut self, item: &RawInterval, thread: u32) {
+        use crate::raw::flag;
+        let span = self.batch.spans.len().saturating_sub(1) as u32;
+        if item.marks != [0; 2] {
+            self.marked.push(Marked { span, thread, marks: item.marks });
+        }
+        if item.flags & flag::KERNELS != 0 {
+            self.in_window.push(span);
+        }
+        self.window_steps += u64::from(item.flags & flag::WINDOW_ROOT != 0);
+    }
+}
+
+struct Held {
+    resolved: Resolved,
+    since: Instant,
+    /// Number of the request for kernels, once made.
+    ticket: Option<u64>,
+}
+
+/// Holds batches back until their GPU time is known.
+pub(crate) struct Enricher {
+    clock: Option<Box<dyn GpuClock>>,
+    timelines: Timelines,
+    kernels: Option<Kernels>,
+    held: VecDeque<Held>,
+    held_spans: usize,
+    intervals: BTreeMap<&'static str, u64>,
+    outside_parent: u64,
+    ratios: Vec<f32>,
+    compared: u64,
+}
+
+impl Enricher {
+    pub(crate) fn new(clock: Option<Box<dyn GpuClock>>, kernels: Option<Kernels>) -> Self {
+        Self {
+            clock,
+            timelines: Timelines::default(),
+            kernels,
+            held: VecDeque::new(),
+            held_spans: 0,
+            intervals: BTreeMap::new(),
+            outside_parent: 0,
+            ratios: Vec::new(),
+            compared: 0,
+        }
+    }
+
+    /// Whether anything waits for the device.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether a window of kernels is under way or due.
+    pub(crate) fn in_window(&self, shared: &Shared) -> bool {
+        shared.kernels.as_ref().is_some_and(|k| k.window.is_active())
+    }
+
+    /// Takes a batch in.
+    pub(crate) fn add(&mut self, resolved: Resolved) {
+        if resolved.batch.is_empty() {
+            return;
+        }
+        self.held_spans += resolved.batch.spans.len();
+        self.held.push_back(Held { resolved, since: Instant::now(), ticket: None });
+    }
+
+    /// Asks the sources what is new and passes on what is complete.
+    pub(crate) fn advance(
+        &mut self,
+        shared: &Shared,
+        host: &dyn Fn() -> crate::HostNs,
+        mut out: impl FnMut(Batch),
+    ) {
+        if let Some(clock) = &mut self.clock {
+            let timelines = &mut self.timelines;
+            clock.poll(host, &mut |report| timelines.take(report));
+        }
+        if let Some(kernels) = &mut self.kernels {
+            kernels.receive(shared);
+        }
+        while let Some(front) = self.held.front_mut() {
+            let overdue = self.held_spans > MAX_HELD || front.since.elapsed() > PATIENCE;
+            if !overdue && !is_complete(front, &self.timelines, self.kernels.as_mut()) {
+                break;
+            }
+            if let Some(held) = self.held.pop_front() {
+                self.held_spans -= held.resolved.batch.spans.len();
+                out(self.finish(held, shared));
+            }
+        }
+        if let Some(kernels) = &mut self.kernels {
+            let mut loose = Batch::default();
+            kernels.loose(&mut loose, shared);
+            if !loose.is_empty() {
+                out(loose);
+            }
+            kernels.close_window_when_done(shared);
+        }
+    }
+
+    /// Fetches the last kernels and ends the recorder's thread, waiting no longer than `patience`.
+    pub(crate) fn stop_kernels(&mut self, shared: &Shared, patience: Duration) {
+        let Some(kernels) = &mut self.kernels else { return };
+        let ticket = kernels.stop();
+        let deadline = Instant::now() + patience;
+        while !kernels.answered(ticket) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(500));
+            kernels.receive(shared);
+        }
+    }
+
+    /// Everything goes, known or not. No more batches come.
+    pub(crate) fn release_all(&mut self, shared: &Shared, mut out: impl FnMut(Batch)) {
+        while let Some(held) = self.held.pop_front() {
+            out(self.finish(held, shared));
+        }
+        self.held_spans = 0;
+        if let Some(kernels) = &mut self.kernels {
+            let mut rest = Batch::default();
+            kernels.rest(&mut rest, shared);
+            if !rest.is_empty() {
+                out(rest);
+            }
+        }
+    }
+
+    fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
+        let Resolved { mut batch, marked, in_window, window_steps } = held.resolved;
+        for m in &marked {
+            let outcome = match self.timelines.between(m.thread, m.marks) {
+                Lookup::Known(gpu) => {
+                    if let Some(span) = batch.spans.get_mut(m.span as usize) {
+                        span.gpu = Some(gpu);
+                    }
+                    "timed"
+                }
+                Lookup::OneMark => "one_mark",
+                Lookup::Lost => "lost",
+                Lookup::Forgotten => "forgotten",
+                Lookup::Pending => "late",
+            };
+            *self.intervals.entry(outcome).or_default() += 1;
+        }
+        if !marked.is_empty() {
+            self.check_nesting(&batch);
+        }
+        if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
+            let attribution = source.attribute(&mut batch, &in_window, shared, window_steps);
+            self.apply(&mut batch, &attribution);
+        }
+        for step in &mut batch.steps {
+            // Spans of a batch are in enter order within a thread only, so this is a search; there are few steps.
+            step.gpu = batch.spans.iter().find(|s| s.seq == step.seq).and_then(|s| s.gpu);
+        }
+        batch
+    }
+
+    /// Kernels are the truth where there are any: marks are checked against them and give way.
+    fn apply(&mut self, batch: &mut Batch, attribution: &Attribution) {
+        for (span, inside) in batch.spans.iter_mut().zip(attribution.per_span()) {
+            if !inside.recorded {
+                continue;
+            }
+            if let (Some(marks), Some((first, last))) = (span.gpu, inside.extent)
+                && marks.source == GpuSource::Event
+                && marks.dur_ns >= CROSS_CHECK_FROM_NS
+            {
+                self.compared += 1;
+                if self.ratios.len() < MAX_RATIOS {
+                    self.ratios.push(marks.dur_ns as f32 / last.since(first).max(1) as f32);
+                }
+            }
+            span.gpu = inside.extent.map(|(start, _)| GpuTime { start, dur_ns: inside.sum_ns, source: GpuSource::Cupti });
+        }
+    }
+
+    fn check_nesting(&mut self, batch: &Batch) {
+        let mut open: Vec<(u64, i64, i64)> = Vec::new();
+        for span in &batch.spans {
+            let Some(parent) = span.parent_seq else {
+                open.clear();
+                if let Some(gpu) = span.gpu {
+                    open.push((span.seq, gpu.start.0, gpu.start.plus_ns(gpu.dur_ns).0));
+                }
+                continue;
+            };
+            // Enter order: the parent is on the stack unless it has no GPU time.
+            while open.last().is_some_and(|(seq, ..)| *seq != parent) {
+                open.pop();
+            }
+            let Some(gpu) = span.gpu else { continue };
+            let (start, end) = (gpu.start.0, gpu.start.plus_ns(gpu.dur_ns).0);
+            if let Some((_, from, to)) = open.last()
+                && (start < from - NESTING_TOLERANCE_NS || end > to + NESTING_TOLERANCE_NS)
+            {
+                self.outside_parent += 1;
+            }
+            open.push((span.seq, start, end));
+        }
+    }
+
+    /// For the manifest; `None` where no GPU time was asked for.
+    pub(crate) fn account(&self, shared: &Shared, ns_per_tick: f64) -> Option<GpuAccount> {
+        if self.clock.is_none() && self.kernels.is_none() {
+            return None;
+        }
+        let timing = shared.gpu.as_ref().map_or(GpuTiming::tier(GpuTier::Off), |gpu| gpu.timing);
+        let mut account = GpuAccount {
+            clock: self.clock.as_ref().map(|clock| clock.name().to_string()),
+            timing: timing.tier.to_string(),
+            budget: timing.budget,
+            intervals: self.intervals.iter().map(|(k, n)| ((*k).to_string(), *n)).collect(),
+            devices: self.timelines.devices(),
+            outside_parent: self.outside_parent,
+            kernels: self.kernels.as_ref().map(|kernels| kernels.account(shared)),
+            cross_check: self.cross_check(),
+            statistics: self.clock.as_ref().map(|clock| clock.statistics()).unwrap_or_default(),
+            ..GpuAccount::default()
+        };
+        if let Some(gpu) = &shared.gpu {
+            let c = &gpu.counts;
+            let recorded = c.recorded.load(Relaxed);
+            let (timed, lost) = self.timelines.marks();
+            account.marks = [
+                ("recorded", recorded),
+                ("timed", timed),
+                ("lost", lost),
+                ("outstanding", recorded.saturating_sub(timed + lost)),
+                ("shared", c.shared.load(Relaxed)),
+                ("no_context", c.no_context.load(Relaxed)),
+                ("capturing", c.capturing.load(Relaxed)),
+                ("full", c.full.load(Relaxed)),
+                ("failed", c.failed.load(Relaxed)),
+            ]
+            .map(|(name, n)| (name.to_string(), n))
+            .into();
+            account.steps_full = c.steps_full.load(Relaxed);
+            account.steps_partial = c.steps_partial.load(Relaxed);
+            account.steps_unmarked = c.steps_unmarked.load(Relaxed);
+            account.marks_ns = (c.ticks.load(Relaxed) as f64 * ns_per_tick) as u64;
+            account.mark_cost_ns = (recorded > 0).then(|| account.marks_ns as f64 / recorded as f64);
+        }
+        Some(account)
+    }
+
+    fn cross_check(&self) -> Option<CrossCheck> {
+        let mut ratios = self.ratios.clone();
+        ratios.sort_by(f32::total_cmp);
+        let at = |share: f64| ratios.get(((ratios.len() as f64 - 1.0) * share).round() as usize).copied();
+        Some(CrossCheck {
+            n: self.compared,
+            median_ratio: f64::from(at(0.5)?),
+            p05: f64::from(at(0.05)?),
+            p95: f64::from(at(0.95)?),
+        })
+    }
+}
+
+/// Whether all of a batch's GPU time that will ever be known is known.
+fn is_complete(held: &mut Held, timelines: &Timelines, kernels: Option<&mut Kernels>) -> bool {
+    let marks_known = held.resolved.marked.iter().rev().all(|m| timelines.is_known(m.thread, m.marks));
+    let Some(kernels) = kernels.filter(|_| !held.resolved.in_window.is_empty()) else {
+        return marks_known;
+    };
+    // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
+    let done = if held.resolved.marked.is_empty() { held.since.elapsed() >= UNMARKED_GRACE } else { marks_known };
+    if !done {
+        return false;
+    }
+    let ticket = *held.ticket.get_or_insert_with(|| kernels.ask());
+    kernels.answered(ticket)
+}

@@ -1,0 +1,117 @@
+//! The kernel recorder's thread: switches it on and off, and fetches what it recorded. Each of these may take its time.
+
+use super::attribute::{Ask, Delivery};
+use crate::clock::HostClock;
+use crate::gpu::{Activity, ActivityError, ActivitySink};
+use crate::shared::Shared;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often to look while a window is due or open.
+const BUSY: Duration = Duration::from_millis(1);
+/// How often to look otherwise.
+const IDLE: Duration = Duration::from_millis(20);
+/// How often to fetch inside a long window, so that buffers do not pile up.
+const FETCH_EVERY: Duration = Duration::from_millis(100);
+
+pub(crate) struct Recorder {
+    pub(crate) activity: Box<dyn Activity>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) asks: Receiver<Ask>,
+    pub(crate) deliveries: Sender<Delivery>,
+    pub(crate) host: HostClock,
+    pub(crate) error: Arc<Mutex<Option<String>>>,
+    pub(crate) background: Arc<super::BackgroundCpu>,
+    /// Takes what the recorder knows about the machine.
+    pub(crate) describe: Box<dyn FnOnce(&mut dyn Activity) + Send>,
+}
+
+impl Recorder {
+    pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("cs-kernels".into()).spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        super::prepare_background_thread();
+        let meter = self.background.meter();
+        let mut on = false;
+        let mut fetched = Instant::now();
+        if self.call(|activity, _| activity.prepare()).is_some() {
+            let describe = std::mem::replace(&mut self.describe, Box::new(|_| {}));
+            let activity = &mut self.activity;
+            let _ = catch_unwind(AssertUnwindSafe(|| describe(activity.as_mut())));
+        }
+        loop {
+            let shared = self.shared.clone();
+            let Some(window) = shared.kernels.as_ref().map(|k| &k.window) else { return };
+            match self.asks.recv_timeout(if window.is_active() { BUSY } else { IDLE }) {
+                Ok(Ask::Collect(ticket)) => self.deliver(ticket, true),
+                Ok(Ask::CloseWindow) => {
+                    if on && window.is_closing() {
+                        self.call(|activity, _| activity.disable());
+                        on = false;
+                        // What the switch itself brought to light.
+                        self.deliver(0, true);
+                        window.closed();
+                    }
+                }
+                Ok(Ask::Stop(ticket)) => {
+                    if on {
+                        self.call(|activity, _| activity.disable());
+                    }
+                    self.deliver(ticket, true);
+                    meter.update();
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    if on {
+                        self.call(|activity, _| activity.disable());
+                    }
+                    return;
+                }
+            }
+            if window.is_wanted() && !on && self.call(|activity, _| activity.enable()).is_some() {
+                on = true;
+                window.ready();
+            }
+            if on && fetched.elapsed() >= FETCH_EVERY {
+                self.deliver(0, false);
+                fetched = Instant::now();
+            }
+            meter.update();
+        }
+    }
+
+    fn deliver(&mut self, ticket: u64, all: bool) {
+        let mut sink = ActivitySink::default();
+        let failed = self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !failed {
+            self.call(|activity, host| activity.collect(all, &|| host.now(), &mut sink));
+        }
+        // Also where that failed: whoever waits for the ticket must not wait for ever.
+        let _ = self.deliveries.send(Delivery { ticket, sink });
+    }
+
+    /// Calls the recorder; a failure or panic ends recording for this session, and says why.
+    fn call(&mut self, f: impl FnOnce(&mut dyn Activity, &HostClock) -> Result<(), ActivityError>) -> Option<()> {
+        let (activity, host) = (self.activity.as_mut(), &self.host);
+        let message = match catch_unwind(AssertUnwindSafe(|| f(activity, host))) {
+            Ok(Ok(())) => return Some(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the recorder of kernels panicked and is not asked again".to_string(),
+        };
+        if let Some(kernels) = &self.shared.kernels {
+            kernels.window.fail();
+        }
+        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if error.is_none() {
+            eprintln!("candlescope: {}: {message}", self.activity.name());
+            *error = Some(message);
+        }
+        None
+    }
+}

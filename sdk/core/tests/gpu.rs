@@ -1,0 +1,388 @@
+//! GPU time from marks and from kernels, on a device that exists on paper.
+#![allow(missing_docs)]
+mod common;
+mod scripted;
+
+use candlescope_core::gpu::{GpuTiming, NoMark};
+use candlescope_core::run::{RunManifest, Severity};
+use candlescope_core::{Batch, GpuSource, GpuTier, KernelsRefused, MemoryExporter, Schedule, Session, SpanRecord};
+use common::{record, sorted};
+use scripted::{Clock, Device, Recorder};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tracing::{Span, trace_span};
+
+/// A model of two blocks, each an attention of two linears and an mlp of one, with 5 µs of work outside the layers.
+struct Model {
+    blocks: Vec<(Span, Span, [Span; 2], Span, Span)>,
+    device: Device,
+}
+
+impl Model {
+    fn new(device: &Device) -> Self {
+        let block = |_| {
+            let linears = [trace_span!("linear"), trace_span!("linear")];
+            (trace_span!("block"), trace_span!("attn"), linears, trace_span!("mlp"), trace_span!("linear"))
+        };
+        Self { blocks: (0..2).map(block).collect(), device: device.clone() }
+    }
+
+    fn forward(&self) {
+        for (block, attn, linears, mlp, linear) in &self.blocks {
+            let _b = block.enter();
+            {
+                let _a = attn.enter();
+                for (linear, ns) in linears.iter().zip([10_000, 20_000]) {
+                    let _l = linear.enter();
+                    self.device.launch("gemm<bf16>", ns);
+                }
+                self.device.launch("softmax", 5_000);
+            }
+            let _m = mlp.enter();
+            let _l = linear.enter();
+            self.device.launch("gemm<bf16>", 40_000);
+        }
+    }
+}
+
+fn steps(device: &Device, n: usize) {
+    let model = Model::new(device);
+    let step = trace_span!("decode", candlescope.phase = "decode");
+    for _ in 0..n {
+        let _s = step.enter();
+        model.forward();
+    }
+}
+
+fn timed(tier: GpuTier, device: &Device, n: usize) -> (Batch, RunManifest) {
+    record(Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(tier)), |_| steps(device, n))
+}
+
+/// Expected GPU time by path without ordinals.
+fn expected(rollup: &str, path: &str) -> u64 {
+    match rollup {
+        "decode" => 150_000,
+        "decode/block" => 75_000,
+        "decode/block/attn" => 35_000,
+        "decode/block/attn/linear" if path.ends_with("[0]") => 10_000,
+        "decode/block/attn/linear" => 20_000,
+        "decode/block/mlp" | "decode/block/mlp/linear" => 40_000,
+        other => panic!("{other}"),
+    }
+}
+
+fn assert_times(batch: &Batch, source: GpuSource) {
+    for span in &batch.spans {
+        if let Some(gpu) = span.gpu {
+            assert_eq!(gpu.dur_ns, expected(&span.path.rollup, &span.path.path), "{}", span.path.path);
+            assert_eq!(gpu.source, source);
+        }
+    }
+}
+
+fn with_gpu<'a>(batch: &'a Batch, rollup: &'a str) -> impl Iterator<Item = &'a SpanRecord> {
+    batch.spans.iter().filter(move |s| s.path.rollup == rollup && s.gpu.is_some())
+}
+
+fn finding<'a>(m: &'a RunManifest, code: &str) -> &'a candlescope_core::run::Finding {
+    let found = m.verdict.findings.iter().find(|f| f.code == code);
+    found.unwrap_or_else(|| panic!("no finding {code} among {:?}", m.verdict.findings))
+}
+
+#[test]
+fn every_interval_has_the_time_of_its_work() {
+    let device = Device::new();
+    let (batch, m) = timed(GpuTier::All, &device, 20);
+    assert_eq!(batch.spans.len(), 20 * 13);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
+    assert_times(&batch, GpuSource::Event);
+    // Steps carry their root's; starts are on the host's time line and in order.
+    assert!(batch.steps.iter().all(|s| s.gpu.is_some_and(|g| g.dur_ns == 150_000)));
+    let starts: Vec<_> = sorted(&batch).iter().map(|s| s.gpu.unwrap().start).collect();
+    assert!(starts.windows(2).all(|w| w[0] <= w[1]));
+    assert_eq!(starts[0].0, device.origin);
+    let gpu = m.gpu.as_ref().unwrap();
+    assert_eq!(gpu.intervals["timed"], 260);
+    assert_eq!(gpu.marks["recorded"], gpu.marks["timed"]);
+    assert_eq!((gpu.marks["lost"], gpu.marks["outstanding"], gpu.outside_parent), (0, 0, 0));
+    assert_eq!((gpu.steps_full, gpu.steps_partial, gpu.steps_unmarked), (20, 0, 0));
+    assert_eq!((gpu.devices[0].uuid.as_str(), gpu.devices[0].skew_bound_ns), ("GPU-paper", 25));
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    common::assert_conserved(&m);
+}
+
+#[test]
+fn tiers_mark_what_they_say() {
+    let (off, m) = timed(GpuTier::Off, &Device::new(), 3);
+    assert!(off.spans.iter().all(|s| s.gpu.is_none()));
+    assert_eq!(m.gpu.unwrap().steps_unmarked, 3);
+
+    let (steps, m) = timed(GpuTier::Steps, &Device::new(), 3);
+    assert_eq!(with_gpu(&steps, "decode").count(), 3);
+    assert_eq!(steps.spans.iter().filter(|s| s.gpu.is_some()).count(), 3);
+    assert_eq!(m.gpu.unwrap().steps_partial, 3);
+
+    let (blocks, m) = timed(GpuTier::Blocks, &Device::new(), 10);
+    assert_times(&blocks, GpuSource::Event);
+    assert_eq!(with_gpu(&blocks, "decode").count(), 10);
+    // What a block is, is learnt during the first step: its first block is not known to be one yet, nor that it repeats.
+    assert_eq!(with_gpu(&blocks, "decode/block").count(), 19);
+    let inside: usize = ["decode/block/attn", "decode/block/mlp"].iter().map(|p| with_gpu(&blocks, p).count()).sum();
+    assert_eq!(inside, 0);
+    assert_eq!(blocks.spans.iter().filter(|s| s.gpu.is_some()).count(), 29);
+    assert!(m.verdict.ok);
+}
+
+#[test]
+fn marks_are_shared_only_where_nothing_can_lie_between() {
+    let device = Device::new().calls_take(Duration::from_micros(40));
+    let (batch, m) = timed(GpuTier::All, &device, 40);
+    assert_times(&batch, GpuSource::Event);
+    let gpu = m.gpu.unwrap();
+    assert_eq!(gpu.intervals["timed"], 40 * 13);
+    let (recorded, shared) = (gpu.marks["recorded"], gpu.marks["shared"]);
+    assert_eq!(recorded + shared, 2 * 40 * 13);
+    // Of the 26 ends of a step's intervals 8 marks are needed: around six launches and two that stand outside a leaf.
+    assert!(recorded <= 16 + 40 * 12, "{recorded} recorded, {shared} shared");
+    assert!(gpu.mark_cost_ns.unwrap() >= 40_000.0);
+    assert!(m.overhead.application_ns >= recorded * 40_000);
+}
+
+#[test]
+fn the_adaptive_tier_keeps_to_its_budget() {
+    let device = Device::new().calls_take(Duration::from_micros(5));
+    let timing = GpuTiming::tier(GpuTier::Adaptive).budget(0.01);
+    let (batch, m) = record(Session::builder().gpu(Clock(device.clone()), timing), |_| {
+        let model = Model::new(&device);
+        let step = trace_span!("decode");
+        for _ in 0..300 {
+            let _s = step.enter();
+            model.forward();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    assert_times(&batch, GpuSource::Event);
+    let gpu = m.gpu.unwrap();
+    assert_eq!(gpu.steps_full + gpu.steps_partial + gpu.steps_unmarked, 300);
+    assert!(gpu.steps_full > 5 && gpu.steps_full < 290, "{gpu:?}");
+    let step_ns: u64 = batch.steps.iter().map(|s| s.host_dur_ns).sum();
+    let share = gpu.marks_ns as f64 / step_ns as f64;
+    assert!(share < 0.015, "marks took {share}");
+    // Steps without detail still have their own time.
+    assert_eq!(with_gpu(&batch, "decode").count() as u64, gpu.steps_full + gpu.steps_partial);
+    assert_eq!(with_gpu(&batch, "decode/block/mlp/linear").count() as u64, 2 * gpu.steps_full);
+}
+
+#[test]
+fn intervals_wait_for_the_device_and_nothing_waits_for_them() {
+    let device = Device::new();
+    device.running.store(false, Ordering::Relaxed);
+    let memory = MemoryExporter::new();
+    let builder = Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::All));
+    let (layer, session) = builder.exporter(memory.clone()).start().unwrap();
+    use tracing_subscriber::prelude::*;
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let began = Instant::now();
+        steps(&device, 5);
+        assert!(began.elapsed() < Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(memory.batch().spans.len(), 0, "held back until the device has got that far");
+        device.running.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while memory.batch().spans.len() < 65 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(memory.batch().spans.len(), 65);
+        assert_times(&memory.batch(), GpuSource::Event);
+    });
+    drop(session);
+}
+
+#[test]
+fn a_device_that_never_answers_costs_gpu_time_and_nothing_else() {
+    let device = Device::new();
+    device.running.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    let (batch, m) = timed(GpuTier::All, &device, 5);
+    assert!(began.elapsed() < Duration::from_secs(8));
+    assert_eq!(batch.spans.len(), 65);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_none() && s.host_dur_ns > 0));
+    assert_eq!(m.gpu.as_ref().unwrap().intervals["late"], 65);
+    assert_eq!(finding(&m, "gpu_time_late").severity, Severity::Warning);
+    common::assert_conserved(&m);
+}
+
+#[test]
+fn lost_marks_are_counted() {
+    let device = Device::new();
+    device.lose.store(true, Ordering::Relaxed);
+    let (batch, m) = timed(GpuTier::All, &device, 2);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_none()));
+    let gpu = m.gpu.as_ref().unwrap();
+    assert_eq!((gpu.intervals["lost"], gpu.marks["lost"]), (26, gpu.marks["recorded"]));
+    assert!(finding(&m, "gpu_marks_lost").message.contains("never reached"));
+}
+
+#[test]
+fn refusals_are_told_apart() {
+    for (why, name, code) in [
+        (NoMark::NoContext, "no_context", "no CUDA context"),
+        (NoMark::NoContext, "no_context", "no thread that entered"),
+        (NoMark::Capturing, "capturing", "capturing a CUDA graph"),
+        (NoMark::Failed, "failed", "refused every mark"),
+    ] {
+        let device = Device::new();
+        *device.refuse.lock().unwrap() = Some(why);
+        let (batch, m) = timed(GpuTier::All, &device, 2);
+        assert!(batch.spans.iter().all(|s| s.gpu.is_none()));
+        let gpu = m.gpu.as_ref().unwrap();
+        assert_eq!(gpu.marks[name], 52);
+        let found = finding(&m, "no_gpu_time");
+        assert!(found.message.contains(code) || code == "no CUDA context", "{}", found.message);
+        assert_eq!(found.severity, Severity::Error);
+    }
+}
+
+#[test]
+fn a_captured_graph_has_no_time_and_its_replay_is_one_interval() {
+    let device = Device::new();
+    let (batch, m) = record(Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::All)), |_| {
+        let (capture, replay) = (trace_span!("capture"), trace_span!("replay"));
+        *device.refuse.lock().unwrap() = Some(NoMark::Capturing);
+        capture.in_scope(|| ());
+        *device.refuse.lock().unwrap() = None;
+        replay.in_scope(|| device.launch("graph", 70_000));
+    });
+    let by_name = |name: &str| batch.spans.iter().find(|s| &*s.path.name == name).unwrap();
+    assert_eq!(by_name("capture").gpu, None);
+    assert_eq!(by_name("replay").gpu.unwrap().dur_ns, 70_000);
+    assert_eq!(m.gpu.unwrap().marks["capturing"], 2);
+}
+
+#[test]
+fn every_thread_has_a_lane_of_its_own() {
+    let device = Device::new();
+    let builder = Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::All));
+    let (batch, m) = record(builder, |_| {
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| tracing::dispatcher::with_default(&dispatch, || steps(&device, 10)));
+            }
+        });
+    });
+    assert_eq!(batch.spans.iter().filter(|s| s.gpu.is_some()).count(), 4 * 130);
+    assert_eq!(m.gpu.unwrap().intervals["timed"], 520);
+}
+
+fn recorded(schedule: Option<Schedule>, tier: GpuTier, device: &Device, n: usize) -> (Batch, RunManifest) {
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(tier))
+        .kernels(Recorder(device.clone()), schedule);
+    record(builder, |_| {
+        // The window of a schedule that begins at once is open as soon as the recorder is.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while schedule.is_some_and(|s| s.wait == 0)
+            && device.enables.load(Ordering::Relaxed) == 0
+            && device.kernel_error.lock().unwrap().is_none()
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        steps(device, n);
+    })
+}
+
+const ALWAYS: Schedule = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
+
+#[test]
+fn kernels_find_their_intervals_and_are_the_truth() {
+    let device = Device::new();
+    let (batch, m) = recorded(Some(ALWAYS), GpuTier::All, &device, 6);
+    assert_eq!(batch.kernels.len(), 6 * 8);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
+    assert_times(&batch, GpuSource::Cupti);
+    assert!(batch.steps.iter().all(|s| s.gpu.is_some_and(|g| g.dur_ns == 150_000 && g.source == GpuSource::Cupti)));
+    for kernel in &batch.kernels {
+        let span = batch.spans.iter().find(|s| Some(s.seq) == kernel.seq).expect("its interval");
+        assert_eq!((kernel.span_id, kernel.step), (Some(span.span_id), span.step));
+        assert_eq!(kernel.path.as_ref(), Some(&span.path));
+        let inner = if &*kernel.name == "softmax" { "attn" } else { "linear" };
+        assert_eq!(&*span.path.name, inner);
+        assert_eq!(kernel.queue_delay_ns, Some(500));
+    }
+    let gpu = m.gpu.as_ref().unwrap();
+    let kernels = gpu.kernels.as_ref().unwrap();
+    assert_eq!((kernels.steps, kernels.recorded, kernels.unattributed, kernels.late), (6, 48, 0, 0));
+    // Steps of 150 µs have both; on paper nothing lies between a mark and its first kernel.
+    let check = gpu.cross_check.unwrap();
+    assert_eq!((check.n, check.median_ratio), (6, 1.0));
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    common::assert_conserved(&m);
+}
+
+#[test]
+fn without_marks_kernels_still_come_in() {
+    let device = Device::new();
+    let (batch, _) = recorded(Some(ALWAYS), GpuTier::Off, &device, 3);
+    assert_eq!(batch.kernels.len(), 24);
+    assert_times(&batch, GpuSource::Cupti);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
+}
+
+#[test]
+fn a_window_on_request_takes_its_steps_and_switches_off() {
+    let device = Device::new();
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), None);
+    let (batch, m) = record(builder, |handle| {
+        steps(&device, 5);
+        for round in 1..=2_u64 {
+            handle.capture_kernels(3).expect("none under way");
+            assert!(matches!(handle.capture_kernels(3), Err(KernelsRefused::Busy { .. })));
+            let deadline = Instant::now() + Duration::from_secs(5);
+            // Steps go on as before while the recorder gets ready, and until it is off again.
+            while device.enables.load(Ordering::Relaxed) < round && Instant::now() < deadline {
+                steps(&device, 1);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            steps(&device, 5);
+            while handle.capture_kernels(0).is_ok() && Instant::now() < deadline {}
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let windows = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((windows.windows, windows.steps), (2, 6));
+    let with_kernels = batch.steps.iter().filter(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Cupti)).count();
+    assert_eq!(with_kernels, 6);
+    assert!(batch.steps.len() > 6 && batch.steps.iter().all(|s| s.gpu.is_some()), "the others have marks");
+    let attributed = batch.kernels.iter().filter(|k| k.path.is_some()).count();
+    assert_eq!(attributed, 6 * 8);
+    // The recorder is on a little longer than the window: such kernels are rows without an interval.
+    assert_eq!(windows.unattributed as usize, batch.kernels.len() - attributed);
+}
+
+#[test]
+fn a_recorder_that_cannot_says_why_and_costs_nothing_else() {
+    for (error, said) in [("no permission: ask the administrator", "no permission"), ("panic", "panicked")] {
+        let device = Device::new();
+        *device.kernel_error.lock().unwrap() = Some(error);
+        let (batch, m) = recorded(Some(ALWAYS), GpuTier::All, &device, 3);
+        assert_eq!((batch.spans.len(), batch.kernels.len()), (39, 0));
+        assert_times(&batch, GpuSource::Event);
+        let found = finding(&m, "no_kernels");
+        assert!(found.message.contains(said), "{}", found.message);
+        assert_eq!(found.severity, Severity::Warning);
+    }
+}
+
+#[test]
+fn a_budget_that_is_no_share_is_refused() {
+    let timing = GpuTiming::default().budget(2.0);
+    let error = Session::builder().gpu(Clock(Device::new()), timing).start().err().expect("refused");
+    assert!(error.to_string().contains("budget of GPU timing is 2"), "{error}");
+    let refused = Session::builder().start().unwrap().1.handle().capture_kernels(1);
+    assert_eq!(refused, Err(KernelsRefused::NoRecorder));
+}

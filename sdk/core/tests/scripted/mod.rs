@@ -1,0 +1,212 @@
+//! A GPU that exists on paper: work is queued with its duration, marks are read off the queue, kernels know who launched them.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+
+use candlescope_core::gpu::*;
+use candlescope_core::{HostNs, KernelKind, SpanId};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Innermost interval, as the correlator was told on this thread.
+    static OPEN: RefCell<Vec<SpanId>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Default)]
+struct State {
+    /// End of the queue on the device's clock.
+    end: i64,
+    marks: Vec<(u32, MarkId, i64)>,
+    reported: usize,
+    announced: bool,
+    kernels: Vec<RawKernel>,
+    correlation: u32,
+    on: bool,
+}
+
+/// Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    state: Arc<Mutex<State>>,
+    /// Whether the device gets on with its queue.
+    pub running: Arc<AtomicBool>,
+    /// Host time that a mark or a launch takes.
+    pub call: Duration,
+    pub refuse: Arc<Mutex<Option<NoMark>>>,
+    pub lose: Arc<AtomicBool>,
+    pub enables: Arc<AtomicU64>,
+    pub kernel_error: Arc<Mutex<Option<&'static str>>>,
+    /// What the host's clock read when the device's read zero.
+    pub origin: i64,
+}
+
+impl Device {
+    pub fn new() -> Self {
+        let mut state = State::default();
+        state.marks.reserve(1 << 16);
+        state.kernels.reserve(1 << 16);
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            running: Arc::new(AtomicBool::new(true)),
+            call: Duration::ZERO,
+            refuse: Arc::default(),
+            lose: Arc::default(),
+            enables: Arc::default(),
+            kernel_error: Arc::default(),
+            origin: HostNs::now().0,
+        }
+    }
+
+    pub fn calls_take(mut self, call: Duration) -> Self {
+        self.call = call;
+        self
+    }
+
+    fn spend(&self) {
+        let start = Instant::now();
+        while start.elapsed() < self.call {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Queues a kernel of `ns`.
+    pub fn launch(&self, name: &'static str, ns: i64) {
+        self.spend();
+        let mut s = self.state.lock().unwrap();
+        let start = s.end;
+        s.end += ns;
+        s.correlation += 1;
+        if s.on {
+            let span = OPEN.with(|open| open.borrow().last().copied());
+            let kernel = RawKernel {
+                kind: KernelKind::Kernel,
+                name: name.into(),
+                span,
+                device: "GPU-paper".into(),
+                stream: 7,
+                start: HostNs(self.origin + start),
+                dur_ns: ns as u64,
+                grid: Some([4, 2, 1]),
+                block: Some([128, 1, 1]),
+                registers: Some(32),
+                shared_static: Some(0),
+                shared_dynamic: Some(1024),
+                bytes: None,
+                launch: Some("cuLaunchKernel"),
+                launch_start: Some(HostNs(self.origin + start - 900)),
+                launch_dur_ns: Some(400),
+                correlation: s.correlation,
+                graph: None,
+            };
+            s.kernels.push(kernel);
+        }
+    }
+}
+
+pub struct Clock(pub Device);
+struct Lanes(Device);
+struct Lane(Device, u32, MarkId);
+
+impl GpuLane for Lane {
+    fn mark(&mut self) -> Result<MarkId, NoMark> {
+        if let Some(why) = *self.0.refuse.lock().unwrap() {
+            return Err(why);
+        }
+        self.0.spend();
+        let id = self.2;
+        self.2 = id.next();
+        let mut s = self.0.state.lock().unwrap();
+        let at = s.end;
+        s.marks.push((self.1, id, at));
+        Ok(id)
+    }
+}
+
+impl GpuLanes for Lanes {
+    fn lane(&self, thread: u32) -> Box<dyn GpuLane> {
+        Box::new(Lane(self.0.clone(), thread, MarkId::FIRST))
+    }
+}
+
+impl GpuClock for Clock {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn lanes(&self) -> Arc<dyn GpuLanes> {
+        Arc::new(Lanes(self.0.clone()))
+    }
+
+    fn poll(&mut self, _host: &dyn Fn() -> HostNs, report: &mut dyn FnMut(GpuReport)) {
+        if !self.0.running.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut s = self.0.state.lock().unwrap();
+        if !s.announced {
+            s.announced = true;
+            let info = DeviceInfo { uuid: "GPU-paper".into(), name: "Paper".into() };
+            report(GpuReport::Device { device: 0, info });
+            report(GpuReport::Anchor { device: 0, at: DeviceNs(0), host: HostNs(self.0.origin), bound_ns: 25 });
+        }
+        let from = s.reported;
+        s.reported = s.marks.len();
+        for &(thread, id, at) in &s.marks[from..] {
+            let at = (!self.0.lose.load(Ordering::Relaxed)).then_some(DeviceNs(at));
+            report(GpuReport::Mark { thread, id, device: 0, at });
+        }
+    }
+}
+
+pub struct Recorder(pub Device);
+struct Stack;
+
+impl Correlator for Stack {
+    fn push(&self, span: SpanId) {
+        OPEN.with(|open| open.borrow_mut().push(span));
+    }
+    fn pop(&self) {
+        OPEN.with(|open| open.borrow_mut().pop().expect("pushes and pops balance"));
+    }
+}
+
+impl Recorder {
+    fn outcome(&self) -> Result<(), ActivityError> {
+        let wanted = *self.0.kernel_error.lock().unwrap();
+        match wanted {
+            Some("panic") => panic!("as the test asked"),
+            Some(why) => Err(ActivityError(why.into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Activity for Recorder {
+    fn name(&self) -> &'static str {
+        "paper"
+    }
+    fn correlator(&self) -> Arc<dyn Correlator> {
+        Arc::new(Stack)
+    }
+    fn prepare(&mut self) -> Result<(), ActivityError> {
+        self.outcome()
+    }
+    fn enable(&mut self) -> Result<(), ActivityError> {
+        self.0.enables.fetch_add(1, Ordering::Relaxed);
+        self.0.state.lock().unwrap().on = true;
+        self.outcome()
+    }
+    fn disable(&mut self) -> Result<(), ActivityError> {
+        self.0.state.lock().unwrap().on = false;
+        self.outcome()
+    }
+    fn collect(&mut self, all: bool, _: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
+        let mut s = self.0.state.lock().unwrap();
+        // A recorder may keep kernels back until it is told that all are done.
+        let keep = if all { 0 } else { s.kernels.len() / 2 };
+        let give = s.kernels.len() - keep;
+        into.kernels.extend(s.kernels.drain(..give));
+        drop(s);
+        self.outcome()
+    }
+}
