@@ -14,16 +14,20 @@ pub struct Builder {
     session: SessionBuilder,
     destinations: Vec<String>,
     report_at_end: bool,
+    gpu: crate::gpu::Gpu,
     #[cfg(feature = "host")]
     host: bool,
 }
 
-/// Options of a new session, with the host collector on (feature `host`) and no destination yet.
+/// Options of a new session, with no destination yet. The host collector is on (feature `host`), and so is whatever of the GPU the
+/// build and the machine have, except kernels: adaptive GPU time (`cuda`), power and memory (`nvml`), ranges where a tool is
+/// attached (`nvtx`).
 pub fn builder() -> Builder {
     Builder {
         session: Session::builder(),
         destinations: Vec::new(),
         report_at_end: false,
+        gpu: crate::gpu::Gpu::default(),
         #[cfg(feature = "host")]
         host: true,
     }
@@ -72,6 +76,48 @@ impl Builder {
     #[cfg(feature = "host")]
     pub fn host(mut self, on: bool) -> Self {
         self.host = on;
+        self
+    }
+
+    /// Takes GPU time as `timing` says, and says so in the run where there is no GPU. Without this call GPU time is adaptive where
+    /// there is a CUDA device, and silently absent where there is none.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(mut self, timing: candlescope_core::GpuTiming) -> Self {
+        self.gpu.timing = match timing.tier {
+            candlescope_core::GpuTier::Off => crate::gpu::Choice::Off,
+            _ => crate::gpu::Choice::On(timing),
+        };
+        self
+    }
+
+    /// How marks are made: which streams, how many may be under way.
+    #[cfg(feature = "cuda")]
+    pub fn gpu_clock(mut self, options: candlescope_collectors::cuda::CudaClockOptions) -> Self {
+        self.gpu.clock = options;
+        self
+    }
+
+    /// Records kernels in the windows of a schedule that counts recorded steps, or on request only
+    /// ([`Handle::capture_kernels`](crate::Handle::capture_kernels)). Off unless told otherwise, because a step in a window takes
+    /// noticeably longer.
+    #[cfg(feature = "cupti")]
+    pub fn kernels(mut self, windows: Option<Schedule>) -> Self {
+        self.gpu.kernels = Some(windows);
+        self
+    }
+
+    /// Turns samples of power, energy, memory, clocks and temperature of the GPUs on or off. Where turned on, the run says so if
+    /// there is no GPU; without this call they are taken where there is one.
+    #[cfg(feature = "nvml")]
+    pub fn nvml(mut self, on: bool) -> Self {
+        self.gpu.nvml = if on { crate::gpu::Choice::On(()) } else { crate::gpu::Choice::Off };
+        self
+    }
+
+    /// Turns NVTX ranges on or off. They cost nothing where no tool such as Nsight Systems is attached, so they are on.
+    #[cfg(feature = "nvtx")]
+    pub fn nvtx(mut self, on: bool) -> Self {
+        self.gpu.nvtx = if on { crate::gpu::Choice::On(()) } else { crate::gpu::Choice::Off };
         self
     }
 
@@ -143,7 +189,7 @@ impl Builder {
     /// When a destination cannot be used; the message names it and the remedy.
     pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
         #[allow(unused_mut, reason = "changed only with the feature `host`")]
-        let mut session = self.session;
+        let mut session = self.gpu.apply(self.session);
         #[cfg(feature = "host")]
         if self.host {
             session = session.collector(candlescope_collectors::host::HostCollector::new());

@@ -2,7 +2,7 @@
 
 use crate::InitError;
 use crate::builder::{Builder, builder};
-use candlescope_core::Schedule;
+use candlescope_core::{GpuTier, GpuTiming, Schedule};
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";
@@ -15,6 +15,11 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `perfetto=FILE` | a native Perfetto trace |
 /// | `chrome=FILE` | Chrome's JSON trace format |
 /// | `host`, `host=off` | samples of the process; on by default |
+/// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
+/// | `gpu-budget=SHARE` | what the adaptive tier may cost, `0.02` (2 % of step time) unless told otherwise |
+/// | `cupti=SKIP/WAIT/WARMUP/ACTIVE/REPEAT`, `cupti` | record kernels by a schedule, or on request only |
+/// | `nvml`, `nvml=off` | power, memory, clocks of the GPUs; on by default where there are any |
+/// | `nvtx`, `nvtx=off` | ranges for Nsight Systems; on by default where it is attached |
 /// | `schedule=SKIP/WAIT/WARMUP/ACTIVE/REPEAT` | record by a schedule |
 /// | `paused` | start with capture off |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
@@ -28,6 +33,16 @@ pub struct EnvConfig {
     pub chrome: Option<String>,
     /// Whether the host collector is off.
     pub no_host: bool,
+    /// GPU time, where the variable says something of it.
+    pub gpu: Option<GpuTier>,
+    /// Budget of the adaptive tier, a share of step time, as written.
+    pub gpu_budget: Option<String>,
+    /// Whether kernels are recorded, and in which windows.
+    pub cupti: Option<Option<Schedule>>,
+    /// Whether the GPUs are sampled, where the variable says something of it.
+    pub nvml: Option<bool>,
+    /// Whether NVTX ranges are made, where the variable says something of it.
+    pub nvtx: Option<bool>,
     /// Schedule.
     pub schedule: Option<Schedule>,
     /// Whether capture starts off.
@@ -41,7 +56,7 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
@@ -84,7 +99,13 @@ impl EnvConfig {
                 "chrome" => config.chrome = Some(path("chrome", value)?),
                 "host" => config.no_host = !switch("host", value)?,
                 "paused" => config.paused = switch("paused", value)?,
-                "schedule" => config.schedule = Some(schedule(value)?),
+                "schedule" => config.schedule = Some(schedule("schedule", value)?),
+                "gpu" => config.gpu = Some(tier(value)?),
+                "gpu-budget" => config.gpu_budget = Some(budget(value)?),
+                "cupti" if value.is_empty() => config.cupti = Some(None),
+                "cupti" => config.cupti = Some(Some(schedule("cupti", value)?)),
+                "nvml" => config.nvml = Some(switch("nvml", value)?),
+                "nvtx" => config.nvtx = Some(switch("nvtx", value)?),
                 "exclude" => config.exclude.push(path("exclude", value)?),
                 other => return Err(ConfigError::UnknownKey(other.to_string())),
             }
@@ -112,6 +133,21 @@ impl EnvConfig {
         }
         for target in &self.exclude {
             b = b.exclude_target(target);
+        }
+        if self.gpu.is_some() || self.gpu_budget.is_some() {
+            let timing = GpuTiming::tier(self.gpu.unwrap_or(GpuTier::Adaptive));
+            // Checked when it was read.
+            let share = self.gpu_budget.and_then(|text| text.parse().ok()).unwrap_or(timing.budget);
+            b = gpu(b, timing.budget(share))?;
+        }
+        if let Some(windows) = self.cupti {
+            b = cupti(b, windows)?;
+        }
+        if let Some(on) = self.nvml {
+            b = nvml(b, on)?;
+        }
+        if let Some(on) = self.nvtx {
+            b = nvtx(b, on)?;
         }
         Ok(b)
     }
@@ -145,6 +181,59 @@ fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("chrome").into())
 }
 
+#[cfg(feature = "cuda")]
+fn gpu(b: Builder, timing: GpuTiming) -> Result<Builder, InitError> {
+    Ok(b.gpu(timing))
+}
+#[cfg(not(feature = "cuda"))]
+fn gpu(b: Builder, timing: GpuTiming) -> Result<Builder, InitError> {
+    if timing.tier == GpuTier::Off { Ok(b) } else { Err(ConfigError::NotInThisBuild("cuda").into()) }
+}
+
+#[cfg(feature = "cupti")]
+fn cupti(b: Builder, windows: Option<Schedule>) -> Result<Builder, InitError> {
+    Ok(b.kernels(windows))
+}
+#[cfg(not(feature = "cupti"))]
+fn cupti(_: Builder, _: Option<Schedule>) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("cupti").into())
+}
+
+#[cfg(feature = "nvml")]
+fn nvml(b: Builder, on: bool) -> Result<Builder, InitError> {
+    Ok(b.nvml(on))
+}
+#[cfg(not(feature = "nvml"))]
+fn nvml(b: Builder, on: bool) -> Result<Builder, InitError> {
+    if on { Err(ConfigError::NotInThisBuild("nvml").into()) } else { Ok(b) }
+}
+
+#[cfg(feature = "nvtx")]
+fn nvtx(b: Builder, on: bool) -> Result<Builder, InitError> {
+    Ok(b.nvtx(on))
+}
+#[cfg(not(feature = "nvtx"))]
+fn nvtx(b: Builder, on: bool) -> Result<Builder, InitError> {
+    if on { Err(ConfigError::NotInThisBuild("nvtx").into()) } else { Ok(b) }
+}
+
+fn tier(value: &str) -> Result<GpuTier, ConfigError> {
+    let wanted = "off, steps, blocks, all or adaptive";
+    GpuTier::from_word(value).ok_or_else(|| ConfigError::Value { key: "gpu", wanted, value: value.into() })
+}
+
+/// The text itself: a configuration can be compared, and floats cannot.
+fn budget(value: &str) -> Result<String, ConfigError> {
+    match value.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(value.to_string()),
+        _ => Err(ConfigError::Value {
+            key: "gpu-budget",
+            wanted: "a share of step time from 0 to 1, such as 0.02",
+            value: value.into(),
+        }),
+    }
+}
+
 fn path(key: &'static str, value: &str) -> Result<String, ConfigError> {
     if value.is_empty() {
         return Err(ConfigError::Value { key, wanted: "a value after `=`", value: value.into() });
@@ -160,9 +249,9 @@ fn switch(key: &'static str, value: &str) -> Result<bool, ConfigError> {
     }
 }
 
-fn schedule(value: &str) -> Result<Schedule, ConfigError> {
+fn schedule(key: &'static str, value: &str) -> Result<Schedule, ConfigError> {
     let wrong = || ConfigError::Value {
-        key: "schedule",
+        key,
         wanted: "five numbers, skip_first/wait/warmup/active/repeat such as 10/0/1/5/1",
         value: value.into(),
     };
@@ -180,7 +269,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,host=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -189,12 +278,18 @@ mod tests {
                 perfetto: Some("t.pftrace".into()),
                 chrome: Some("t.json".into()),
                 no_host: true,
+                gpu: Some(GpuTier::Blocks),
+                gpu_budget: Some("0.05".into()),
+                cupti: Some(Some(Schedule { skip_first: 9, wait: 8, warmup: 7, active: 6, repeat: 5 })),
+                nvml: Some(true),
+                nvtx: Some(false),
                 schedule: Some(Schedule { skip_first: 1, wait: 2, warmup: 3, active: 4, repeat: 5 }),
                 paused: true,
                 exclude: vec!["h2".into(), "hyper".into()],
             }
         );
         assert_eq!(EnvConfig::parse("").unwrap(), EnvConfig::default());
+        assert_eq!(EnvConfig::parse("cupti").unwrap().cupti, Some(None), "on request only");
     }
 
     #[test]
@@ -204,7 +299,10 @@ mod tests {
             ("host=maybe", "on or off"),
             ("schedule=1/2", "five numbers"),
             ("schedule=a/b/c/d/e", "five numbers"),
-            ("gpu=adaptive", "`gpu` is not known"),
+            ("gpu=most", "off, steps, blocks, all or adaptive"),
+            ("gpu-budget=2", "a share of step time"),
+            ("cupti=1/2", "`cupti` wants five numbers"),
+            ("cuda=on", "`cuda` is not known"),
         ] {
             let message = EnvConfig::parse(text).unwrap_err().to_string();
             assert!(message.contains(part) && message.starts_with("CANDLESCOPE"), "{message}");

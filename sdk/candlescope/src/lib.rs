@@ -24,19 +24,24 @@
 //! ```
 //!
 //! # Features
-//! Additive, all on by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process).
-//! With everything off the crate still records and hands records to exporters of your own.
+//! Additive. On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process). For
+//! NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml` (power, energy,
+//! memory, clocks), or all three as `gpu`; they load the driver's libraries when they run, so they build anywhere. `nvtx` (ranges
+//! for Nsight Systems) needs libclang to build. With everything off the crate still records and hands records to exporters of your own.
 
 mod builder;
 mod env;
+mod gpu;
 mod guard;
 
 pub use builder::{Builder, builder};
 pub use candlescope_core as core;
 pub use candlescope_core::{
-    Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, Handle, MemoryExporter, Phase, Schedule, Shape,
-    annotate, is_recording, llm,
+    Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, GpuTier, GpuTiming, Handle, MemoryExporter, Phase,
+    Schedule, Shape, annotate, is_recording, llm,
 };
+#[cfg(feature = "cuda")]
+pub use candlescope_collectors::cuda;
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::ParquetConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};

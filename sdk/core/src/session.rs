@@ -58,6 +58,8 @@ pub struct SessionBuilder {
     taps: Vec<Arc<dyn Tap>>,
     gpu: Option<(Box<dyn GpuClock>, GpuTiming)>,
     kernels: Option<(Box<dyn Activity>, Option<Schedule>)>,
+    expect_gpu: bool,
+    findings: Vec<Finding>,
     schedule: Option<Schedule>,
     paused: bool,
     ring_capacity: usize,
@@ -82,6 +84,8 @@ impl Default for SessionBuilder {
             taps: Vec::new(),
             gpu: None,
             kernels: None,
+            expect_gpu: true,
+            findings: Vec::new(),
             schedule: None,
             paused: false,
             ring_capacity: 32_768,
@@ -116,6 +120,19 @@ impl SessionBuilder {
     /// Takes GPU time with `clock`, as `timing` says. One clock a session: a second call replaces the first.
     pub fn gpu(mut self, clock: impl GpuClock, timing: GpuTiming) -> Self {
         self.gpu = Some((Box::new(clock), timing));
+        self
+    }
+
+    /// Whether a run without any GPU time is worth a finding (default) or as good as another: where the clock was added in case the
+    /// program uses a GPU.
+    pub fn expect_gpu(mut self, expect: bool) -> Self {
+        self.expect_gpu = expect;
+        self
+    }
+
+    /// Adds something to the run's verdict that was noticed while setting up.
+    pub fn finding(mut self, finding: Finding) -> Self {
+        self.findings.push(finding);
         self
     }
 
@@ -269,7 +286,7 @@ impl SessionBuilder {
             }
             None => None,
         };
-        let enricher = Enricher::new(clock, kernels);
+        let enricher = Enricher::new(clock, kernels, self.expect_gpu);
         let drain = Drain {
             shared: shared.clone(),
             lanes,
@@ -311,6 +328,7 @@ impl SessionBuilder {
             stop_collect: Some(stop_collect),
             failures,
             background,
+            findings: self.findings,
             shutdown_timeout: self.shutdown_timeout,
             finished: None,
             collectors_hang: false,
@@ -414,6 +432,8 @@ pub struct Session {
     collect_thread: Option<JoinHandle<()>>,
     stop_collect: Option<Sender<()>>,
     failures: collect::Failures,
+    /// Noticed while setting up.
+    findings: Vec<Finding>,
     background: Arc<BackgroundCpu>,
     shutdown_timeout: Duration,
     finished: Option<RunManifest>,
@@ -536,6 +556,7 @@ impl Session {
             unresponsive,
             unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
             gpu: m.gpu.as_ref(),
+            set_up: &self.findings,
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
         });
         m

@@ -17,12 +17,14 @@ pub(crate) struct Evidence<'a> {
     pub(crate) unresponsive_collectors: Option<&'static str>,
     /// How GPU time was taken, where it was asked for.
     pub(crate) gpu: Option<&'a GpuAccount>,
+    /// What was noticed while setting up.
+    pub(crate) set_up: &'a [Finding],
     /// Capture was never on: no data is what was asked for.
     pub(crate) paused_throughout: bool,
 }
 
 pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
-    let mut findings = Vec::new();
+    let mut findings = e.set_up.to_vec();
     let mut add = |severity, code: &str, message: String, remedy: &str| {
         findings.push(Finding { severity, code: code.into(), message, remedy: remedy.into() });
     };

@@ -386,3 +386,24 @@ fn a_budget_that_is_no_share_is_refused() {
     let refused = Session::builder().start().unwrap().1.handle().capture_kernels(1);
     assert_eq!(refused, Err(KernelsRefused::NoRecorder));
 }
+
+#[test]
+fn a_clock_that_was_added_just_in_case_may_stay_unused() {
+    let device = Device::new();
+    *device.refuse.lock().unwrap() = Some(NoMark::NoContext);
+    let builder = Session::builder().gpu(Clock(device.clone()), GpuTiming::default()).expect_gpu(false);
+    let (_, m) = record(builder, |_| steps(&device, 2));
+    assert!(m.gpu.is_none() && m.verdict.findings.is_empty(), "{:?}", m.verdict);
+}
+
+#[test]
+fn what_was_noticed_while_setting_up_is_in_the_verdict() {
+    let finding = candlescope_core::run::Finding {
+        severity: Severity::Warning,
+        code: "no_gpu_time".into(),
+        message: "no driver".into(),
+        remedy: "install it".into(),
+    };
+    let (_, m) = record(Session::builder().finding(finding.clone()), |_| steps(&Device::new(), 1));
+    assert_eq!(m.verdict.findings, [finding]);
+}

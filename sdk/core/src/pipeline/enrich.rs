@@ -13,6 +13,7 @@ use crate::record::{Batch, GpuTime};
 use crate::run::{CrossCheck, GpuAccount};
 use crate::shared::Shared;
 use crate::vocabulary::{GpuSource, GpuTier};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -84,6 +85,8 @@ pub(crate) struct Enricher {
     clock: Option<Box<dyn GpuClock>>,
     timelines: Timelines,
     kernels: Option<Kernels>,
+    /// Whether GPU time was asked for, and not only taken in case there is any.
+    expected: bool,
     held: VecDeque<Held>,
     held_spans: usize,
     intervals: BTreeMap<&'static str, u64>,
@@ -93,11 +96,12 @@ pub(crate) struct Enricher {
 }
 
 impl Enricher {
-    pub(crate) fn new(clock: Option<Box<dyn GpuClock>>, kernels: Option<Kernels>) -> Self {
+    pub(crate) fn new(clock: Option<Box<dyn GpuClock>>, kernels: Option<Kernels>, expected: bool) -> Self {
         Self {
             clock,
             timelines: Timelines::default(),
             kernels,
+            expected,
             held: VecDeque::new(),
             held_spans: 0,
             intervals: BTreeMap::new(),
@@ -210,9 +214,9 @@ impl Enricher {
             let attribution = source.attribute(&mut batch, &in_window, shared, window_steps);
             self.apply(&mut batch, &attribution);
         }
-        for step in &mut batch.steps {
-            // Spans of a batch are in enter order within a thread only, so this is a search; there are few steps.
-            step.gpu = batch.spans.iter().find(|s| s.seq == step.seq).and_then(|s| s.gpu);
+        if !marked.is_empty() || !in_window.is_empty() {
+            let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
+            batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
         }
         batch
     }
@@ -263,7 +267,8 @@ impl Enricher {
 
     /// For the manifest; `None` where no GPU time was asked for.
     pub(crate) fn account(&self, shared: &Shared, ns_per_tick: f64) -> Option<GpuAccount> {
-        if self.clock.is_none() && self.kernels.is_none() {
+        let used = shared.gpu.as_ref().is_some_and(|gpu| gpu.counts.recorded.load(Relaxed) > 0);
+        if !((self.clock.is_some() && (self.expected || used)) || self.kernels.is_some()) {
             return None;
         }
         let timing = shared.gpu.as_ref().map_or(GpuTiming::tier(GpuTier::Off), |gpu| gpu.timing);

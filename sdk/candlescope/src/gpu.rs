@@ -1,0 +1,136 @@
+//! The GPU's side of a session: what is asked for, and what this machine can give.
+
+use candlescope_core::SessionBuilder;
+#[cfg(any(feature = "cuda", feature = "nvml"))]
+use candlescope_core::run::{Finding, Severity};
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
+    #[cfg(feature = "cuda")]
+    pub(crate) timing: Choice<candlescope_core::GpuTiming>,
+    #[cfg(feature = "cuda")]
+    pub(crate) clock: candlescope_collectors::cuda::CudaClockOptions,
+    /// Whether kernels are recorded, and in which windows.
+    #[cfg(feature = "cupti")]
+    pub(crate) kernels: Option<Option<candlescope_core::Schedule>>,
+    #[cfg(feature = "nvml")]
+    pub(crate) nvml: Choice<()>,
+    #[cfg(feature = "nvtx")]
+    pub(crate) nvtx: Choice<()>,
+}
+
+/// Something that is on where it works, unless somebody said more.
+#[cfg(any(feature = "cuda", feature = "nvml", feature = "nvtx"))]
+#[derive(Debug, Default)]
+pub(crate) enum Choice<T> {
+    /// On where the machine has it, and silent where not.
+    #[default]
+    Auto,
+    /// Asked for: where the machine lacks it, the run says so.
+    On(T),
+    /// Off.
+    Off,
+}
+
+impl Gpu {
+    /// Adds to the session what was asked for and is there. What is not there is said once, and the session goes on without.
+    pub(crate) fn apply(self, session: SessionBuilder) -> SessionBuilder {
+        #[allow(unused_mut, reason = "changed only with features")]
+        let mut session = session;
+        #[cfg(feature = "cuda")]
+        {
+            session = cuda(session, self.timing, self.clock);
+        }
+        #[cfg(feature = "cupti")]
+        if let Some(schedule) = self.kernels {
+            use candlescope_collectors::cupti::{Cupti, CuptiOptions};
+            // Whether it works turns out in the background, and is said in the run's verdict.
+            session = session.kernels(Cupti::new(CuptiOptions::default()), schedule);
+        }
+        #[cfg(feature = "nvml")]
+        {
+            session = nvml(session, &self.nvml);
+        }
+        #[cfg(feature = "nvtx")]
+        {
+            session = nvtx(session, &self.nvtx);
+        }
+        session
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(
+    session: SessionBuilder,
+    timing: Choice<candlescope_core::GpuTiming>,
+    options: candlescope_collectors::cuda::CudaClockOptions,
+) -> SessionBuilder {
+    use candlescope_collectors::cuda::{CudaClock, PoolMemory};
+    let (timing, asked) = match timing {
+        Choice::Off => return session,
+        Choice::On(timing) => (timing, true),
+        Choice::Auto => (candlescope_core::GpuTiming::default(), false),
+    };
+    match CudaClock::new(options) {
+        Ok(clock) => {
+            let session = session.gpu(clock, timing).expect_gpu(asked);
+            match PoolMemory::new() {
+                Ok(pools) => session.collector(pools),
+                Err(_) => session,
+            }
+        }
+        Err(error) if asked => lacking(session, "no_gpu_time", "GPU time is not taken", &error.to_string()),
+        Err(_) => session,
+    }
+}
+
+#[cfg(feature = "nvml")]
+fn nvml(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
+    use candlescope_collectors::nvml::NvmlCollector;
+    if matches!(choice, Choice::Off) {
+        return session;
+    }
+    match NvmlCollector::builder().only(visible_gpus()).build() {
+        Ok(collector) => session.collector(collector),
+        Err(error) if matches!(choice, Choice::On(())) => {
+            lacking(session, "no_gpu_samples", "GPU power, memory and clocks are not sampled", &error.to_string())
+        }
+        Err(_) => session,
+    }
+}
+
+/// The GPUs that CUDA shows this process; all of them where it cannot be asked.
+#[cfg(feature = "nvml")]
+fn visible_gpus() -> Vec<candlescope_collectors::nvml::GpuId> {
+    #[cfg(feature = "cuda")]
+    if let Ok(found) = candlescope_collectors::cuda::probe() {
+        return found.devices.into_iter().map(|d| d.uuid.to_string().into()).collect();
+    }
+    Vec::new()
+}
+
+#[cfg(feature = "nvtx")]
+fn nvtx(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
+    use candlescope_exporters::nvtx::NvtxTap;
+    match choice {
+        Choice::Off => session,
+        // Without a tool attached a session is better off without the tap, whatever was asked for.
+        _ => match NvtxTap::attached() {
+            Some(tap) => session.tap(tap),
+            None => session,
+        },
+    }
+}
+
+/// Says what the session goes on without: at once on standard error, and in the run's verdict.
+#[cfg(any(feature = "cuda", feature = "nvml"))]
+fn lacking(session: SessionBuilder, code: &str, what: &str, why: &str) -> SessionBuilder {
+    eprintln!("candlescope: {what}: {why}");
+    session.finding(Finding {
+        severity: Severity::Warning,
+        code: code.into(),
+        message: format!("{what}: {why}"),
+        remedy: "`candlescope doctor` shows what this machine has".into(),
+    })
+}
