@@ -145,6 +145,23 @@ pub(crate) struct PartialOptions {
     #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(), value_name = "MB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) disk_budget_mb: Option<u64>,
+    /// GPU time of intervals: off, steps, blocks, all, or adaptive, which gives every interval of one step in N
+    /// and keeps what that costs within a budget [default: adaptive on a GPU]
+    #[arg(long, value_name = "TIER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gpu_timing: Option<String>,
+    /// Share of step time that the adaptive tier may cost [default: 0.02]
+    #[arg(long, allow_negative_numbers = true, value_name = "SHARE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gpu_budget: Option<f64>,
+    /// Record kernels with CUPTI: of all steps, or of N in EVERY, for example 5/500
+    #[arg(long, num_args = 0..=1, default_missing_value = "all", require_equals = true, value_name = "N/EVERY")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cupti: Option<String>,
+    /// Make NVTX ranges; on anyway where Nsight Systems is attached, unless =false
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nvtx: Option<bool>,
     /// Write a Perfetto trace as well
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@ mod args;
 mod device;
 mod doctor;
 mod export;
+mod gpu;
 mod options;
 mod profile;
 mod progress;

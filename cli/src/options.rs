@@ -2,6 +2,7 @@
 
 use crate::args::{PartialOptions, ProfileArgs};
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::{GpuTier, GpuTiming, Schedule};
 use serde::Serialize;
 use std::path::PathBuf;
 use toml::{Table, Value};
@@ -30,6 +31,12 @@ pub(crate) struct Options {
     #[serde(skip)]
     pub(crate) out: Option<PathBuf>,
     pub(crate) disk_budget_mb: Option<u64>,
+    pub(crate) gpu_timing: GpuTier,
+    pub(crate) gpu_budget: f64,
+    pub(crate) cupti: Option<String>,
+    #[serde(skip)]
+    pub(crate) kernels: Option<Schedule>,
+    pub(crate) nvtx: Option<bool>,
     #[serde(skip)]
     pub(crate) perfetto: Option<PathBuf>,
 }
@@ -97,7 +104,13 @@ fn value_of(text: &str) -> Value {
 }
 
 fn build(p: PartialOptions) -> Result<Options> {
+    let on_gpu = p.device.as_ref().is_some_and(|device| device.starts_with("cuda"));
     let options = Options {
+        gpu_timing: gpu_timing(p.gpu_timing.as_deref(), on_gpu)?,
+        gpu_budget: gpu_budget(p.gpu_budget)?,
+        kernels: p.cupti.as_deref().map(windows).transpose()?,
+        cupti: p.cupti.clone(),
+        nvtx: p.nvtx,
         prompt: prompt(&p)?,
         model: p.model.unwrap_or_else(|| "embedded".into()),
         chat: p.chat.unwrap_or(false),
@@ -139,6 +152,46 @@ fn build(p: PartialOptions) -> Result<Options> {
         _ => {}
     }
     Ok(options)
+}
+
+fn gpu_timing(word: Option<&str>, on_gpu: bool) -> Result<GpuTier> {
+    let Some(word) = word else {
+        return Ok(if on_gpu { GpuTier::Adaptive } else { GpuTier::Off });
+    };
+    let tier = GpuTier::from_word(word)
+        .ok_or_else(|| anyhow!("--gpu-timing is `{word}`; it can be off, steps, blocks, all or adaptive"))?;
+    if tier != GpuTier::Off && !on_gpu {
+        bail!("--gpu-timing {word} needs a GPU: add --device cuda:0");
+    }
+    Ok(tier)
+}
+
+fn gpu_budget(share: Option<f64>) -> Result<f64> {
+    let share = share.unwrap_or(GpuTiming::default().budget);
+    if !(0.0..=1.0).contains(&share) {
+        bail!("--gpu-budget is {share}; it is a share of step time from 0 to 1, for example 0.02");
+    }
+    Ok(share)
+}
+
+/// `all`, or `N/EVERY`.
+fn windows(text: &str) -> Result<Schedule> {
+    if text == "all" {
+        return Ok(Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 });
+    }
+    let wrong = || {
+        anyhow!("--cupti is `{text}`; it can be `all` or N/EVERY, N steps in every EVERY of them, for example 5/500")
+    };
+    let (steps, every) = text.split_once('/').ok_or_else(wrong)?;
+    let (active, every): (u64, u64) =
+        (steps.trim().parse().map_err(|_| wrong())?, every.trim().parse().map_err(|_| wrong())?);
+    if active == 0 || active >= every {
+        return Err(wrong());
+    }
+    // The recorder is switched on a few steps ahead; its window begins as soon as it is ready.
+    let idle = every - active;
+    let warmup = idle.min(8);
+    Ok(Schedule { skip_first: 0, wait: idle - warmup, warmup, active, repeat: 0 })
 }
 
 fn prompt(p: &PartialOptions) -> Result<Prompt> {
@@ -226,6 +279,23 @@ mod tests {
         for option in ["--batch", "--top-k", "--max-new-tokens", "--seed", "--disk-budget-mb"] {
             let text = message(&[option, "-1"]);
             assert!(text.contains("invalid value '-1'") && text.contains(option), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_gpu_is_used_where_the_model_is_on_it() {
+        assert_eq!(resolved(&[]).unwrap().gpu_timing, GpuTier::Off);
+        let o = resolved(&["--device", "cuda:0", "--cupti=5/500"]).unwrap();
+        assert_eq!((o.gpu_timing, o.gpu_budget), (GpuTier::Adaptive, 0.02));
+        assert_eq!(o.kernels, Some(Schedule { skip_first: 0, wait: 487, warmup: 8, active: 5, repeat: 0 }));
+        assert_eq!(resolved(&["--cupti"]).unwrap().kernels.unwrap().active, u64::MAX);
+        assert_eq!(resolved(&["--device", "cuda:0", "--gpu-timing", "steps"]).unwrap().gpu_timing, GpuTier::Steps);
+        let message = |args: &[&str]| format!("{:#}", resolved(args).unwrap_err());
+        assert!(message(&["--gpu-timing", "all"]).contains("--device cuda:0"));
+        assert!(message(&["--gpu-timing", "most"]).contains("off, steps, blocks, all or adaptive"));
+        assert!(message(&["--gpu-budget", "-1"]).contains("--gpu-budget is -1"));
+        for wrong in ["5", "0/9", "9/9", "a/b"] {
+            assert!(message(&[&format!("--cupti={wrong}")]).contains("N/EVERY"));
         }
     }
 

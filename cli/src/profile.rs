@@ -85,6 +85,7 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     if let Some(file) = &options.perfetto {
         builder = builder.perfetto(file);
     }
+    builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {
             builder = builder.session(|s| s.option(&key, value));
@@ -130,6 +131,12 @@ fn generate_all(
         for (key, value) in loaded.info.to_map() {
             handle.set_model(&key, value);
         }
+    }
+    if options.kernels.is_some_and(|windows| windows.wait == 0)
+        && let Some(handle) = scope.handle()
+    {
+        progress.wait("switching the recorder of kernels on");
+        handle.wait_for_kernels(Duration::from_secs(30));
     }
     let prompt = match &options.prompt {
         Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed)?,

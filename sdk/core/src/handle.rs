@@ -134,6 +134,17 @@ impl Handle {
         })
     }
 
+    /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first time that can
+    /// take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
+    pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
+        let deadline = deadline(timeout);
+        let Some(kernels) = &self.0.shared.kernels else { return false };
+        while kernels.window.is_wanted() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kernels.window.is_active() && !kernels.window.is_wanted()
+    }
+
     /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
     /// Does nothing once the session has ended.
     ///

@@ -1,0 +1,65 @@
+//! What of the GPU a profile observes.
+
+use crate::options::Options;
+use anyhow::{Result, bail};
+use candlescope::Builder;
+
+/// Adds what the options ask for. What the machine lacks is said in the run's verdict; what the build lacks is an error, because
+/// only a rebuild helps.
+pub(crate) fn observe(builder: Builder, options: &Options) -> Result<Builder> {
+    let on_gpu = options.device.starts_with("cuda");
+    let builder = timing(builder, options)?;
+    let builder = kernels(builder, options)?;
+    let builder = samples(builder, on_gpu);
+    nvtx(builder, options.nvtx)
+}
+
+#[cfg(feature = "gpu")]
+fn timing(builder: Builder, options: &Options) -> Result<Builder> {
+    Ok(builder.gpu(candlescope::GpuTiming::tier(options.gpu_timing).budget(options.gpu_budget)))
+}
+#[cfg(not(feature = "gpu"))]
+fn timing(builder: Builder, options: &Options) -> Result<Builder> {
+    if options.gpu_timing != candlescope::GpuTier::Off {
+        bail!("--gpu-timing needs a build with the feature gpu: cargo build -p candlescope-cli --features cuda");
+    }
+    Ok(builder)
+}
+
+#[cfg(feature = "gpu")]
+fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
+    match options.kernels {
+        Some(_) if !options.device.starts_with("cuda") => bail!("--cupti needs a GPU: add --device cuda:0"),
+        Some(windows) => Ok(builder.kernels(Some(windows))),
+        None => Ok(builder),
+    }
+}
+#[cfg(not(feature = "gpu"))]
+fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
+    if options.kernels.is_some() {
+        bail!("--cupti needs a build with the feature gpu: cargo build -p candlescope-cli --features cuda");
+    }
+    Ok(builder)
+}
+
+/// A model on the CPU is no reason to sample the GPUs beside it.
+#[cfg(feature = "gpu")]
+fn samples(builder: Builder, on_gpu: bool) -> Builder {
+    builder.nvml(on_gpu)
+}
+#[cfg(not(feature = "gpu"))]
+fn samples(builder: Builder, _: bool) -> Builder {
+    builder
+}
+
+#[cfg(feature = "nvtx")]
+fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
+    Ok(builder.nvtx(on.unwrap_or(true)))
+}
+#[cfg(not(feature = "nvtx"))]
+fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
+    if on == Some(true) {
+        bail!("--nvtx needs a build with the feature nvtx: cargo build -p candlescope-cli --features nvtx (it needs libclang)");
+    }
+    Ok(builder)
+}
