@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test lint bench soak doc clean models venv
+.PHONY: demo test lint bench soak doc clean models venv nsys
 
 RUN ?= runs/demo
 
@@ -12,8 +12,8 @@ demo:
 	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"
 
 # Set-up and every test that a machine without a GPU can run.
-test: models venv
-	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast
+test: models venv nsys
+	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --features candlescope-tests/nvtx --no-fail-fast
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
 	cargo check -q -p candlescope-collectors --no-default-features
@@ -45,9 +45,14 @@ venv:
 	@scripts/setup.sh test
 	@tests/python/venv.sh
 
+# NVIDIA's Nsight Systems (190 MB to download), unpacked into .nsys for the tests that run under it; no GPU needed.
+nsys:
+	@scripts/setup.sh test
+	@tests/nsys/setup.sh
+
 doc:
 	cargo doc --workspace --no-deps --open
 
 clean:
 	cargo clean
-	rm -rf runs .venv .models
+	rm -rf runs .venv .models .nsys

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that what the build needs besides Rust is there: a C compiler (zstd), and for the tests Python with venv.
+# Makes sure that what the build needs besides Rust is there: a C compiler (zstd), and for the tests Python with venv and libclang
+# (NVTX's bindings are generated from its headers).
 # On Debian and its kin it installs what is missing; elsewhere it says what to install.
 # Usage: scripts/setup.sh [build|test]
 set -euo pipefail
@@ -9,6 +10,10 @@ command -v cc >/dev/null 2>&1 || missing+=(build-essential)
 if [ "$what" = test ]; then
   command -v python3 >/dev/null 2>&1 || missing+=(python3)
   python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+  # The library, and the headers that a C compiler brings along: bindgen needs both.
+  clang=$(compgen -G '/usr/lib/llvm-*/lib/libclang[.-][0-9s]*' || compgen -G '/usr/lib*/libclang.so*' || true)
+  headers=$(compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' || compgen -G '/usr/lib*/clang/*/include/stddef.h' || true)
+  [ -n "${LIBCLANG_PATH:-}" ] || { [ -n "$clang" ] && [ -n "$headers" ]; } || missing+=(libclang-dev)
 fi
 command -v cargo >/dev/null 2>&1 || { echo "error: cargo is not on the PATH: install Rust with rustup first" >&2; exit 1; }
 [ ${#missing[@]} -eq 0 ] && exit 0
