@@ -15,8 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         layers: number(30) as usize,
         requests: number(8),
         output: number(128) as u32,
-        gpu: std::env::var_os("GPU").is_some(),
-        ..Scenario::default()
+        ..if std::env::var_os("GPU").is_some() { Scenario::on_gpu() } else { Scenario::default() }
     };
     let (batch, manifest) = make(&scenario);
     common::write_run(std::path::Path::new(&dir), &batch, &manifest, 100_000);

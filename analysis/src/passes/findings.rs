@@ -35,6 +35,7 @@ pub fn verdict(analysis: &Analysis, has_manifest: bool, seen: Vec<Finding>, limi
     }
     consistency(analysis, &mut findings);
     figures(analysis, limits, &mut findings);
+    super::gpu_findings::findings(analysis, &mut findings);
     let mut kept: Vec<Finding> = Vec::new();
     for finding in findings {
         // The session and the report may notice the same thing; the session's words come first.
@@ -59,6 +60,10 @@ fn once(code: &str) -> bool {
             | "orphans"
             | "parent_shorter_than_children"
             | "overhead_high"
+            | "no_gpu_time"
+            | "gpu_marks_lost"
+            | "kernels_dropped"
+            | "kernels_unattributed"
     )
 }
 
@@ -197,14 +202,18 @@ fn consistency(analysis: &Analysis, findings: &mut Vec<Finding>) {
             "See the findings about lost intervals and segments",
         ));
     }
-    for used in peaks::utilisation(&analysis.phases, &peaks::peaks(&analysis.manifest)) {
+    for used in peaks::utilisation(analysis) {
         if used.ratio > 1.0 {
             let (what, unit) = if used.peak.is_flops { ("MFU", "FLOP/s") } else { ("MBU", "B/s") };
+            let over = match used.over {
+                peaks::Over::Wall => String::new(),
+                over => format!(" over GPU time ({})", over.name()),
+            };
             findings.push(finding(
                 Severity::Error,
                 "utilisation_above_one",
                 format!(
-                    "{what} of {} is {:.2} against the {} peak of {:.3e} {unit}: a measurement error",
+                    "{what} of {}{over} is {:.2} against the {} peak of {:.3e} {unit}: a measurement error",
                     used.phase, used.ratio, used.peak.label, used.peak.value
                 ),
                 "Check the analytic cost of the phase's operations and the peak's source",

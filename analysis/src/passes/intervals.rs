@@ -4,8 +4,9 @@
 //! to meet its parent; only intervals that can still get children are held, which bounds memory by how deep and parallel the
 //! program was, not by how long it ran.
 
-use candlescope_core::{PathInfo, SpanRecord};
-use std::collections::{BTreeMap, HashMap};
+use super::gpu_time::GpuBySource;
+use candlescope_core::{GpuSource, PathInfo, SpanRecord};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Sums over all intervals of one rollup path.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,14 +33,10 @@ pub struct PathTotals {
     pub flops: Option<u64>,
     /// Bytes annotated on the intervals themselves; `None` where none is.
     pub bytes: Option<u64>,
-    /// Intervals with device time.
-    pub gpu_calls: u64,
-    /// Sum of their device time in nanoseconds.
-    pub gpu_total_ns: u64,
-    /// The same less their children's device time.
-    pub gpu_self_ns: u64,
-    /// What measured the device time.
-    pub gpu_source: Option<&'static str>,
+    /// GPU time, by what measured it.
+    pub gpu: GpuBySource,
+    /// Intervals in steps whose kernels were recorded.
+    pub recorded_calls: u64,
     /// Element types seen.
     pub dtypes: Vec<String>,
 }
@@ -61,8 +58,42 @@ pub struct Intervals {
     pub impossible: u64,
     /// Rollup of the worst impossible interval, its duration and its children's, in nanoseconds.
     pub worst: Option<(String, u64, u64)>,
+    /// Intervals whose GPU time is shorter than their children's together, all from the same source.
+    pub gpu_impossible: u64,
+    /// Rollup of the worst of these, its GPU time and its children's, in nanoseconds.
+    pub gpu_worst: Option<(String, u64, u64)>,
+    /// FLOPs by element type, of intervals that tell both.
+    pub flops_by_dtype: BTreeMap<&'static str, u64>,
     /// First start and last end over all intervals, Unix nanoseconds.
     pub span: Option<(i64, i64)>,
+}
+
+/// What some intervals directly inside another one took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Inside {
+    n: u64,
+    ns: u64,
+    /// By source of GPU time: how many of them have it, and how much.
+    gpu: [(u64, u64); 2],
+}
+
+impl Inside {
+    fn of(span: &SpanRecord) -> Self {
+        let mut inside = Self { n: 1, ns: span.host_dur_ns, ..Self::default() };
+        if let Some(gpu) = span.gpu {
+            inside.gpu[gpu.source as usize] = (1, gpu.dur_ns);
+        }
+        inside
+    }
+
+    fn add(&mut self, more: &Inside) {
+        self.n += more.n;
+        self.ns = self.ns.saturating_add(more.ns);
+        for (mine, theirs) in self.gpu.iter_mut().zip(more.gpu) {
+            mine.0 += theirs.0;
+            mine.1 = mine.1.saturating_add(theirs.1);
+        }
+    }
 }
 
 /// An interval that may still get children.
@@ -72,17 +103,16 @@ struct Held {
     parent_seq: Option<u64>,
     dur_ns: u64,
     end_ns: i64,
-    children_ns: u64,
+    inside: Inside,
     generation: u32,
     above_steps: bool,
-    has_gpu: bool,
+    gpu: Option<(GpuSource, u64)>,
 }
 
 /// Children seen before their parent.
 #[derive(Debug, Default, Clone)]
 struct Waiting {
-    children_ns: u64,
-    gpu_ns: u64,
+    inside: Inside,
     /// Their nodes, which learn their parent when it comes.
     nodes: Vec<u32>,
     /// How many of them were entered in it directly, not in a request inside it.
@@ -90,9 +120,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn take(&mut self, ns: u64, gpu_ns: u64, nodes: &[u32]) {
-        self.children_ns = self.children_ns.saturating_add(ns);
-        self.gpu_ns = self.gpu_ns.saturating_add(gpu_ns);
+    fn take(&mut self, inside: &Inside, nodes: &[u32]) {
+        self.inside.add(inside);
         for node in nodes {
             if !self.nodes.contains(node) {
                 self.nodes.push(*node);
@@ -116,7 +145,7 @@ enum Around {
 struct Node {
     totals: PathTotals,
     own_self_ns: i128,
-    own_gpu_self_ns: i128,
+    own_gpu_self_ns: [i128; 2],
     parents: Parents,
 }
 
@@ -141,6 +170,9 @@ impl Parents {
 /// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
 const ROUNDING_NS: u64 = 2;
 
+/// Marks resolve about half a microsecond: GPU time of a parent may seem shorter by this much, in nanoseconds.
+const GPU_ROUNDING_NS: u64 = 1_000;
+
 /// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
 const MOST_REQUESTS_DEEP: usize = 64;
 
@@ -151,6 +183,7 @@ pub struct IntervalPass {
     by_rollup: HashMap<u32, u32>,
     held: HashMap<u64, Held>,
     waiting: HashMap<u64, Waiting>,
+    recorded: HashSet<u64>,
     generation: u32,
     hold_most: usize,
     earliest_start: i64,
@@ -171,11 +204,17 @@ impl IntervalPass {
             by_rollup: HashMap::new(),
             held: HashMap::new(),
             waiting: HashMap::new(),
+            recorded: HashSet::new(),
             generation: 0,
             hold_most,
             earliest_start: i64::MAX,
             out: Intervals::default(),
         }
+    }
+
+    /// Tells which steps' kernels were recorded; to be told before the spans of these steps come.
+    pub fn recorded(&mut self, steps: impl IntoIterator<Item = u64>) {
+        self.recorded.extend(steps);
     }
 
     /// Takes one span. All must come from one [`Batches`](crate::Batches), which numbers rollups.
@@ -193,19 +232,18 @@ impl IntervalPass {
             self.out.count += 1;
             self.own(node, span);
         }
-        let gpu_ns = span.gpu.map_or(0, |gpu| gpu.dur_ns);
         if !above_steps {
-            self.meet_parent(span, node, gpu_ns);
+            self.meet_parent(span, node);
         }
         let mut held = Held {
             node,
             parent_seq: span.parent_seq,
             dur_ns: span.host_dur_ns,
             end_ns,
-            children_ns: 0,
+            inside: Inside::default(),
             generation: self.generation,
             above_steps,
-            has_gpu: span.gpu.is_some(),
+            gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
         };
         if let Some(early) = self.waiting.remove(&span.seq) {
             self.take_early_children(&mut held, early);
@@ -225,19 +263,23 @@ impl IntervalPass {
         // A parent that never came was lost, or the segment it stood in was: its children are then outermost themselves.
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             self.out.orphans += waiting.count;
-            self.outermost(waiting.children_ns);
+            self.outermost(waiting.inside.ns);
         }
         let rollups: Vec<String> = self.nodes.iter().map(|n| n.totals.rollup.clone()).collect();
         let nodes = self.nodes.into_iter().filter(|n| n.totals.calls > 0);
         self.out.paths = nodes
-            .map(|node| PathTotals {
-                self_ns: u64::try_from(node.own_self_ns).unwrap_or(0),
-                gpu_self_ns: u64::try_from(node.own_gpu_self_ns).unwrap_or(0),
-                parent: match node.parents {
+            .map(|node| {
+                let mut totals = node.totals;
+                totals.self_ns = u64::try_from(node.own_self_ns).unwrap_or(0);
+                for source in GpuSource::ALL {
+                    let own = node.own_gpu_self_ns[*source as usize];
+                    totals.gpu.of_mut(*source).self_ns = u64::try_from(own).unwrap_or(0);
+                }
+                totals.parent = match node.parents {
                     Parents::One(Some(parent)) => Some(rollups[parent as usize].clone()),
                     _ => None,
-                },
-                ..node.totals
+                };
+                totals
             })
             .collect();
         self.out.paths.sort_by(|a, b| a.rollup.cmp(&b.rollup));
@@ -282,10 +324,16 @@ impl IntervalPass {
             totals.bytes = Some(totals.bytes.unwrap_or(0).saturating_add(bytes));
         }
         if let Some(gpu) = span.gpu {
-            totals.gpu_calls += 1;
-            totals.gpu_total_ns = totals.gpu_total_ns.saturating_add(gpu.dur_ns);
-            totals.gpu_source = Some(gpu.source.as_str());
-            node.own_gpu_self_ns += i128::from(gpu.dur_ns);
+            let sums = totals.gpu.of_mut(gpu.source);
+            sums.calls += 1;
+            sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
+        }
+        if span.step.is_some_and(|step| self.recorded.contains(&step)) {
+            totals.recorded_calls += 1;
+        }
+        if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
+            let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
+            *sum = sum.saturating_add(flops);
         }
         if let Some(dtype) = span.dtype
             && !totals.dtypes.iter().any(|known| known == dtype.as_str())
@@ -307,9 +355,9 @@ impl IntervalPass {
         Around::Nothing
     }
 
-    fn meet_parent(&mut self, span: &SpanRecord, node: u32, gpu_ns: u64) {
+    fn meet_parent(&mut self, span: &SpanRecord, node: u32) {
         let around = self.around(span.parent_seq);
-        self.settle(around, span.host_dur_ns, gpu_ns, &[node]);
+        self.settle(around, &Inside::of(span), &[node]);
         if let Around::NotYetSeen(seq) = around
             && span.parent_seq == Some(seq)
             && let Some(waiting) = self.waiting.get_mut(&seq)
@@ -319,17 +367,17 @@ impl IntervalPass {
     }
 
     /// Counts the time of intervals of `nodes` against what is around them.
-    fn settle(&mut self, around: Around, ns: u64, gpu_ns: u64, nodes: &[u32]) {
+    fn settle(&mut self, around: Around, inside: &Inside, nodes: &[u32]) {
         let parent = match around {
             Around::Nothing => {
-                self.outermost(ns);
+                self.outermost(inside.ns);
                 None
             }
             Around::Held(seq) => self.held.get_mut(&seq).map(|parent| {
-                take_from(parent, &mut self.nodes[parent.node as usize], ns, gpu_ns);
+                take_from(parent, &mut self.nodes[parent.node as usize], inside);
                 parent.node
             }),
-            Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().take(ns, gpu_ns, nodes),
+            Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().take(inside, nodes),
         };
         for node in nodes {
             self.nodes[*node as usize].parents.note(parent);
@@ -339,12 +387,12 @@ impl IntervalPass {
     fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
         if held.above_steps {
             let around = self.around(held.parent_seq);
-            return self.settle(around, early.children_ns, early.gpu_ns, &early.nodes);
+            return self.settle(around, &early.inside, &early.nodes);
         }
         for node in &early.nodes {
             self.nodes[*node as usize].parents.note(Some(held.node));
         }
-        take_from(held, &mut self.nodes[held.node as usize], early.children_ns, early.gpu_ns);
+        take_from(held, &mut self.nodes[held.node as usize], &early.inside);
     }
 
     /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come.
@@ -370,27 +418,51 @@ impl IntervalPass {
         }
     }
 
+    /// Settles what can be said only once all children are known.
     fn check(&mut self, held: &Held) {
-        let tolerance = ROUNDING_NS.max(held.dur_ns / 1000);
-        if held.above_steps || held.children_ns <= held.dur_ns.saturating_add(tolerance) {
+        if held.above_steps {
             return;
         }
-        self.out.impossible += 1;
-        let excess = |dur: u64, children: u64| children - dur;
-        if self.out.worst.as_ref().is_none_or(|(_, d, c)| excess(*d, *c) < excess(held.dur_ns, held.children_ns)) {
-            let rollup = self.nodes[held.node as usize].totals.rollup.clone();
-            self.out.worst = Some((rollup, held.dur_ns, held.children_ns));
+        if let Some((source, dur_ns)) = held.gpu {
+            self.gpu_self(held, source, dur_ns);
+        }
+        let tolerance = ROUNDING_NS.max(held.dur_ns / 1000);
+        if held.inside.ns > held.dur_ns.saturating_add(tolerance) {
+            self.out.impossible += 1;
+            note_worst(&mut self.out.worst, &self.nodes[held.node as usize], held.dur_ns, held.inside.ns);
+        }
+    }
+
+    /// GPU time of an interval less its children's, on this very interval.
+    ///
+    /// With marks it is known only where every child has them: of a step that was marked alone nobody knows what its children
+    /// took. With recorded kernels a child without GPU time launched none.
+    fn gpu_self(&mut self, held: &Held, source: GpuSource, dur_ns: u64) {
+        let (n, ns) = held.inside.gpu[source as usize];
+        let node = &mut self.nodes[held.node as usize];
+        if source == GpuSource::Cupti || n == held.inside.n {
+            node.totals.gpu.of_mut(source).self_calls += 1;
+            node.own_gpu_self_ns[source as usize] += i128::from(dur_ns) - i128::from(ns);
+        }
+        if ns > dur_ns.saturating_add(GPU_ROUNDING_NS.max(dur_ns / 1000)) {
+            self.out.gpu_impossible += 1;
+            note_worst(&mut self.out.gpu_worst, node, dur_ns, ns);
         }
     }
 }
 
-/// Takes children's time from their parent's self time.
-fn take_from(parent: &mut Held, node: &mut Node, ns: u64, gpu_ns: u64) {
-    parent.children_ns = parent.children_ns.saturating_add(ns);
-    node.own_self_ns -= i128::from(ns);
-    if parent.has_gpu {
-        node.own_gpu_self_ns -= i128::from(gpu_ns);
+/// Keeps the interval that its children exceed by most.
+fn note_worst(worst: &mut Option<(String, u64, u64)>, node: &Node, dur_ns: u64, children_ns: u64) {
+    let excess = |dur: u64, children: u64| children.saturating_sub(dur);
+    if worst.as_ref().is_none_or(|(_, d, c)| excess(*d, *c) < excess(dur_ns, children_ns)) {
+        *worst = Some((node.totals.rollup.clone(), dur_ns, children_ns));
     }
+}
+
+/// Takes children's time from their parent's self time.
+fn take_from(parent: &mut Held, node: &mut Node, inside: &Inside) {
+    parent.inside.add(inside);
+    node.own_self_ns -= i128::from(inside.ns);
 }
 
 /// Totals by rollup, for passes that look paths up.

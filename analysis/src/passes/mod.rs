@@ -2,9 +2,16 @@
 //!
 //! [`Analysis::of`] streams a run once and asks them all.
 
+pub mod devices;
+pub mod energy;
 pub mod findings;
 pub mod flame;
+pub mod gaps;
+pub mod gpu;
+pub mod gpu_findings;
+pub mod gpu_time;
 pub mod intervals;
+pub mod kernels;
 pub mod latency;
 pub mod memory;
 pub mod nsys;
@@ -12,6 +19,7 @@ pub mod operators;
 pub mod overhead;
 pub mod peaks;
 pub mod phases;
+pub mod sensor;
 pub mod stats;
 pub mod step_rows;
 pub mod tokens;
@@ -22,8 +30,12 @@ use candlescope_core::run::{RunManifest, Verdict};
 use candlescope_core::{RecordKind, RequestRecord};
 use std::collections::BTreeMap;
 
+pub use devices::Device;
+pub use energy::Energy;
 pub use findings::Limits;
+pub use gpu::Gpu;
 pub use intervals::Intervals;
+pub use kernels::Kernels;
 pub use latency::Latency;
 pub use memory::Memory;
 pub use nsys::KernelsByPath;
@@ -58,8 +70,16 @@ pub struct Analysis {
     pub tree: Tree,
     /// Where the time goes, as a table by self time.
     pub operators: Vec<Operator>,
+    /// GPU time of steps, and how the device's time divides.
+    pub gpu: Gpu,
+    /// Kernels and copies of the recorded steps.
+    pub kernels: Kernels,
     /// Memory and other samples over time.
     pub memory: Memory,
+    /// What was sampled of each GPU.
+    pub devices: Vec<Device>,
+    /// Energy that the GPUs used.
+    pub energy: Energy,
     /// Kernels of a profile of Nsight Systems, where one was given.
     pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
@@ -74,10 +94,20 @@ impl Analysis {
         let mut steps: Vec<StepRow> = Vec::new();
         let mut samples = memory::MemoryPass::default();
         let mut spans = intervals::IntervalPass::default();
+        let mut kernels = kernels::KernelPass::default();
+        let mut power = energy::EnergyPass::default();
         let mut batches = run.batches();
         for batch in batches.by_ref() {
             batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
-            batch.samples.iter().for_each(|sample| samples.add(sample));
+            batch.samples.iter().for_each(|sample| {
+                samples.add(sample);
+                power.add(sample);
+            });
+            batch.kernels.iter().for_each(|kernel| kernels.add(kernel));
+            if !batch.kernels.is_empty() {
+                // Kernels come before spans, so every span meets the whole list.
+                spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
+            }
             batch.spans.iter().for_each(|span| spans.add(span));
             requests.extend(batch.requests);
         }
@@ -91,20 +121,35 @@ impl Analysis {
         let phases = phases::Phases::of(&requests, &steps, &intervals, &warmup);
         let tokens = tokens::Tokens::of(&steps, &warmup);
         let tree = tree::Tree::of(&intervals);
-        let operators = operators::operators(&tree, &intervals);
+        let (kernels, recorded) = kernels.finish(&intervals);
+        let operators = operators::operators(&tree, &intervals, &kernels.launches());
+        let gpu = gpu::Gpu::of(&steps, &phases, recorded);
+        let energy = power.finish(&energy::Around {
+            requests: &requests,
+            steps: &steps,
+            phases: &phases,
+            latency: &latency,
+            warmup: &warmup,
+            used: energy::used_devices(&manifest, &kernels),
+        });
+        let memory = samples.finish();
         let mut analysis = Self {
             dir: run.dir().to_path_buf(),
             rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
             file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
-            manifest,
             intervals,
             latency,
             phases,
             tokens,
             tree,
             operators,
-            memory: samples.finish(),
+            gpu,
+            kernels,
+            devices: devices::devices(&memory, &manifest),
+            memory,
+            energy,
             nsys: None,
+            manifest,
             verdict: Verdict::default(),
         };
         let seen = run.findings().iter().cloned().chain(batches.findings()).collect();

@@ -1,7 +1,10 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with the rate at which it worked.
 
-use super::intervals::Intervals;
+use super::gpu_time::{GpuSums, extrapolated};
+use super::intervals::{Intervals, PathTotals};
 use super::tree::{Tree, ratio};
+use candlescope_core::GpuSource;
+use std::collections::BTreeMap;
 
 /// One operator: all intervals of one rollup path.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,26 +39,77 @@ pub struct Operator {
     pub intensity: Option<f64>,
     /// Element types seen.
     pub dtypes: Vec<String>,
-    /// Intervals with device time.
-    pub gpu_calls: u64,
-    /// Sum of device time of those in nanoseconds.
-    pub gpu_total_ns: Option<u64>,
-    /// The same less their children's device time.
-    pub gpu_self_ns: Option<u64>,
-    /// What measured the device time.
-    pub gpu_source: Option<&'static str>,
+    /// GPU time, where any of its intervals has it from the source that the table shows.
+    pub gpu: Option<OperatorGpu>,
+    /// Kernels launched in it and below, for each interval in a recorded step.
+    pub launches_per_call: Option<f64>,
+    /// Intervals in recorded steps that this is over.
+    pub launch_calls: u64,
 }
 
-/// All operators, by self time.
-pub fn operators(tree: &Tree, intervals: &Intervals) -> Vec<Operator> {
+/// GPU time of an operator. Totals over all its intervals are extrapolated from the measured ones: mean × number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OperatorGpu {
+    /// What measured it.
+    pub source: GpuSource,
+    /// Intervals the mean is over: with marks those that have them, with kernels those in recorded steps.
+    pub measured: u64,
+    /// Sum over the measured ones in nanoseconds, children included.
+    pub measured_ns: u64,
+    /// Mean of one interval in nanoseconds.
+    pub mean_ns: f64,
+    /// Mean × all intervals, in nanoseconds.
+    pub total_ns: f64,
+    /// Measured intervals whose children were all measured.
+    pub self_measured: u64,
+    /// Sum over these, less their children, in nanoseconds.
+    pub self_measured_ns: u64,
+    /// Mean self time × all intervals, in nanoseconds.
+    pub self_ns: Option<f64>,
+    /// `self_ns` ÷ GPU time of the outermost steps.
+    pub self_share: Option<f64>,
+    /// `total_ns` ÷ GPU time of the outermost steps.
+    pub total_share: Option<f64>,
+    /// FLOP/s over the mean GPU time, in 10¹².
+    pub tflops: Option<f64>,
+    /// Bytes/s over the mean GPU time, in 10⁹.
+    pub gbytes: Option<f64>,
+}
+
+/// The source whose GPU time the table shows: one for all rows, because shares and self times of two do not add up.
+///
+/// The one that more kinds of outermost step have; kernels where both have as many.
+pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
+    let kinds = |source: GpuSource, outermost: bool| {
+        let rows = tree.rows.iter().filter(|row| !outermost || row.depth == 0);
+        rows.filter(|row| intervals.paths[row.path].gpu.of(source).calls > 0).count()
+    };
+    [true, false].into_iter().find_map(|outermost| {
+        let (event, cupti) = (kinds(GpuSource::Event, outermost), kinds(GpuSource::Cupti, outermost));
+        match (event, cupti) {
+            (0, 0) => None,
+            (event, cupti) if event > cupti => Some(GpuSource::Event),
+            _ => Some(GpuSource::Cupti),
+        }
+    })
+}
+
+/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included.
+pub fn operators(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Operator> {
+    let source = shown_source(tree, intervals);
+    let outermost = tree.rows.iter().filter(|row| row.depth == 0);
+    let whole_ns: f64 = source.map_or(0.0, |source| {
+        outermost.filter_map(|row| Sampled::of(&intervals.paths[row.path], source)?.total_ns()).sum()
+    });
+    let launched = launches_below(tree, intervals, launches);
     let mut operators: Vec<Operator> = tree
         .rows
         .iter()
-        .map(|row| {
+        .zip(launched)
+        .map(|(row, launched)| {
             let path = &intervals.paths[row.path];
             // Analytic work over measured time: per second × 10⁻⁹ is per nanosecond.
             let rate = |work: Option<u64>| work.filter(|_| row.total_ns > 0).map(|w| w as f64 / row.total_ns as f64);
-            let gpu = |ns: u64| (path.gpu_calls > 0).then_some(ns);
             Operator {
                 path: path.rollup.clone(),
                 target: path.target.clone(),
@@ -72,13 +126,85 @@ pub fn operators(tree: &Tree, intervals: &Intervals) -> Vec<Operator> {
                 gbytes: rate(row.bytes),
                 intensity: row.flops.zip(row.bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
                 dtypes: path.dtypes.clone(),
-                gpu_calls: path.gpu_calls,
-                gpu_total_ns: gpu(path.gpu_total_ns),
-                gpu_self_ns: gpu(path.gpu_self_ns),
-                gpu_source: path.gpu_source,
+                gpu: source.and_then(|source| gpu(path, source, whole_ns, row.flops, row.bytes)),
+                launches_per_call: launched
+                    .filter(|_| path.recorded_calls > 0)
+                    .map(|n| n as f64 / path.recorded_calls as f64),
+                launch_calls: path.recorded_calls,
             }
         })
         .collect();
     operators.sort_by(|a, b| b.self_ns.cmp(&a.self_ns).then_with(|| a.path.cmp(&b.path)));
     operators
+}
+
+/// The measured intervals of a path.
+struct Sampled<'a> {
+    sums: &'a GpuSums,
+    /// Intervals the sums are over.
+    measured: u64,
+    self_measured: u64,
+    calls: u64,
+}
+
+impl<'a> Sampled<'a> {
+    fn of(path: &'a PathTotals, source: GpuSource) -> Option<Self> {
+        let sums = path.gpu.of(source);
+        // In a recorded step an interval without GPU time launched no kernel: there it is a measurement, and zero.
+        let seen = match source {
+            GpuSource::Event => 0,
+            GpuSource::Cupti => path.recorded_calls,
+        };
+        let (measured, self_measured) = (sums.calls.max(seen), sums.self_calls.max(seen));
+        (sums.calls > 0).then_some(Self { sums, measured, self_measured, calls: path.calls })
+    }
+
+    fn total_ns(&self) -> Option<f64> {
+        extrapolated(self.sums.total_ns, self.measured, self.calls)
+    }
+}
+
+fn gpu(
+    path: &PathTotals,
+    source: GpuSource,
+    whole_ns: f64,
+    flops: Option<u64>,
+    bytes: Option<u64>,
+) -> Option<OperatorGpu> {
+    let sampled = Sampled::of(path, source)?;
+    let (sums, total_ns) = (sampled.sums, sampled.total_ns()?);
+    let self_ns =
+        if sums.self_calls == 0 { None } else { extrapolated(sums.self_ns, sampled.self_measured, sampled.calls) };
+    let share = |ns: f64| (whole_ns > 0.0).then(|| ns / whole_ns);
+    let rate = |work: Option<u64>| work.filter(|_| total_ns > 0.0).map(|w| w as f64 / total_ns);
+    Some(OperatorGpu {
+        source,
+        measured: sampled.measured,
+        measured_ns: sums.total_ns,
+        mean_ns: sums.total_ns as f64 / sampled.measured as f64,
+        total_ns,
+        self_measured: if sums.self_calls == 0 { 0 } else { sampled.self_measured },
+        self_measured_ns: sums.self_ns,
+        self_ns,
+        self_share: self_ns.and_then(share),
+        total_share: share(total_ns),
+        tflops: rate(flops).map(|per_ns| per_ns / 1e3),
+        gbytes: rate(bytes),
+    })
+}
+
+/// Kernels launched in each row of the tree and below it; `None` where none were recorded at all.
+fn launches_below(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Option<u64>> {
+    if launches.is_empty() {
+        return vec![None; tree.rows.len()];
+    }
+    let own = |row: &super::tree::TreeRow| launches.get(intervals.paths[row.path].rollup.as_str()).copied();
+    let mut counts: Vec<u64> = tree.rows.iter().map(|row| own(row).unwrap_or(0)).collect();
+    // Children stand after their parents.
+    for row in (0..counts.len()).rev() {
+        if let Some(parent) = tree.rows[row].parent {
+            counts[parent] = counts[parent].saturating_add(counts[row]);
+        }
+    }
+    counts.into_iter().map(Some).collect()
 }

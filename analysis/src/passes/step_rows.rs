@@ -1,6 +1,6 @@
 //! A step as the passes keep it: a tenth of the record, because a run may have millions.
 
-use candlescope_core::{PathInfo, Phase, StepRecord};
+use candlescope_core::{GpuSource, PathInfo, Phase, StepRecord};
 use std::sync::Arc;
 
 /// One step.
@@ -14,12 +14,16 @@ pub struct StepRow {
     pub request: Option<u64>,
     /// Name of its interval.
     pub path: Arc<PathInfo>,
+    /// Number of the thread that ran it.
+    pub thread: u32,
     /// Start, Unix nanoseconds.
     pub start_ns: i64,
     /// Duration on the host in nanoseconds.
     pub dur_ns: u64,
     /// Duration on the device in nanoseconds.
     pub gpu_ns: Option<u64>,
+    /// What measured that.
+    pub gpu_source: Option<GpuSource>,
     /// Tokens processed.
     pub tokens: Option<u32>,
     /// Context length after the step.
@@ -42,9 +46,11 @@ impl StepRow {
             phase: step.phase,
             request: step.request,
             path: step.path.clone(),
+            thread: step.thread.index,
             start_ns: step.host_start.0,
             dur_ns: step.host_dur_ns,
             gpu_ns: step.gpu.map(|gpu| gpu.dur_ns),
+            gpu_source: step.gpu.map(|gpu| gpu.source),
             tokens: step.tokens,
             context_len: step.context_len,
             batch: step.batch,

@@ -53,13 +53,26 @@ pub fn machine(manifest: &RunManifest) -> Vec<String> {
     if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
         facts.push(format!("{} memory", bytes(n)));
     }
-    facts.extend(text(&["gpu_name", "gpu"]));
+    facts.extend(gpus(map).or_else(|| text(&["gpu_name", "gpu"])));
     let system: Vec<String> = [text(&["os"]), text(&["kernel"])].into_iter().flatten().collect();
     if !system.is_empty() {
         facts.push(system.join(" "));
     }
     facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
     facts
+}
+
+/// Names of the GPUs that were sampled, equal ones counted.
+fn gpus(map: &Map) -> Option<String> {
+    let names = map.get("gpus")?.as_array()?.iter().filter_map(|gpu| gpu.get("name")?.as_str());
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
+    let texts = counts.into_iter().map(|(name, n)| {
+        let name = printable(name);
+        if n > 1 { format!("{n} × {name}") } else { name }
+    });
+    let text = texts.collect::<Vec<_>>().join(", ");
+    (!text.is_empty()).then_some(text)
 }
 
 /// What the layer took from the application's threads: its share of step time and where that comes from.

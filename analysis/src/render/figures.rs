@@ -23,6 +23,12 @@ pub enum FigureValue<'a> {
 }
 
 impl Figure<'_> {
+    /// Name for people, with the unit where values are shown without.
+    pub fn title(&self) -> String {
+        let d = self.definition;
+        if is_bare(d.unit) { format!("{}, {}", d.title, d.unit) } else { d.title.to_string() }
+    }
+
     /// Median or the single value.
     pub fn central(&self) -> f64 {
         match self.value {
@@ -32,11 +38,21 @@ impl Figure<'_> {
     }
 }
 
+/// Whether [`value`](super::format::value) shows numbers of this unit without it.
+pub fn is_bare(unit: &str) -> bool {
+    !matches!(unit, "ns" | "bytes" | "ratio" | "count" | "J" | "W")
+}
+
 /// The figures of a run that are known, in the order of the definitions.
 pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
     let latency = &analysis.latency;
     let measured = latency.requests.iter().filter(|r| !r.warmup).count();
     let samples = analysis.memory.host(RESIDENT).map_or(1, |series| series.n as usize);
+    let busy = analysis.gpu.busy.as_ref();
+    let recorded = busy.map_or(0, |busy| busy.steps as usize);
+    let energy = &analysis.energy;
+    let tokens = energy.output_tokens.unwrap_or(0) as usize;
+    let per_token = energy.per_output_token();
     let single = |value: Option<f64>, n: usize| value.map(|value| FigureValue::Single(value, n));
     [
         ("ttft", spread(&latency.ttft)),
@@ -47,6 +63,11 @@ pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
         ("decode_tps", spread(&latency.decode_tps)),
         ("output_tps", single(latency.output_tps, measured)),
         ("peak_memory", single(analysis.memory.peak_resident(), samples)),
+        ("gpu_busy", single(busy.and_then(|busy| busy.busy_share()), recorded)),
+        ("launch_bound", single(busy.and_then(|busy| busy.launch_bound_share()), recorded)),
+        ("power", single(energy.run.as_ref().and_then(|run| run.watts()), energy.sensors.len())),
+        ("energy_per_token", single(per_token.map(|(gross, _)| gross), tokens)),
+        ("net_energy_per_token", single(per_token.and_then(|(_, net)| net), tokens)),
     ]
     .into_iter()
     .filter_map(|(key, value)| Some(Figure { definition: definition(key), value: value? }))

@@ -68,6 +68,22 @@ pub fn flops(n: f64) -> String {
     scaled(n, 1000.0, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"])
 }
 
+/// Joules in the unit that leaves one to three digits before the point: `312 mJ`, `1.25 kJ`.
+pub fn joules(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        v if v >= 999.5e3 => (value / 1e6, "MJ"),
+        v if v >= 999.5 => (value / 1e3, "kJ"),
+        v if v >= 0.9995 || v == 0.0 => (value, "J"),
+        _ => (value * 1e3, "mJ"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// Watts.
+pub fn watts(value: f64) -> String {
+    format!("{} W", significant(value))
+}
+
 fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     let mut value = n;
     let mut unit = 0;
@@ -85,6 +101,8 @@ pub fn value(unit: &str, value: f64) -> String {
         "ns" => duration(value),
         "bytes" => bytes(value),
         "ratio" => percent(value),
+        "J" => joules(value),
+        "W" => watts(value),
         _ => significant(value),
     }
 }
@@ -106,6 +124,26 @@ pub fn tail(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().skip(length - most.saturating_sub(1)).collect();
     format!("…{kept}")
+}
+
+/// A path cut to `most` characters: its first name and its last ones tell most, `decode/…/mlp/linear`.
+pub fn path(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    let first = text.split('/').next().unwrap_or_default();
+    let left = most.saturating_sub(first.chars().count() + 3);
+    // Whole names from the end, as many as there is room for.
+    let starts = text.match_indices('/').map(|(at, _)| &text[at + 1..]);
+    match starts.skip(1).find(|rest| rest.chars().count() <= left) {
+        Some(rest) => format!("{first}/…/{rest}"),
+        None => tail(text, most),
+    }
+}
+
+/// A number of things: `1 window`, `2 windows`.
+pub fn plural(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Text cut to `most` characters, the beginning kept.
@@ -196,6 +234,25 @@ mod tests {
         assert_eq!(flops(15.009e9), "15.0 GFLOP");
         assert_eq!(significant(1234.5), "1,235");
         assert_eq!(significant(0.001), "1.0e-3");
+    }
+
+    #[test]
+    fn paths_lose_their_middle() {
+        assert_eq!(path("decode/block/mlp/linear", 19), "decode/…/mlp/linear");
+        assert_eq!(path("decode/block/mlp/linear", 18), "decode/…/linear");
+        assert_eq!(path("decode/block/mlp/linear", 14), "…ck/mlp/linear");
+        assert_eq!(path("decode/block", 12), "decode/block");
+        assert_eq!(path("décode/é", 4), "…e/é");
+        assert_eq!([plural(1, "window"), plural(2000, "window")], ["1 window", "2,000 windows"]);
+    }
+
+    #[test]
+    fn energy_chooses_its_unit() {
+        assert_eq!(
+            [0.0, 0.0124, 1.0, 1250.0, 2.5e6].map(joules),
+            ["0.00 J", "12.4 mJ", "1.00 J", "1.25 kJ", "2.50 MJ"]
+        );
+        assert_eq!(watts(694.5), "694 W");
     }
 
     #[test]

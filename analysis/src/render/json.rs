@@ -3,8 +3,9 @@
 //! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format version.
 
 use super::figures::{FigureValue, figures};
+use super::gpu_json;
 use crate::definitions::{DEFINITIONS, STATISTICS};
-use crate::passes::peaks::{peaks, utilisation};
+use crate::passes::peaks::utilisation;
 use crate::passes::{Analysis, Background, Distribution};
 use candlescope_core::run::RunManifest;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         }
         figure_map.insert(d.key.to_string(), object);
     }
-    json!({
+    let mut whole = json!({
         "format": "candlescope-metrics",
         "format_version": FORMAT_VERSION,
         "schema_version": manifest.schema_version,
@@ -53,8 +54,9 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "nsys": super::nsys::json(analysis),
         "tree": tree(analysis),
         "tokens": tokens(analysis),
-        "utilisation": utilisation(&analysis.phases, &peaks(manifest)).iter().map(|u| json!({
+        "utilisation": utilisation(analysis).iter().map(|u| json!({
             "phase": u.phase,
+            "over": u.over.name(),
             "metric": if u.peak.is_flops { "mfu" } else { "mbu" },
             "value": u.ratio,
             "peak": u.peak.value,
@@ -73,7 +75,11 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "results": manifest.results,
         "definitions": DEFINITIONS,
         "statistics": STATISTICS,
-    })
+    });
+    for (key, value) in gpu_json::sections(analysis) {
+        whole[key] = value;
+    }
+    whole
 }
 
 /// The session's account, and the share of the machine that its background threads took.
@@ -86,7 +92,7 @@ fn overhead(manifest: &RunManifest) -> Value {
     value
 }
 
-fn spread(d: &Distribution, with_samples: bool) -> Value {
+pub(super) fn spread(d: &Distribution, with_samples: bool) -> Value {
     let mut value = json!({
         "n": d.n,
         "median": d.median,
@@ -160,7 +166,7 @@ fn phases(analysis: &Analysis) -> Value {
 
 fn operators(analysis: &Analysis) -> Value {
     let rows = analysis.operators.iter().map(|o| {
-        json!({
+        let mut row = json!({
             "path": o.path,
             "target": o.target,
             "calls": o.calls,
@@ -176,11 +182,11 @@ fn operators(analysis: &Analysis) -> Value {
             "gbytes": o.gbytes,
             "intensity": o.intensity,
             "dtypes": o.dtypes,
-            "gpu_calls": o.gpu_calls,
-            "gpu_total_ns": o.gpu_total_ns,
-            "gpu_self_ns": o.gpu_self_ns,
-            "gpu_source": o.gpu_source,
-        })
+        });
+        if let Value::Object(row) = &mut row {
+            row.extend(gpu_json::operator(o));
+        }
+        row
     });
     rows.collect()
 }

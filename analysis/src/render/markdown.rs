@@ -5,6 +5,7 @@ use super::figures::{FigureValue, figures};
 use super::format::{count, duration, flops, json, percent, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::gpu_time::source_name;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
 use candlescope_core::run::Severity;
@@ -30,7 +31,13 @@ pub fn report(analysis: &Analysis) -> String {
     }
     facts.push((
         "records",
-        analysis.rows.iter().map(|(t, n)| format!("{} {t}", count(*n))).collect::<Vec<_>>().join(", "),
+        analysis
+            .rows
+            .iter()
+            .filter(|(_, n)| **n > 0)
+            .map(|(t, n)| format!("{} {t}", count(*n)))
+            .collect::<Vec<_>>()
+            .join(", "),
     ));
     for (key, value) in facts {
         let _ = writeln!(out, "- {key}: {}", escape(&value));
@@ -40,6 +47,7 @@ pub fn report(analysis: &Analysis) -> String {
     tree(&mut out, analysis);
     let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
     out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
+    gpu(&mut out, analysis);
     super::nsys::markdown(&mut out, analysis);
     memory(&mut out, analysis);
     cost(&mut out, analysis);
@@ -60,20 +68,30 @@ pub fn operators(analysis: &Analysis) -> String {
         "One row for each path without ordinals, by self time. Shares are of {} in steps; work is analytic, times are the host's.\n",
         duration(analysis.tree.total_ns as f64)
     );
+    if analysis.operators.iter().any(|o| o.gpu.is_some()) {
+        out.push_str(GPU_NOTE);
+    }
     out.push_str(&operator_table(&analysis.operators));
     out
 }
 
+const GPU_NOTE: &str = "GPU time is sampled: means are over the intervals that have it (`GPU measured`), times here are means × calls. \
+     Self time is over intervals whose children were measured too; shares are of the GPU time of the outermost steps.\n\n";
+
 fn operator_table(operators: &[Operator]) -> String {
-    let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+    let gpu = operators.iter().any(|o| o.gpu.is_some());
+    let launches = operators.iter().any(|o| o.launches_per_call.is_some());
     let mut header =
         vec!["operator", "calls", "self", "self share", "total", "total share", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
     if gpu {
-        header.extend(["GPU calls", "GPU total", "GPU self", "GPU source"]);
+        header.extend(["GPU measured", "GPU self", "GPU share", "GPU total", "GPU TFLOP/s", "GPU GB/s", "GPU source"]);
+    }
+    if launches {
+        header.push("launches a call");
     }
     let rows = operators.iter().map(|o| {
         let rate = |v: Option<f64>| v.map_or(String::new(), significant);
-        let time = |v: Option<u64>| v.map_or(String::new(), |ns| duration(ns as f64));
+        let time = |v: Option<f64>| v.map_or(String::new(), duration);
         let mut row = vec![
             code(&o.path),
             count(o.calls),
@@ -87,12 +105,19 @@ fn operator_table(operators: &[Operator]) -> String {
             rate(o.intensity),
         ];
         if gpu {
-            let source = match o.gpu_source {
-                Some("event") => "stream elapsed",
-                Some("cupti") => "kernels",
-                _ => "",
-            };
-            row.extend([count(o.gpu_calls), time(o.gpu_total_ns), time(o.gpu_self_ns), source.to_string()]);
+            let g = o.gpu.as_ref();
+            row.extend([
+                format!("{} of {}", count(g.map_or(0, |g| g.measured)), count(o.calls)),
+                time(g.and_then(|g| g.self_ns)),
+                g.and_then(|g| g.self_share).map_or(String::new(), percent),
+                time(g.map(|g| g.total_ns)),
+                rate(g.and_then(|g| g.tflops)),
+                rate(g.and_then(|g| g.gbytes)),
+                g.map_or(String::new(), |g| source_name(g.source).to_string()),
+            ]);
+        }
+        if launches {
+            row.push(rate(o.launches_per_call));
         }
         row
     });
@@ -125,8 +150,7 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
         let d = figure.definition;
         let show = |v: f64| value(d.unit, v);
         let option = |v: Option<f64>| v.map_or(String::new(), show);
-        let name = if d.unit == "tokens/s" { format!("{}, tokens/s", d.title) } else { d.title.to_string() };
-        let mut row = vec![name];
+        let mut row = vec![figure.title()];
         match figure.value {
             FigureValue::Spread(s) => row.extend([
                 show(s.median),
@@ -213,6 +237,19 @@ fn tree(out: &mut String, analysis: &Analysis) {
         ]
     });
     out.push_str(&table(&["path", "calls", "total", "share", "self", "self share"], rows));
+}
+
+fn gpu(out: &mut String, analysis: &Analysis) {
+    let lines = super::gpu::lines(analysis);
+    if !lines.is_empty() {
+        let _ = writeln!(out, "\n## GPU\n");
+    }
+    for (label, text) in lines {
+        let _ = writeln!(out, "- {label}: {}", escape(&text));
+    }
+    for sheet in super::gpu::sheets(analysis) {
+        out.push_str(&sheet.markdown());
+    }
 }
 
 fn memory(out: &mut String, analysis: &Analysis) {

@@ -3,8 +3,13 @@
 pub mod facts;
 pub mod figures;
 pub mod format;
+mod gpu;
+mod gpu_account;
+mod gpu_json;
 pub mod html;
 pub mod json;
+mod kernel_name;
 pub mod markdown;
 mod nsys;
+mod sheet;
 pub mod terminal;

@@ -2,8 +2,9 @@
 
 use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, head, percent, printable, range, significant, tail, utc, value};
+use super::format::{bytes, count, duration, head, path, percent, printable, range, significant, tail, utc, value};
 use crate::passes::Analysis;
+use crate::passes::gpu_time::source_name;
 use crate::passes::tree::ratio;
 use candlescope_core::run::Severity;
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
@@ -41,6 +42,7 @@ pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
     out.phases(analysis);
     out.tree(analysis);
     out.operators(analysis);
+    out.gpu(analysis);
     out.nsys(analysis);
     out.accounts(analysis);
     out.findings(analysis);
@@ -145,7 +147,7 @@ impl Out {
         let rows = figures.iter().map(|figure| {
             let unit = figure.definition.unit;
             let show = |v: f64| value(unit, v);
-            let name = format!("{}{}", figure.definition.title, if unit == "tokens/s" { ", tokens/s" } else { "" });
+            let name = figure.title();
             match figure.value {
                 FigureValue::Spread(d) => vec![
                     name,
@@ -227,29 +229,70 @@ impl Out {
         if operators.is_empty() {
             return;
         }
-        self.heading("Operators by self time", "");
-        let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+        let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| source_name(g.source));
+        let note = source.map_or(String::new(), |source| {
+            format!("GPU: {source}, mean of the measured × calls; rates over GPU time")
+        });
+        self.heading("Operators by self time", &note);
+        let gpu = operators.iter().any(|o| o.gpu.is_some());
+        let launches = operators.iter().any(|o| o.launches_per_call.is_some());
+        let width = match (gpu, launches) {
+            (false, false) => 34,
+            (false, true) => 28,
+            (true, false) => 27,
+            (true, true) => 19,
+        };
         let rows = operators.iter().take(self.options.operators).map(|o| {
             let mut row = vec![
-                tail(&printable(&o.path), if gpu { 24 } else { 34 }),
+                if gpu || launches { path(&printable(&o.path), width) } else { tail(&printable(&o.path), width) },
                 count(o.calls),
                 duration(o.self_ns as f64),
-                percent(o.self_share),
-                duration(o.total_ns as f64),
-                optional(o.gflops),
-                optional(o.gbytes),
             ];
+            let rest = [percent(o.self_share), duration(o.total_ns as f64), optional(o.gflops), optional(o.gbytes)];
+            let g = o.gpu.as_ref();
             if gpu {
-                row.push(o.gpu_total_ns.map_or("–".to_string(), |ns| duration(ns as f64)));
+                row.extend([
+                    count(g.map_or(0, |g| g.measured)),
+                    g.and_then(|g| g.self_ns).map_or("–".to_string(), duration),
+                    g.and_then(|g| g.self_share).map_or("–".to_string(), percent),
+                    optional(g.and_then(|g| g.tflops)),
+                    optional(g.and_then(|g| g.gbytes)),
+                ]);
+            } else {
+                row.extend(rest);
+            }
+            if launches {
+                row.push(optional(o.launches_per_call));
             }
             row
         });
-        let mut header = vec!["", "calls", "self", "share", "total", "GFLOP/s", "GB/s"];
-        if gpu {
-            header.push("GPU");
+        let mut header = vec!["", "calls", "self"];
+        header.extend(match gpu {
+            true => &["measured", "GPU self", "share", "TFLOP/s", "GB/s"][..],
+            false => &["share", "total", "GFLOP/s", "GB/s"][..],
+        });
+        if launches {
+            header.push("launches");
         }
         self.table(&header, rows.collect(), &[0]);
         self.more(operators.len(), self.options.operators, "operators");
+    }
+
+    fn gpu(&mut self, analysis: &Analysis) {
+        let lines = super::gpu::lines(analysis);
+        if !lines.is_empty() {
+            self.heading("GPU", "");
+        }
+        for (label, text) in lines {
+            self.field(label, &text);
+        }
+        for sheet in super::gpu::sheets(analysis) {
+            let (header, rows) = sheet.terminal(30);
+            let shown = rows.len();
+            self.heading(sheet.title, "");
+            self.table(&header, rows, &[0]);
+            self.more(sheet.rows.len(), shown, sheet.what);
+        }
     }
 
     fn nsys(&mut self, analysis: &Analysis) {

@@ -16,10 +16,14 @@ fn every_schema_version_has_a_capture_that_opens() {
         assert_eq!(manifest.schema_version, version);
         let mut batches = run.batches();
         while batches.next().is_some() {}
-        for kind in RecordKind::ALL {
+        // A table that came later without changing what was there before is in no older capture, and no loss.
+        for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample] {
             assert!(run.rows(kind) > 0, "table {} of {}", kind.table(), dir.display());
+        }
+        for kind in RecordKind::ALL {
             assert_eq!(batches.records(kind), run.rows(kind), "every row of table {}", kind.table());
-            assert_eq!(manifest.counts.get(kind.table()).copied(), Some(run.rows(kind)), "{}", kind.table());
+            let counted = manifest.counts.get(kind.table()).copied();
+            assert_eq!(counted.unwrap_or(0), run.rows(kind), "{}", kind.table());
         }
         let out = tempdir().unwrap();
         let options = ReportOptions { out: Some(out.path().into()), ..ReportOptions::default() };

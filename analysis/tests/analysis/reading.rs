@@ -17,6 +17,7 @@ fn read(run: &Run) -> Batch {
         all.steps.extend(batch.steps);
         all.requests.extend(batch.requests);
         all.samples.extend(batch.samples);
+        all.kernels.extend(batch.kernels);
     }
     all
 }
@@ -24,7 +25,7 @@ fn read(run: &Run) -> Batch {
 #[test]
 fn every_record_comes_back() {
     let dir = tempdir().unwrap();
-    let (batch, manifest) = make(&Scenario { gpu: true, ..Scenario::default() });
+    let (batch, manifest) = make(&Scenario::on_gpu());
     // Many small segments: order and counts must not depend on how the run was cut.
     write_run(dir.path(), &batch, &manifest, 777);
     let run = Run::open(dir.path()).unwrap();
@@ -50,6 +51,13 @@ fn every_record_comes_back() {
     }
     assert_eq!(back.requests, batch.requests);
     assert_eq!(back.samples, batch.samples);
+    for (a, b) in back.kernels.iter().zip(&batch.kernels) {
+        let mut a = a.clone();
+        assert_eq!(a.path.as_ref().map(|p| &p.path), b.path.as_ref().map(|p| &p.path));
+        a.path = b.path.clone();
+        assert_eq!(&a, b);
+    }
+    assert!(!batch.kernels.is_empty() && back.kernels.len() == batch.kernels.len());
     for kind in RecordKind::ALL {
         assert_eq!(run.rows(kind), batch.count(kind));
     }

@@ -13,7 +13,9 @@ fn analysis(scenario: &Scenario) -> Analysis {
     let mut analysis = Analysis::of(&Run::open(dir.path()).unwrap());
     // What depends on the machine that runs the test stays out of the snapshots.
     analysis.dir = "runs/example".into();
-    analysis.file_bytes.values_mut().for_each(|n| *n = 100_000);
+    for (table, bytes) in &mut analysis.file_bytes {
+        *bytes = if analysis.rows[table] > 0 { 100_000 } else { 0 };
+    }
     analysis
 }
 
@@ -39,6 +41,19 @@ fn terminal_summary_of_a_run_with_gpu_and_trouble() {
 }
 
 #[test]
+fn terminal_summary_on_a_gpu() {
+    insta::assert_snapshot!(terminal::summary(&analysis(&Scenario::on_gpu()), &TerminalOptions::default()));
+}
+
+#[test]
+fn report_markdown_on_a_gpu() {
+    // Two layers and the part about the GPU: the rest is in the report without one.
+    let report = markdown::report(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
+    let (from, to) = (report.find("\n## Operators").unwrap(), report.find("\n## Samples").unwrap());
+    insta::assert_snapshot!(report[from..to]);
+}
+
+#[test]
 fn operators_markdown() {
     insta::assert_snapshot!(markdown::operators(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
 }
@@ -50,12 +65,26 @@ fn report_markdown() {
 
 #[test]
 fn metrics_keys_are_stable() {
-    let metrics = json::metrics(&analysis(&Scenario::default()));
+    insta::assert_snapshot!(keys(&Scenario::default()));
+}
+
+#[test]
+fn metrics_keys_on_a_gpu_are_stable() {
+    let plain = keys(&Scenario::default());
+    let known: Vec<&str> = plain.lines().collect();
+    let keys = keys(&Scenario::on_gpu());
+    assert!(known.iter().all(|key| keys.lines().any(|k| k == *key)), "a GPU takes no key away");
+    let more: Vec<&str> = keys.lines().filter(|key| !known.contains(key)).collect();
+    insta::assert_snapshot!(more.join("\n"));
+}
+
+fn keys(scenario: &Scenario) -> String {
+    let metrics = json::metrics(&analysis(scenario));
     let mut keys = Vec::new();
     collect("", &metrics, &mut keys);
     keys.sort();
     keys.dedup();
-    insta::assert_snapshot!(keys.join("\n"));
+    keys.join("\n")
 }
 
 /// Paths of all keys; of a list, those of its first element; of free maps, none.
@@ -81,9 +110,11 @@ fn collect(prefix: &str, value: &serde_json::Value, keys: &mut Vec<String>) {
 
 #[test]
 fn every_line_fits_the_terminal() {
-    for (scenario, width) in
-        [(Scenario::default(), 100), (Scenario { gpu: true, layers: 30, requests: 12, ..Scenario::default() }, 100)]
-    {
+    for (scenario, width) in [
+        (Scenario::default(), 100),
+        (Scenario { gpu: true, layers: 30, requests: 12, ..Scenario::default() }, 100),
+        (Scenario { layers: 30, requests: 12, ..Scenario::on_gpu() }, 100),
+    ] {
         let mut analysis = analysis(&scenario);
         analysis.verdict.findings.push(candlescope_core::run::Finding {
             severity: candlescope_core::run::Severity::Warning,

@@ -7,6 +7,7 @@ use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
 use candlescope_analysis::passes::operators::operators;
 use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::SpanRecord;
+use std::collections::BTreeMap;
 
 fn intervals(spans: &[SpanRecord]) -> Intervals {
     let mut pass = IntervalPass::default();
@@ -47,7 +48,7 @@ fn self_and_total_by_hand() {
 #[test]
 fn work_is_carried_up_and_rates_are_over_total_time() {
     let intervals = intervals(&small());
-    let operators = operators(&Tree::of(&intervals), &intervals);
+    let operators = operators(&Tree::of(&intervals), &intervals, &BTreeMap::new());
     let order: Vec<_> = operators.iter().map(|o| (o.path.as_str(), o.self_ns)).collect();
     assert_eq!(order, [("decode/block/linear", 65), ("decode/block", 25), ("decode", 10)]);
     let linear = &operators[0];

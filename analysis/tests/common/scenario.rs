@@ -1,10 +1,12 @@
 //! A decoder generating text, as records.
 
 use super::{T0, path, thread};
-use candlescope_core::run::{ClockInfo, OverheadInfo, RunManifest};
+use candlescope_core::run::{
+    ClockInfo, CrossCheck, DeviceAnchor, GpuAccount, GpuDeviceAccount, KernelAccount, OverheadInfo, RunManifest,
+};
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, Phase, RequestRecord, SampleRecord, Shape, SpanId, SpanRecord,
-    StepRecord, TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SampleRecord, Shape,
+    SpanId, SpanRecord, StepRecord, TraceId,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -24,15 +26,46 @@ pub struct Scenario {
     pub warmup: u64,
     /// Whether intervals have device time.
     pub gpu: bool,
+    /// One step in this many has device time on every interval, the others on the step alone: the adaptive tier. 1: all.
+    pub full_every: u64,
+    /// Steps whose kernels are recorded, from the run's fourth on.
+    pub recorded: u64,
+    /// Whether a GPU's power, energy and so on are sampled.
+    pub sensors: bool,
     /// Name of the decoder layer's span; tests put hostile ones here.
     pub block: String,
 }
 
 impl Default for Scenario {
     fn default() -> Self {
-        Self { layers: 6, prompt: 64, output: 48, requests: 6, warmup: 1, gpu: false, block: "block".to_string() }
+        Self {
+            layers: 6,
+            prompt: 64,
+            output: 48,
+            requests: 6,
+            warmup: 1,
+            gpu: false,
+            full_every: 1,
+            recorded: 0,
+            sensors: false,
+            block: "block".to_string(),
+        }
     }
 }
+
+impl Scenario {
+    /// A run on a GPU as `--gpu-timing adaptive --cupti` makes it.
+    pub fn on_gpu() -> Self {
+        Self { gpu: true, full_every: 4, recorded: 8, sensors: true, ..Self::default() }
+    }
+
+    fn is_recorded(&self, step: u64) -> bool {
+        (3..3 + self.recorded).contains(&step)
+    }
+}
+
+/// The made-up GPU.
+pub const GPU: &str = "GPU-00000000-1111-2222-3333-444444444444";
 
 /// SmolLM2-135M's dimensions, for the work.
 const HIDDEN: u64 = 576;
@@ -102,10 +135,11 @@ impl Maker<'_> {
     fn close(&mut self, at: usize) {
         self.now += 60;
         let end = HostNs(T0 + self.now);
-        let gpu = self.scenario.gpu;
+        let scenario = self.scenario;
         let span = &mut self.batch.spans[at];
         span.host_dur_ns = end.since(span.host_start);
-        if gpu {
+        let is_step = span.path.path.find('/').is_none();
+        if scenario.gpu && span.step.is_some_and(|step| is_step || step.is_multiple_of(scenario.full_every)) {
             let dur_ns = span.host_dur_ns * 4 / 5;
             span.gpu = Some(GpuTime { start: span.host_start.plus_ns(5_000), dur_ns, source: GpuSource::Event });
         }
@@ -122,11 +156,70 @@ impl Maker<'_> {
         span.bytes = Some(bytes);
         span.dtype = Some(DType::BF16);
         span.shape = Some(Shape::new(&[1, tokens as usize, n as usize]));
+        self.kernel(at, KernelKind::Kernel, "void cutlass::Kernel2<cutlass_80_tensorop_bf16_gemm_64x64>(Params)");
     }
 
     fn busy(&mut self, parent: usize, name: &str, ns: f64) {
         let ns = ns * self.jitter();
-        self.interval(parent, name, |m, _| m.now += ns as i64);
+        let at = self.interval(parent, name, |m, _| m.now += ns as i64);
+        self.kernel(
+            at,
+            KernelKind::Kernel,
+            &format!("void candle::{}_kernel<float, 128>(float const*, int)", name.replace(['[', ']'], "")),
+        );
+    }
+
+    /// One kernel or copy of an interval without others inside: launched as it begins, busy for three fifths of it.
+    fn kernel(&mut self, at: usize, kind: KernelKind, name: &str) {
+        if !self.scenario.is_recorded(self.step) {
+            return;
+        }
+        let span = &self.batch.spans[at];
+        let is_kernel = kind == KernelKind::Kernel;
+        self.batch.kernels.push(KernelRecord {
+            kind,
+            name: name.into(),
+            seq: Some(span.seq),
+            span_id: Some(span.span_id),
+            step: span.step,
+            phase: span.phase,
+            path: Some(span.path.clone()),
+            device: GPU.into(),
+            stream: 2,
+            gpu_start: span.host_start.plus_ns(span.host_dur_ns / 5),
+            gpu_dur_ns: span.host_dur_ns * 3 / 5,
+            grid: is_kernel.then_some([64, 1, 1]),
+            block: is_kernel.then_some([128, 1, 1]),
+            registers: is_kernel.then_some(40),
+            shared_static: is_kernel.then_some(0),
+            shared_dynamic: is_kernel.then_some(0),
+            bytes: (!is_kernel).then_some(u64::from(self.scenario.prompt) * 4),
+            launch: Some(if is_kernel { "cuLaunchKernel" } else { "cuMemcpyDtoHAsync_v2" }),
+            launch_start: Some(span.host_start.plus_ns(span.host_dur_ns / 20)),
+            launch_dur_ns: Some(span.host_dur_ns / 20),
+            queue_delay_ns: Some(span.host_dur_ns / 10),
+            correlation: self.batch.kernels.len() as u32 + 1,
+            graph: None,
+        });
+    }
+
+    /// Gives the intervals of a recorded step the sum of the kernels launched inside them, as the pipeline does.
+    fn attribute(&mut self, first: usize) {
+        let mut sums: std::collections::HashMap<u64, (u64, HostNs)> = std::collections::HashMap::new();
+        for kernel in self.batch.kernels.iter().filter(|k| k.step == Some(self.step)) {
+            let mut seq = kernel.seq;
+            while let Some(at) = seq.and_then(|seq| self.batch.spans[first..].iter().position(|s| s.seq == seq)) {
+                let span = &self.batch.spans[first + at];
+                let sum = sums.entry(span.seq).or_insert((0, kernel.gpu_start));
+                sum.0 += kernel.gpu_dur_ns;
+                seq = span.parent_seq;
+            }
+        }
+        for span in &mut self.batch.spans[first..] {
+            if let Some(&(dur_ns, start)) = sums.get(&span.seq) {
+                span.gpu = Some(GpuTime { start, dur_ns, source: GpuSource::Cupti });
+            }
+        }
     }
 
     fn forward(&mut self, request_seq: u64, phase: Phase, tokens: u32, context: u32) {
@@ -159,7 +252,11 @@ impl Maker<'_> {
         self.linear(root, "lm_head", 1, HIDDEN, VOCABULARY);
         let sample = self.interval(root, "sample", |m, _| m.now += 45_000);
         self.batch.spans[sample].phase = Some(Phase::Sample);
+        self.kernel(sample, KernelKind::Memcpy, "dtoh");
         self.close(root);
+        if self.scenario.is_recorded(self.step) {
+            self.attribute(first);
+        }
 
         let spans = &mut self.batch.spans;
         spans[root].tokens = Some(tokens);
@@ -240,10 +337,13 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
         sample("process_resident_memory_bytes", 300e6 + 60e6 * share + if i % 7 == 0 { 4e6 } else { 0.0 }, "bytes");
         sample("process_cpu_utilization_ratio", 1.9 + 0.1 * share, "ratio");
     }
+    if scenario.sensors {
+        sensors(&mut batch, end);
+    }
     let steps_ns: u64 = batch.steps.iter().map(|s| s.host_dur_ns).sum();
     let intervals = batch.spans.len() as u64;
     let application_ns = intervals * 41;
-    let manifest = RunManifest {
+    let mut manifest = RunManifest {
         ended_ns: Some(T0 + end),
         environment: [
             ("candle", json!("0.11.1")),
@@ -275,5 +375,85 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
         },
         ..super::manifest(&batch)
     };
+    if scenario.gpu {
+        account(scenario, &batch, &mut manifest);
+    }
     (batch, manifest)
+}
+
+/// A GPU that draws 100 W, and from a tenth of a second into the run 300 W and a little more or less.
+fn sensors(batch: &mut Batch, end: i64) {
+    let device: Arc<str> = GPU.into();
+    let mut joules = 5_000.0;
+    let mut before = None;
+    for (i, at) in (0..=end + 300_000_000).step_by(50_000_000).enumerate() {
+        // The sensor moves every other sample.
+        let watts = if (100_000_000..end).contains(&at) { 300.0 + 10.0 * ((i / 2) % 3) as f64 } else { 100.0 };
+        joules += before.map_or(0.0, |w: f64| (w + watts) / 2.0 * 0.05);
+        before = Some(watts);
+        let mut sample = |metric, value, unit| {
+            batch.samples.push(SampleRecord { time: HostNs(T0 + at), device: device.clone(), metric, value, unit });
+        };
+        sample("hw_power_watts", watts, "watts");
+        sample("hw_gpu_utilization_ratio", if watts > 200.0 { 0.9 } else { 0.0 }, "ratio");
+        sample("hw_gpu_memory_usage_bytes", 2e9 + 1e6 * i as f64, "bytes");
+        sample("candlescope_gpu_clock_hertz_sm", if watts > 200.0 { 1.98e9 } else { 0.345e9 }, "hertz");
+        if i % 4 == 0 {
+            sample("hw_temperature_celsius", 40.0 + (i / 8) as f64, "celsius");
+            sample("candlescope_gpu_throttled_gpu_idle", f64::from(u8::from(watts < 200.0)), "count");
+            sample("candlescope_gpu_throttled_sw_power_cap", 0.0, "count");
+        }
+        if i % 10 == 0 {
+            sample("hw_energy_joules_total", joules, "joules");
+            sample("hw_gpu_memory_limit_bytes", 150e9, "bytes");
+            sample("hw_power_limit_watts", 700.0, "watts");
+        }
+    }
+}
+
+/// What the session writes about GPU time.
+fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
+    let steps = batch.steps.len() as u64;
+    let full = batch.steps.iter().filter(|s| s.step.is_multiple_of(scenario.full_every)).count() as u64;
+    let timed = batch.spans.iter().filter(|s| s.gpu.is_some()).count() as u64;
+    let kernels = batch.kernels.len() as u64;
+    manifest.gpu = Some(GpuAccount {
+        clock: Some("cuda".to_string()),
+        timing: if scenario.full_every == 1 { "all" } else { "adaptive" }.to_string(),
+        budget: 0.02,
+        steps_full: full,
+        steps_partial: steps - full,
+        marks: [("recorded".to_string(), 2 * timed), ("timed".to_string(), 2 * timed)].into(),
+        intervals: [("timed".to_string(), timed)].into(),
+        mark_cost_ns: Some(1_100.0),
+        marks_ns: 2 * timed * 1_100,
+        devices: vec![GpuDeviceAccount {
+            uuid: GPU.to_string(),
+            name: "Example GPU".to_string(),
+            skew_bound_ns: 2_400,
+            drift_ppm: -3.25,
+            anchors: vec![DeviceAnchor { device_ns: 0, host_ns: T0, bound_ns: 2_400 }],
+        }],
+        kernels: (kernels > 0).then(|| KernelAccount {
+            recorder: "cupti".to_string(),
+            windows: 1,
+            steps: scenario.recorded,
+            recorded: kernels,
+            ..KernelAccount::default()
+        }),
+        cross_check: (kernels > 0).then_some(CrossCheck { n: 40, median_ratio: 1.02, p05: 1.0, p95: 1.09 }),
+        ..GpuAccount::default()
+    });
+    let peak = |kind: &str, value: f64, dtype: Option<&str>| {
+        let source = "Example GPU, dense, datasheet figure";
+        json!({ "kind": kind, "value": value, "label": "datasheet", "source": source, "dtype": dtype })
+    };
+    let facts = [
+        ("gpus", json!([{ "uuid": GPU, "name": "Example GPU" }])),
+        (
+            "peaks",
+            json!([peak("flops", 1e12, Some("f32")), peak("flops", 2e12, Some("bf16")), peak("bandwidth", 1e11, None)]),
+        ),
+    ];
+    manifest.environment.extend(facts.map(|(key, value)| (key.to_string(), value)));
 }

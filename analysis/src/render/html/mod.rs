@@ -8,16 +8,18 @@ mod plots;
 mod spark;
 
 use super::facts;
-use super::figures::{FigureValue, figures};
+use super::figures::{FigureValue, figures, is_bare};
 use super::format::{
     bytes, count, duration, flops, head, json as text, percent, printable, range, significant, utc, value,
 };
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::memory::Series;
+use crate::passes::operators::OperatorGpu;
 use crate::passes::stats::total;
 use crate::passes::tree::ratio;
 use crate::passes::{Analysis, peaks};
+use candlescope_core::GpuSource;
 use candlescope_core::run::Severity;
 use minijinja::Environment;
 use minijinja::value::Serde;
@@ -62,6 +64,7 @@ fn values(analysis: &Analysis) -> Value {
         "warmup": analysis.latency.warmup,
         "phases": phases(analysis),
         "operators": operators(analysis),
+        "gpu": gpu(analysis),
         "nsys": super::nsys::html(analysis),
         "tree": tree(analysis),
         "flame": flame::frame(&analysis.tree),
@@ -113,7 +116,7 @@ fn findings(analysis: &Analysis) -> Value {
 /// What stands in large letters: latency where there are requests, else how long steps take.
 fn cards(analysis: &Analysis) -> Value {
     let all = figures(analysis);
-    let keys = ["ttft", "tpot", "itl", "decode_tps", "prefill_tps", "peak_memory"];
+    let keys = ["ttft", "tpot", "itl", "decode_tps", "prefill_tps", "peak_memory", "gpu_busy", "energy_per_token"];
     let mut cards: Vec<Value> = all
         .iter()
         .filter(|figure| keys.contains(&figure.definition.key))
@@ -132,7 +135,12 @@ fn cards(analysis: &Analysis) -> Value {
             json!({
                 "key": d.key, "title": d.title, "number": number, "unit": unit, "interval": spread,
                 "n": count(n as u64), "strip": strip, "meaning": d.meaning, "label": d.label,
-                "what": if d.key == "peak_memory" { "largest sample" } else { "median" },
+                "what": match d.key {
+                    "peak_memory" => "largest sample",
+                    "gpu_busy" => "recorded steps",
+                    "energy_per_token" => "gross",
+                    _ => "median",
+                },
             })
         })
         .collect();
@@ -157,7 +165,7 @@ fn cards(analysis: &Analysis) -> Value {
 fn split_unit(text: &str, unit: &str) -> (String, String) {
     match text.rsplit_once(' ') {
         Some((number, unit)) => (number.to_string(), unit.to_string()),
-        None => (text.to_string(), if unit == "tokens/s" { unit.to_string() } else { String::new() }),
+        None => (text.to_string(), if is_bare(unit) { unit.to_string() } else { String::new() }),
     }
 }
 
@@ -165,7 +173,7 @@ fn figure_rows(analysis: &Analysis) -> Value {
     let rows = figures(analysis).into_iter().map(|figure| {
         let d = figure.definition;
         let show = |v: f64| value(d.unit, v);
-        let title = if d.unit == "tokens/s" { format!("{}, tokens/s", d.title) } else { d.title.to_string() };
+        let title = figure.title();
         let cells: Vec<String> = match figure.value {
             FigureValue::Spread(s) => {
                 let option = |v: Option<f64>| v.map_or("–".to_string(), show);
@@ -241,10 +249,10 @@ fn phases(analysis: &Analysis) -> Value {
             ],
         })
     });
-    let used = peaks::utilisation(phases, &peaks::peaks(&analysis.manifest)).into_iter().map(|u| {
+    let used = peaks::utilisation(analysis).into_iter().map(|u| {
         let (what, unit) = if u.peak.is_flops { ("MFU", "FLOP/s") } else { ("MBU", "B/s") };
         json!({
-            "phase": u.phase, "what": what, "ratio": percent(u.ratio), "label": u.peak.label, "source": printable(&u.peak.source),
+            "phase": printable(&u.phase), "over": u.over.name(), "what": what, "ratio": percent(u.ratio), "label": u.peak.label, "source": printable(&u.peak.source),
             "peak": format!("{:.3e} {unit}{}", u.peak.value, u.peak.dtype.map(|d| format!(", {d}")).unwrap_or_default()),
         })
     });
@@ -259,7 +267,8 @@ fn phases(analysis: &Analysis) -> Value {
 
 fn operators(analysis: &Analysis) -> Value {
     let operators = &analysis.operators;
-    let gpu = operators.iter().any(|o| o.gpu_total_ns.is_some());
+    let gpu = operators.iter().any(|o| o.gpu.is_some());
+    let launches = operators.iter().any(|o| o.launches_per_call.is_some());
     let largest = operators.first().map_or(1.0, |o| o.self_share.max(1e-9));
     let rows = operators.iter().take(MOST_ROWS).map(|o| {
         let cell = |text: String, sort: f64| json!({ "text": text, "sort": sort });
@@ -281,7 +290,22 @@ fn operators(analysis: &Analysis) -> Value {
             rate(o.intensity),
         ];
         if gpu {
-            cells.extend([cell(count(o.gpu_calls), o.gpu_calls as f64), time(o.gpu_total_ns), time(o.gpu_self_ns)]);
+            let g = o.gpu.as_ref();
+            let measured = g.map_or(0, |g| g.measured);
+            let ns = |ns: Option<f64>| cell(ns.map_or("–".to_string(), duration), ns.unwrap_or(-1.0));
+            let part = |share: Option<f64>| cell(share.map_or("–".to_string(), percent), share.unwrap_or(-1.0));
+            cells.extend([
+                cell(format!("{} of {}", count(measured), count(o.calls)), measured as f64),
+                ns(g.and_then(|g| g.self_ns)),
+                part(g.and_then(|g| g.self_share)),
+                ns(g.map(|g| g.total_ns)),
+                ns(g.map(|g| g.mean_ns)),
+                rate(g.and_then(|g| g.tflops)),
+                rate(g.and_then(|g| g.gbytes)),
+            ]);
+        }
+        if launches {
+            cells.push(rate(o.launches_per_call));
         }
         let path = printable(&o.path);
         let (above, name) = path.rsplit_once('/').map_or(("", path.as_str()), |(a, n)| (a, n));
@@ -293,35 +317,63 @@ fn operators(analysis: &Analysis) -> Value {
     let mut header =
         vec!["calls", "self", "self share", "total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
     if gpu {
-        header.extend(["GPU calls", "GPU total", "GPU self"]);
+        header.extend(["GPU measured", "GPU self", "GPU share", "GPU total", "GPU mean", "GPU TFLOP/s", "GPU GB/s"]);
     }
-    let source = operators.iter().find_map(|o| o.gpu_source);
+    if launches {
+        header.push("launches a call");
+    }
+    let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| g.source);
     json!({
         "header": header,
         "rows": rows.collect::<Vec<_>>(),
         "more": operators.len().saturating_sub(MOST_ROWS),
-        "gpu": source.map(|s| if s == "event" { "stream elapsed: between two marks on the stream, queue gaps included" } else { "sum of the kernels launched inside" }),
+        "gpu": source.map(|s| match s {
+            GpuSource::Event => "stream elapsed: between two marks on the stream, queue gaps included",
+            GpuSource::Cupti => "sum of the kernels launched inside",
+        }),
     })
 }
 
 fn tree(analysis: &Analysis) -> Value {
     let tree = &analysis.tree;
+    let gpu: BTreeMap<&str, &OperatorGpu> =
+        analysis.operators.iter().filter_map(|o| Some((o.path.as_str(), o.gpu.as_ref()?))).collect();
+    let has_gpu = !gpu.is_empty();
     let rows = tree.rows.iter().take(MOST_ROWS).map(|row| {
         let unaccounted = ratio(row.self_ns, row.total_ns);
+        let g = gpu.get(analysis.intervals.paths[row.path].rollup.as_str());
+        let time = |ns: Option<f64>| ns.map_or("–".to_string(), duration);
+        let on_gpu = has_gpu.then(|| {
+            [
+                time(g.map(|g| g.total_ns)),
+                time(g.and_then(|g| g.self_ns)),
+                g.and_then(|g| g.self_share).map_or("–".to_string(), percent),
+            ]
+        });
         json!({
             "depth": row.depth, "indent": row.depth.min(24), "label": printable(&row.label), "calls": count(row.calls),
             "total": duration(row.total_ns as f64), "share": percent(row.share), "own": duration(row.self_ns as f64),
             "own_share": percent(ratio(row.self_ns, tree.total_ns)), "has_children": row.has_children,
             "unaccounted": if row.has_children { percent(unaccounted) } else { String::new() },
-            "width": row.share * 100.0, "own_width": ratio(row.self_ns, tree.total_ns) * 100.0,
+            "gpu": on_gpu, "width": row.share * 100.0, "own_width": ratio(row.self_ns, tree.total_ns) * 100.0,
         })
     });
     json!({
         "rows": rows.collect::<Vec<_>>(),
         "more": tree.rows.len().saturating_sub(MOST_ROWS),
+        "gpu": has_gpu,
         "total": duration(tree.total_ns as f64),
         "unaccounted": percent(ratio(tree.unaccounted_ns(), tree.total_ns)),
     })
+}
+
+fn gpu(analysis: &Analysis) -> Value {
+    let lines = super::gpu::lines(analysis);
+    let sheets: Vec<Value> = super::gpu::sheets(analysis).iter().map(|sheet| sheet.html()).collect();
+    if lines.is_empty() && sheets.is_empty() {
+        return Value::Null;
+    }
+    json!({ "lines": lines, "sheets": sheets })
 }
 
 fn series(analysis: &Analysis) -> Value {

@@ -1,8 +1,7 @@
 "use strict";
 (function () {
-  // Operators: sort by a column, filter by path.
-  var table = document.getElementById("operator-table");
-  if (table) {
+  // Tables that sort by a column.
+  document.querySelectorAll("table.sortable").forEach(function (table) {
     var body = table.tBodies[0];
     var heads = Array.from(table.querySelectorAll("th.sort"));
     var key = function (row, column) {
@@ -25,10 +24,14 @@
         rows.forEach(function (row) { body.appendChild(row); });
       });
     });
-    var filter = document.getElementById("filter");
+  });
+
+  // Operators: filter by path.
+  var filter = document.getElementById("filter");
+  if (filter) {
     filter.addEventListener("input", function () {
       var wanted = filter.value.toLowerCase();
-      Array.from(body.rows).forEach(function (row) {
+      Array.from(document.getElementById("operator-table").tBodies[0].rows).forEach(function (row) {
         row.hidden = row.cells[0].textContent.toLowerCase().indexOf(wanted) < 0;
       });
     });

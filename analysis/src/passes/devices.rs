@@ -1,0 +1,106 @@
+//! What was sampled of each GPU: use, memory, power, clocks, heat, and what held clocks down.
+
+use super::memory::{Memory, Series};
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+
+/// One GPU as its samples show it. Means are over the samples, which come at even intervals.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Device {
+    /// UUID.
+    pub uuid: String,
+    /// Name, where the run tells.
+    pub name: Option<String>,
+    /// Share of time in which any kernel ran, as the driver samples it: mean and largest.
+    pub utilisation: Option<(f64, f64)>,
+    /// Power drawn in watts: mean and largest.
+    pub power_watts: Option<(f64, f64)>,
+    /// Enforced limit of power in watts.
+    pub power_limit_watts: Option<f64>,
+    /// Memory in use by anyone, in bytes: largest.
+    pub memory_bytes: Option<f64>,
+    /// Memory of the GPU in bytes.
+    pub memory_limit_bytes: Option<f64>,
+    /// Used and reserved memory of candle's pool in bytes: largest seen, the pool's own high-water mark where it is sampled.
+    pub pool_bytes: (Option<f64>, Option<f64>),
+    /// Clock of the multiprocessors in hertz: smallest, mean and largest.
+    pub clock_hertz: Option<(f64, f64, f64)>,
+    /// Memory clock in hertz: mean.
+    pub memory_clock_hertz: Option<f64>,
+    /// Temperature in degrees Celsius: mean and largest.
+    pub celsius: Option<(f64, f64)>,
+    /// Reasons that held clocks down, and the share of samples in which they did; the most frequent first.
+    pub throttled: Vec<(String, f64)>,
+    /// Whether reasons were sampled at all.
+    pub throttling_known: bool,
+    /// Median time between two samples of power, in nanoseconds.
+    pub period_ns: Option<u64>,
+}
+
+const THROTTLED: &str = "candlescope_gpu_throttled_";
+/// Low clocks while nothing runs are no throttling.
+const IDLE: &str = "gpu_idle";
+
+/// Whether a metric is one of a GPU's.
+fn of_gpu(metric: &str) -> bool {
+    ["hw_gpu_", "hw_power_", "hw_energy_", "hw_temperature_", "candlescope_gpu_", "candlescope_cuda_"]
+        .iter()
+        .any(|prefix| metric.starts_with(prefix))
+}
+
+/// Every GPU with samples, by UUID.
+pub fn devices(memory: &Memory, manifest: &RunManifest) -> Vec<Device> {
+    let mut uuids: Vec<&str> =
+        memory.series.iter().filter(|s| s.device != "host" && of_gpu(&s.metric)).map(|s| s.device.as_str()).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    uuids.into_iter().map(|uuid| device(uuid, memory, manifest)).collect()
+}
+
+fn device(uuid: &str, memory: &Memory, manifest: &RunManifest) -> Device {
+    let series = |metric: &str| memory.series.iter().find(|s| s.device == uuid && s.metric == metric);
+    let spread = |metric: &str| series(metric).map(|s| (s.mean, s.max));
+    let most = |metrics: [&str; 2]| metrics.iter().filter_map(|metric| series(metric)).map(|s| s.max).reduce(f64::max);
+    // The multiprocessors' clock is what kernels run at; where it is not told the graphics clock is the same or close.
+    let clock = ["sm", "graphics"].iter().find_map(|domain| series(&format!("candlescope_gpu_clock_hertz_{domain}")));
+    let reasons: Vec<&Series> =
+        memory.series.iter().filter(|s| s.device == uuid && s.metric.starts_with(THROTTLED)).collect();
+    let mut throttled: Vec<(String, f64)> = reasons
+        .iter()
+        .map(|s| (s.metric[THROTTLED.len()..].to_string(), s.mean))
+        .filter(|(reason, share)| reason != IDLE && *share > 0.0)
+        .collect();
+    throttled.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    Device {
+        uuid: uuid.to_string(),
+        name: name(uuid, manifest),
+        utilisation: spread("hw_gpu_utilization_ratio"),
+        power_watts: spread(super::energy::POWER),
+        power_limit_watts: series("hw_power_limit_watts").map(|s| s.last),
+        memory_bytes: series("hw_gpu_memory_usage_bytes").map(|s| s.max),
+        memory_limit_bytes: series("hw_gpu_memory_limit_bytes").map(|s| s.last),
+        pool_bytes: (
+            most(["candlescope_cuda_pool_used_high_bytes", "candlescope_cuda_pool_used_bytes"]),
+            most(["candlescope_cuda_pool_reserved_high_bytes", "candlescope_cuda_pool_reserved_bytes"]),
+        ),
+        clock_hertz: clock.map(|s| (s.min, s.mean, s.max)),
+        memory_clock_hertz: series("candlescope_gpu_clock_hertz_memory").map(|s| s.mean),
+        celsius: spread("hw_temperature_celsius"),
+        throttling_known: !reasons.is_empty(),
+        throttled,
+        period_ns: series(super::energy::POWER).and_then(|s| s.period_ns),
+    }
+}
+
+/// The GPU's name, from whichever part of the manifest knows it.
+fn name(uuid: &str, manifest: &RunManifest) -> Option<String> {
+    let marked = manifest.gpu.iter().flat_map(|gpu| &gpu.devices).find(|d| d.uuid == uuid);
+    described(uuid, manifest).or_else(|| marked.map(|d| d.name.clone()).filter(|name| !name.is_empty()))
+}
+
+/// From `environment.gpus`, a list of objects with `uuid` and `name`.
+fn described(uuid: &str, manifest: &RunManifest) -> Option<String> {
+    let gpus = manifest.environment.get("gpus")?.as_array()?;
+    let gpu = gpus.iter().find(|gpu| gpu.get("uuid").and_then(Value::as_str) == Some(uuid))?;
+    Some(gpu.get("name")?.as_str()?.to_string())
+}

@@ -1,0 +1,234 @@
+//! What ran on the device: kernels by name and by the path that launched them, and copies by direction.
+
+use super::gaps::Activity;
+use super::intervals::{Intervals, by_rollup};
+use super::stats::percentile;
+use super::tree::ratio;
+use candlescope_core::{KernelKind, KernelRecord};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Kernels, copies and memsets of the recorded steps.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Kernels {
+    /// Records of all kinds.
+    pub records: u64,
+    /// Sum of their time on the device in nanoseconds: what shares are of. Where several run at once each counts.
+    pub total_ns: u64,
+    /// Kernels by name, the most time first.
+    pub by_name: Vec<KernelRow>,
+    /// Everything by the path of the interval that launched it, the most time first.
+    pub by_path: Vec<KernelPathRow>,
+    /// Copies by direction, and memsets; the most time first.
+    pub copies: Vec<CopyRow>,
+    /// What was launched outside every recorded interval, in number and nanoseconds.
+    pub unattributed: (u64, u64),
+    /// GPUs they ran on, by UUID.
+    pub devices: Vec<Arc<str>>,
+}
+
+/// All kernels of one name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelRow {
+    /// Demangled name.
+    pub name: Arc<str>,
+    /// How often it ran.
+    pub count: u64,
+    /// Sum of its time in nanoseconds.
+    pub total_ns: u64,
+    /// Mean in nanoseconds.
+    pub mean_ns: f64,
+    /// Median in nanoseconds.
+    pub p50_ns: f64,
+    /// 95th percentile in nanoseconds.
+    pub p95_ns: f64,
+    /// Of all device time in the table.
+    pub share: f64,
+}
+
+/// What one path launched itself; what its children launched stands with them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KernelPathRow {
+    /// Path without ordinals; `None` for what was launched outside every recorded interval.
+    pub path: Option<String>,
+    /// Kernels.
+    pub kernels: u64,
+    /// Copies and memsets.
+    pub copies: u64,
+    /// Intervals of the path in recorded steps.
+    pub calls: u64,
+    /// Kernels for each of these.
+    pub launches_per_call: Option<f64>,
+    /// Sum of time on the device in nanoseconds.
+    pub total_ns: u64,
+    /// Of all device time in the table.
+    pub share: f64,
+    /// The kernel, copy or memset that took most of it, and how much.
+    pub top: Option<(Arc<str>, u64)>,
+}
+
+/// All copies of one direction, or all memsets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CopyRow {
+    /// `htod`, `dtoh`, `dtod`, …, or `memset`.
+    pub direction: Arc<str>,
+    /// How many.
+    pub count: u64,
+    /// Bytes moved or set; `None` where none tells.
+    pub bytes: Option<u64>,
+    /// Sum of time in nanoseconds.
+    pub total_ns: u64,
+    /// Bytes/s over that time, in 10⁹.
+    pub gbytes: Option<f64>,
+    /// Of all device time in the table.
+    pub share: f64,
+}
+
+/// What one step had on one device.
+pub type StepActivity = HashMap<(u64, Arc<str>), Vec<Activity>>;
+
+/// Collects [`Kernels`] from records in any order.
+#[derive(Debug, Default)]
+pub struct KernelPass {
+    kernels: HashMap<Arc<str>, Vec<f64>>,
+    copies: HashMap<Arc<str>, CopySums>,
+    paths: HashMap<Option<u32>, PathSums>,
+    steps: StepActivity,
+    devices: BTreeSet<Arc<str>>,
+    records: u64,
+    total_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct CopySums {
+    count: u64,
+    bytes: Option<u64>,
+    total_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct PathSums {
+    rollup: Option<String>,
+    kernels: u64,
+    copies: u64,
+    total_ns: u64,
+    names: HashMap<Arc<str>, u64>,
+}
+
+impl KernelPass {
+    /// Takes one record. All must come from one [`Batches`](crate::Batches), which numbers rollups.
+    pub fn add(&mut self, record: &KernelRecord) {
+        let ns = record.gpu_dur_ns;
+        self.records += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        if !self.devices.contains(&record.device) {
+            self.devices.insert(record.device.clone());
+        }
+        let is_kernel = record.kind == KernelKind::Kernel;
+        if is_kernel {
+            self.kernels.entry(record.name.clone()).or_default().push(ns as f64);
+        } else {
+            let sums = self.copies.entry(record.name.clone()).or_default();
+            sums.count += 1;
+            sums.total_ns = sums.total_ns.saturating_add(ns);
+            if let Some(bytes) = record.bytes {
+                sums.bytes = Some(sums.bytes.unwrap_or(0).saturating_add(bytes));
+            }
+        }
+        // Without an interval there is no path, whatever the row says.
+        let path = record.path.as_ref().filter(|_| record.seq.is_some());
+        let sums = self.paths.entry(path.map(|p| p.rollup_id)).or_default();
+        if sums.rollup.is_none() {
+            sums.rollup = path.map(|p| p.rollup.clone());
+        }
+        *(if is_kernel { &mut sums.kernels } else { &mut sums.copies }) += 1;
+        sums.total_ns = sums.total_ns.saturating_add(ns);
+        let named = sums.names.entry(record.name.clone()).or_default();
+        *named = named.saturating_add(ns);
+        if let Some(step) = record.step {
+            self.steps.entry((step, record.device.clone())).or_default().push(Activity {
+                start_ns: record.gpu_start.0,
+                end_ns: record.gpu_start.plus_ns(ns).0,
+                launch_ns: record.launch_start.map(|at| at.0),
+                queue_delay_ns: record.queue_delay_ns,
+                is_kernel,
+            });
+        }
+    }
+
+    /// Steps that anything was recorded of.
+    pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
+        self.steps.keys().map(|(step, _)| *step)
+    }
+
+    /// The tables, and what each recorded step had on each device.
+    pub fn finish(self, intervals: &Intervals) -> (Kernels, StepActivity) {
+        let whole = self.total_ns;
+        let mut by_name: Vec<KernelRow> =
+            self.kernels.into_iter().map(|(name, ns)| kernel_row(name, ns, whole)).collect();
+        by_name.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+        let mut copies: Vec<CopyRow> =
+            self.copies.into_iter().map(|(name, sums)| copy_row(name, &sums, whole)).collect();
+        copies.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.direction.cmp(&b.direction)));
+        let none = self.paths.get(&None);
+        let unattributed = none.map_or((0, 0), |sums| (sums.kernels + sums.copies, sums.total_ns));
+        let known = by_rollup(&intervals.paths);
+        let calls = |path: &str| known.get(path).map_or(0, |totals| totals.recorded_calls);
+        let mut by_path: Vec<KernelPathRow> =
+            self.paths.into_values().map(|sums| path_row(sums, calls, whole)).collect();
+        by_path.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.path.cmp(&b.path)));
+        let devices = self.devices.into_iter().collect();
+        let kernels =
+            Kernels { records: self.records, total_ns: whole, by_name, by_path, copies, unattributed, devices };
+        (kernels, self.steps)
+    }
+}
+
+impl Kernels {
+    /// Kernels by the path that launched them.
+    pub fn launches(&self) -> BTreeMap<&str, u64> {
+        self.by_path.iter().filter_map(|row| Some((row.path.as_deref()?, row.kernels))).collect()
+    }
+}
+
+fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
+    ns.sort_by(f64::total_cmp);
+    let sum: f64 = ns.iter().sum();
+    // Durations come from whole nanoseconds, so their sum is one up to 2⁵³.
+    let total_ns = sum as u64;
+    KernelRow {
+        name,
+        count: ns.len() as u64,
+        total_ns,
+        mean_ns: sum / ns.len() as f64,
+        p50_ns: percentile(&ns, 0.5),
+        p95_ns: percentile(&ns, 0.95),
+        share: ratio(total_ns, whole),
+    }
+}
+
+fn copy_row(direction: Arc<str>, sums: &CopySums, whole: u64) -> CopyRow {
+    CopyRow {
+        direction,
+        count: sums.count,
+        bytes: sums.bytes,
+        total_ns: sums.total_ns,
+        gbytes: sums.bytes.filter(|_| sums.total_ns > 0).map(|bytes| bytes as f64 / sums.total_ns as f64),
+        share: ratio(sums.total_ns, whole),
+    }
+}
+
+fn path_row(sums: PathSums, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPathRow {
+    let calls = sums.rollup.as_deref().map_or(0, calls);
+    let top = sums.names.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+    KernelPathRow {
+        path: sums.rollup,
+        kernels: sums.kernels,
+        copies: sums.copies,
+        calls,
+        launches_per_call: (calls > 0).then(|| sums.kernels as f64 / calls as f64),
+        total_ns: sums.total_ns,
+        share: ratio(sums.total_ns, whole),
+        top,
+    }
+}
