@@ -42,11 +42,11 @@ struct Options {
     /// CUDA device.
     #[arg(long, default_value_t = 0)]
     device: usize,
-    /// Rounds that count.
-    #[arg(long, default_value_t = 9)]
+    /// Rounds that count. Many short ones tell more than few long ones: a disturbance then meets all modes.
+    #[arg(long, default_value_t = 60)]
     rounds: usize,
     /// Tokens a generation decodes.
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 24)]
     tokens: usize,
     /// Tokens of the prompt.
     #[arg(long, default_value_t = 16)]
@@ -82,6 +82,8 @@ enum Mode {
     Blocks,
     Adaptive,
     All,
+    /// As `all`, the marks read back ten times as seldom: what reading them takes from the launching thread.
+    AllSeldom,
     /// Kernels of every step.
     Cupti,
     /// Kernels of 5 tokens in 500.
@@ -96,37 +98,29 @@ impl Mode {
     }
 
     /// The session that observes in this mode; `None` for none.
-    fn session(self, dir: &std::path::Path, ordinal: usize) -> Result<Option<SessionBuilder>> {
-        let parquet = ParquetExporter::create(ParquetConfig::new(dir.join(self.word())));
-        let builder = Session::builder().exporter(parquet);
+    fn session(self, dir: &std::path::Path) -> Result<Option<SessionBuilder>> {
+        let builder = || Session::builder().exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))));
         let clock = || CudaClock::new(CudaClockOptions::default());
         let timed = |tier| -> Result<Option<SessionBuilder>> {
-            Ok(Some(Session::builder()
-                .exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))))
-                .gpu(clock()?, GpuTiming::tier(tier))))
+            Ok(Some(builder().gpu(clock()?, GpuTiming::tier(tier))))
         };
-        let _ = ordinal;
         // Two steps a token: the forward pass, and the choice of the token.
         let window = Schedule { skip_first: 0, wait: 980, warmup: 10, active: 10, repeat: 0 };
         let always = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
         let kernels = |schedule| -> Result<Option<SessionBuilder>> {
             let cupti = Cupti::new(CuptiOptions::default());
-            Ok(Some(
-                Session::builder()
-                    .exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))))
-                    .gpu(clock()?, GpuTiming::default())
-                    .kernels(cupti, schedule),
-            ))
+            Ok(Some(builder().gpu(clock()?, GpuTiming::tier(GpuTier::Steps)).kernels(cupti, schedule)))
         };
         match self {
             Mode::Plain | Mode::PlainAgain => Ok(None),
-            Mode::Off => Ok(Some(builder.gpu(clock()?, GpuTiming::default()).paused(true))),
-            Mode::Host => Ok(Some(builder)),
-            Mode::Nvtx => nvtx(builder).map(Some),
+            Mode::Off => Ok(Some(builder().gpu(clock()?, GpuTiming::default()).paused(true))),
+            Mode::Host => Ok(Some(builder())),
+            Mode::Nvtx => nvtx(builder()).map(Some),
             Mode::Steps => timed(GpuTier::Steps),
             Mode::Blocks => timed(GpuTier::Blocks),
             Mode::Adaptive => timed(GpuTier::Adaptive),
             Mode::All => timed(GpuTier::All),
+            Mode::AllSeldom => Ok(timed(GpuTier::All)?.map(|b| b.drain_interval(Duration::from_millis(100)))),
             Mode::Cupti => kernels(Some(always)),
             Mode::CuptiWindow => kernels(Some(window)),
             Mode::CuptiIdle => kernels(None),
@@ -177,7 +171,7 @@ struct Times {
 
 impl Subject {
     fn new(mode: Mode, config: &ModelConfig, weights: &mut SharedWeights, device: &Device, dir: &std::path::Path) -> Result<Self> {
-        let Some(builder) = mode.session(dir, 0)? else {
+        let Some(builder) = mode.session(dir)? else {
             let model = CandleLlama::load(config, weights, DType::BF16, device)?;
             return Ok(Self { mode, model, dispatch: Dispatch::none(), session: None });
         };
