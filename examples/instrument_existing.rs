@@ -1,6 +1,8 @@
 //! An unmodified candle-transformers program made observable by three lines (marked 1, 2, 3).
 //!
 //! `cargo run -p candlescope-examples --bin instrument_existing -- runs/existing && candlescope report runs/existing`
+//!
+//! The same three lines on a GPU (`--features cuda`): the device's time for every layer, its power and memory come by themselves.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
@@ -11,6 +13,7 @@ fn main() -> anyhow::Result<()> {
     // 1. Before the model loads: candle creates its spans then.
     let scope = candlescope::builder().parquet(&run).report_at_end(true).start_default()?;
 
+    let device = Device::cuda_if_available(0)?;
     let config = Config {
         hidden_size: 128,
         intermediate_size: 256,
@@ -29,8 +32,8 @@ fn main() -> anyhow::Result<()> {
     };
     // Random weights keep the example small; a real program loads safetensors here.
     let weights = VarMap::new();
-    let model = Llama::load(VarBuilder::from_varmap(&weights, DType::F32, &Device::Cpu), &config)?;
-    let mut cache = Cache::new(true, DType::F32, &config, &Device::Cpu)?;
+    let model = Llama::load(VarBuilder::from_varmap(&weights, DType::F32, &device), &config)?;
+    let mut cache = Cache::new(true, DType::F32, &config, &device)?;
 
     let prompt = [1u32, 5, 9, 42];
     let mut tokens = prompt.to_vec();
@@ -42,7 +45,7 @@ fn main() -> anyhow::Result<()> {
             0 => candlescope::llm::prefill(new.len(), new.len(), 1),
             _ => candlescope::llm::decode(1, tokens.len(), 1),
         };
-        let input = Tensor::new(new, &Device::Cpu)?.unsqueeze(0)?;
+        let input = Tensor::new(new, &device)?.unsqueeze(0)?;
         let logits = model.forward(&input, position, &mut cache)?;
         position = tokens.len();
         tokens.push(logits.squeeze(0)?.argmax(0)?.to_scalar::<u32>()?);
