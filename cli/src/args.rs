@@ -3,6 +3,7 @@
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// See where time, memory and FLOPs go in LLM inference written with candle.
@@ -22,6 +23,9 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Turn a run into a timeline for another tool
     Export(ExportArgs),
+    /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
+    #[command(after_help = NSYS_EXAMPLES)]
+    Nsys(NsysArgs),
     /// Show what this machine has and what each lack costs
     Doctor(DoctorArgs),
 }
@@ -34,6 +38,13 @@ Examples:
       a GGUF file; the report is runs/a/report.html
   candlescope profile --model config:llama-3-8b --prompt-tokens 512
       an architecture at its true size, random weights, a prompt of a given length";
+
+const NSYS_EXAMPLES: &str = "\
+Examples:
+  candlescope nsys --out llama -- ./my-server --model llama
+      a program that calls candlescope::init(); writes llama.nsys-rep and llama.sqlite
+  candlescope report llama.runs/RUN --nsys llama.sqlite
+      the report, with Nsight's kernels by path";
 
 /// A whole number that TOML can hold, negative ones refused by name rather than taken for an option.
 fn whole<T: TryFrom<u64>>() -> RangedU64ValueParser<T> {
@@ -176,6 +187,9 @@ pub(crate) struct ReportArgs {
     /// Where to put the files [default: the run's directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Profile of the same run by Nsight Systems (.sqlite or .nsys-rep), to show its kernels by path
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nsys: Option<PathBuf>,
     /// Rows of the operator table on the terminal
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 15)]
     pub(crate) top: usize,
@@ -206,6 +220,25 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// Protobuf for ui.perfetto.dev and trace_processor
     Perfetto,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NsysArgs {
+    /// Where the profile goes: a path without extension [default: nsys-TIME]
+    #[arg(long, short, value_name = "PATH")]
+    pub(crate) out: Option<PathBuf>,
+    /// What nsys traces [default: cuda,nvtx with a GPU, nvtx without]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) trace: Option<String>,
+    /// One more option for `nsys profile`, for example --nsys-arg=--delay=5; can be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub(crate) nsys_arg: Vec<String>,
+    /// Do not record a run beside the profile, in PATH.runs
+    #[arg(long)]
+    pub(crate) no_run: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

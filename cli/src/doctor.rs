@@ -144,7 +144,11 @@ fn gpu() -> Vec<Check> {
         Check::new("libcuda", library("libcuda.so.1"), "no GPU: models run on the CPU only"),
         Check::new("NVML", library("libnvidia-ml.so.1"), "no GPU power, memory, clocks or temperature"),
         Check::new("CUPTI", library("libcupti.so"), "no kernel-level GPU data"),
-        Check::new("Nsight Systems (nsys)", on_path("nsys"), "no Nsight timelines from this machine"),
+        Check::new(
+            "Nsight Systems (nsys)",
+            crate::nsys::find().ok().map(|file| file.display().to_string()),
+            "no Nsight timelines from this machine",
+        ),
     ];
     if driver.is_some() {
         rows.push(Check {
@@ -190,11 +194,4 @@ fn library(name: &str) -> Option<String> {
         names.sort_by_key(std::fs::DirEntry::file_name);
         names.first().map(|e| e.path().display().to_string())
     })
-}
-
-fn on_path(program: &str) -> Option<String> {
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|dir| dir.join(program))
-        .find(|p| p.is_file())
-        .map(|p| p.display().to_string())
 }

@@ -5,6 +5,7 @@ mod device;
 mod doctor;
 mod export;
 mod gpu;
+mod nsys;
 mod options;
 mod profile;
 mod progress;
@@ -21,6 +22,11 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Export(args) => export::run(&args),
+        // The profiled program's status is the command's.
+        Command::Nsys(args) => match nsys::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
         Command::Doctor(args) => doctor::run(&args),
     };
     match outcome {

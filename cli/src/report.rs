@@ -8,6 +8,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let options = ReportOptions {
         out: args.out.clone(),
         terminal: TerminalOptions { operators: args.top, ..TerminalOptions::default() },
+        nsys: args.nsys.as_deref().map(crate::nsys::open).transpose()?,
     };
     let report = write_report(&args.run, &options)?;
     if args.json {
