@@ -7,12 +7,18 @@
     doc = "| [`host`] | `host` | memory, CPU use, context switches of this process; the machine |"
 )]
 #![cfg_attr(
+    feature = "cupti",
+    doc = "| [`cupti`] | `cupti` | kernels, copies and memsets, with the interval and the call that launched each |"
+)]
+#![cfg_attr(
     feature = "nvml",
     doc = "| [`nvml`] | `nvml` | power, energy, memory, use, clocks, temperature of NVIDIA GPUs |"
 )]
 //!
 //! What a machine cannot tell is left out, never reported as zero.
 
+#[cfg(feature = "cupti")]
+pub mod cupti;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "nvml")]

@@ -1,0 +1,151 @@
+//! What the recorder asks of CUPTI, and CUPTI itself behind it. The recorder's tests put a script in its place.
+
+use super::CuptiOptions;
+use super::buffers::Filled;
+use super::calls::Domain;
+use super::errors::{self, Code, code};
+use super::sys::{self, POOL, Subscriber};
+use candlescope_core::gpu::ActivityError;
+use std::path::Path;
+
+/// Takes a record, with the name of a kernel.
+pub(super) type Show<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
+
+/// The library's side of a recorder. Everything is called by one thread.
+pub(super) trait Backend: Send + 'static {
+    /// The API version.
+    fn version(&self) -> u32;
+    /// The library's file.
+    fn path(&self) -> &Path;
+    /// Becomes the process's client, and starts the driver.
+    fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError>;
+    /// Is the client no longer.
+    fn stop(&mut self);
+    /// The library's name of a call; `None` if it does not know it.
+    fn call_name(&self, domain: Domain, cbid: u32) -> Option<String>;
+    /// Whether it can record single calls.
+    fn has_single_calls(&self, domain: Domain) -> bool;
+    /// Turns a switch.
+    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code>;
+    /// CUPTI's clock.
+    fn timestamp(&self) -> Option<u64>;
+    /// Has buffers handed over, with `forced` also those that are not complete.
+    fn flush(&mut self, forced: bool) -> Result<(), Code>;
+    /// Shows all records handed over so far, with the names of kernels. Returns how many buffers ended in something unreadable.
+    fn records(&mut self, show: Show<'_>) -> u64;
+    /// Records the library dropped since this was last asked.
+    fn dropped(&mut self) -> u64;
+    /// UUID of a device by its number for CUDA.
+    fn uuid(&self, device: u32) -> Option<String>;
+}
+
+/// Something that can be recorded, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Switch {
+    /// Records of a kind.
+    Kind(u32),
+    /// Records of one call.
+    Call(Domain, u32),
+    /// Callbacks of one call.
+    Callback(Domain, u32),
+}
+
+/// CUPTI.
+#[derive(Debug)]
+pub(super) struct Real {
+    cupti: sys::Cupti,
+    driver: sys::Driver,
+    subscriber: Option<Subscriber>,
+}
+
+impl Real {
+    pub(super) fn new(cupti: sys::Cupti, driver: sys::Driver) -> Self {
+        Self { cupti, driver, subscriber: None }
+    }
+}
+
+/// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`.
+const DEVICE_BUFFER_SIZE: u32 = 0;
+
+/// Buffers made ready ahead: CUDA 13 gives each launching thread one, and the recorder holds another while it reads.
+const READY: usize = 4;
+
+impl Backend for Real {
+    fn version(&self) -> u32 {
+        self.cupti.version()
+    }
+
+    fn path(&self) -> &Path {
+        self.cupti.path()
+    }
+
+    fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {
+        POOL.configure(options.buffer_bytes, options.max_buffers, READY);
+        // The driver first: where there is no GPU, that is the better message.
+        self.driver.start()?;
+        // Also where no callbacks are used: only a subscriber learns of another client, and keeps others out.
+        let subscriber = self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))?;
+        self.subscriber = Some(subscriber);
+        if let Some(bytes) = options.device_buffer_bytes {
+            let set = self.cupti.set_size(DEVICE_BUFFER_SIZE, bytes);
+            set.map_err(|code| errors::refused("set the size of its buffers on the device", code))?;
+        }
+        self.cupti.register_buffers().map_err(|code| errors::refused("take buffers", code))
+    }
+
+    fn stop(&mut self) {
+        if let Some(subscriber) = self.subscriber.take() {
+            self.cupti.unsubscribe(subscriber);
+        }
+    }
+
+    fn call_name(&self, domain: Domain, cbid: u32) -> Option<String> {
+        self.cupti.call_name(domain, cbid)
+    }
+
+    fn has_single_calls(&self, domain: Domain) -> bool {
+        self.cupti.has_single_calls(domain)
+    }
+
+    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
+        match switch {
+            Switch::Kind(kind) => self.cupti.set_kind(kind, on),
+            Switch::Call(domain, cbid) => self.cupti.set_call(domain, cbid, on),
+            Switch::Callback(domain, cbid) => {
+                let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
+                self.cupti.set_callback(subscriber, domain, cbid, on)
+            }
+        }
+    }
+
+    fn timestamp(&self) -> Option<u64> {
+        self.cupti.timestamp()
+    }
+
+    fn flush(&mut self, forced: bool) -> Result<(), Code> {
+        self.cupti.flush(forced)
+    }
+
+    fn records(&mut self, show: Show<'_>) -> u64 {
+        let mut unreadable = 0;
+        for Filled { buffer, valid } in POOL.drain() {
+            unreadable += u64::from(!self.cupti.each_record(buffer.words(), valid, &mut *show));
+            POOL.recycle(Filled { buffer, valid });
+        }
+        unreadable
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.cupti.dropped()
+    }
+
+    fn uuid(&self, device: u32) -> Option<String> {
+        self.driver.uuid(device)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,218 @@
+//! The memory that CUPTI writes records into, handed to and fro between its callbacks and the thread that reads them.
+//!
+//! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So what happens there is
+//! a few instructions under a lock that nobody holds for longer; allocating, clearing and reading are done elsewhere.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Memory for records: zeroed, aligned to eight bytes.
+#[derive(Debug)]
+pub(super) struct Buffer(Box<[u64]>);
+
+impl Buffer {
+    fn zeroed(bytes: usize) -> Self {
+        Self(vec![0; bytes.div_ceil(8).max(1)].into_boxed_slice())
+    }
+
+    pub(super) fn from_words(words: Box<[u64]>) -> Self {
+        Self(words)
+    }
+
+    pub(super) fn into_words(self) -> Box<[u64]> {
+        self.0
+    }
+
+    pub(super) fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * 8
+    }
+}
+
+/// A buffer that CUPTI is done with.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) buffer: Buffer,
+    /// Bytes of records at its beginning.
+    pub(super) valid: usize,
+}
+
+/// Buffers in all their states.
+///
+/// Overload policy: no more than `most` exist, wherever they are. When all are in use, CUPTI gets none and drops records, which it
+/// counts: recording must never take the memory of the program that is recorded.
+#[derive(Debug)]
+pub(super) struct Pool {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: Vec<Buffer>,
+    filled: Vec<Filled>,
+    /// Buffers that exist.
+    exist: usize,
+    most: usize,
+    bytes: usize,
+}
+
+impl Pool {
+    pub(super) const fn new() -> Self {
+        Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, most: 0, bytes: 0 }) }
+    }
+
+    /// Sets the bounds, and makes `ready` buffers whose memory is there already: the first write to a page costs a fault, which
+    /// the application's threads would pay.
+    pub(super) fn configure(&self, bytes: usize, most: usize, ready: usize) {
+        let mut state = self.lock();
+        let bytes = bytes.next_multiple_of(8);
+        if state.bytes != bytes {
+            state.exist -= state.free.len();
+            state.free.clear();
+        }
+        (state.bytes, state.most) = (bytes, most);
+        // Returning a buffer must not allocate.
+        let missing = |length: usize| most.saturating_sub(length);
+        let (free, filled) = (missing(state.free.len()), missing(state.filled.len()));
+        state.free.reserve(free);
+        state.filled.reserve(filled);
+        while state.free.len() < ready && state.exist < most {
+            let mut buffer = Buffer::zeroed(bytes);
+            std::hint::black_box(&mut buffer.0[..]).fill(0);
+            state.free.push(buffer);
+            state.exist += 1;
+        }
+    }
+
+    /// A zeroed buffer, or none if all are in use.
+    pub(super) fn take(&self) -> Option<Buffer> {
+        let bytes = {
+            let mut state = self.lock();
+            if let Some(buffer) = state.free.pop() {
+                return Some(buffer);
+            }
+            if state.exist >= state.most {
+                return None;
+            }
+            state.exist += 1;
+            state.bytes
+        };
+        // Zeroed memory of this size comes from the kernel untouched: a system call, and no clearing here.
+        Some(Buffer::zeroed(bytes))
+    }
+
+    /// CUPTI is done with a buffer.
+    pub(super) fn put(&self, filled: Filled) {
+        self.lock().filled.push(filled);
+    }
+
+    /// What CUPTI is done with, in the order it came.
+    pub(super) fn drain(&self) -> Vec<Filled> {
+        let mut state = self.lock();
+        let room = Vec::with_capacity(state.most);
+        std::mem::replace(&mut state.filled, room)
+    }
+
+    /// A buffer has been read and can be used again.
+    pub(super) fn recycle(&self, filled: Filled) {
+        let Filled { mut buffer, valid } = filled;
+        let written = valid.div_ceil(8).min(buffer.0.len());
+        buffer.0[..written].fill(0);
+        let mut state = self.lock();
+        if buffer.bytes() == state.bytes && state.exist <= state.most {
+            state.free.push(buffer);
+        } else {
+            state.exist = state.exist.saturating_sub(1);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_go_round_and_come_back_zeroed() {
+        let pool = Pool::new();
+        pool.configure(100, 2, 1);
+        let buffer = pool.take().expect("one is ready");
+        assert_eq!((buffer.bytes(), buffer.words().len()), (104, 13));
+        let at = buffer.words().as_ptr();
+        let mut words = buffer.into_words();
+        words[..3].fill(u64::MAX);
+        pool.put(Filled { buffer: Buffer::from_words(words), valid: 17 });
+        let [filled] = <[Filled; 1]>::try_from(pool.drain()).expect("one is filled");
+        assert_eq!((filled.valid, filled.buffer.words()[2]), (17, u64::MAX));
+        assert!(pool.drain().is_empty());
+        pool.recycle(filled);
+        let again = pool.take().expect("it can be used again");
+        assert_eq!(again.words().as_ptr(), at, "no second buffer was made");
+        assert!(again.words().iter().all(|word| *word == 0));
+    }
+
+    #[test]
+    fn there_are_never_more_than_allowed() {
+        let pool = Pool::new();
+        assert!(pool.take().is_none(), "not configured");
+        pool.configure(64, 3, 1);
+        let taken: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(taken.len(), 3);
+        for buffer in taken {
+            pool.put(Filled { buffer, valid: 64 });
+        }
+        assert!(pool.take().is_none(), "those waiting to be read count too");
+        pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
+        assert_eq!(std::iter::from_fn(|| pool.take()).count(), 3);
+    }
+
+    #[test]
+    fn other_bounds_take_effect() {
+        let pool = Pool::new();
+        pool.configure(64, 4, 2);
+        let old = pool.take().expect("ready");
+        pool.configure(128, 2, 0);
+        pool.recycle(Filled { buffer: old, valid: 0 });
+        let sizes: Vec<usize> = std::iter::from_fn(|| pool.take()).map(|buffer| buffer.bytes()).collect();
+        assert_eq!(sizes, [128, 128], "buffers of the old size are gone");
+    }
+
+    #[test]
+    fn threads_share_a_pool() {
+        let pool = Pool::new();
+        pool.configure(64, 4, 4);
+        let served: usize = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut served = 0;
+                        for _ in 0..1000 {
+                            if let Some(buffer) = pool.take() {
+                                pool.put(Filled { buffer, valid: 8 });
+                                served += 1;
+                            }
+                        }
+                        served
+                    })
+                })
+                .collect();
+            let mut read = 0;
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                for filled in pool.drain() {
+                    read += 1;
+                    pool.recycle(filled);
+                }
+            }
+            let served: usize = writers.into_iter().map(|writer| writer.join().expect("a writer")).sum();
+            read += pool.drain().len();
+            assert_eq!(read, served);
+            served
+        });
+        assert!(served >= 4);
+    }
+}

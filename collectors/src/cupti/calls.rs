@@ -1,0 +1,128 @@
+//! The calls that put work on a device: launches of kernels and graphs, copies and memsets.
+//!
+//! Only these are followed. An application makes several other calls for each launch (allocations, events, queries), and every
+//! call that is followed costs time on the application's thread.
+
+/// Which of the two interfaces a call belongs to. The numbers are CUPTI's (`CUpti_CallbackDomain`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub(super) enum Domain {
+    /// `libcuda`: what candle itself launches with.
+    Driver = 1,
+    /// `libcudart`: what cuBLAS and cuDNN launch with. CUPTI gives such a launch one id, that of the runtime call.
+    Runtime = 2,
+}
+
+impl Domain {
+    pub(super) fn of(number: u32) -> Option<Self> {
+        [Domain::Driver, Domain::Runtime].into_iter().find(|domain| *domain as u32 == number)
+    }
+
+    /// The calls that are followed: CUPTI's number and plain name, ascending by number.
+    ///
+    /// Left out: the 32-bit entry points of CUDA before 4.0, and copies to and from arrays of the runtime, which nothing here uses.
+    pub(super) fn calls(self) -> &'static [(u32, &'static str)] {
+        match self {
+            Domain::Driver => &DRIVER,
+            Domain::Runtime => &RUNTIME,
+        }
+    }
+}
+
+/// Plain name of a followed call.
+pub(super) fn name(domain: Domain, cbid: u32) -> Option<&'static str> {
+    let calls = domain.calls();
+    calls.binary_search_by_key(&cbid, |(number, _)| *number).ok().map(|at| calls[at].1)
+}
+
+/// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without what tells its variants apart.
+pub(super) fn plain(name: &str) -> &str {
+    let name = name.trim_start_matches('_');
+    name.split_once('_').map_or(name, |(plain, _)| plain)
+}
+
+/// `cupti_driver_cbid.h`. Numbers are never given out again; that a library knows one, under this name, is checked when it is loaded.
+#[rustfmt::skip]
+const DRIVER: [(u32, &str); 90] = [
+    (216, "cuMemsetD8Async"), (218, "cuMemsetD16Async"), (220, "cuMemsetD32Async"), (222, "cuMemsetD2D8Async"),
+    (224, "cuMemsetD2D16Async"), (226, "cuMemsetD2D32Async"), (248, "cuMemcpy"), (249, "cuMemsetD8"),
+    (250, "cuMemsetD16"), (251, "cuMemsetD32"), (252, "cuMemsetD2D8"), (253, "cuMemsetD2D16"), (254, "cuMemsetD2D32"),
+    (276, "cuMemcpyHtoD"), (277, "cuMemcpyHtoDAsync"), (278, "cuMemcpyDtoH"), (279, "cuMemcpyDtoHAsync"),
+    (280, "cuMemcpyDtoD"), (281, "cuMemcpyDtoDAsync"), (282, "cuMemcpyAtoH"), (283, "cuMemcpyAtoHAsync"),
+    (284, "cuMemcpyAtoD"), (285, "cuMemcpyDtoA"), (286, "cuMemcpyAtoA"), (287, "cuMemcpy2D"),
+    (288, "cuMemcpy2DUnaligned"), (289, "cuMemcpy2DAsync"), (290, "cuMemcpy3D"), (291, "cuMemcpy3DAsync"),
+    (292, "cuMemcpyHtoA"), (293, "cuMemcpyHtoAAsync"), (305, "cuMemcpy"), (306, "cuMemcpyAsync"),
+    (307, "cuLaunchKernel"), (318, "cuMemcpyPeer"), (319, "cuMemcpyPeerAsync"), (320, "cuMemcpy3DPeer"),
+    (321, "cuMemcpy3DPeerAsync"), (397, "cuMemcpyHtoD"), (398, "cuMemcpyDtoH"), (399, "cuMemcpyDtoD"),
+    (400, "cuMemcpyDtoA"), (401, "cuMemcpyAtoD"), (402, "cuMemcpyHtoA"), (403, "cuMemcpyAtoH"), (404, "cuMemcpyAtoA"),
+    (405, "cuMemcpy2D"), (406, "cuMemcpy2DUnaligned"), (407, "cuMemcpy3D"), (408, "cuMemcpy"), (409, "cuMemcpyPeer"),
+    (410, "cuMemcpy3DPeer"), (411, "cuMemsetD8"), (412, "cuMemsetD16"), (413, "cuMemsetD32"), (414, "cuMemsetD2D8"),
+    (415, "cuMemsetD2D16"), (416, "cuMemsetD2D32"), (418, "cuMemcpyAsync"), (419, "cuMemcpyHtoAAsync"),
+    (420, "cuMemcpyAtoHAsync"), (421, "cuMemcpyHtoDAsync"), (422, "cuMemcpyDtoHAsync"), (423, "cuMemcpyDtoDAsync"),
+    (424, "cuMemcpy2DAsync"), (425, "cuMemcpy3DAsync"), (426, "cuMemcpyPeerAsync"), (427, "cuMemcpy3DPeerAsync"),
+    (428, "cuMemsetD8Async"), (429, "cuMemsetD16Async"), (430, "cuMemsetD32Async"), (431, "cuMemsetD2D8Async"),
+    (432, "cuMemsetD2D16Async"), (433, "cuMemsetD2D32Async"), (442, "cuLaunchKernel"),
+    (477, "cuLaunchCooperativeKernel"), (478, "cuLaunchCooperativeKernel"),
+    (480, "cuLaunchCooperativeKernelMultiDevice"), (514, "cuGraphLaunch"), (515, "cuGraphLaunch"),
+    (652, "cuLaunchKernelEx"), (653, "cuLaunchKernelEx"), (776, "cuMemcpyBatchAsync"), (777, "cuMemcpyBatchAsync"),
+    (778, "cuMemcpy3DBatchAsync"), (779, "cuMemcpy3DBatchAsync"), (796, "cuMemcpyBatchAsync"),
+    (797, "cuMemcpyBatchAsync"), (798, "cuMemcpy3DBatchAsync"), (799, "cuMemcpy3DBatchAsync"),
+];
+
+/// `cupti_runtime_cbid.h`.
+#[rustfmt::skip]
+const RUNTIME: [(u32, &str); 57] = [
+    (31, "cudaMemcpy"), (32, "cudaMemcpy2D"), (39, "cudaMemcpyToSymbol"), (40, "cudaMemcpyFromSymbol"),
+    (41, "cudaMemcpyAsync"), (44, "cudaMemcpy2DAsync"), (47, "cudaMemcpyToSymbolAsync"),
+    (48, "cudaMemcpyFromSymbolAsync"), (49, "cudaMemset"), (50, "cudaMemset2D"), (51, "cudaMemsetAsync"),
+    (52, "cudaMemset2DAsync"), (142, "cudaMemset3D"), (143, "cudaMemset3DAsync"), (144, "cudaMemcpy3D"),
+    (145, "cudaMemcpy3DAsync"), (160, "cudaMemcpyPeer"), (161, "cudaMemcpyPeerAsync"), (162, "cudaMemcpy3DPeer"),
+    (163, "cudaMemcpy3DPeerAsync"), (211, "cudaLaunchKernel"), (214, "cudaLaunchKernel"), (215, "cudaMemcpy"),
+    (216, "cudaMemcpy2D"), (223, "cudaMemcpyToSymbol"), (224, "cudaMemcpyFromSymbol"), (225, "cudaMemcpyAsync"),
+    (228, "cudaMemcpy2DAsync"), (231, "cudaMemcpyToSymbolAsync"), (232, "cudaMemcpyFromSymbolAsync"),
+    (233, "cudaMemset"), (234, "cudaMemset2D"), (235, "cudaMemsetAsync"), (236, "cudaMemset2DAsync"),
+    (243, "cudaMemset3D"), (244, "cudaMemset3DAsync"), (245, "cudaMemcpy3D"), (246, "cudaMemcpy3DAsync"),
+    (249, "cudaMemcpy3DPeer"), (250, "cudaMemcpy3DPeerAsync"), (269, "cudaLaunchCooperativeKernel"),
+    (270, "cudaLaunchCooperativeKernel"), (272, "cudaLaunchCooperativeKernelMultiDevice"), (311, "cudaGraphLaunch"),
+    (312, "cudaGraphLaunch"), (430, "cudaLaunchKernelExC"), (431, "cudaLaunchKernelExC"), (482, "cudaMemcpyBatchAsync"),
+    (483, "cudaMemcpyBatchAsync"), (484, "cudaMemcpy3DBatchAsync"), (485, "cudaMemcpy3DBatchAsync"),
+    (505, "cudaLaunchKernel"), (506, "cudaLaunchKernel"), (509, "cudaMemcpyBatchAsync"), (510, "cudaMemcpyBatchAsync"),
+    (511, "cudaMemcpy3DBatchAsync"), (512, "cudaMemcpy3DBatchAsync"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_by_number_and_domain() {
+        assert_eq!(name(Domain::Driver, 307), Some("cuLaunchKernel"));
+        assert_eq!(name(Domain::Driver, 515), Some("cuGraphLaunch"));
+        assert_eq!(name(Domain::Runtime, 211), Some("cudaLaunchKernel"));
+        assert_eq!(name(Domain::Driver, 211), None, "the same number means another call there");
+        assert_eq!((Domain::of(1), Domain::of(2), Domain::of(3)), (Some(Domain::Driver), Some(Domain::Runtime), None));
+    }
+
+    #[test]
+    fn tables_are_sorted_and_plain() {
+        for domain in [Domain::Driver, Domain::Runtime] {
+            assert!(
+                domain.calls().windows(2).all(|pair| pair[0].0 < pair[1].0),
+                "{domain:?}: binary search needs order"
+            );
+            assert!(domain.calls().iter().all(|(_, name)| plain(name) == *name));
+        }
+    }
+
+    #[test]
+    fn variants_have_one_plain_name() {
+        for (given, expected) in [
+            ("cuLaunchKernel", "cuLaunchKernel"),
+            ("cuMemcpyHtoDAsync_v2_ptsz", "cuMemcpyHtoDAsync"),
+            ("cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel"),
+            ("__cudaLaunchKernel_v13000", "cudaLaunchKernel"),
+        ] {
+            assert_eq!(plain(given), expected);
+        }
+    }
+}

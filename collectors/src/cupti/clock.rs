@@ -1,0 +1,137 @@
+//! From a clock that counts nanoseconds in its own way to the host's time line.
+//!
+//! CUPTI's times follow the system's wall clock, which may be set while a program runs; the host's time line is never set. Both are
+//! read together now and then, and what lies between two such anchors is mapped by the straight line through them.
+
+use candlescope_core::HostNs;
+use std::collections::VecDeque;
+
+/// Anchors kept: hours of windows. What is older than all is mapped by the oldest.
+const MOST: usize = 256;
+
+/// How far two clocks may drift apart between two anchors: this share of the time, and this many nanoseconds for the readings'
+/// own uncertainty. More means that one of them was set in between.
+const DRIFT: f64 = 1e-3;
+const UNCERTAINTY_NS: f64 = 100_000.0;
+
+/// One clock's readings beside the host's, ascending.
+#[derive(Debug, Default)]
+pub(super) struct Anchors {
+    points: VecDeque<(u64, i64)>,
+}
+
+impl Anchors {
+    /// This clock read `at` when the host's read `host`.
+    pub(super) fn add(&mut self, at: u64, host: HostNs) {
+        if self.points.back().is_some_and(|(last, _)| at <= *last) {
+            // It was set back: nothing from before can be told from what comes now.
+            self.points.clear();
+        }
+        if self.points.len() >= MOST {
+            self.points.pop_front();
+        }
+        self.points.push_back((at, host.0));
+    }
+
+    /// The host's time at `at`; `None` before the first anchor was added.
+    pub(super) fn host(&self, at: u64) -> Option<HostNs> {
+        let after = self.points.partition_point(|(x, _)| *x <= at);
+        let before = after.checked_sub(1).and_then(|i| self.points.get(i));
+        let along = |(x, host): (u64, i64)| HostNs(host.saturating_add(signed_difference(at, x)));
+        match (before.copied(), self.points.get(after).copied()) {
+            (None, None) => None,
+            // Outside of all anchors both clocks are taken to run at the same speed: there a line through two anchors that lie
+            // close together would multiply the uncertainty of their readings.
+            (Some(end), None) | (None, Some(end)) => Some(along(end)),
+            (Some((x0, h0)), Some((x1, h1))) => {
+                let (own, hosts) = ((x1 - x0) as f64, (h1 - h0) as f64);
+                if (hosts - own).abs() > own * DRIFT + UNCERTAINTY_NS {
+                    return Some(along(if at - x0 < x1 - at { (x0, h0) } else { (x1, h1) }));
+                }
+                Some(HostNs(h0 + ((at - x0) as f64 * (hosts / own)) as i64))
+            }
+        }
+    }
+}
+
+fn signed_difference(a: u64, b: u64) -> i64 {
+    a.wrapping_sub(b) as i64
+}
+
+/// Reads `clock` between two readings of the host's clock, and takes the try with the narrowest bracket.
+pub(super) fn bracketed(host: &dyn Fn() -> HostNs, clock: &dyn Fn() -> Option<u64>) -> Option<(u64, HostNs)> {
+    let mut best: Option<(u64, (u64, HostNs))> = None;
+    for _ in 0..4 {
+        let before = host();
+        let at = clock()?;
+        let width = host().since(before);
+        if best.is_none_or(|(narrowest, _)| width < narrowest) {
+            best = Some((width, (at, before.plus_ns(width / 2))));
+        }
+    }
+    best.map(|(_, anchor)| anchor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn anchors(points: &[(u64, i64)]) -> Anchors {
+        let mut anchors = Anchors::default();
+        points.iter().for_each(|(at, host)| anchors.add(*at, HostNs(*host)));
+        anchors
+    }
+
+    #[test]
+    fn between_anchors_it_is_linear() {
+        // 200 parts per million fast.
+        let anchors = anchors(&[(1_000_000_000, 5_000_000_000), (2_000_000_000, 6_000_200_000)]);
+        assert_eq!(anchors.host(1_000_000_000), Some(HostNs(5_000_000_000)));
+        assert_eq!(anchors.host(1_500_000_000), Some(HostNs(5_500_100_000)));
+        assert_eq!(anchors.host(2_000_000_000), Some(HostNs(6_000_200_000)));
+    }
+
+    #[test]
+    fn outside_anchors_both_run_alike() {
+        // Anchors a microsecond apart, read 100 ns wrong: the line through them would be 10 % off.
+        let anchors = anchors(&[(1_000_000, 7_000_000), (1_001_000, 7_001_100)]);
+        assert_eq!(anchors.host(3_001_000), Some(HostNs(9_001_100)));
+        assert_eq!(anchors.host(0), Some(HostNs(6_000_000)));
+        assert_eq!(Anchors::default().host(5), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_not_smeared_out() {
+        // Set forward by ten seconds between the anchors, a second apart on the host's line.
+        let anchors = anchors(&[(1_000_000_000, 1_000_000_000), (12_000_000_000, 2_000_000_000)]);
+        assert_eq!(anchors.host(1_300_000_000), Some(HostNs(1_300_000_000)));
+        assert_eq!(anchors.host(11_900_000_000), Some(HostNs(1_900_000_000)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_starts_anew() {
+        let anchors = anchors(&[(9_000, 1_000), (10_000, 2_000), (4_000, 3_000)]);
+        assert_eq!(anchors.host(4_500), Some(HostNs(3_500)));
+        assert_eq!(anchors.points.len(), 1);
+    }
+
+    #[test]
+    fn old_anchors_go() {
+        let many: Vec<(u64, i64)> = (0..2 * MOST as u64).map(|n| (n * 1000, n as i64 * 1000 + 50)).collect();
+        let anchors = anchors(&many);
+        assert_eq!(anchors.points.len(), MOST);
+        assert_eq!(anchors.host(400_500), Some(HostNs(400_550)));
+        assert_eq!(anchors.host(100), Some(HostNs(150)), "older than all");
+    }
+
+    #[test]
+    fn the_narrowest_bracket_wins() {
+        // Readings of the host's clock around each of the tries; the third try is the quickest.
+        let readings = [0, 900, 1000, 1500, 2000, 2010, 3000, 3300];
+        let next = Cell::new(0);
+        let host = || HostNs(readings[next.replace(next.get() + 1)]);
+        assert_eq!(bracketed(&host, &|| Some(next.get() as u64)), Some((5, HostNs(2005))));
+        assert_eq!(bracketed(&|| HostNs(1), &|| None), None);
+    }
+}

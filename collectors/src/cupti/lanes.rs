@@ -1,0 +1,192 @@
+//! What application threads leave for the recorder, when calls are followed by callbacks: one bounded ring a thread.
+//!
+//! The thread's open intervals and its ring are in one thread-local. A callback runs on the thread that makes the call, between two
+//! changes of that stack, so the top of it is the interval that launches.
+
+use super::calls::Domain;
+use candlescope_core::SpanId;
+use quanta::Clock;
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// A call as its callbacks saw it. Times are raw readings of [`clock`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Launch {
+    pub(super) correlation: u32,
+    pub(super) cbid: u32,
+    pub(super) domain: Domain,
+    /// Zero outside of all intervals.
+    pub(super) span: u64,
+    /// Zero if the beginning was not seen.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// One thread's end.
+struct Lane {
+    open: Vec<u64>,
+    ring: Option<Producer<Launch>>,
+}
+
+thread_local! {
+    static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
+}
+
+/// The readers' ends of all threads' rings. Taken when a thread makes its first call, and by the recorder.
+static RINGS: Mutex<Vec<Consumer<Launch>>> = Mutex::new(Vec::new());
+static CAPACITY: AtomicUsize = AtomicUsize::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// When recording began, by [`clock`].
+static BEGAN: AtomicU64 = AtomicU64::new(u64::MAX);
+static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
+
+/// The clock of [`Launch`]. Making it takes a while the first time.
+pub(super) fn clock() -> &'static Clock {
+    &CLOCK
+}
+
+/// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what is left of an earlier recorder.
+pub(super) fn configure(capacity: usize) {
+    CAPACITY.store(capacity, Ordering::Relaxed);
+    clock();
+    drain(|_| {});
+    lost();
+}
+
+/// Recording begins: what calls left behind before is not theirs.
+pub(super) fn begin() {
+    BEGAN.store(clock().raw(), Ordering::Relaxed);
+}
+
+/// When recording began, by [`clock`].
+#[inline]
+pub(super) fn enabled_at() -> u64 {
+    BEGAN.load(Ordering::Relaxed)
+}
+
+/// An interval begins on this thread. Does nothing in a thread that is ending.
+#[inline]
+pub(super) fn push(span: SpanId) {
+    with_lane(|lane| lane.open.push(span.0));
+}
+
+/// The innermost interval of this thread ends.
+#[inline]
+pub(super) fn pop() {
+    with_lane(|lane| lane.open.pop());
+}
+
+/// A call of this thread is over. Never waits; allocates for a thread's first call only.
+///
+/// Overload policy: a full ring drops the newest call and counts it, and what it launched is recorded without an interval.
+#[inline]
+pub(super) fn launched(domain: Domain, cbid: u32, correlation: u32, start: u64, end: u64) {
+    let kept = with_lane(|lane| {
+        let span = lane.open.last().copied().unwrap_or(0);
+        let ring = lane.ring.get_or_insert_with(new_ring);
+        ring.push(Launch { correlation, cbid, domain, span, start, end }).is_ok()
+    });
+    if kept != Some(true) {
+        LOST.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn new_ring() -> Producer<Launch> {
+    let (producer, consumer) = RingBuffer::new(CAPACITY.load(Ordering::Relaxed).max(1));
+    lock_rings().push(consumer);
+    producer
+}
+
+/// `None` while a thread is ending, or if this is called from within itself, which nothing does.
+#[inline]
+fn with_lane<T>(act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+    LANE.try_with(|lane| lane.try_borrow_mut().ok().map(|mut lane| act(&mut lane))).ok().flatten()
+}
+
+/// Hands on every call that is over, and drops the rings of ended threads. One thread at a time, as the recorder is one.
+pub(super) fn drain(mut out: impl FnMut(Launch)) {
+    // Read without the lock: a thread that makes its first call must not wait for that.
+    let mut rings = std::mem::take(&mut *lock_rings());
+    rings.retain_mut(|ring| {
+        // Asked first: what a thread wrote before it ended is read below.
+        let ended = ring.is_abandoned();
+        // No further than what is there now: a busy thread could keep this one reading for ever.
+        for _ in 0..ring.slots() {
+            match ring.pop() {
+                Ok(launch) => out(launch),
+                Err(_) => break,
+            }
+        }
+        !ended
+    });
+    lock_rings().append(&mut rings);
+}
+
+fn lock_rings() -> MutexGuard<'static, Vec<Consumer<Launch>>> {
+    RINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls that did not fit since this was last asked.
+pub(super) fn lost() -> u64 {
+    LOST.swap(0, Ordering::Relaxed)
+}
+
+/// The rings belong to the process: one test at a time.
+#[cfg(test)]
+pub(super) fn tests_own() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_carry_the_innermost_interval_of_their_thread() {
+        let _only = tests_own();
+        configure(8);
+        let launch = |correlation| launched(Domain::Driver, 307, correlation, 1, 2);
+        std::thread::scope(|scope| {
+            let nested = scope.spawn(|| {
+                launch(100);
+                push(SpanId(1));
+                launch(101);
+                push(SpanId(2));
+                launch(102);
+                pop();
+                launch(103);
+                pop();
+                launch(104);
+                pop();
+                launch(105);
+            });
+            let busy = scope.spawn(|| {
+                push(SpanId(9));
+                (200..212).for_each(launch);
+                pop();
+            });
+            // The end of a scope does not wait for the threads' own ends, where their rings are let go.
+            [nested, busy].into_iter().for_each(|thread| thread.join().expect("a thread"));
+        });
+        let mut seen = Vec::new();
+        drain(|launch| seen.push((launch.correlation, launch.span)));
+        seen.sort_unstable();
+        let mut expected = vec![(100, 0), (101, 1), (102, 2), (103, 1), (104, 0), (105, 0)];
+        expected.extend((200..208).map(|n| (n, 9)));
+        assert_eq!(seen, expected);
+        assert_eq!((lost(), lost()), (4, 0), "the ring holds eight");
+        assert!(lock_rings().is_empty(), "both threads are gone");
+
+        launch(300);
+        let mut seen = Vec::new();
+        drain(|launch| seen.push(launch));
+        assert_eq!(seen, [Launch { correlation: 300, cbid: 307, domain: Domain::Driver, span: 0, start: 1, end: 2 }]);
+        assert_eq!(lock_rings().len(), 1, "this thread goes on");
+        let (a, b) = (clock().raw(), clock().raw());
+        assert!(a <= b);
+    }
+}

@@ -1,0 +1,291 @@
+//! Kernels, copies and memsets through CUPTI's Activity API, each with the interval and the call that launched it.
+//!
+//! The library is loaded when it is asked for, so this builds and runs anywhere; where something is missing, [`Cupti`] says what,
+//! and how to get it. CUPTI of CUDA 12 and 13 is understood.
+//!
+//! | file | does |
+//! |---|---|
+//! | `search`, `errors` | where the library may lie; what is in the way |
+//! | `sys` | C functions, and the callbacks that CUPTI calls |
+//! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
+//! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
+//! | `join` | kernels to their calls and intervals |
+//! | `backend`, `recorder` | what is on in a window, and what comes of it |
+//!
+//! Recording kernels costs microseconds per launch on the application's threads: it is meant for windows of a few steps.
+
+mod backend;
+mod buffers;
+mod calls;
+mod clock;
+mod errors;
+mod join;
+mod lanes;
+mod names;
+mod recorder;
+mod records;
+mod search;
+mod sys;
+
+use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator};
+use candlescope_core::{HostNs, SpanId};
+use recorder::Recorder;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How kernels find the interval and the call that launched them. Both ways tell the same; they differ in what they cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Correlate {
+    /// CUPTI calls us as a launch call begins and ends, on the thread that makes it: the interval is the top of that thread's
+    /// stack, and CUPTI writes no records but those of the work itself.
+    #[default]
+    Callbacks,
+    /// CUPTI is told of each interval, and writes two more records per launch: one for the call, one for its interval.
+    ExternalIds,
+    /// Kernels alone, without interval or call: the least that recording can cost.
+    Nothing,
+}
+
+impl Correlate {
+    /// Short stable name, as in `run.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Correlate::Callbacks => "callbacks",
+            Correlate::ExternalIds => "external-ids",
+            Correlate::Nothing => "nothing",
+        }
+    }
+}
+
+/// How kernels are recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CuptiOptions {
+    /// How kernels find their intervals.
+    pub correlate: Correlate,
+    /// The library's file. Without it: what `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and `libcupti.so` by the
+    /// loader's own search, else below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
+    pub library: Option<PathBuf>,
+    /// Whether launches through the CUDA runtime are followed too. cuBLAS and cuDNN launch through it, and their kernels have no
+    /// interval without.
+    pub runtime_calls: bool,
+    /// Bytes of a buffer for records, 4 MiB unless told otherwise: some 19,000 kernels. CUDA 13 gives each launching thread its own.
+    pub buffer_bytes: usize,
+    /// Buffers that may exist at a time, 64 unless told otherwise.
+    ///
+    /// Overload policy: when all are in use, CUPTI drops records and counts them. Recording must not take the memory of what it records.
+    pub max_buffers: usize,
+    /// Launch calls that a thread's ring holds between two deliveries, 65,536 (3 MiB) unless told otherwise; with
+    /// [`Correlate::Callbacks`] only.
+    ///
+    /// Overload policy: a full ring drops the newest call and counts it; what it launched is recorded without an interval.
+    pub ring_calls: usize,
+    /// Bytes of each of CUPTI's own buffers on the device; its default, 3 MB or 100,000 kernels, unless told otherwise. Takes
+    /// effect for contexts that are made later.
+    pub device_buffer_bytes: Option<usize>,
+}
+
+impl Default for CuptiOptions {
+    fn default() -> Self {
+        Self {
+            correlate: Correlate::default(),
+            library: None,
+            runtime_calls: true,
+            buffer_bytes: 4 << 20,
+            max_buffers: 64,
+            ring_calls: 65_536,
+            device_buffer_bytes: None,
+        }
+    }
+}
+
+/// The library that would be used on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CuptiFacts {
+    /// Its file.
+    pub library: PathBuf,
+    /// The version it tells, as in `cupti_version.h`.
+    pub api_version: u32,
+    /// The CUDA toolkit of that version, such as `13.0`.
+    pub toolkit: String,
+}
+
+/// Finds the library without using it.
+///
+/// # Errors
+/// When there is none that can be used in this process, with the remedy. Whether there is a GPU is not asked.
+pub fn probe() -> Result<CuptiFacts, ActivityError> {
+    let driver = sys::Driver::load().ok().and_then(|driver| driver.version());
+    let cupti = load(None, driver)?;
+    let api_version = cupti.version();
+    if !search::understood(api_version) {
+        return Err(errors::version(cupti.path(), api_version));
+    }
+    Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version) })
+}
+
+fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cupti, ActivityError> {
+    let environment = |name: &str| std::env::var(name).ok();
+    if let Some(obstacle) = search::obstacle(&environment) {
+        return Err(obstacle);
+    }
+    sys::Cupti::load(&search::candidates(given, &environment, driver))
+}
+
+/// Records kernels through CUPTI. One at a time in a process, as CUPTI serves one client.
+///
+/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds and windows open
+/// quickly; where it makes the context later, the first window takes the time.
+#[derive(Debug)]
+pub struct Cupti {
+    options: CuptiOptions,
+    threads: Arc<Threads>,
+    /// Dropped in this order: the recorder lets go of CUPTI, then another may have it.
+    recorder: Option<Recorder<backend::Real>>,
+    claim: Option<Claim>,
+}
+
+impl Default for Cupti {
+    fn default() -> Self {
+        Self::new(CuptiOptions::default())
+    }
+}
+
+impl Cupti {
+    /// A recorder with these options. Nothing is loaded before [`prepare`](Activity::prepare).
+    pub fn new(options: CuptiOptions) -> Self {
+        let threads = Threads { correlate: options.correlate, external: OnceLock::new() };
+        Self { options, threads: Arc::new(threads), recorder: None, claim: None }
+    }
+
+    fn recorder(&mut self) -> Result<&mut Recorder<backend::Real>, ActivityError> {
+        self.recorder.as_mut().ok_or_else(|| {
+            ActivityError("kernels cannot be recorded before `prepare` has succeeded: call it first".to_string())
+        })
+    }
+}
+
+impl Activity for Cupti {
+    fn name(&self) -> &'static str {
+        "cupti"
+    }
+
+    fn correlator(&self) -> Arc<dyn Correlator> {
+        Arc::clone(&self.threads) as Arc<dyn Correlator>
+    }
+
+    fn prepare(&mut self) -> Result<(), ActivityError> {
+        if self.recorder.is_some() {
+            return Ok(());
+        }
+        let claim = Claim::take()?;
+        let driver = sys::Driver::load()?;
+        let cupti = load(self.options.library.as_deref(), driver.version())?;
+        let external = cupti.external_ids();
+        self.recorder = Some(Recorder::new(backend::Real::new(cupti, driver), &self.options)?);
+        self.claim = Some(claim);
+        self.threads.external.get_or_init(|| external);
+        Ok(())
+    }
+
+    fn describe(&mut self) -> BTreeMap<String, Value> {
+        self.recorder.as_ref().map(Recorder::describe).unwrap_or_default()
+    }
+
+    fn enable(&mut self) -> Result<(), ActivityError> {
+        self.recorder()?.enable()
+    }
+
+    fn disable(&mut self) -> Result<(), ActivityError> {
+        self.recorder()?.disable()
+    }
+
+    fn collect(&mut self, all: bool, host: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
+        self.recorder()?.collect(all, host, into)
+    }
+}
+
+/// What application threads call.
+#[derive(Debug)]
+struct Threads {
+    correlate: Correlate,
+    external: OnceLock<sys::ExternalIds>,
+}
+
+impl Correlator for Threads {
+    #[inline]
+    fn push(&self, span: SpanId) {
+        match self.correlate {
+            Correlate::Callbacks => lanes::push(span),
+            Correlate::ExternalIds => self.external.get().into_iter().for_each(|ids| ids.push(span.0)),
+            Correlate::Nothing => {}
+        }
+    }
+
+    #[inline]
+    fn pop(&self) {
+        match self.correlate {
+            Correlate::Callbacks => lanes::pop(),
+            Correlate::ExternalIds => self.external.get().into_iter().for_each(|ids| ids.pop()),
+            Correlate::Nothing => {}
+        }
+    }
+}
+
+/// That nobody else in this process uses CUPTI through us.
+#[derive(Debug)]
+struct Claim;
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Claim {
+    fn take() -> Result<Self, ActivityError> {
+        if TAKEN.swap(true, Ordering::AcqRel) { Err(errors::taken()) } else { Ok(Claim) }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, as the claim is the process's.
+    #[test]
+    fn there_is_one_client_at_a_time() {
+        let first = Claim::take().expect("nobody else has it");
+        let error = Cupti::default().prepare().expect_err("it is taken");
+        assert!(error.0.contains("already being recorded") && error.0.contains("drop it"), "{error}");
+        drop(first);
+        drop(Claim::take().expect("it was given back"));
+
+        // A recorder that cannot be prepared gives it back too, whatever this machine lacks.
+        let options = CuptiOptions { library: Some("/nonexistent/libcupti.so".into()), ..CuptiOptions::default() };
+        let mut cupti = Cupti::new(options);
+        let error = cupti.prepare().expect_err("there is no such library");
+        assert!(error.0.contains(": "), "{error}");
+        drop(Claim::take().expect("it was given back"));
+        assert!(cupti.enable().is_err() && cupti.describe().is_empty());
+        let error = cupti.collect(true, &|| HostNs(1), &mut ActivitySink::default()).expect_err("not prepared");
+        assert!(error.0.contains("call it first"), "{error}");
+    }
+
+    #[test]
+    fn intervals_can_be_told_before_anything_is_loaded() {
+        for correlate in [Correlate::ExternalIds, Correlate::Nothing] {
+            let cupti = Cupti::new(CuptiOptions { correlate, ..CuptiOptions::default() });
+            assert_eq!((cupti.name(), cupti.options.correlate), ("cupti", correlate));
+            cupti.correlator().push(SpanId(1));
+            cupti.correlator().pop();
+        }
+        assert_eq!(Correlate::default().name(), "callbacks");
+    }
+}

@@ -1,0 +1,378 @@
+//! The recorder against a scripted library.
+
+use super::*;
+use crate::cupti::backend::Show;
+use crate::cupti::errors::{Code, code};
+use crate::cupti::records::{CUSTOM0, built};
+use candlescope_core::KernelKind;
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+/// What the library was told, and what it will say.
+#[derive(Debug, Default)]
+struct Script {
+    on: Vec<Switch>,
+    log: Vec<String>,
+    /// Switches that are refused.
+    refuse: Vec<(Switch, Code)>,
+    refuse_flush: Option<Code>,
+    /// Records by the flush that brings them: plain, forced.
+    plain: Vec<(Vec<u8>, Option<&'static [u8]>)>,
+    forced: Vec<(Vec<u8>, Option<&'static [u8]>)>,
+    ready: Vec<(Vec<u8>, Option<&'static [u8]>)>,
+    dropped: u64,
+    unreadable: u64,
+    single_calls: bool,
+    version: u32,
+    now: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Scripted(Arc<Mutex<Script>>);
+
+impl Scripted {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Script { single_calls: true, version: 130_000, now: 1_000, ..Script::default() })))
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.0.lock().expect("no test panicked with it")
+    }
+}
+
+impl Backend for Scripted {
+    fn version(&self) -> u32 {
+        self.script().version
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("/opt/libcupti.so.13")
+    }
+
+    fn start(&mut self, _: &CuptiOptions) -> Result<(), ActivityError> {
+        self.script().log.push("start".to_string());
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.script().log.push("stop".to_string());
+    }
+
+    /// An old library that lacks what came with CUDA 12.8, and uses one number for something else.
+    fn call_name(&self, domain: Domain, cbid: u32) -> Option<String> {
+        match (domain, cbid) {
+            (Domain::Driver, 776..) => None,
+            (Domain::Driver, 653) => Some("cuSomethingElse".to_string()),
+            _ => calls::name(domain, cbid).map(|name| format!("{name}_v2_ptsz")),
+        }
+    }
+
+    fn has_single_calls(&self, _: Domain) -> bool {
+        self.script().single_calls
+    }
+
+    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
+        let mut script = self.script();
+        if let Some((_, code)) = script.refuse.iter().find(|(refused, _)| on && *refused == switch) {
+            return Err(*code);
+        }
+        script.on.retain(|there| *there != switch);
+        if on {
+            script.on.push(switch);
+        }
+        Ok(())
+    }
+
+    fn timestamp(&self) -> Option<u64> {
+        Some(self.script().now)
+    }
+
+    fn flush(&mut self, forced: bool) -> Result<(), Code> {
+        let mut script = self.script();
+        script.log.push(if forced { "flush forced" } else { "flush" }.to_string());
+        let brought = if forced { std::mem::take(&mut script.forced) } else { std::mem::take(&mut script.plain) };
+        script.ready.extend(brought);
+        script.refuse_flush.map_or(Ok(()), Err)
+    }
+
+    fn records(&mut self, show: Show<'_>) -> u64 {
+        let ready = std::mem::take(&mut self.script().ready);
+        ready.iter().for_each(|(bytes, name)| show(bytes, *name));
+        std::mem::take(&mut self.script().unreadable)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.script().dropped)
+    }
+
+    fn uuid(&self, device: u32) -> Option<String> {
+        (device == 1).then(|| "GPU-one".to_string())
+    }
+}
+
+fn options(correlate: Correlate) -> CuptiOptions {
+    CuptiOptions { correlate, ..CuptiOptions::default() }
+}
+
+fn recorder(correlate: Correlate) -> (Scripted, Recorder<Scripted>) {
+    let library = Scripted::new();
+    let recorder = Recorder::new(library.clone(), &options(correlate)).expect("a recorder");
+    (library, recorder)
+}
+
+/// Runs a test alone, as rings are the process's, and on a thread that takes its ring along.
+fn alone(test: impl FnOnce() + Send) {
+    let _only = lanes::tests_own();
+    std::thread::scope(|scope| scope.spawn(test).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+fn collect(recorder: &mut Recorder<Scripted>, all: bool, host: i64) -> ActivitySink {
+    let mut sink = ActivitySink::default();
+    recorder.collect(all, &|| HostNs(host), &mut sink).expect("collected");
+    sink
+}
+
+#[test]
+fn external_ids_need_no_kind_of_all_calls() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::ExternalIds);
+        assert_eq!(library.script().on, [], "everything was turned off again");
+        recorder.enable().expect("enabled");
+        let on = library.script().on.clone();
+        for switch in [
+            Switch::Call(Domain::Driver, 307),
+            Switch::Call(Domain::Driver, 515),
+            Switch::Call(Domain::Runtime, 211),
+            Switch::Kind(kind::EXTERNAL_CORRELATION),
+            Switch::Kind(kind::CONCURRENT_KERNEL),
+            Switch::Kind(kind::MEMCPY2),
+        ] {
+            assert!(on.contains(&switch), "{switch:?}");
+        }
+        for switch in [
+            Switch::Kind(kind::DRIVER),
+            Switch::Kind(kind::RUNTIME),
+            Switch::Call(Domain::Driver, 776),
+            Switch::Call(Domain::Driver, 653),
+        ] {
+            assert!(!on.contains(&switch), "{switch:?}");
+        }
+        recorder.disable().expect("disabled");
+        assert_eq!(library.script().on, []);
+        let facts = recorder.describe();
+        assert_eq!((&facts["cupti_strategy"], &facts["cupti_version"]), (&"external-ids".into(), &"13.0".into()));
+        assert_eq!(facts["cupti_library"], "/opt/libcupti.so.13");
+        let followed = on.iter().filter(|switch| matches!(switch, Switch::Call(..))).count();
+        assert_eq!(facts["cupti_calls_followed"], followed);
+    });
+}
+
+#[test]
+fn a_library_without_single_calls_records_all() {
+    alone(|| {
+        let library = Scripted::new();
+        library.script().single_calls = false;
+        let options = CuptiOptions { runtime_calls: false, ..options(Correlate::ExternalIds) };
+        let mut recorder = Recorder::new(library.clone(), &options).expect("a recorder");
+        recorder.enable().expect("enabled");
+        let on = library.script().on.clone();
+        assert!(on.contains(&Switch::Kind(kind::DRIVER)) && !on.contains(&Switch::Kind(kind::RUNTIME)));
+        assert!(!on.iter().any(|switch| matches!(switch, Switch::Call(..))));
+    });
+}
+
+#[test]
+fn a_refusal_leaves_nothing_on() {
+    alone(|| {
+        let library = Scripted::new();
+        library.script().refuse.push((Switch::Kind(kind::CONCURRENT_KERNEL), code::INSUFFICIENT_PRIVILEGES));
+        let error = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
+        assert!(error.0.contains("record kernels") && error.0.contains("root"), "{error}");
+        assert_eq!(library.script().on, []);
+        assert_eq!(library.script().log.last().map(String::as_str), Some("stop"));
+
+        // Copies between devices can do without; and a refusal of later is a window's, not the run's.
+        let library = Scripted::new();
+        library.script().refuse.push((Switch::Kind(kind::MEMCPY2), code::NOT_SUPPORTED));
+        let mut recorder = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
+        library.script().refuse.push((Switch::Kind(kind::MEMSET), Code(8)));
+        let error = recorder.enable().expect_err("refused now");
+        assert!(error.0.contains("record memsets"), "{error}");
+        assert_eq!(library.script().on, []);
+        library.script().refuse.clear();
+        recorder.enable().expect("the next window");
+        assert!(!library.script().on.contains(&Switch::Kind(kind::MEMCPY2)));
+        drop(recorder);
+        assert_eq!(library.script().on, [], "what is dropped records no more");
+    });
+}
+
+#[test]
+fn an_unknown_version_is_not_touched() {
+    let library = Scripted::new();
+    library.script().version = 140_000;
+    let error = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect_err("too new");
+    assert!(error.0.contains("14.0"), "{error}");
+    assert!(library.script().log.is_empty());
+}
+
+#[test]
+fn external_ids_arrive_whole() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::ExternalIds);
+        recorder.enable().expect("enabled");
+        // Far from what the host's clock will say, so that the mapping is no line through both but runs alike.
+        library.script().now = 10_000_000_000;
+        library.script().plain = vec![
+            (built::external(CUSTOM0, 70, 5), None),
+            (built::call(kind::DRIVER, 307, 5, 1_100, 1_140), None),
+            (built::call(kind::DRIVER, 1, 6, 1_100, 1_140), None),
+            (built::kernel(5, 1_200, 1_500, 3), Some(b"_Z3addPf")),
+            (built::external(CUSTOM0, 71, 7), None),
+            (built::call(kind::RUNTIME, 51, 7, 1_210, 1_220), None),
+            (built::memory(kind::MEMSET, 0, 7, 1_600, 1_650), None),
+        ];
+        let sink = collect(&mut recorder, false, 1_002_000);
+        let [kernel, memset] = <[RawKernel; 2]>::try_from(sink.kernels).expect("two");
+        assert_eq!(
+            kernel,
+            RawKernel {
+                kind: KernelKind::Kernel,
+                name: "add(float*)".into(),
+                span: Some(SpanId(70)),
+                device: "GPU-one".into(),
+                stream: 7,
+                start: kernel.start,
+                dur_ns: 300,
+                grid: Some([64, 2, 1]),
+                block: Some([256, 1, 1]),
+                registers: Some(32),
+                shared_static: Some(48),
+                shared_dynamic: Some(1024),
+                bytes: None,
+                launch: Some("cuLaunchKernel"),
+                launch_start: kernel.launch_start,
+                launch_dur_ns: kernel.launch_dur_ns,
+                correlation: 5,
+                graph: Some(3),
+            }
+        );
+        assert_eq!(kernel.launch_start.map(|start| kernel.start.since(start)), Some(100));
+        assert_eq!(kernel.launch_dur_ns, Some(40));
+        let told = (&*memset.name, memset.bytes, memset.span, memset.launch, memset.grid);
+        assert_eq!(told, ("memset", Some(4096), Some(SpanId(71)), Some("cudaMemsetAsync"), None));
+        assert_eq!(sink.dropped, 0);
+    });
+}
+
+#[test]
+fn callbacks_arrive_whole_whatever_comes_first() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        assert!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)));
+        library.script().plain = vec![
+            (built::kernel(5, 1_200, 1_500, 0), Some(b"k")),
+            (built::memory(kind::MEMCPY, 1, 6, 1_300, 1_400), None),
+        ];
+        let clock = lanes::clock();
+        lanes::push(SpanId(44));
+        let start = clock.raw();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let end = clock.raw();
+        lanes::launched(Domain::Driver, 307, 5, start, end);
+        lanes::pop();
+        let sink = collect(&mut recorder, false, 5_000_000_000);
+        let [kernel] = <[RawKernel; 1]>::try_from(sink.kernels).expect("the copy's call is not over");
+        assert_eq!((kernel.span, kernel.launch), (Some(SpanId(44)), Some("cuLaunchKernel")));
+        let took = kernel.launch_dur_ns.expect("both ends were seen");
+        let expected = clock.delta_as_nanos(start, end);
+        assert!(took.abs_diff(expected) <= 2 && expected >= 1_000_000, "{took} and {expected}");
+        let began = kernel.launch_start.expect("it was seen");
+        assert!((4_000_000_000..5_000_000_000).contains(&began.0), "{began:?}");
+
+        lanes::launched(Domain::Driver, 421, 6, 0, clock.raw());
+        let sink = collect(&mut recorder, false, 5_100_000_000);
+        let [copy] = <[RawKernel; 1]>::try_from(sink.kernels).expect("now it is");
+        assert_eq!((&*copy.name, copy.span, copy.launch), ("htod", None, Some("cuMemcpyHtoDAsync")));
+        assert_eq!((copy.launch_start, copy.launch_dur_ns), (None, None), "its beginning was not seen");
+    });
+}
+
+#[test]
+fn all_holds_nothing_back_and_losses_are_counted() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::ExternalIds);
+        recorder.enable().expect("enabled");
+        recorder.disable().expect("disabled");
+        {
+            let mut script = library.script();
+            script.plain = vec![(built::kernel(5, 1_200, 1_500, 0), Some(b"k"))];
+            script.forced = vec![
+                (built::kernel(6, 1_200, 0, 0), Some(b"k")),
+                (built::kernel(7, 1_300, 1_400, 0), None),
+                (vec![10, 0, 0, 0], None),
+            ];
+            script.dropped = 20;
+            script.unreadable = 4;
+            script.log.clear();
+        }
+        let sink = collect(&mut recorder, false, 10_000);
+        assert!(sink.kernels.is_empty(), "its call may still come");
+        assert_eq!((sink.dropped, library.script().log.as_slice()), (24, &["flush".to_string()][..]));
+        let sink = collect(&mut recorder, true, 20_000);
+        let names: Vec<_> = sink.kernels.iter().map(|k| (k.correlation, &*k.name, k.span)).collect();
+        assert_eq!(names, [(5, "k", None), (7, "unknown", None)]);
+        assert_eq!(sink.dropped, 2, "one without its end, one cut short");
+        assert_eq!(library.script().log[1..], ["flush", "flush forced"]);
+    });
+}
+
+#[test]
+fn a_refused_flush_keeps_what_there_is() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Nothing);
+        recorder.enable().expect("enabled");
+        library.script().refuse_flush = Some(code::UNKNOWN);
+        library.script().ready = vec![(built::kernel(5, 1_200, 1_500, 0), Some(b"k"))];
+        let mut sink = ActivitySink::default();
+        let error = recorder.collect(false, &|| HostNs(9_000), &mut sink).expect_err("refused");
+        assert!(error.0.contains("hand over"), "{error}");
+        assert_eq!(sink.kernels.len(), 1);
+        assert_eq!((sink.kernels[0].span, sink.kernels[0].launch), (None, None));
+    });
+}
+
+#[test]
+fn windows_are_anchored_where_they_begin() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Nothing);
+        // The host's clock is the monotonic one, and CUPTI's is set forward by an hour while the window is open.
+        let began = std::time::Instant::now();
+        let host = || HostNs(began.elapsed().as_nanos() as i64);
+        library.script().now = 5_000_000;
+        recorder.enable().expect("enabled");
+        let enabled = host();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let hour = 3_600_000_000_000;
+        library.script().now = hour + 10_000_000;
+        library.script().plain = vec![(built::kernel(5, 5_000_100, 5_000_200, 0), Some(b"k"))];
+        let mut sink = ActivitySink::default();
+        recorder.collect(false, &host, &mut sink).expect("collected");
+        let off = sink.kernels[0].start.0 - enabled.0;
+        assert!(off.abs() < 2_000_000, "it ran as the window began, and is off by {off} ns");
+        let reads = Cell::new(0);
+        recorder
+            .collect(
+                false,
+                &|| {
+                    reads.set(reads.get() + 1);
+                    host()
+                },
+                &mut sink,
+            )
+            .expect("collected");
+        assert!(reads.get() > 0, "every delivery anchors");
+    });
+}

@@ -1,0 +1,190 @@
+//! The functions that CUPTI calls, on threads of the application and on its own.
+//!
+//! They must never unwind into C: each stops at `catch_unwind`, which costs nothing where nothing panics.
+
+use super::super::buffers::{Buffer, Filled, Pool};
+use super::super::calls::Domain;
+use super::super::lanes;
+use std::ffi::{c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+pub(super) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+pub(super) type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+/// All buffers. CUPTI has one pair of callbacks for the process, and they get no data of ours.
+pub(in super::super) static POOL: Pool = Pool::new();
+
+/// CUPTI wants a buffer. Without one it drops records and counts them.
+pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
+    let words = catch_unwind(|| POOL.take()).ok().flatten().map(Buffer::into_words);
+    let (pointer, bytes) = match words {
+        Some(words) => {
+            let bytes = size_of_val(&*words);
+            (Box::into_raw(words).cast::<u8>(), bytes)
+        }
+        None => (null_mut(), 0),
+    };
+    // SAFETY: CUPTI's three pointers are valid for one value each. Zero records means as many as fit.
+    unsafe {
+        *buffer = pointer;
+        *size = bytes;
+        *most_records = 0;
+    }
+}
+
+/// CUPTI is done with a buffer. It is put aside for the thread that reads.
+pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, size: usize, valid: usize) {
+    if buffer.is_null() {
+        return;
+    }
+    let words = std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), size / 8);
+    // SAFETY: CUPTI gives back what `requested` gave out, with its size, once: a boxed slice of that many words.
+    let words = unsafe { Box::from_raw(words) };
+    // A panic here could only come from a failed allocation; the buffer is lost then, and the program goes on.
+    let _ = catch_unwind(AssertUnwindSafe(|| POOL.put(Filled { buffer: Buffer::from_words(words), valid })));
+}
+
+/// `CUpti_CallbackData`, whole: it has not grown since CUDA 4.1. Offsets from `cupti_callbacks.h` of CUDA 13.0.
+#[repr(C)]
+struct CallbackData {
+    site: u32,
+    function: *const c_char,
+    parameters: *const c_void,
+    result: *mut c_void,
+    symbol: *const c_char,
+    context: *mut c_void,
+    context_uid: u32,
+    /// A word that a call's enter and exit share.
+    shared: *mut u64,
+    correlation: u32,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(CallbackData, site) == 0);
+    assert!(std::mem::offset_of!(CallbackData, context_uid) == 48);
+    assert!(std::mem::offset_of!(CallbackData, shared) == 56);
+    assert!(std::mem::offset_of!(CallbackData, correlation) == 64);
+    assert!(size_of::<CallbackData>() == 72);
+};
+
+const ENTER: u32 = 0;
+
+/// A followed call begins or ends on this thread.
+pub(super) unsafe extern "C" fn called(_: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
+    let Some(domain) = Domain::of(domain) else { return };
+    if data.is_null() {
+        return;
+    }
+    // SAFETY: in these two domains the data is a `CUpti_CallbackData`, valid during this call.
+    let data = unsafe { &*data.cast::<CallbackData>() };
+    let now = lanes::clock().raw();
+    if data.site == ENTER {
+        if !data.shared.is_null() {
+            // SAFETY: where it is not null it is the call's own word, for our use.
+            unsafe { *data.shared = now };
+        }
+        return;
+    }
+    let start = if data.shared.is_null() {
+        0
+    } else {
+        // SAFETY: as above.
+        unsafe { *data.shared }
+    };
+    // Where recording began inside this call, the word is not ours.
+    let start = if start <= now && start >= lanes::enabled_at() { start } else { 0 };
+    let correlation = data.correlation;
+    let _ = catch_unwind(|| lanes::launched(domain, cbid, correlation, start, now));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::lanes::tests_own;
+    use super::*;
+
+    #[test]
+    fn cupti_gets_buffers_and_gives_them_back() {
+        POOL.configure(1 << 12, 2, 1);
+        let ask = || {
+            let (mut buffer, mut size, mut most) = (null_mut(), 7, 7);
+            // SAFETY: three valid pointers.
+            unsafe { requested(&mut buffer, &mut size, &mut most) };
+            (buffer, size, most)
+        };
+        let (first, size, most) = ask();
+        assert_eq!((first.is_null(), first.align_offset(8), size, most), (false, 0, 1 << 12, 0));
+        let (second, ..) = ask();
+        let (third, none, _) = ask();
+        assert_eq!((second.is_null(), third.is_null(), none), (false, true, 0), "two may exist");
+        // SAFETY: written within the buffer, given back once each with its size.
+        unsafe {
+            first.write(42);
+            completed(null_mut(), 0, first, size, 16);
+            completed(null_mut(), 0, second, size, 0);
+            completed(null_mut(), 0, null_mut(), 0, 0);
+        }
+        let filled = POOL.drain();
+        assert_eq!(filled.iter().map(|f| f.valid).collect::<Vec<_>>(), [16, 0]);
+        assert_eq!(filled[0].buffer.words()[0].to_ne_bytes()[0], 42);
+        filled.into_iter().for_each(|f| POOL.recycle(f));
+    }
+
+    #[test]
+    fn a_call_is_recorded_when_it_ends() {
+        let _only = tests_own();
+        std::thread::scope(|scope| scope.spawn(one_call).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+
+    fn one_call() {
+        lanes::configure(16);
+        lanes::begin();
+        let mut shared = 0u64;
+        let mut call = |site, correlation, domain, seen: bool| {
+            let data = CallbackData {
+                site,
+                function: null_mut(),
+                parameters: null_mut(),
+                result: null_mut(),
+                symbol: null_mut(),
+                context: null_mut(),
+                context_uid: 1,
+                shared: if seen { &mut shared } else { null_mut() },
+                correlation,
+            };
+            // SAFETY: the data is what the domains promise.
+            unsafe { called(null_mut(), domain, 307, (&raw const data).cast()) };
+        };
+        lanes::push(candlescope_core::SpanId(6));
+        call(0, 11, 1, true);
+        call(1, 11, 1, true);
+        call(1, 12, 2, false);
+        call(1, 13, 3, true);
+        lanes::pop();
+        shared = 1;
+        let data = CallbackData {
+            site: 1,
+            function: null_mut(),
+            parameters: null_mut(),
+            result: null_mut(),
+            symbol: null_mut(),
+            context: null_mut(),
+            context_uid: 1,
+            shared: &mut shared,
+            correlation: 14,
+        };
+        // SAFETY: as above; and no data at all is ignored.
+        unsafe {
+            called(null_mut(), 1, 307, (&raw const data).cast());
+            called(null_mut(), 1, 307, null_mut());
+        }
+        let mut seen = Vec::new();
+        lanes::drain(|launch| seen.push(launch));
+        let told: Vec<_> = seen.iter().map(|l| (l.correlation, l.domain, l.span, l.start != 0)).collect();
+        let expected = [(11, Domain::Driver, 6, true), (12, Domain::Runtime, 6, false), (14, Domain::Driver, 0, false)];
+        assert_eq!(told, expected, "a beginning before the window is not known, other domains are not ours");
+        assert!(seen[0].start <= seen[0].end);
+    }
+}

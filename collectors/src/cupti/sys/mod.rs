@@ -1,0 +1,338 @@
+//! CUPTI and the driver as C libraries. Everything `unsafe` of this collector is in this folder, behind safe functions.
+//!
+//! The declarations were checked against the headers of CUDA 13.0.
+#![allow(unsafe_code, reason = "C libraries, loaded when the program runs")]
+
+mod callbacks;
+mod driver;
+
+pub(super) use callbacks::POOL;
+pub(super) use driver::Driver;
+
+use super::calls::Domain;
+use super::errors::{self, Code};
+use super::records;
+use super::search;
+use candlescope_core::gpu::ActivityError;
+use libloading::{AsSymbolName, Library};
+use std::error::Error;
+use std::ffi::{CStr, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::{null, null_mut};
+
+type Status = u32;
+
+/// `CUPTI_ERROR_MAX_LIMIT_REACHED` of `cuptiActivityGetNextRecord`: the end of the buffer.
+const END_OF_RECORDS: Status = 12;
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
+const FLUSH_FORCED: u32 = 1;
+/// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`.
+const ATTRIBUTE_ZEROED: u32 = 5;
+
+/// `CUpti_SubscriberHandle`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subscriber(*mut c_void);
+
+// SAFETY: the handle is a token that CUPTI's functions, all callable from any thread, look up; it is never dereferenced here.
+unsafe impl Send for Subscriber {}
+
+/// The functions used. The library stays loaded until the process ends: CUPTI's own threads and the application's may be inside it.
+#[derive(Debug, Clone)]
+pub(super) struct Cupti {
+    path: PathBuf,
+    get_version: unsafe extern "C" fn(*mut u32) -> Status,
+    get_timestamp: unsafe extern "C" fn(*mut u64) -> Status,
+    activity_enable: unsafe extern "C" fn(u32) -> Status,
+    activity_disable: unsafe extern "C" fn(u32) -> Status,
+    flush_all: unsafe extern "C" fn(u32) -> Status,
+    register_callbacks: unsafe extern "C" fn(callbacks::Requested, callbacks::Completed) -> Status,
+    next_record: unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
+    num_dropped: unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
+    set_attribute: unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> Status,
+    push_external: unsafe extern "C" fn(u32, u64) -> Status,
+    pop_external: unsafe extern "C" fn(u32, *mut u64) -> Status,
+    subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::Called, *mut c_void) -> Status,
+    unsubscribe: unsafe extern "C" fn(*mut c_void) -> Status,
+    enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
+    callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
+    /// Records of single calls instead of all; later versions of CUDA 12 have them.
+    enable_driver_api: Option<unsafe extern "C" fn(u32, u8) -> Status>,
+    enable_runtime_api: Option<unsafe extern "C" fn(u32, u8) -> Status>,
+}
+
+fn checked(status: Status) -> Result<(), Code> {
+    if status == 0 { Ok(()) } else { Err(Code(status)) }
+}
+
+impl Cupti {
+    /// Loads the first of `candidates` that is CUPTI.
+    pub(super) fn load(candidates: &[PathBuf]) -> Result<Self, ActivityError> {
+        let mut tried = Vec::new();
+        for path in candidates {
+            match Self::open(path) {
+                Ok(cupti) => return Ok(cupti),
+                Err(said) => tried.push((path, said)),
+            }
+        }
+        Err(errors::no_library(&tried))
+    }
+
+    fn open(path: &Path) -> Result<Self, String> {
+        // SAFETY: loading runs the library's initialisers; NVIDIA's only set up its own state.
+        let library = unsafe { Library::new(path) }.map_err(|e| said(&e))?;
+        let name = path.to_path_buf();
+        // SAFETY: each symbol has the type it is declared with in `cupti_activity.h`, `cupti_callbacks.h` and `cupti_version.h`:
+        // enums are 32 bits wide, `size_t` is `usize`.
+        let cupti = unsafe {
+            Self {
+                path: name,
+                get_version: symbol(&library, "cuptiGetVersion")?,
+                get_timestamp: symbol(&library, "cuptiGetTimestamp")?,
+                activity_enable: symbol(&library, "cuptiActivityEnable")?,
+                activity_disable: symbol(&library, "cuptiActivityDisable")?,
+                flush_all: symbol(&library, "cuptiActivityFlushAll")?,
+                register_callbacks: symbol(&library, "cuptiActivityRegisterCallbacks")?,
+                next_record: symbol(&library, "cuptiActivityGetNextRecord")?,
+                num_dropped: symbol(&library, "cuptiActivityGetNumDroppedRecords")?,
+                set_attribute: symbol(&library, "cuptiActivitySetAttribute")?,
+                push_external: symbol(&library, "cuptiActivityPushExternalCorrelationId")?,
+                pop_external: symbol(&library, "cuptiActivityPopExternalCorrelationId")?,
+                subscribe: symbol(&library, "cuptiSubscribe")?,
+                unsubscribe: symbol(&library, "cuptiUnsubscribe")?,
+                enable_callback: symbol(&library, "cuptiEnableCallback")?,
+                callback_name: symbol(&library, "cuptiGetCallbackName")?,
+                enable_driver_api: symbol(&library, "cuptiActivityEnableDriverApi").ok(),
+                enable_runtime_api: symbol(&library, "cuptiActivityEnableRuntimeApi").ok(),
+            }
+        };
+        std::mem::forget(library);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let path = if path.is_absolute() { None } else { search::loaded(&maps, path) };
+        Ok(Self { path: path.unwrap_or(cupti.path.clone()), ..cupti })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The API version, 0 if the library does not tell.
+    pub(super) fn version(&self) -> u32 {
+        let mut version = 0;
+        // SAFETY: the pointer is valid for one `uint32_t`.
+        let status = unsafe { (self.get_version)(&mut version) };
+        if status == 0 { version } else { 0 }
+    }
+
+    pub(super) fn timestamp(&self) -> Option<u64> {
+        let mut now = 0;
+        // SAFETY: the pointer is valid for one `uint64_t`.
+        let status = unsafe { (self.get_timestamp)(&mut now) };
+        (status == 0 && now != 0).then_some(now)
+    }
+
+    /// Switches records of a kind on or off.
+    pub(super) fn set_kind(&self, kind: u32, on: bool) -> Result<(), Code> {
+        // SAFETY: plain numbers; unknown kinds are refused.
+        checked(unsafe { if on { (self.activity_enable)(kind) } else { (self.activity_disable)(kind) } })
+    }
+
+    /// Whether records of single calls can be had in this domain.
+    pub(super) fn has_single_calls(&self, domain: Domain) -> bool {
+        self.single_call(domain).is_some()
+    }
+
+    fn single_call(&self, domain: Domain) -> Option<unsafe extern "C" fn(u32, u8) -> Status> {
+        match domain {
+            Domain::Driver => self.enable_driver_api,
+            Domain::Runtime => self.enable_runtime_api,
+        }
+    }
+
+    /// Switches records of one call on or off.
+    pub(super) fn set_call(&self, domain: Domain, cbid: u32, on: bool) -> Result<(), Code> {
+        let enable = self.single_call(domain).ok_or(errors::code::NOT_SUPPORTED)?;
+        // SAFETY: plain numbers; the library knows this call, as its name was asked for.
+        checked(unsafe { enable(cbid, u8::from(on)) })
+    }
+
+    /// The library's name of a call; `None` if it does not know it.
+    pub(super) fn call_name(&self, domain: Domain, cbid: u32) -> Option<String> {
+        let mut name = null();
+        // SAFETY: the pointer is valid for one pointer.
+        let status = unsafe { (self.callback_name)(domain as u32, cbid, &mut name) };
+        if status != 0 || name.is_null() {
+            return None;
+        }
+        // SAFETY: on success it is a string constant of the library, which stays loaded.
+        Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    /// Becomes this process's client; its callbacks are [`callbacks::called`], none of them on yet.
+    pub(super) fn subscribe(&self) -> Result<Subscriber, Code> {
+        let mut subscriber = null_mut();
+        // SAFETY: the pointer is valid for one pointer, the callback has the declared type and lives as long as the process.
+        checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, null_mut()) })?;
+        Ok(Subscriber(subscriber))
+    }
+
+    pub(super) fn unsubscribe(&self, subscriber: Subscriber) {
+        // SAFETY: the handle came from `subscribe`; a stale one is refused.
+        unsafe { (self.unsubscribe)(subscriber.0) };
+    }
+
+    /// Switches the callbacks of one call on or off. One thread at a time, as the recorder is one.
+    pub(super) fn set_callback(&self, to: Subscriber, domain: Domain, cbid: u32, on: bool) -> Result<(), Code> {
+        // SAFETY: the handle came from `subscribe`, the rest are plain numbers.
+        checked(unsafe { (self.enable_callback)(u32::from(on), to.0, domain as u32, cbid) })
+    }
+
+    /// Hands CUPTI the callbacks by which it gets buffers of [`POOL`] and gives them back.
+    pub(super) fn register_buffers(&self) -> Result<(), Code> {
+        // What is handed out is zeroed already, and CUPTI would do it again on the application's thread.
+        let (mut size, mut yes) = (1, 1u8);
+        // SAFETY: the value is one byte, as `size` says. A library that does not know it refuses, and zeroes.
+        unsafe { (self.set_attribute)(ATTRIBUTE_ZEROED, &mut size, (&raw mut yes).cast()) };
+        // SAFETY: both have the declared types and live as long as the process.
+        checked(unsafe { (self.register_callbacks)(callbacks::requested, callbacks::completed) })
+    }
+
+    /// Sets a `size_t` attribute of CUPTI's memory on the device.
+    pub(super) fn set_size(&self, attribute: u32, mut value: usize) -> Result<(), Code> {
+        let mut size = size_of::<usize>();
+        // SAFETY: the value is as long as `size` says.
+        checked(unsafe { (self.set_attribute)(attribute, &mut size, (&raw mut value).cast()) })
+    }
+
+    /// Has buffers handed over, with `forced` also those with records that are not complete.
+    pub(super) fn flush(&self, forced: bool) -> Result<(), Code> {
+        // SAFETY: a plain number.
+        checked(unsafe { (self.flush_all)(if forced { FLUSH_FORCED } else { 0 }) })
+    }
+
+    /// Records CUPTI dropped since this was last asked.
+    pub(super) fn dropped(&self) -> u64 {
+        let mut dropped = 0;
+        // SAFETY: no context means the global queue; the pointer is valid for one `size_t`.
+        let status = unsafe { (self.num_dropped)(null_mut(), 0, &mut dropped) };
+        if status == 0 { dropped as u64 } else { 0 }
+    }
+
+    /// Shows each record in the first `valid` bytes of `words`, up to the end of what is valid, and the name of each kernel.
+    /// Returns whether the end was reached.
+    pub(super) fn each_record(&self, words: &[u64], valid: usize, mut show: impl FnMut(&[u8], Option<&[u8]>)) -> bool {
+        let valid = valid.min(size_of_val(words));
+        // SAFETY: any eight bytes are a valid word, and the length is that of the same memory.
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), valid) };
+        let mut record = null_mut();
+        loop {
+            // SAFETY: the buffer is readable for `valid` bytes and was written by CUPTI; it is only read here. `record` is null or
+            // what the call before gave.
+            let status = unsafe { (self.next_record)(bytes.as_ptr().cast_mut(), valid, &mut record) };
+            if status != 0 || record.is_null() {
+                return status == END_OF_RECORDS || valid == 0;
+            }
+            let at = (record as usize).wrapping_sub(bytes.as_ptr() as usize);
+            let Some(rest) = bytes.get(at..) else { return false };
+            let name = records::name_address(rest).map(|address| {
+                // SAFETY: CUPTI's record of a kernel holds a pointer to its name, a string of its own that outlives the record.
+                unsafe { CStr::from_ptr(address as *const c_char) }.to_bytes()
+            });
+            show(rest, name);
+        }
+    }
+
+    /// The two functions of the external-id strategy, for application threads.
+    pub(super) fn external_ids(&self) -> ExternalIds {
+        ExternalIds { push: self.push_external, pop: self.pop_external }
+    }
+}
+
+/// Pushes and pops external correlation ids on the calling thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExternalIds {
+    push: unsafe extern "C" fn(u32, u64) -> Status,
+    pop: unsafe extern "C" fn(u32, *mut u64) -> Status,
+}
+
+impl ExternalIds {
+    #[inline]
+    pub(super) fn push(&self, id: u64) {
+        // SAFETY: plain numbers. It fails for unknown kinds only.
+        unsafe { (self.push)(records::CUSTOM0, id) };
+    }
+
+    #[inline]
+    pub(super) fn pop(&self) {
+        // SAFETY: null asks for no answer. Where nothing was pushed it says so and does nothing.
+        unsafe { (self.pop)(records::CUSTOM0, null_mut()) };
+    }
+}
+
+/// What the loader has to say. The error itself only tells which of its functions failed.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// `T` is the function's type.
+unsafe fn symbol<T: Copy>(library: &Library, name: impl AsSymbolName + std::fmt::Display + Copy) -> Result<T, String> {
+    // SAFETY: by this function's own contract.
+    unsafe { library.get::<T>(name) }.map(|symbol| *symbol).map_err(|e| format!("it lacks {name}: {}", said(&e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{calls, records::built};
+    use super::*;
+
+    #[test]
+    fn a_library_that_does_not_load_says_why() {
+        let nowhere = PathBuf::from("/nonexistent/libcupti.so");
+        let error = Cupti::load(std::slice::from_ref(&nowhere)).expect_err("there is none");
+        assert!(error.0.contains("No such file"), "{error}");
+        assert!(Cupti::load(&[]).is_err());
+        // The C library loads, and is not CUPTI.
+        let error = Cupti::load(&[nowhere, "libc.so.6".into()]).expect_err("no CUPTI");
+        assert!(error.0.contains("it lacks cuptiGetVersion"), "{error}");
+    }
+
+    /// Numbers and layouts against a real library; no GPU is needed.
+    #[test]
+    #[ignore = "needs libcupti: set CANDLESCOPE_CUPTI to its path and run with --ignored"]
+    fn a_real_library_agrees() {
+        let cupti = Cupti::load(&search::candidates(None, &|name| std::env::var(name).ok(), None)).expect("libcupti");
+        assert!(search::understood(cupti.version()), "{}", cupti.version());
+        assert!(cupti.path().is_absolute() && cupti.timestamp().is_some());
+        for domain in [Domain::Driver, Domain::Runtime] {
+            let differing: Vec<_> = (domain.calls().iter())
+                .filter_map(|(cbid, ours)| cupti.call_name(domain, *cbid).map(|theirs| (*cbid, *ours, theirs)))
+                .filter(|(_, ours, theirs)| calls::plain(theirs) != *ours)
+                .collect();
+            assert_eq!(differing, [], "{domain:?}");
+        }
+        // CUPTI walks records built by us, so our sizes are its sizes.
+        let mut kernel = built::kernel(4, 5, 6, 0);
+        kernel[104..112].copy_from_slice(&(c"_Z3addPf".as_ptr() as u64).to_ne_bytes());
+        let all = [
+            built::external(records::CUSTOM0, 77, 1),
+            built::memory(1, 1, 2, 3, 4),
+            kernel,
+            built::memory(22, 10, 3, 4, 5),
+            built::memory(2, 0, 3, 4, 5),
+            built::call(4, 307, 1, 2, 3),
+        ];
+        let bytes = all.concat();
+        let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let (mut seen, mut names) = (Vec::new(), Vec::new());
+        assert!(cupti.each_record(&words, bytes.len(), |record, name| {
+            seen.push(records::parse(record));
+            names.extend(name.map(<[u8]>::to_vec));
+        }));
+        if cupti.version() >= 130_000 {
+            assert_eq!(seen, all.each_ref().map(|record| records::parse(record)));
+            assert_eq!(names, [b"_Z3addPf"]);
+        }
+    }
+}
