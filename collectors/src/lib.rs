@@ -7,6 +7,10 @@
     doc = "| [`host`] | `host` | memory, CPU use, context switches of this process; the machine |"
 )]
 #![cfg_attr(
+    feature = "cuda",
+    doc = "| [`cuda`] | `cuda` | GPU time of intervals from CUDA timing events; memory in use in the devices' pools |"
+)]
+#![cfg_attr(
     feature = "cupti",
     doc = "| [`cupti`] | `cupti` | kernels, copies and memsets, with the interval and the call that launched each |"
 )]
@@ -17,6 +21,8 @@
 //!
 //! What a machine cannot tell is left out, never reported as zero.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 #[cfg(feature = "cupti")]
 pub mod cupti;
 #[cfg(feature = "host")]

@@ -1,0 +1,194 @@
+//! GPU time of intervals: CUDA timing events in the stream that a thread launches into.
+//!
+//! A mark is a pooled event, recorded by the thread itself and read back on the drain thread. Nothing ever waits for the
+//! device, and nothing of the application's is changed: marks are left out while a stream captures a graph, the thread's
+//! context, capture mode and errors stay as they were, and no stream is made. The primary context, where marks were made in it,
+//! is kept from ending until the clock and its lanes are gone, because events must not outlive their context. A context that is
+//! destroyed or reset all the same is noticed before its events are asked about again, and gets no more marks.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lane.rs` | the hot path |
+//! | `shared.rs` | what lanes and the poller have in common: contexts, pools of events |
+//! | `poll.rs`, `backlog.rs` | reading back: taking from the lanes, reporting in order |
+//! | `context.rs`, `track.rs`, `anchor.rs` | one context, one stream of one thread, the anchors |
+//! | `driver.rs`, `sys.rs` | what is asked of the driver, and the calls |
+//!
+//! [`PoolMemory`] samples the memory pools that candle allocates from, [`probe`] says what CUDA finds on this machine.
+//!
+//! ```no_run
+//! use candlescope_collectors::cuda::{CudaClock, CudaClockOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = CudaClock::new(CudaClockOptions::default())?;
+//! // For a candle device made with `Device::new_cuda_with_stream(0)`:
+//! // clock.streams().use_stream(0, device.as_cuda_device()?.cuda_stream());
+//! # drop(clock);
+//! # Ok(())
+//! # }
+//! ```
+
+mod anchor;
+mod backlog;
+mod context;
+mod cost;
+mod driver;
+mod error;
+mod lane;
+mod poll;
+mod pool_memory;
+mod probe;
+mod shared;
+mod stream;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod track;
+
+pub use cost::{CallCosts, call_costs, capture_mode};
+pub use error::CudaError;
+pub use pool_memory::PoolMemory;
+pub use probe::{CudaDevice, DriverVersion, Probe, probe};
+pub use stream::{Stream, with_stream};
+
+use candlescope_core::HostNs;
+use candlescope_core::gpu::{DeviceInfo, GpuClock, GpuLanes, GpuReport};
+use lane::Lanes;
+use poll::Poller;
+use serde_json::Value;
+use shared::Shared;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use sys::Cuda;
+
+/// How a [`CudaClock`] works.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CudaClockOptions {
+    /// Marks that may be under way per thread, and so events made per thread and device; 16384 unless told otherwise, at least 2
+    /// and at most 2²⁰.
+    ///
+    /// Overload policy: a thread with that many marks the device has not passed gets no more
+    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), counted, because waiting would hold up the application and
+    /// more events are more of the driver's memory. It takes 0.5 MB of the host's per thread that uses a GPU.
+    pub in_flight: usize,
+    /// How long the device may take to pass a mark before it is given up; 30 s unless told otherwise.
+    pub age_out: Duration,
+    /// Streams that marks go into instead of the per-thread default stream, by the device's CUDA ordinal. More can be named
+    /// later, see [`CudaClock::streams`].
+    pub streams: Vec<(usize, Stream)>,
+}
+
+impl Default for CudaClockOptions {
+    fn default() -> Self {
+        Self { in_flight: 16_384, age_out: Duration::from_secs(30), streams: Vec::new() }
+    }
+}
+
+impl CudaClockOptions {
+    /// Another bound on marks under way.
+    #[must_use]
+    pub fn in_flight(mut self, marks: usize) -> Self {
+        self.in_flight = marks;
+        self
+    }
+
+    /// Another age at which marks are given up.
+    #[must_use]
+    pub fn age_out(mut self, age: Duration) -> Self {
+        self.age_out = age;
+        self
+    }
+
+    /// Marks on the device with this CUDA ordinal go into `stream`.
+    #[must_use]
+    pub fn stream(mut self, ordinal: usize, stream: impl Into<Stream>) -> Self {
+        self.streams.push((ordinal, stream.into()));
+        self
+    }
+}
+
+/// Marks streams with CUDA timing events.
+///
+/// Which stream a mark goes into: the one named with [`with_stream`] on the thread, else the one named for the device
+/// ([`Streams::use_stream`]), else the per-thread default stream, candle's own choice.
+pub struct CudaClock {
+    shared: Arc<Shared<Cuda>>,
+    poller: Poller<Cuda>,
+    cuda: Cuda,
+    probe: Probe,
+}
+
+impl std::fmt::Debug for CudaClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaClock").field("probe", &self.probe).finish_non_exhaustive()
+    }
+}
+
+impl CudaClock {
+    /// A clock over all devices that CUDA sees. Starts the driver, but makes no context: until the application has made one,
+    /// no memory of a device is used.
+    ///
+    /// # Errors
+    /// There is no driver or no device, or they do not work; the message says what to do about it.
+    pub fn new(options: CudaClockOptions) -> Result<Self, CudaError> {
+        let cuda = Cuda::load()?;
+        let probe = Probe { driver: cuda.version()?, devices: cuda.devices()? };
+        let info = |d: &CudaDevice| DeviceInfo { uuid: d.uuid.as_str().into(), name: d.name.as_str().into() };
+        let shared = Arc::new(Shared::new(cuda, options.in_flight.clamp(2, 1 << 20), options.streams));
+        let poller = Poller::new(shared.clone(), probe.devices.iter().map(info).collect(), options.age_out);
+        Ok(Self { shared, poller, cuda, probe })
+    }
+
+    /// Names streams for devices; stays usable when the clock has been given to a session.
+    pub fn streams(&self) -> Streams {
+        Streams { shared: self.shared.clone() }
+    }
+}
+
+/// Tells a [`CudaClock`] which streams devices are used through.
+#[derive(Clone)]
+pub struct Streams {
+    shared: Arc<Shared<Cuda>>,
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streams").finish_non_exhaustive()
+    }
+}
+
+impl Streams {
+    /// Marks on the device with this CUDA ordinal go into `stream` from now on, on all threads, instead of the per-thread default
+    /// stream: for candle devices made with `new_cuda_with_stream`. The stream is kept alive as long as the clock and its lanes.
+    pub fn use_stream(&self, ordinal: usize, stream: impl Into<Stream>) {
+        self.shared.use_stream(ordinal, stream.into());
+    }
+}
+
+impl GpuClock for CudaClock {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn lanes(&self) -> Arc<dyn GpuLanes> {
+        Arc::new(Lanes(self.shared.clone()))
+    }
+
+    fn describe(&mut self) -> BTreeMap<String, Value> {
+        BTreeMap::from([("gpu_clock".to_string(), self.probe.to_json())])
+    }
+
+    fn poll(&mut self, host: &dyn Fn() -> HostNs, report: &mut dyn FnMut(GpuReport)) {
+        self.poller.poll(host, report);
+    }
+
+    fn statistics(&self) -> BTreeMap<String, Value> {
+        let mut statistics = self.poller.statistics();
+        if let Some(fault) = self.poller.last_fault() {
+            statistics.insert("last_driver_error".to_string(), self.cuda.fault_name(fault).into());
+        }
+        statistics
+    }
+}
