@@ -4,7 +4,8 @@
 //! device, and nothing of the application's is changed: marks are left out while a stream captures a graph, the thread's
 //! context, capture mode and errors stay as they were, and no stream is made. The primary context, where marks were made in it,
 //! is kept from ending until the clock and its lanes are gone, because events must not outlive their context. A context that is
-//! destroyed or reset all the same is noticed before its events are asked about again, and gets no more marks.
+//! destroyed or reset all the same is noticed at the next poll, before its events are asked about, and gets no more marks; one that
+//! is reset *and* made anew between two polls is not, so do not reset a device while it is being profiled.
 //!
 //! | file | what |
 //! |---|---|
