@@ -1,7 +1,7 @@
 //! Reads the SQLite file of `nsys export --type sqlite`.
 //!
-//! Tables and columns are those of export schema 3.7 (Nsight Systems 2023.4) to 3.20 (2025.3). Tables that would be empty are not
-//! there: a profile without a GPU has none for kernels.
+//! Tables and columns are those of export schema 3.7 (Nsight Systems 2023.4). Tables that would be empty are not there: a profile
+//! without a GPU has none for kernels.
 
 use super::{DOMAIN, Kernel, Launch, Profile, Range};
 use rusqlite::{Connection, OpenFlags, Row};

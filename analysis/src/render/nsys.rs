@@ -19,7 +19,10 @@ pub(super) struct TerminalTable {
     /// Stands beside the heading.
     pub(super) note: String,
     pub(super) header: Vec<&'static str>,
+    /// Empty where no kernel was launched.
     pub(super) rows: Vec<Vec<String>>,
+    /// Paths left out for want of room.
+    pub(super) more: usize,
 }
 
 /// At most `most` paths for a terminal; `None` without a profile.
@@ -30,9 +33,7 @@ pub(super) fn terminal(analysis: &Analysis, most: usize) -> Option<TerminalTable
     if compared {
         header.push("run's GPU");
     }
-    let mut rows: Vec<_> = kernels
-        .rows
-        .iter()
+    let mut rows: Vec<_> = launching(kernels)
         .take(most)
         .map(|row| {
             let mut cells = vec![tail(&printable(&row.path), if compared { 30 } else { 40 }), count(row.intervals)];
@@ -49,7 +50,8 @@ pub(super) fn terminal(analysis: &Analysis, most: usize) -> Option<TerminalTable
         cells.resize(header.len(), "–".to_string());
         rows.push(cells);
     }
-    Some(TerminalTable { note: summary(kernels), header, rows })
+    let more = launching(kernels).count().saturating_sub(most);
+    Some(TerminalTable { note: summary(kernels), header, rows, more })
 }
 
 /// The section of `report.md`.
@@ -61,7 +63,7 @@ pub(super) fn markdown(out: &mut String, analysis: &Analysis) {
     if compared {
         header.extend(["run's GPU", "source"]);
     }
-    let rows = kernels.rows.iter().take(MOST_ROWS).map(|row| {
+    let rows = launching(kernels).take(MOST_ROWS).map(|row| {
         let mut cells = vec![markdown::code(&row.path), count(row.intervals)];
         cells.extend(sums(kernels, row));
         cells.push(row.top.as_ref().map_or(String::new(), |(name, _)| markdown::code(&head(name, 60))));
@@ -85,7 +87,7 @@ pub(super) fn html(analysis: &Analysis) -> Value {
     if compared {
         header.push("run's GPU");
     }
-    let rows = kernels.rows.iter().take(MOST_ROWS).map(|row| {
+    let rows = launching(kernels).take(MOST_ROWS).map(|row| {
         let mut cells = vec![count(row.intervals)];
         cells.extend(sums(kernels, row));
         if compared {
@@ -101,7 +103,7 @@ pub(super) fn html(analysis: &Analysis) -> Value {
         .map(|(name, sum)| format!("{name}: {}, {}", kernels_text(sum), duration(sum.ns as f64)));
     json!({
         "title": TITLE, "meaning": MEANING, "summary": summary(kernels), "file": printable(&kernels.file.display().to_string()),
-        "header": header, "rows": rows.collect::<Vec<_>>(), "more": kernels.rows.len().saturating_sub(MOST_ROWS),
+        "header": header, "rows": rows.collect::<Vec<_>>(), "more": launching(kernels).count().saturating_sub(MOST_ROWS),
         "left": left.collect::<Vec<_>>(),
     })
 }
@@ -135,6 +137,11 @@ pub(super) fn json(analysis: &Analysis) -> Value {
         "unlaunched": sum(&kernels.unlaunched),
         "paths": rows.collect::<Vec<_>>(),
     })
+}
+
+/// Rows worth reading: `metrics.json` also has the paths that launch nothing.
+fn launching(kernels: &KernelsByPath) -> impl Iterator<Item = &PathKernels> {
+    kernels.rows.iter().filter(|row| row.all.kernels > 0)
 }
 
 fn summary(kernels: &KernelsByPath) -> String {

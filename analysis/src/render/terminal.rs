@@ -299,8 +299,10 @@ impl Out {
         let most = self.options.operators;
         if let Some(kernels) = super::nsys::terminal(analysis, most) {
             self.heading(super::nsys::TITLE, &kernels.note);
-            self.table(&kernels.header, kernels.rows, &[0]);
-            self.more(analysis.nsys.as_ref().map_or(0, |kernels| kernels.rows.len()), most, "paths");
+            if !kernels.rows.is_empty() {
+                self.table(&kernels.header, kernels.rows, &[0]);
+            }
+            self.more(kernels.more, 0, "paths");
         }
     }
 

@@ -269,7 +269,7 @@ fn every_report_shows_the_same_table() {
     let (dir, run) = run();
     let mut analysis = Analysis::of(&run);
     for text in [markdown::report(&analysis), html::page(&analysis).unwrap()] {
-        assert!(!text.contains("Nsight"), "nothing of it without a profile");
+        assert!(!text.contains("Kernels by path"), "nothing of it without a profile");
     }
     assert!(json::metrics(&analysis)["nsys"].is_null());
     let profile = profile(dir.path()).profile();
@@ -293,6 +293,15 @@ fn every_report_shows_the_same_table() {
     }
     assert!(page.contains("gemv&lt;float&gt;") && !page.contains("gemv<float>"), "names are escaped");
     assert!(summary.lines().all(|line| line.chars().count() <= 100), "{summary}");
+    // A profile without kernels is one line, not a table of zeros.
+    let mut idle = analysis.clone();
+    let mut without = profile;
+    without.kernels.clear();
+    idle.nsys = Some(KernelsByPath::of(&run, &without));
+    let summary = terminal::summary(&idle, &TerminalOptions::default());
+    let section = summary.split("Kernels by path").nth(1).unwrap().split("Cost and loss").next().unwrap();
+    assert!(section.contains("0 kernels") && !section.contains("decode/block"), "{section}");
+    assert_eq!(json::metrics(&idle)["nsys"]["paths"].as_array().unwrap().len(), 3);
     let metrics = &json::metrics(&analysis)["nsys"];
     assert_eq!(metrics["paths"][0]["total"]["kernel_ns"], 750);
     assert_eq!(metrics["paths"][0]["gpu"]["source"], "event");
