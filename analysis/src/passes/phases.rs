@@ -5,7 +5,7 @@ use super::latency::per_second;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
 use super::tree::ratio;
-use candlescope_core::{Phase, RequestRecord};
+use candlescope_core::{GpuSource, Phase, RequestRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the run's wall time divides.
@@ -50,10 +50,32 @@ pub struct PhaseRow {
     pub gbytes: Option<f64>,
     /// FLOPs ÷ bytes.
     pub intensity: Option<f64>,
-    /// Sum of device time in nanoseconds, of the steps that have one, and their number.
-    pub gpu: Option<(u64, u64)>,
+    /// GPU time of the steps that have it.
+    pub gpu: Option<PhaseGpu>,
     /// Durations of single steps in nanoseconds, without requests that warmed up.
     pub duration: Option<Distribution>,
+}
+
+/// GPU time of steps, of the source that most of them have: [`Gpu`](super::Gpu) has them all.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PhaseGpu {
+    /// What measured it.
+    pub source: GpuSource,
+    /// Steps that have it.
+    pub steps: u64,
+    /// Sum of it in nanoseconds.
+    pub total_ns: u64,
+}
+
+impl PhaseGpu {
+    fn of(steps: &[&StepRow]) -> Option<Self> {
+        let of = |source: GpuSource| {
+            let times = || steps.iter().filter(move |s| s.gpu_source == Some(source)).filter_map(|s| s.gpu_ns);
+            Self { source, steps: times().count() as u64, total_ns: total(times()) }
+        };
+        let sources = GpuSource::ALL.iter().map(|source| of(*source)).filter(|gpu| gpu.steps > 0);
+        sources.max_by_key(|gpu| gpu.steps)
+    }
 }
 
 impl Phases {
@@ -117,7 +139,6 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
     let tokens = sum(|s| s.tokens.map(u64::from));
     let (flops, bytes) = (sum(|s| s.flops), sum(|s| s.bytes));
     let timed = total_ns > 0;
-    let gpu: Vec<u64> = steps.iter().filter_map(|s| s.gpu_ns).collect();
     let measured = steps.iter().filter(|s| s.request.is_none_or(|r| !warmup.contains(&r)));
     PhaseRow {
         name: name.to_string(),
@@ -134,7 +155,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
         gflops: flops.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
         gbytes: bytes.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
         intensity: flops.zip(bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
-        gpu: (!gpu.is_empty()).then(|| (total(gpu.iter().copied()), gpu.len() as u64)),
+        gpu: PhaseGpu::of(steps),
         duration: Distribution::of(measured.map(|s| s.dur_ns as f64).collect()),
     }
 }

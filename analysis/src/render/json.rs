@@ -3,7 +3,7 @@
 //! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format version.
 
 use super::figures::{FigureValue, figures};
-use super::gpu_json;
+use super::gpu::json as gpu_json;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::peaks::utilisation;
 use crate::passes::{Analysis, Background, Distribution};
@@ -151,8 +151,9 @@ fn phases(analysis: &Analysis) -> Value {
             "gflops": row.gflops,
             "gbytes": row.gbytes,
             "intensity": row.intensity,
-            "gpu_total_ns": row.gpu.map(|g| g.0),
-            "gpu_steps": row.gpu.map(|g| g.1),
+            "gpu_total_ns": row.gpu.map(|g| g.total_ns),
+            "gpu_steps": row.gpu.map(|g| g.steps),
+            "gpu_source": row.gpu.map(|g| g.source.as_str()),
             "duration_ns": row.duration.as_ref().map(|d| spread(d, false)),
         })
     });

@@ -4,8 +4,6 @@ pub mod facts;
 pub mod figures;
 pub mod format;
 mod gpu;
-mod gpu_account;
-mod gpu_json;
 pub mod html;
 pub mod json;
 mod kernel_name;

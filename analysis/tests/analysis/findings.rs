@@ -4,6 +4,7 @@ use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::{ExporterReport, Finding, RunManifest, Severity};
+use candlescope_core::{Batch, GpuSource, GpuTime};
 use serde_json::json;
 use tempfile::tempdir;
 
@@ -11,6 +12,15 @@ fn analyse(scenario: &Scenario, change: impl FnOnce(&mut RunManifest)) -> Analys
     let dir = tempdir().unwrap();
     let (batch, mut manifest) = make(scenario);
     change(&mut manifest);
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    Analysis::of(&Run::open(dir.path()).unwrap())
+}
+
+/// A run on a GPU, with its records and manifest changed.
+fn on_gpu(change: impl FnOnce(&mut Batch, &mut RunManifest)) -> Analysis {
+    let dir = tempdir().unwrap();
+    let (mut batch, mut manifest) = make(&Scenario::on_gpu());
+    change(&mut batch, &mut manifest);
     write_run(dir.path(), &batch, &manifest, 1_000_000);
     Analysis::of(&Run::open(dir.path()).unwrap())
 }
@@ -116,4 +126,118 @@ fn few_requests_have_no_spread() {
     let finding = code(&analysis, "few_requests").unwrap();
     assert!(finding.message.starts_with("1 measured request:"), "{finding:?}");
     assert!(analysis.verdict.ok);
+}
+
+#[test]
+fn gpu_time_that_was_asked_for_and_is_not_there_is_an_error() {
+    let bare = |batch: &mut Batch| {
+        batch.spans.iter_mut().for_each(|s| s.gpu = None);
+        batch.steps.iter_mut().for_each(|s| s.gpu = None);
+        batch.kernels.clear();
+    };
+    assert!(code(&on_gpu(|_, _| {}), "no_gpu_time").is_none());
+    let absent = on_gpu(|batch, manifest| {
+        bare(batch);
+        manifest.exporters.clear();
+    });
+    let finding = code(&absent, "no_gpu_time").unwrap();
+    assert!(finding.message.contains("`adaptive`") && finding.severity == Severity::Error && !absent.verdict.ok);
+    // Not asked for is no loss.
+    let off = on_gpu(|batch, manifest| {
+        bare(batch);
+        manifest.exporters.clear();
+        manifest.gpu.as_mut().unwrap().timing = "off".into();
+    });
+    assert!(code(&off, "no_gpu_time").is_none() && off.verdict.ok, "{:?}", off.verdict);
+}
+
+#[test]
+fn kernels_outside_every_interval_are_counted() {
+    let analysis = on_gpu(|batch, _| {
+        for kernel in &mut batch.kernels[..100] {
+            (kernel.seq, kernel.span_id, kernel.step, kernel.path) = (None, None, None, None);
+        }
+    });
+    let finding = code(&analysis, "kernels_unattributed").unwrap();
+    assert!(finding.message.starts_with("100 of 512 ") && finding.severity == Severity::Warning, "{finding:?}");
+    assert_eq!(analysis.kernels.unattributed.0, 100);
+    let one = on_gpu(|batch, _| (batch.kernels[0].seq, batch.kernels[0].step) = (None, None));
+    assert_eq!(code(&one, "kernels_unattributed").unwrap().severity, Severity::Info, "one of 512");
+}
+
+#[test]
+fn a_parent_with_too_little_gpu_time_is_said() {
+    let analysis = on_gpu(|batch, _| {
+        let start = batch.spans[1].host_start;
+        batch.spans[1].gpu = Some(GpuTime { start, dur_ns: 10_000, source: GpuSource::Event });
+    });
+    let finding = code(&analysis, "gpu_parent_shorter_than_children").unwrap();
+    assert!(finding.message.contains("the worst is `prefill` with 10000 ns"), "{finding:?}");
+}
+
+#[test]
+fn loss_of_kernels_is_said_once() {
+    let lossy = |m: &mut RunManifest| {
+        let kernels = m.gpu.as_mut().unwrap().kernels.as_mut().unwrap();
+        (kernels.dropped, kernels.late) = (7, 3);
+    };
+    let analysis = on_gpu(|_, m| lossy(m));
+    assert!(code(&analysis, "kernels_dropped").unwrap().message.contains("lost 7 records"));
+    assert!(code(&analysis, "kernels_late").unwrap().message.starts_with("3 kernels"));
+    let told = on_gpu(|_, m| {
+        lossy(m);
+        m.verdict.findings.push(Finding {
+            severity: Severity::Warning,
+            code: "kernels_dropped".into(),
+            message: "as the session says it".into(),
+            remedy: "shorter windows".into(),
+        });
+    });
+    let said: Vec<_> = told.verdict.findings.iter().filter(|f| f.code == "kernels_dropped").collect();
+    assert!(said.len() == 1 && said[0].message == "as the session says it", "{said:?}");
+}
+
+#[test]
+fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
+    use candlescope_analysis::passes::peaks::{Over, utilisation};
+    let analysis = on_gpu(|_, _| {});
+    let used = utilisation(&analysis);
+    assert!(used.iter().all(|u| !u.peak.is_flops || u.peak.dtype.as_deref() == Some("bf16")), "not against f32's peak");
+    let of = |phase: &str, is_flops, over| {
+        used.iter().find(|u| u.phase == phase && u.peak.is_flops == is_flops && u.over == over).map(|u| u.ratio)
+    };
+    let decode = analysis.phases.rows.iter().find(|r| r.name == "decode").unwrap();
+    let kind = analysis.gpu.kinds.iter().find(|k| k.name == "decode").unwrap();
+    let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-9, "{a:?} {b}");
+    near(of("decode", true, Over::Wall), decode.gflops.unwrap() * 1e9 / 2e12);
+    near(of("decode", false, Over::Wall), decode.gbytes.unwrap() * 1e9 / 1e11);
+    near(of("decode", true, Over::Gpu(GpuSource::Event)), kind.elapsed[0].tflops.unwrap() * 1e12 / 2e12);
+    near(of("decode", false, Over::Gpu(GpuSource::Cupti)), kind.elapsed[1].gbytes.unwrap() * 1e9 / 1e11);
+    assert_eq!(of("prefill", true, Over::Gpu(GpuSource::Cupti)), None, "none of its steps was recorded");
+    assert!(code(&analysis, "utilisation_above_one").is_none());
+    // Only over GPU time: 25 GB/s while the GPU has the step, 20 GB/s of wall time.
+    let peak = json!([{ "kind": "bandwidth", "value": 22e9, "label": "measured", "source": "copy" }]);
+    let above = on_gpu(|_, m| drop(m.environment.insert("peaks".into(), peak)));
+    let finding = code(&above, "utilisation_above_one").unwrap();
+    assert!(finding.message.starts_with("MBU of decode over GPU time (stream elapsed)"), "{finding:?}");
+}
+
+#[test]
+fn sensors_that_disagree_are_said() {
+    let analysis = on_gpu(|batch, _| {
+        let power = batch.samples.iter_mut().filter(|s| s.metric == "hw_power_watts");
+        power.for_each(|s| s.value *= 0.5);
+    });
+    let finding = code(&analysis, "energy_sensors_disagree").unwrap();
+    assert!(finding.message.contains("0.50 of the energy counter"), "{finding:?}");
+    assert!(code(&on_gpu(|_, _| {}), "energy_sensors_disagree").is_none());
+}
+
+#[test]
+fn a_gpu_that_waits_for_the_host_is_said_and_one_that_outlasts_its_steps_too() {
+    let waits = on_gpu(|_, _| {});
+    assert!(code(&waits, "launch_bound").unwrap().message.contains("63 kernels a step"));
+    let outlasts = on_gpu(|batch, _| batch.kernels.iter_mut().for_each(|k| k.gpu_dur_ns *= 4));
+    assert!(code(&outlasts, "gpu_outlasts_steps").unwrap().severity == Severity::Info);
+    assert!(code(&outlasts, "launch_bound").is_none() && outlasts.verdict.ok, "{:?}", outlasts.verdict);
 }

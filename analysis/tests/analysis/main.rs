@@ -4,9 +4,12 @@
 mod common;
 
 mod damage;
+mod energy;
 mod findings;
 mod fixtures;
+mod gpu;
 mod hostile;
+mod kernels;
 mod latency;
 #[cfg(feature = "nsys")]
 mod nsys;

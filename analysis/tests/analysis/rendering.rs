@@ -182,6 +182,71 @@ fn every_report_tells_the_layer_from_the_background_threads() {
 }
 
 #[test]
+fn the_page_shows_the_gpu_where_there_is_one() {
+    let page = html::page(&analysis(&Scenario::on_gpu())).unwrap();
+    for id in ["gpu", "gpu-steps", "gpu-busy", "kernels", "kernel-paths", "copies", "energy", "devices"] {
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    assert_eq!(page.matches("class=\"numbers sortable\"").count(), 8, "the operators and seven about the GPU");
+    assert!(page.contains("title=\"GPU self time ÷ GPU time of the outermost steps\""), "in the tree");
+    // As many cells as heads, in every row of every table that sorts.
+    for table in page.split("class=\"numbers sortable\"").skip(1).map(|rest| rest.split("</table>").next().unwrap()) {
+        let (head, body) = table.split_once("<tbody>").unwrap();
+        let columns = head.matches("<th").count() - head.matches("<thead").count();
+        for row in body.split("<tr>").skip(1) {
+            assert_eq!(row.matches("<td").count() + row.matches("<th ").count(), columns, "{row}");
+        }
+    }
+    let plain = html::page(&analysis(&Scenario::default())).unwrap();
+    for absent in ["id=\"gpu\"", "href=\"#gpu\"", "title=\"GPU self time", "GPU busy share</h3>"] {
+        assert!(!plain.contains(absent), "{absent} without a GPU");
+    }
+}
+
+#[test]
+fn gpu_figures_agree_between_reports() {
+    let analysis = analysis(&Scenario::on_gpu());
+    let metrics = json::metrics(&analysis);
+    let busy = analysis.gpu.busy.as_ref().unwrap().busy_share().unwrap();
+    assert_eq!(metrics["figures"]["gpu_busy"]["value"], busy);
+    assert_eq!(metrics["figures"]["gpu_busy"]["n"], 8, "recorded steps");
+    assert_eq!(metrics["gpu"]["all"]["busy_share"], busy);
+    let shown = candlescope_analysis::render::format::percent(busy);
+    let (gross, _) = analysis.energy.per_output_token().unwrap();
+    assert_eq!(metrics["energy"]["joules_per_output_token"], gross);
+    let token = candlescope_analysis::render::format::joules(gross);
+    let account = "adaptive within 2.0 % of step time: every interval of 72 steps, 216 steps in part, 0 not at all";
+    for text in [
+        terminal::summary(&analysis, &TerminalOptions { width: 400, ..Default::default() }),
+        markdown::report(&analysis),
+        html::page(&analysis).unwrap(),
+    ] {
+        for expected in [&shown, &token, account, "stream elapsed / wall", "launch-bound"] {
+            let expected = expected.replace('/', "&#x2f;");
+            let found = text.replace('/', "&#x2f;").contains(&expected);
+            assert!(found, "{expected}");
+        }
+    }
+    assert_eq!(metrics["gpu"]["account"]["timing"], "adaptive");
+    let operator = &metrics["operators"][0];
+    assert_eq!((operator["gpu_calls"].as_u64(), operator["calls"].as_u64()), (Some(64), Some(282)));
+    let estimate = operator["gpu_total_ns"].as_f64().unwrap() / 64.0 * 282.0;
+    assert!((operator["gpu_total_estimate_ns"].as_f64().unwrap() / estimate - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_run_timed_by_marks_alone_claims_no_busy_share() {
+    let analysis = analysis(&Scenario { recorded: 0, sensors: false, ..Scenario::on_gpu() });
+    let metrics = json::metrics(&analysis);
+    assert!(
+        metrics["figures"]["gpu_busy"].is_null() && metrics["gpu"]["all"].is_null() && metrics["kernels"].is_null()
+    );
+    assert!(metrics["energy"].is_null() && metrics["devices"].is_null(), "not sampled is not zero");
+    let text = terminal::summary(&analysis, &TerminalOptions::default());
+    assert!(text.contains("stream elapsed / wall") && !text.contains("busy"), "{text}");
+}
+
+#[test]
 fn a_report_is_four_whole_files() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::default());

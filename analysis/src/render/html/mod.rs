@@ -14,6 +14,7 @@ use super::format::{
 };
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
+use crate::passes::gpu_time::source_name;
 use crate::passes::memory::Series;
 use crate::passes::operators::OperatorGpu;
 use crate::passes::stats::total;
@@ -238,7 +239,9 @@ fn phases(analysis: &Analysis) -> Value {
         let rate = |v: Option<f64>| v.map_or("–".to_string(), significant);
         let d = row.duration.as_ref();
         let time = |f: fn(&crate::passes::Distribution) -> f64| d.map_or("–".to_string(), |d| duration(f(d)));
-        let gpu = row.gpu.map_or("–".to_string(), |(ns, n)| format!("{} in {}", duration(ns as f64), count(n)));
+        let gpu = row.gpu.map_or("–".to_string(), |gpu| {
+            format!("{} in {} ({})", duration(gpu.total_ns as f64), count(gpu.steps), source_name(gpu.source))
+        });
         json!({
             "name": head(&printable(&row.name), 60),
             "inside": row.inside.as_deref().map(printable),
@@ -281,6 +284,8 @@ fn operators(analysis: &Analysis) -> Value {
             cell(count(o.calls), o.calls as f64),
             time(Some(o.self_ns)),
             cell(percent(o.self_share), o.self_share),
+        ];
+        let on_host = [
             time(Some(o.total_ns)),
             cell(percent(o.total_share), o.total_share),
             cell(duration(per_call), per_call),
@@ -307,6 +312,7 @@ fn operators(analysis: &Analysis) -> Value {
         if launches {
             cells.push(rate(o.launches_per_call));
         }
+        cells.extend(on_host);
         let path = printable(&o.path);
         let (above, name) = path.rsplit_once('/').map_or(("", path.as_str()), |(a, n)| (a, n));
         json!({
@@ -314,14 +320,15 @@ fn operators(analysis: &Analysis) -> Value {
             "cells": cells, "bar": o.self_share / largest * 100.0,
         })
     });
-    let mut header =
-        vec!["calls", "self", "self share", "total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"];
+    // On a GPU its columns come first: the table is wider than most screens.
+    let mut header = vec!["calls", "self", "self share"];
     if gpu {
         header.extend(["GPU measured", "GPU self", "GPU share", "GPU total", "GPU mean", "GPU TFLOP/s", "GPU GB/s"]);
     }
     if launches {
         header.push("launches a call");
     }
+    header.extend(["total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"]);
     let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| g.source);
     json!({
         "header": header,

@@ -1,6 +1,6 @@
 //! The GPU's part of `metrics.json`. Times are nanoseconds, energy joules; what is not known is null.
 
-use super::json::spread;
+use super::super::json::spread;
 use crate::passes::gaps::GapSum;
 use crate::passes::gpu::{Busy, Elapsed};
 use crate::passes::gpu_time::{GpuSums, source_name};
@@ -9,7 +9,7 @@ use crate::passes::{Analysis, Operator};
 use serde_json::{Map, Value, json};
 
 /// `gpu`, `kernels`, `energy` and `devices`; the first two null without GPU time and kernels, the last two without samples.
-pub(super) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
+pub(in crate::render) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
     [
         ("gpu", gpu(analysis)),
         ("kernels", kernels(analysis)),
@@ -20,7 +20,7 @@ pub(super) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
 
 /// What an operator's row has about the GPU. `gpu_total_ns` and `gpu_self_ns` are sums over the measured intervals; what ends in
 /// `_estimate_ns` is extrapolated to all of them.
-pub(super) fn operator(operator: &Operator) -> Map<String, Value> {
+pub(in crate::render) fn operator(operator: &Operator) -> Map<String, Value> {
     let gpu = operator.gpu;
     let values = [
         ("gpu_calls", json!(gpu.map_or(0, |g| g.measured))),
@@ -122,7 +122,7 @@ fn kernels(analysis: &Analysis) -> Value {
     }
     let by_name = kernels.by_name.iter().map(|k| {
         json!({
-            "name": &*k.name, "short_name": super::kernel_name::short(&k.name), "count": k.count, "total_ns": k.total_ns,
+            "name": &*k.name, "short_name": super::super::kernel_name::short(&k.name), "count": k.count, "total_ns": k.total_ns,
             "mean_ns": k.mean_ns, "p50_ns": k.p50_ns, "p95_ns": k.p95_ns, "share": k.share,
         })
     });

@@ -1,6 +1,6 @@
 //! How GPU time was taken and what became of it, in a few lines.
 
-use super::format::{count, duration, percent, plural, printable, significant};
+use super::super::format::{count, duration, percent, plural, printable, significant};
 use candlescope_core::run::{GpuAccount, RunManifest};
 
 /// The account's lines, each with a label of one word; none where no GPU time was asked for.

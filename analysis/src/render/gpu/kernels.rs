@@ -1,0 +1,127 @@
+//! Kernels by name and by path, and copies.
+
+use super::super::format::{bytes, count, duration, head};
+use super::super::kernel_name::short;
+use super::super::sheet::{Row, Sheet, cell, column, maybe, missing, wide};
+use super::{named, number, rate, share, time};
+use crate::passes::Analysis;
+
+pub(super) fn kernels(analysis: &Analysis) -> Sheet {
+    let kernels = &analysis.kernels;
+    let largest = kernels.by_name.first().map_or(1.0, |k| k.share.max(1e-9));
+    let rows = kernels.by_name.iter().map(|k| {
+        let name = short(&k.name);
+        Row {
+            whole: (name != *k.name).then(|| k.name.to_string()),
+            name,
+            bar: Some(k.share / largest),
+            cells: vec![
+                number(k.count),
+                time(Some(k.total_ns as f64)),
+                share(Some(k.share)),
+                time(Some(k.mean_ns)),
+                time(Some(k.p50_ns)),
+                time(Some(k.p95_ns)),
+            ],
+        }
+    });
+    Sheet {
+        id: "kernels",
+        title: "Kernels",
+        note: format!(
+            "{} kernels, copies and memsets of the recorded steps, {} on the device; shares are of that. {}",
+            count(kernels.records),
+            duration(kernels.total_ns as f64),
+            unattributed(analysis)
+        ),
+        first: "kernel",
+        columns: vec![
+            column("count", "how often it ran"),
+            column("total", ""),
+            column("share", "of all recorded device time"),
+            column("mean", ""),
+            column("p50", ""),
+            column("p95", ""),
+        ],
+        rows: rows.collect(),
+        what: "kernels",
+        terminal_rows: 8,
+    }
+}
+
+fn unattributed(analysis: &Analysis) -> String {
+    match analysis.kernels.unattributed {
+        (0, _) => "All were launched inside recorded intervals.".to_string(),
+        (n, ns) => format!("{} ({}) were launched outside every recorded interval.", count(n), duration(ns as f64)),
+    }
+}
+
+pub(super) fn paths(analysis: &Analysis) -> Sheet {
+    let largest = analysis.kernels.by_path.first().map_or(1.0, |row| row.share.max(1e-9));
+    let rows = analysis.kernels.by_path.iter().map(|row| Row {
+        name: row.path.clone().unwrap_or_else(|| "(outside every interval)".to_string()),
+        whole: None,
+        bar: Some(row.share / largest),
+        cells: vec![
+            if row.path.is_some() { number(row.calls) } else { missing() },
+            number(row.kernels),
+            rate(row.launches_per_call),
+            number(row.copies),
+            time(Some(row.total_ns as f64)),
+            share(Some(row.share)),
+            row.top.as_ref().map_or(missing(), |(name, ns)| {
+                cell(format!("{} {}", head(&short(name), 48), duration(*ns as f64)), *ns as f64)
+            }),
+        ],
+    });
+    Sheet {
+        id: "kernel-paths",
+        title: "Kernels by path",
+        note: "By the innermost interval open at the launch; what intervals inside launched stands with them."
+            .to_string(),
+        first: "path",
+        columns: vec![
+            column("calls", "intervals in recorded steps"),
+            column("kernels", ""),
+            column("a call", "kernels for each of these intervals"),
+            wide("copies", "copies and memsets"),
+            column("total", "time on the device"),
+            column("share", "of all recorded device time"),
+            wide("top", "the kernel, copy or memset with most of it"),
+        ],
+        rows: rows.collect(),
+        what: "paths",
+        terminal_rows: 8,
+    }
+}
+
+pub(super) fn copies(analysis: &Analysis) -> Sheet {
+    let rows = analysis.kernels.copies.iter().map(|row| {
+        named(
+            &row.direction,
+            vec![
+                number(row.count),
+                maybe(row.bytes.map(|n| n as f64), bytes),
+                time(Some(row.total_ns as f64)),
+                rate(row.gbytes),
+                share(Some(row.share)),
+            ],
+        )
+    });
+    Sheet {
+        id: "copies",
+        title: "Copies",
+        note: "Copies by direction, and memsets, of the recorded steps.".to_string(),
+        first: "direction",
+        columns: vec![
+            column("count", ""),
+            column("bytes", ""),
+            column("total", "time on the device"),
+            column("GB/s", "bytes ÷ that time"),
+            column("share", "of all recorded device time"),
+        ],
+        rows: rows.collect(),
+        what: "directions",
+        terminal_rows: 6,
+    }
+}

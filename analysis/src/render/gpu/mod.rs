@@ -1,0 +1,129 @@
+//! The GPU in each of the reports: GPU time of steps, how the device's time divides, kernels, copies, energy, devices.
+
+mod account;
+pub(super) mod json;
+mod kernels;
+mod power;
+mod time;
+
+use super::format::{count, duration, joules, percent, printable, significant, watts};
+use super::sheet::{Cell, Row, Sheet, cell, maybe};
+use crate::passes::Analysis;
+use crate::passes::peaks::{Over, utilisation};
+use candlescope_core::GpuSource;
+
+/// Every table about the GPU that has rows, in the order of the reports.
+pub(super) fn sheets(analysis: &Analysis) -> Vec<Sheet> {
+    let all = [
+        time::steps(analysis),
+        time::busy(analysis),
+        kernels::kernels(analysis),
+        kernels::paths(analysis),
+        kernels::copies(analysis),
+        power::energy(analysis),
+        power::devices(analysis),
+    ];
+    all.into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
+}
+
+fn time(ns: Option<f64>) -> Cell {
+    maybe(ns, duration)
+}
+
+fn number(n: u64) -> Cell {
+    cell(count(n), n as f64)
+}
+
+fn share(value: Option<f64>) -> Cell {
+    maybe(value, percent)
+}
+
+fn rate(value: Option<f64>) -> Cell {
+    maybe(value, significant)
+}
+
+fn named(name: &str, cells: Vec<Cell>) -> Row {
+    Row { name: name.to_string(), whole: None, cells, bar: None }
+}
+
+/// `12 of 48`, sorted by the first.
+fn of(measured: u64, all: u64) -> Cell {
+    cell(format!("{} of {}", count(measured), count(all)), measured as f64)
+}
+
+/// How near phases come to the machine's peaks, over each kind of time: prefill is judged by MFU, decode by MBU.
+fn peaks(analysis: &Analysis) -> Vec<String> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for used in utilisation(analysis) {
+        let metric = if used.peak.is_flops { "MFU" } else { "MBU" };
+        if matches!((used.phase.as_str(), metric), ("prefill", "MBU") | ("decode", "MFU")) {
+            continue;
+        }
+        let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));
+        let over = match used.over {
+            Over::Wall => "over wall time",
+            Over::Gpu(GpuSource::Event) => "over stream elapsed",
+            Over::Gpu(GpuSource::Cupti) => "over kernel time",
+        };
+        let value = format!("{} {over}", percent(used.ratio));
+        match texts.iter_mut().find(|(known, _)| *known == head) {
+            Some((_, values)) => values.push_str(&format!(", {value}")),
+            None => texts.push((head, value)),
+        }
+    }
+    texts.into_iter().map(|(head, values)| format!("{head} {values}")).collect()
+}
+
+/// What a person wants to know of the GPU first, each with a label of one word.
+pub(super) fn lines(analysis: &Analysis) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(busy) = &analysis.gpu.busy {
+        let launches =
+            busy.launches_per_step().map_or(String::new(), |n| format!(" · {} kernels a step", significant(n)));
+        let busy_share = busy.busy_share().map_or("unknown".to_string(), percent);
+        let bound = busy.launch_bound_share().map_or("unknown".to_string(), percent);
+        lines.push((
+            "busy",
+            format!("{busy_share} of {} recorded steps' wall time · launch-bound {bound}{launches}", count(busy.steps)),
+        ));
+    }
+    let elapsed = analysis.gpu.kinds.iter().flat_map(|kind| kind.elapsed.iter().map(move |e| (kind, e)));
+    let of_wall: Vec<String> = elapsed
+        .filter(|(_, e)| e.source == GpuSource::Event)
+        .take(4)
+        .filter_map(|(kind, e)| {
+            Some(format!(
+                "{} {} ({} of {} steps)",
+                printable(&kind.name),
+                percent(e.of_wall()?),
+                count(e.measured),
+                count(kind.steps)
+            ))
+        })
+        .collect();
+    if !of_wall.is_empty() {
+        lines.push(("stream", format!("stream elapsed / wall: {}", of_wall.join(", "))));
+    }
+    let used = peaks(analysis);
+    if !used.is_empty() && !analysis.gpu.kinds.is_empty() {
+        lines.push(("peak", used.join("; ")));
+    }
+    if let Some(run) = &analysis.energy.run {
+        let mut text = match run.watts() {
+            Some(mean) => {
+                let most: Vec<String> =
+                    analysis.devices.iter().filter_map(|d| d.power_watts).map(|(_, most)| watts(most)).collect();
+                let most = if most.is_empty() { String::new() } else { format!(" · {} at most", most.join(", ")) };
+                format!("{} mean{most} · {} over the run", watts(mean), joules(run.joules))
+            }
+            None => joules(run.joules),
+        };
+        if let Some((gross, net)) = analysis.energy.per_output_token() {
+            text.push_str(&format!(" · {} an output token", joules(gross)));
+            text.extend(net.map(|net| format!(", {} net of idle", joules(net))));
+        }
+        lines.push(("power", text));
+    }
+    lines.extend(account::lines(&analysis.manifest));
+    lines
+}

@@ -1,0 +1,149 @@
+//! Energy and devices.
+
+use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
+use super::super::sheet::{Cell, Row, Sheet, cell, column, maybe, missing, wide};
+use super::{named, time};
+use crate::passes::sensor::Joules;
+use crate::passes::{Analysis, Device};
+
+pub(super) fn energy(analysis: &Analysis) -> Sheet {
+    let energy = &analysis.energy;
+    let row = |name: &str, e: &Joules, tokens: Option<u64>| {
+        let per_token = tokens.filter(|&n| n > 0 && !e.below_resolution).map(|n| e.joules / n as f64);
+        named(
+            name,
+            vec![
+                maybe(Some(e.joules), |v| if e.below_resolution { format!("~{}", joules(v)) } else { joules(v) }),
+                cell(format!("{} – {}", joules(e.low), joules(e.high)), e.high - e.low),
+                maybe(e.net.filter(|_| !e.below_resolution), joules),
+                maybe(e.watts(), watts),
+                maybe(per_token, joules),
+                time(Some(e.time_ns as f64)),
+                cell(
+                    if e.below_resolution { "below" } else { "resolved" }.to_string(),
+                    f64::from(u8::from(!e.below_resolution)),
+                ),
+            ],
+        )
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    rows.extend(energy.run.as_ref().map(|e| row("run", e, None)));
+    rows.extend(energy.requests.as_ref().map(|e| row("measured requests", e, energy.output_tokens)));
+    rows.extend(energy.phases.iter().map(|phase| row(&phase.name, &phase.energy, phase.tokens)));
+    let gpus = energy.sensors.len();
+    let idle = energy.sensors.iter().filter_map(|(_, s)| s.idle).map(|idle| match idle.outside_steps {
+        0 => format!("{} idle (smallest sample)", watts(idle.watts)),
+        n => format!("{} idle (median of {} samples outside steps)", watts(idle.watts), count(n as u64)),
+    });
+    let checks =
+        energy.sensors.iter().filter_map(|(_, s)| s.check?.ratio()).map(|r| format!("{} of the counter", percent(r)));
+    let (idle, checks) = (idle.collect::<Vec<_>>().join(", "), checks.collect::<Vec<_>>().join(", "));
+    let idle = if idle.is_empty() { idle } else { format!(" Net is less {idle}.") };
+    let from = match (energy.sensors.iter().any(|(_, s)| s.has_counter), checks.is_empty()) {
+        (true, false) => {
+            format!("From the energy counter, shaped by power between its readings; power integrates to {checks}.")
+        }
+        (true, true) => "From the energy counter.".to_string(),
+        (false, _) => "From power, integrated; there is no energy counter.".to_string(),
+    };
+    let period = energy.sensors.iter().map(|(_, s)| s.period_ns).max().unwrap_or(0);
+    Sheet {
+        id: "energy",
+        title: "Energy",
+        note: format!(
+            "{} GPU{}. {from}{idle} The sensors move every {}: below resolution is power × time, of which only the bound says something.",
+            gpus,
+            if gpus == 1 { "" } else { "s" },
+            duration(period as f64)
+        ),
+        first: "of",
+        columns: vec![
+            column("energy", "gross"),
+            column("bound", "it is not less and not more than this"),
+            column("net", "less idle power × time"),
+            column("power", "mean over the time"),
+            column("a token", "gross energy for each token processed; of requests, for each output token"),
+            column("time", "time in which at least one of these ran"),
+            wide("resolution", "whether the time is long enough for the sensors"),
+        ],
+        rows,
+        what: "kinds of step",
+        terminal_rows: 8,
+    }
+}
+
+pub(super) fn devices(analysis: &Analysis) -> Sheet {
+    let rows = analysis.devices.iter().map(|d: &Device| {
+        let energy = analysis.energy.sensors.iter().position(|(uuid, _)| *uuid == d.uuid);
+        let energy = energy.and_then(|i| analysis.energy.run_by_device.get(i).copied().flatten());
+        let name = d.name.clone().map_or(d.uuid.clone(), |name| format!("{name} {}", head(&d.uuid, 13)));
+        let pair = |v: Option<(f64, f64)>, show: &dyn Fn(f64) -> String| {
+            v.map_or(missing(), |(mean, most)| cell(format!("{} / {}", show(mean), show(most)), mean))
+        };
+        let memory = match (d.memory_bytes, d.memory_limit_bytes) {
+            (Some(used), Some(limit)) => cell(format!("{} of {}", bytes(used), bytes(limit)), used),
+            (used, _) => maybe(used, bytes),
+        };
+        let pool = match d.pool_bytes {
+            (Some(used), Some(reserved)) => cell(format!("{} of {}", bytes(used), bytes(reserved)), used),
+            (used, _) => maybe(used, bytes),
+        };
+        Row {
+            name,
+            whole: Some(d.uuid.clone()),
+            bar: None,
+            cells: vec![
+                pair(d.utilisation, &percent),
+                pair(d.power_watts, &significant),
+                maybe(d.power_limit_watts, watts),
+                maybe(energy.map(|e| e.joules), joules),
+                memory,
+                pool,
+                d.clock_hertz.map_or(missing(), |(low, mean, high)| {
+                    let ghz = |hz: f64| format!("{:.2}", hz / 1e9);
+                    cell(format!("{} – {}, mean {} GHz", ghz(low), ghz(high), ghz(mean)), mean)
+                }),
+                maybe(d.memory_clock_hertz, |hz| format!("{:.2} GHz", hz / 1e9)),
+                maybe(d.celsius.map(|c| c.1), |c| format!("{c:.0} °C")),
+                throttled(d),
+                time(d.period_ns.map(|ns| ns as f64)),
+            ],
+        }
+    });
+    Sheet {
+        id: "devices",
+        title: "Devices",
+        note: "As sampled over the run; mean / largest. Utilisation is the driver's: the share of its sampling period in which any \
+               kernel ran, not how much of the GPU it used."
+            .to_string(),
+        first: "GPU",
+        columns: vec![
+            column("utilisation", "mean / largest"),
+            column("power, W", "mean / largest"),
+            wide("limit", "enforced power limit"),
+            wide("energy", "over the run"),
+            column("memory", "largest in use by anyone, of all"),
+            wide("candle's pool", "largest used, of largest reserved"),
+            wide("clock", "of the multiprocessors"),
+            wide("memory clock", "mean"),
+            column("heat", "largest temperature of the die"),
+            wide("throttled", "share of samples in which clocks were held down, by reason; idle left out"),
+            wide("sampled every", "median time between two samples of power"),
+        ],
+        rows: rows.collect(),
+        what: "GPUs",
+        terminal_rows: 4,
+    }
+}
+
+fn throttled(device: &Device) -> Cell {
+    if !device.throttling_known {
+        return missing();
+    }
+    let reasons: Vec<String> =
+        device.throttled.iter().map(|(reason, share)| format!("{} {}", printable(reason), percent(*share))).collect();
+    match reasons.first() {
+        None => cell("never".to_string(), 0.0),
+        Some(_) => cell(reasons.join(", "), device.throttled.first().map_or(0.0, |t| t.1)),
+    }
+}

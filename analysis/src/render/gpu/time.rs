@@ -1,0 +1,110 @@
+//! GPU time of steps, and how the device's time divides.
+
+use super::super::format::count;
+use super::super::sheet::{Row, Sheet, cell, column, wide};
+use super::{named, number, of, rate, share, time};
+use crate::passes::Analysis;
+use crate::passes::gpu::{Busy, Elapsed};
+use crate::passes::gpu_time::source_name;
+
+pub(super) fn steps(analysis: &Analysis) -> Sheet {
+    let rows = analysis.gpu.kinds.iter().flat_map(|kind| {
+        kind.elapsed.iter().map(|e: &Elapsed| {
+            let d = e.duration.as_ref();
+            named(
+                &kind.name,
+                vec![
+                    cell(source_name(e.source).to_string(), e.source as u8 as f64),
+                    of(e.measured, kind.steps),
+                    time(d.map(|d| d.median)),
+                    time(d.map(|d| d.p95)),
+                    time(d.map(|d| d.mean)),
+                    time(Some(e.total_ns)),
+                    share(e.of_wall()),
+                    rate(e.tflops),
+                    rate(e.gbytes),
+                ],
+            )
+        })
+    });
+    Sheet {
+        id: "gpu-steps",
+        title: "GPU time of steps",
+        note: "Stream elapsed is the time between two marks on the stream, queue gaps included: over wall time it is no busy share. \
+               Kernels is the sum of the kernels launched inside. Totals are the mean of the measured steps × all steps."
+            .to_string(),
+        first: "steps",
+        columns: vec![
+            column("source", "what measured it"),
+            column("measured", "steps with GPU time from this source, of all"),
+            column("median", "GPU time of one step"),
+            column("p95", ""),
+            wide("mean", ""),
+            column("total", "mean × all steps: extrapolated where not all were measured"),
+            column("of wall", "GPU time ÷ duration on the host, of the measured steps"),
+            column("TFLOP/s", "analytic FLOPs ÷ GPU time, of the measured steps"),
+            column("GB/s", "analytic bytes ÷ GPU time, of the measured steps"),
+        ],
+        rows: rows.collect(),
+        what: "kinds of step",
+        terminal_rows: 8,
+    }
+}
+
+pub(super) fn busy(analysis: &Analysis) -> Sheet {
+    let row = |name: &str, busy: &Busy| {
+        let part = |ns: u64| share(busy.of_wall(ns as f64));
+        let delay = busy.queue_delay.as_ref();
+        named(
+            name,
+            vec![
+                number(busy.steps),
+                share(busy.busy_share()),
+                part(busy.host_bound.ns),
+                part(busy.launch_overhead.ns),
+                part(busy.other.ns),
+                share(busy.unattributed_share()),
+                rate(busy.launches_per_step()),
+                rate((busy.steps > 0).then(|| busy.copies as f64 / busy.steps as f64)),
+                time((busy.steps > 0).then(|| busy.wall_ns as f64 / busy.steps as f64)),
+                time(delay.map(|d| d.median)),
+                time(delay.map(|d| d.p95)),
+            ],
+        )
+    };
+    let kinds = analysis.gpu.kinds.iter().filter_map(|kind| Some((kind.name.as_str(), kind.busy.as_ref()?)));
+    let mut rows: Vec<Row> = kinds.map(|(name, busy)| row(name, busy)).collect();
+    if let Some(busy) = analysis.gpu.busy.as_ref().filter(|_| rows.len() > 1) {
+        rows.push(row("all recorded steps", busy));
+    }
+    let left_out = match analysis.gpu.around_others {
+        0 => String::new(),
+        n => format!(" {} launched by steps around other recorded steps are left out.", count(n)),
+    };
+    Sheet {
+        id: "gpu-busy",
+        title: "How the GPU's time divides",
+        note: format!(
+            "Shares of the recorded steps' wall time, which they add up to. Kernels, copies and memsets are merged first. A gap is \
+             host-bound if what follows was launched after the GPU had run dry, launch overhead if it is under 1.5 µs. \
+             Unattributed is before a step's first kernel and after its last; negative where kernels outlast the step.{left_out}"
+        ),
+        first: "steps",
+        columns: vec![
+            column("recorded", "steps whose kernels were recorded"),
+            column("busy", "something ran"),
+            column("host-bound", "gaps that the host caused: launch-bound share"),
+            column("overhead", "gaps under 1.5 µs"),
+            column("other", "all other gaps"),
+            column("unattr.", "wall time before the first kernel and after the last"),
+            column("launches", "kernels a step"),
+            wide("copies", "copies and memsets a step"),
+            wide("wall a step", "mean duration on the host"),
+            column("queue", "median time from the end of the launching call to the start on the device"),
+            wide("queue p95", ""),
+        ],
+        rows,
+        what: "kinds of step",
+        terminal_rows: 6,
+    }
+}

@@ -1,0 +1,377 @@
+//! GPU time by hand: sampled operators, steps, and how the device's time divides.
+
+use crate::common::{T0, span, step};
+use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy};
+use candlescope_analysis::passes::gpu::Gpu;
+use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
+use candlescope_analysis::passes::kernels::StepActivity;
+use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
+use candlescope_analysis::passes::phases::Phases;
+use candlescope_analysis::passes::step_rows::StepRow;
+use candlescope_analysis::passes::tree::Tree;
+use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn on_gpu(span: &mut SpanRecord, source: GpuSource, dur_ns: u64) {
+    span.gpu = Some(GpuTime { start: span.host_start, dur_ns, source });
+}
+
+/// Four decoding steps: decode 200 (block 100 (linear 80), head 60) on the host.
+fn four_steps() -> Vec<SpanRecord> {
+    let mut spans = Vec::new();
+    for i in 0..4u64 {
+        let (seq, at) = (10 * i, 1000 * i as i64);
+        let mut own = vec![
+            span(seq, None, "decode", at, 200),
+            span(seq + 1, Some(seq), "decode/block[0]", at + 1, 100),
+            span(seq + 2, Some(seq + 1), "decode/block[0]/linear", at + 2, 80),
+            span(seq + 3, Some(seq), "decode/head", at + 110, 60),
+        ];
+        own.iter_mut().for_each(|s| s.step = Some(i));
+        own[2].flops = Some(2000);
+        own[2].bytes = Some(400);
+        spans.extend(own);
+    }
+    spans
+}
+
+/// The same as the adaptive tier marks them: the first step on every interval, the others on the step alone.
+fn adaptive() -> Vec<SpanRecord> {
+    let mut spans = four_steps();
+    for (at, ns) in [(0, 100), (1, 60), (2, 40), (3, 30), (4, 90), (8, 110), (12, 100)] {
+        on_gpu(&mut spans[at], GpuSource::Event, ns);
+    }
+    spans
+}
+
+fn intervals_of(spans: &[SpanRecord], recorded: &[u64]) -> Intervals {
+    let mut pass = IntervalPass::default();
+    pass.recorded(recorded.iter().copied());
+    spans.iter().for_each(|span| pass.add(span));
+    pass.finish()
+}
+
+fn table(spans: &[SpanRecord], recorded: &[u64], launches: &[(&str, u64)]) -> Vec<Operator> {
+    let intervals = intervals_of(spans, recorded);
+    let launches: BTreeMap<&str, u64> = launches.iter().copied().collect();
+    operators(&Tree::of(&intervals), &intervals, &launches)
+}
+
+fn row<'a>(table: &'a [Operator], path: &str) -> &'a Operator {
+    table.iter().find(|o| o.path == path).unwrap_or_else(|| panic!("no {path}"))
+}
+
+fn gpu(table: &[Operator], path: &str) -> OperatorGpu {
+    row(table, path).gpu.unwrap_or_else(|| panic!("{path} has no GPU time"))
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+}
+
+#[test]
+fn totals_are_extrapolated_from_the_measured_intervals() {
+    for reversed in [false, true] {
+        let mut spans = adaptive();
+        if reversed {
+            spans.reverse();
+        }
+        let table = table(&spans, &[], &[]);
+        let decode = gpu(&table, "decode");
+        assert_eq!((decode.source, decode.measured, decode.measured_ns), (GpuSource::Event, 4, 400));
+        assert!(near(decode.mean_ns, 100.0) && near(decode.total_ns, 400.0));
+        // Only of the first step is it known what its children took: 100 − 60 − 30, times four.
+        assert_eq!((decode.self_measured, decode.self_measured_ns), (1, 10));
+        assert!(near(decode.self_ns.unwrap(), 40.0));
+        let block = gpu(&table, "decode/block");
+        assert_eq!((block.measured, block.measured_ns, block.self_measured_ns), (1, 60, 20));
+        assert!(near(block.total_ns, 240.0) && near(block.self_ns.unwrap(), 80.0));
+        let linear = gpu(&table, "decode/block/linear");
+        assert!(near(linear.total_ns, 160.0) && near(linear.self_ns.unwrap(), 160.0));
+        assert!(near(linear.tflops.unwrap(), 0.05), "4 × 2000 FLOP in 160 ns");
+        assert!(near(linear.gbytes.unwrap(), 10.0), "4 × 400 B in 160 ns");
+        assert!(near(decode.tflops.unwrap(), 0.02), "the whole step's work in its 400 ns");
+        assert_eq!(gpu(&table, "decode/head").tflops, None, "no work is told");
+        let shares = ["decode", "decode/block", "decode/block/linear", "decode/head"]
+            .map(|path| gpu(&table, path).self_share.unwrap());
+        for (share, expected) in shares.into_iter().zip([0.1, 0.2, 0.4, 0.3]) {
+            assert!(near(share, expected), "{shares:?}");
+        }
+        assert!(near(gpu(&table, "decode/block").total_share.unwrap(), 0.6));
+        assert!(table.iter().all(|o| o.launches_per_call.is_none()), "no kernels were recorded");
+    }
+}
+
+#[test]
+fn a_child_that_was_not_measured_hides_its_parents_self_time() {
+    let mut spans = adaptive();
+    spans[3].gpu = None;
+    let table = table(&spans, &[], &[]);
+    let decode = gpu(&table, "decode");
+    assert_eq!((decode.measured, decode.self_measured, decode.self_ns, decode.self_share), (4, 0, None, None));
+    assert!(near(gpu(&table, "decode/block").self_ns.unwrap(), 80.0));
+    assert_eq!(row(&table, "decode/head").gpu, None, "missing stays missing");
+}
+
+#[test]
+fn steps_alone_have_totals_and_no_self_time() {
+    let mut spans = four_steps();
+    [0, 4, 8, 12].into_iter().for_each(|at| on_gpu(&mut spans[at], GpuSource::Event, 100));
+    let table = table(&spans, &[], &[]);
+    assert_eq!(gpu(&table, "decode").self_ns, None);
+    assert!(near(gpu(&table, "decode").total_share.unwrap(), 1.0));
+    assert_eq!(table.iter().filter(|o| o.gpu.is_some()).count(), 1);
+}
+
+#[test]
+fn in_recorded_steps_an_interval_without_kernels_took_none() {
+    let mut spans = four_steps();
+    // Steps 0 and 1 are recorded; `head` launched a kernel in the first only.
+    for (at, ns) in [(0, 100), (3, 50), (4, 60)] {
+        on_gpu(&mut spans[at], GpuSource::Cupti, ns);
+    }
+    let table = table(&spans, &[0, 1], &[("decode", 3), ("decode/head", 1)]);
+    let decode = gpu(&table, "decode");
+    assert_eq!((decode.source, decode.measured, decode.measured_ns), (GpuSource::Cupti, 2, 160));
+    assert!(near(decode.total_ns, 320.0), "80 × 4");
+    // 100 − 50 and 60 − 0: a mean of 55.
+    assert!(near(decode.self_ns.unwrap(), 220.0));
+    let head = gpu(&table, "decode/head");
+    assert_eq!(head.measured, 2);
+    assert!(near(head.total_ns, 100.0), "25 × 4, not 50 × 4");
+    assert_eq!(row(&table, "decode").launches_per_call, Some(2.0), "(3 + 1) / 2 recorded calls");
+    assert_eq!(row(&table, "decode/head").launches_per_call, Some(0.5));
+    assert_eq!(row(&table, "decode/block").launches_per_call, Some(0.0), "recorded, and none launched");
+    assert_eq!(row(&table, "decode/block").gpu, None);
+}
+
+#[test]
+fn one_source_serves_the_whole_table() {
+    let mut spans = adaptive();
+    // Kernels were recorded in the last step, and nothing measured the prefill but marks.
+    on_gpu(&mut spans[12], GpuSource::Cupti, 70);
+    let only_decode = table(&spans, &[3], &[]);
+    assert_eq!(gpu(&only_decode, "decode").source, GpuSource::Cupti, "as many kinds of step: kernels");
+    let mut prefill = span(90, None, "prefill", 9000, 500);
+    prefill.step = Some(9);
+    on_gpu(&mut prefill, GpuSource::Event, 400);
+    spans.push(prefill);
+    let both = table(&spans, &[3], &[]);
+    let decode = gpu(&both, "decode");
+    assert_eq!((decode.source, decode.measured, decode.measured_ns), (GpuSource::Event, 3, 300));
+    assert!(near(decode.total_ns, 400.0), "100 × 4");
+    assert!(near(gpu(&both, "prefill").total_share.unwrap(), 0.5));
+    let totals = intervals_of(&spans, &[3]);
+    let path = totals.paths.iter().find(|p| p.rollup == "decode").unwrap();
+    assert_eq!((path.gpu.cupti.calls, path.gpu.cupti.total_ns), (1, 70), "the other source is kept");
+}
+
+#[test]
+fn a_parent_with_less_gpu_time_than_its_children_is_seen() {
+    let mut spans = adaptive();
+    assert_eq!(intervals_of(&spans, &[]).gpu_impossible, 0);
+    on_gpu(&mut spans[1], GpuSource::Event, 1_000);
+    on_gpu(&mut spans[2], GpuSource::Event, 1_999);
+    assert_eq!(intervals_of(&spans, &[]).gpu_impossible, 0, "marks resolve no better");
+    on_gpu(&mut spans[2], GpuSource::Event, 2_001);
+    on_gpu(&mut spans[0], GpuSource::Event, 1_030);
+    let found = intervals_of(&spans, &[]);
+    assert_eq!((found.gpu_impossible, found.gpu_worst), (1, Some(("decode/block".to_string(), 1_000, 2_001))));
+    // Another source's time is no part of it.
+    on_gpu(&mut spans[2], GpuSource::Cupti, 9_000);
+    assert_eq!(intervals_of(&spans, &[]).gpu_impossible, 0);
+}
+
+fn activity(start: i64, end: i64, launch: Option<i64>, delay: u64, is_kernel: bool) -> Activity {
+    Activity {
+        start_ns: T0 + start,
+        end_ns: T0 + end,
+        launch_ns: launch.map(|at| T0 + at),
+        queue_delay_ns: Some(delay),
+        is_kernel,
+    }
+}
+
+/// Busy 1000–4000, 5000–6000, 6500–7000, 9000–9500: 5000 of 8500.
+fn activities() -> Vec<Activity> {
+    vec![
+        // Out of order, as streams deliver them.
+        activity(9000, 9500, Some(6000), 400, true), // launched in time and yet late: other
+        activity(1000, 3000, Some(500), 100, true),
+        activity(2500, 4000, Some(600), 300, true),  // overlaps
+        activity(5000, 6000, Some(4500), 200, true), // launched after the device ran dry: host-bound
+        activity(6500, 7000, Some(5000), 0, false),  // a copy after 500 ns: launch overhead
+    ]
+}
+
+#[test]
+fn gaps_by_hand() {
+    let o = Occupancy::of(&mut activities());
+    assert_eq!((o.busy_ns, o.extent_ns, o.idle_ns()), (5000, 8500, 3500));
+    assert_eq!(o.host_bound, GapSum { n: 1, ns: 1000 });
+    assert_eq!(o.launch_overhead, GapSum { n: 1, ns: 500 });
+    assert_eq!(o.other, GapSum { n: 1, ns: 2000 });
+    assert_eq!(Occupancy::of(&mut []), Occupancy::default());
+    // Nothing known of the launch: not the host's fault, and short gaps are overhead.
+    let mut unknown =
+        [activity(0, 10, None, 0, true), activity(20, 30, None, 0, true), activity(1530, 1531, None, 0, true)];
+    let o = Occupancy::of(&mut unknown);
+    assert_eq!((o.launch_overhead.n, o.other.n, o.host_bound.n), (1, 1, 0), "1500 ns is not under 1.5 µs");
+    // A launch at the very end of the one before was in time.
+    let mut exact = [activity(0, 10, None, 0, true), activity(20, 30, Some(10), 0, true)];
+    assert_eq!(Occupancy::of(&mut exact).host_bound.n, 0);
+}
+
+fn gpu_of(steps: &[StepRecord], recorded: StepActivity) -> Gpu {
+    let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
+    let phases = Phases::of(&[], &rows, &Intervals::default(), &BTreeSet::new());
+    Gpu::of(&rows, &phases, recorded)
+}
+
+fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> StepActivity {
+    list.iter().map(|(step, device, activities)| ((*step, (*device).into()), activities.clone())).collect()
+}
+
+#[test]
+fn wall_time_is_conserved() {
+    let steps = [step(0, "decode", 0, 10_000), step(1, "decode", 20_000, 10_000)];
+    let gpu = gpu_of(&steps, recorded(&[(0, "a", activities())]));
+    let busy = gpu.busy.unwrap();
+    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns, busy.idle_ns), (1, 10_000, 5000, 3500));
+    assert_eq!(busy.unattributed_ns(), 1500, "before the first and after the last");
+    assert_eq!((busy.busy_share(), busy.launch_bound_share()), (Some(0.5), Some(0.1)));
+    assert_eq!(busy.unattributed_share(), Some(0.15));
+    assert_eq!((busy.launches, busy.copies, busy.launches_per_step()), (4, 1, Some(4.0)));
+    let delay = busy.queue_delay.as_ref().unwrap();
+    assert_eq!((delay.n, delay.median, delay.max), (4, 250.0, 400.0), "of kernels: 100, 200, 300, 400");
+    assert_eq!(gpu.kinds.len(), 1);
+    assert_eq!((gpu.kinds[0].steps, gpu.kinds[0].wall_ns), (2, 20_000), "all steps, recorded or not");
+    assert!(gpu.kinds[0].elapsed.is_empty(), "kernels alone make no stream time");
+}
+
+#[test]
+fn each_gpu_of_a_step_counts() {
+    let steps = [step(0, "decode", 0, 10_000)];
+    let gpu = gpu_of(&steps, recorded(&[(0, "a", activities()), (0, "b", vec![activity(0, 1000, None, 0, true)])]));
+    let busy = gpu.busy.unwrap();
+    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns), (2, 20_000, 6000));
+    assert_eq!(busy.busy_share(), Some(0.3));
+}
+
+#[test]
+fn kernels_may_outlast_their_step() {
+    let gpu = gpu_of(&[step(0, "decode", 0, 1_000)], recorded(&[(0, "a", vec![activity(500, 3_000, None, 0, true)])]));
+    let busy = gpu.busy.unwrap();
+    assert_eq!((busy.busy_share(), busy.unattributed_ns()), (Some(2.5), -1_500), "shown, not hidden");
+}
+
+#[test]
+fn steps_around_recorded_steps_are_left_out() {
+    let mut steps =
+        vec![step(0, "generate", 0, 50_000), step(1, "decode", 10_000, 10_000), step(2, "sample", 30_000, 100)];
+    let all = |steps: &[StepRecord]| {
+        gpu_of(
+            steps,
+            recorded(&[
+                (0, "a", vec![activity(0, 100, None, 0, true), activity(200, 300, None, 0, true)]),
+                (1, "a", activities()),
+                (7, "a", vec![activity(0, 100, None, 0, true)]),
+            ]),
+        )
+    };
+    let gpu = all(&steps);
+    assert_eq!((gpu.around_others, gpu.without_step), (2, 1));
+    assert_eq!(gpu.busy.as_ref().map(|b| (b.steps, b.wall_ns)), Some((1, 10_000)));
+    assert_eq!(gpu.kinds.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["decode"]);
+    // On another thread it is around nothing.
+    steps[0].thread = crate::common::thread(2, "worker");
+    assert_eq!(all(&steps).busy.map(|b| b.wall_ns), Some(60_000));
+}
+
+#[test]
+fn stream_time_of_steps_is_no_busy_share() {
+    let timed = |number: u64, source, ns: Option<u64>, flops| {
+        let mut s = step(number, "decode", 10_000 * number as i64, 1_000);
+        s.gpu = ns.map(|dur_ns| GpuTime { start: s.host_start, dur_ns, source });
+        s.flops = Some(flops);
+        s.bytes = Some(flops / 10);
+        s
+    };
+    let (event, cupti) = (GpuSource::Event, GpuSource::Cupti);
+    let steps = [
+        timed(0, event, Some(600), 6_000),
+        timed(1, event, Some(1_000), 10_000),
+        timed(2, cupti, Some(400), 8_000),
+        timed(3, event, None, 1),
+    ];
+    let gpu = gpu_of(&steps, StepActivity::default());
+    assert_eq!(gpu.busy, None, "marks do not tell how busy the device is");
+    let [stream, kernels] = &gpu.kinds[0].elapsed[..] else { panic!("{:?}", gpu.kinds) };
+    assert_eq!((stream.source, stream.measured, stream.measured_ns, stream.wall_ns), (event, 2, 1_600, 2_000));
+    assert_eq!(stream.of_wall(), Some(0.8));
+    assert!(near(stream.total_ns, 3_200.0), "800 × 4 steps");
+    assert!(near(stream.tflops.unwrap(), 0.01), "16000 FLOP in 1600 ns");
+    assert!(near(stream.gbytes.unwrap(), 1.0), "1600 B in 1600 ns");
+    assert_eq!((kernels.source, kernels.measured, kernels.of_wall()), (cupti, 1, Some(0.4)));
+    assert!(near(kernels.tflops.unwrap(), 0.02));
+    assert!(near(kernels.total_ns, 1_600.0));
+}
+
+proptest! {
+    /// Merging against the plainest thing that does it: a mark for every nanosecond.
+    #[test]
+    fn merged_time_is_what_was_covered(list in prop::collection::vec((0i64..3_000, 0i64..400, prop::option::of(0i64..3_000)), 0..40)) {
+        let mut activities: Vec<Activity> =
+            list.iter().map(|&(start, dur, launch)| activity(start, start + dur, launch, 0, true)).collect();
+        let o = Occupancy::of(&mut activities);
+        let mut covered = vec![false; 4_000];
+        for &(start, dur, _) in &list {
+            covered[start as usize..(start + dur) as usize].fill(true);
+        }
+        let first = list.iter().map(|l| l.0).min().unwrap_or(0);
+        let last = list.iter().map(|l| l.0 + l.1).max().unwrap_or(0);
+        prop_assert_eq!(o.busy_ns, covered.iter().filter(|c| **c).count() as u64);
+        prop_assert_eq!(o.extent_ns, (last - first) as u64);
+        prop_assert!(o.busy_ns <= o.extent_ns);
+        let gaps = o.host_bound.ns + o.launch_overhead.ns + o.other.ns;
+        prop_assert_eq!(o.busy_ns + gaps, o.extent_ns, "busy + gaps = extent");
+        prop_assert_eq!(o.idle_ns(), gaps);
+        activities.reverse();
+        prop_assert_eq!(Occupancy::of(&mut activities), o, "whatever the order");
+    }
+
+    /// No time, however damaged, ends a report.
+    #[test]
+    fn no_time_makes_it_panic(list in prop::collection::vec((any::<i64>(), any::<i64>(), prop::option::of(any::<i64>())), 0..12)) {
+        let mut activities: Vec<Activity> = list
+            .iter()
+            .map(|&(start_ns, end_ns, launch_ns)| Activity { start_ns, end_ns, launch_ns, queue_delay_ns: None, is_kernel: true })
+            .collect();
+        let o = Occupancy::of(&mut activities);
+        prop_assert!(o.busy_ns <= o.extent_ns);
+    }
+
+    /// Self times of fully measured steps add up to the steps' own, whatever the tree.
+    #[test]
+    fn self_times_add_up_to_the_steps(parents in prop::collection::vec(0usize..8, 0..24), own in prop::collection::vec(0u64..1_000, 25)) {
+        let mut spans = vec![span(0, None, "s", 0, 1)];
+        for (i, parent) in parents.iter().enumerate() {
+            let parent = parent % (i + 1);
+            let path = format!("{}/s", spans[parent].path.path);
+            spans.push(span(i as u64 + 1, Some(parent as u64), &path, 0, 1));
+        }
+        let mut total: Vec<u64> = own[..spans.len()].to_vec();
+        for i in (1..spans.len()).rev() {
+            let parent = spans[i].parent_seq.unwrap() as usize;
+            total[parent] += total[i];
+        }
+        for (span, ns) in spans.iter_mut().zip(&total) {
+            on_gpu(span, GpuSource::Event, *ns);
+        }
+        let table = table(&spans, &[], &[]);
+        let sum: f64 = table.iter().filter_map(|o| o.gpu?.self_ns).sum();
+        prop_assert!(near(sum, total[0] as f64), "{} of {}", sum, total[0]);
+        prop_assert!(table.iter().all(|o| o.gpu.is_some_and(|g| g.self_measured == g.measured)));
+    }
+}
