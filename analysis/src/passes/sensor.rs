@@ -180,13 +180,14 @@ impl Sensor {
             }
         }
         // What two sampling intervals miss at the ends of a window is within its bound; more is not known.
-        let missed_ns = time_ns - covered_ns;
-        if covered_ns == 0 || missed_ns > (time_ns / 20).max(2 * self.period_ns) || missed_ns > covered_ns {
+        let missed_ns = time_ns.saturating_sub(covered_ns);
+        if covered_ns == 0 || missed_ns > (time_ns / 20).max(self.period_ns.saturating_mul(2)) || missed_ns > covered_ns
+        {
             return None;
         }
         joules *= time_ns as f64 / covered_ns as f64;
         let stretches = stretches(windows, self.period_ns);
-        let long = |ns: u64| ns >= RESOLVED_PERIODS * self.period_ns;
+        let long = |ns: u64| ns >= RESOLVED_PERIODS.saturating_mul(self.period_ns);
         let resolved_ns: u64 = stretches.iter().filter(|s| long(s.whole_ns)).map(|s| s.inside_ns).sum();
         let below_resolution = (resolved_ns as f64) < 0.9 * time_ns as f64;
         let seconds = time_ns as f64 / 1e9;

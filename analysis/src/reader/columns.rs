@@ -106,6 +106,11 @@ pub(super) fn times(start: i64, dur: u64) -> Option<(HostNs, u64)> {
     (start >= 0 && end < LATEST_NS).then_some((HostNs(start), dur))
 }
 
+/// A point in time that [`times`] lets through.
+pub(super) fn time(at: i64) -> Option<HostNs> {
+    times(at, 0).map(|(at, _)| at)
+}
+
 /// The year 2200, in Unix nanoseconds.
 const LATEST_NS: i64 = 7_258_118_400_000_000_000;
 

@@ -1,9 +1,9 @@
 //! Rows of `RUN/kernels` as records.
 
-use super::columns::{IntColumn, TextColumn};
+use super::columns::{IntColumn, TextColumn, time, times};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
-use candlescope_core::{HostNs, KernelKind, KernelRecord, PathInfo, Phase, SpanId};
+use candlescope_core::{KernelKind, KernelRecord, PathInfo, Phase, SpanId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         let axes = |columns: &[IntColumn; 3]| -> Option<[u32; 3]> {
             Some([columns[0].small(row)?, columns[1].small(row)?, columns[2].small(row)?])
         };
+        let when = times(start.get(row)?, dur.unsigned(row)?)?;
         Some(KernelRecord {
             kind: kinds.get(kind.id(row) as usize).copied().flatten()?,
             name: names.get(name.id(row) as usize)?.clone(),
@@ -47,8 +48,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             path,
             device: devices.get(device.id(row) as usize)?.clone(),
             stream: stream.small(row).unwrap_or(0),
-            gpu_start: HostNs(start.get(row)?),
-            gpu_dur_ns: dur.unsigned(row)?,
+            gpu_start: when.0,
+            gpu_dur_ns: when.1,
             grid: axes(&grid),
             block: axes(&block),
             registers: registers.small(row),
@@ -56,7 +57,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             shared_dynamic: shared_dynamic.small(row),
             bytes: bytes.unsigned(row),
             launch: launch.get(row).and_then(|_| launches.get(launch.id(row) as usize).copied()),
-            launch_start: launch_start.get(row).map(HostNs),
+            launch_start: launch_start.get(row).and_then(time),
             launch_dur_ns: launch_dur.unsigned(row),
             queue_delay_ns: queue_delay.unsigned(row),
             correlation: correlation.small(row).unwrap_or(0),

@@ -1,9 +1,9 @@
 //! Rows of `RUN/samples` as records.
 
-use super::columns::{FloatColumn, IntColumn, TextColumn};
+use super::columns::{FloatColumn, IntColumn, TextColumn, time as instant};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
-use candlescope_core::{HostNs, SampleRecord};
+use candlescope_core::SampleRecord;
 
 /// The rows of a batch that `keep` lets through. `None` stands for a row without the values a sample must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SampleRecord>> {
@@ -16,7 +16,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
 
     let row = |row: usize| -> Option<SampleRecord> {
         Some(SampleRecord {
-            time: HostNs(time.get(row)?),
+            time: instant(time.get(row)?)?,
             device: devices.get(device.id(row) as usize)?.clone(),
             metric: metrics.get(metric.id(row) as usize)?,
             value: value.get(row)?,

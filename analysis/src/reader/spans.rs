@@ -4,7 +4,7 @@ use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
 use super::intern::Interner;
 use arrow_array::RecordBatch;
-use candlescope_core::{DType, GpuSource, GpuTime, HostNs, PathInfo, Phase, Shape, SpanId, SpanRecord, TraceId};
+use candlescope_core::{DType, GpuSource, GpuTime, PathInfo, Phase, Shape, SpanId, SpanRecord, TraceId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -85,10 +85,8 @@ impl GpuColumns {
     }
 
     pub(super) fn get(&self, row: usize) -> Option<GpuTime> {
-        Some(GpuTime {
-            start: HostNs(self.start.get(row)?),
-            dur_ns: self.dur.unsigned(row)?,
-            source: GpuSource::from_word(self.source.get(row)?)?,
-        })
+        // Impossible times are no measurement; the interval itself is as good as without.
+        let (start, dur_ns) = times(self.start.get(row)?, self.dur.unsigned(row)?)?;
+        Some(GpuTime { start, dur_ns, source: GpuSource::from_word(self.source.get(row)?)? })
     }
 }

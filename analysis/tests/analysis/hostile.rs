@@ -111,3 +111,59 @@ fn the_page_asks_nothing_of_the_network() {
     assert!(html.contains("default-src 'none'"));
     assert!(html.len() < 400_000, "{} bytes", html.len());
 }
+
+#[test]
+fn no_number_ends_a_report() {
+    let extremes = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
+    let values = [f64::MIN, -1.0, 0.0, f64::MIN_POSITIVE, 1.0, f64::MAX, f64::INFINITY, f64::NAN];
+    let (mut batch, mut manifest) = make(&Scenario { layers: 1, requests: 2, output: 6, ..Scenario::on_gpu() });
+    for (i, kernel) in batch.kernels.iter_mut().enumerate() {
+        kernel.gpu_start.0 = extremes[i % 7];
+        kernel.gpu_dur_ns = extremes[i / 7 % 7].unsigned_abs().min(i64::MAX as u64);
+        kernel.launch_start = Some(candlescope_core::HostNs(extremes[i / 3 % 7]));
+        kernel.queue_delay_ns = Some(i64::MAX as u64 - i as u64);
+        kernel.bytes = Some(i64::MAX as u64);
+    }
+    for (i, sample) in batch.samples.iter_mut().enumerate() {
+        sample.time.0 = if i % 3 == 0 { extremes[i % 7] } else { sample.time.0 };
+        sample.value = values[i % 8];
+    }
+    for (i, span) in batch.spans.iter_mut().enumerate().filter(|(i, _)| i % 5 == 0) {
+        let dur_ns = extremes[i % 7].unsigned_abs().min(i64::MAX as u64);
+        let start = candlescope_core::HostNs(extremes[i / 7 % 7]);
+        span.gpu = Some(candlescope_core::GpuTime { start, dur_ns, source: candlescope_core::GpuSource::Event });
+        span.flops = Some(i64::MAX as u64);
+    }
+    for step in &mut batch.steps {
+        step.gpu = step.gpu.map(|gpu| candlescope_core::GpuTime { dur_ns: i64::MAX as u64, ..gpu });
+    }
+    if let Some(gpu) = &mut manifest.gpu {
+        gpu.budget = f64::MAX;
+        gpu.mark_cost_ns = Some(-f64::MAX);
+        gpu.marks_ns = u64::MAX;
+        gpu.steps_full = u64::MAX;
+    }
+    let dir = tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest, 1_000_000);
+    let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
+    assert!(fs::read_to_string(&report.files[0]).unwrap().trim_end().ends_with("</html>"));
+    for table in ["kernels", "samples"] {
+        let text = format!("rows of table `{table}`");
+        let said = report.verdict.findings.iter().any(|f| f.code == "rows_malformed" && f.message.contains(&text));
+        assert!(said, "impossible times in {table} are left out and counted");
+    }
+    // Each sensor's readings alone, and every pair of extremes.
+    for (a, b) in extremes.iter().flat_map(|a| extremes.map(|b| (*a, b))) {
+        use candlescope_analysis::passes::sensor::Sensor;
+        let readings = || {
+            values.iter().enumerate().map(|(i, v)| (a.saturating_add(b / (i as i64 + 1)), v.abs())).collect::<Vec<_>>()
+        };
+        for sensor in
+            [Sensor::of(readings(), Vec::new()), Sensor::of(Vec::new(), readings()), Sensor::of(readings(), readings())]
+        {
+            let Some(mut sensor) = sensor else { continue };
+            sensor.learn_idle(&readings(), &[(a.min(b), a.max(b))]);
+            let _ = sensor.energy(&[(a.min(b), a.max(b))]);
+        }
+    }
+}
