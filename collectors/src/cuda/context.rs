@@ -234,7 +234,7 @@ impl<D: Driver> ContextState<D> {
         report(GpuReport::Anchor { device: self.device, at: bracket.at, host, bound_ns: half });
     }
 
-    /// More events for the lanes that had more than half of theirs out.
+    /// More events for the lanes that had more than a quarter of theirs out.
     fn grow(&mut self, backlogs: &mut [Backlog<D>]) -> Result<(), Fault> {
         for state in backlogs.iter_mut().flat_map(|b| &mut b.pools).filter(|p| p.device == self.device) {
             let wanted = state.wanted();

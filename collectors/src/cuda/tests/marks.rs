@@ -81,13 +81,13 @@ fn pools_grow_before_they_are_empty_up_to_the_bound() {
     lane.mark().expect("a mark");
     rig.run_ms(5);
     let fresh = rig.count("events");
-    // Less than half at a time: nothing grows.
+    // Less than a quarter at a time: nothing grows.
     for _ in 0..5 {
         (0..400).for_each(|_| assert!(lane.mark().is_ok()));
         rig.run_ms(5);
     }
     assert_eq!(rig.count("events"), fresh);
-    // More than half: as many again, although the device was done with all of them when they were polled.
+    // More than a quarter: as many again, although the device was done with all of them when they were polled.
     (0..600).for_each(|_| assert!(lane.mark().is_ok()));
     rig.run_ms(5);
     assert_eq!(rig.count("events"), fresh + 1_024);

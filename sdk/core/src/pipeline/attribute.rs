@@ -19,6 +19,9 @@ const MAX_WAITING: usize = 1 << 19;
 /// Intervals remembered for kernels that come late.
 const MAX_REMEMBERED: usize = 1 << 16;
 
+/// Time between two requests in a window that goes on: a recorder that hands over its buffers holds up launches.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
 /// A window whose steps do not all arrive is closed after this long.
 const CLOSE_ANYWAY: Duration = Duration::from_secs(5);
 
@@ -49,6 +52,7 @@ pub(crate) struct Kernels {
     /// Highest ticket answered.
     answered: u64,
     asked: u64,
+    asked_at: Option<Instant>,
     /// By the interval that launched them.
     waiting: FxHashMap<u64, Vec<RawKernel>>,
     waiting_count: usize,
@@ -116,6 +120,7 @@ impl Kernels {
             error,
             answered: 0,
             asked: 0,
+            asked_at: None,
             waiting: FxHashMap::default(),
             waiting_count: 0,
             stray: Vec::new(),
@@ -147,9 +152,15 @@ impl Kernels {
         }
     }
 
+    /// Whether now is the time to ask: not while an answer is due, and not too often unless it is `urgent`.
+    pub(crate) fn may_ask(&self, urgent: bool) -> bool {
+        self.answered(self.asked) && (urgent || self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY))
+    }
+
     /// Asks for everything up to now; the number says when it is there.
     pub(crate) fn ask(&mut self) -> u64 {
         self.asked += 1;
+        self.asked_at = Some(Instant::now());
         if self.ask.send(Ask::Collect(self.asked)).is_err() {
             self.answered = self.asked;
         }

@@ -116,9 +116,9 @@ impl Drain {
         loop {
             match self.commands.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {
-                    let busiest = self.cycle(&mut state, &meter);
+                    let busiest = self.cycle(&mut state, &meter, false);
                     pause = self.next_pause(pause, busiest);
-                    if state.enricher.in_window(&self.shared) {
+                    if state.enricher.closes_window(&self.shared) {
                         // Steps after a window still pay for the recorder until it is off: close it soon.
                         pause = pause.min(WINDOW_PAUSE);
                     } else if state.enricher.is_waiting() {
@@ -160,7 +160,7 @@ impl Drain {
     fn cycle_until_known(&self, state: &mut State, meter: &CpuMeter, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         loop {
-            let busiest = self.cycle(state, meter);
+            let busiest = self.cycle(state, meter, true);
             if !state.enricher.is_waiting() || Instant::now() >= deadline {
                 return busiest;
             }
@@ -168,8 +168,8 @@ impl Drain {
         }
     }
 
-    /// One round over everything. Returns the most records found in one ring.
-    fn cycle(&self, state: &mut State, meter: &CpuMeter) -> usize {
+    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found in one ring.
+    fn cycle(&self, state: &mut State, meter: &CpuMeter, urgent: bool) -> usize {
         state.mapper.maybe_resync();
         // Requests that have closed by now have no records but what is in the rings already; they are forgotten after those.
         let closed: Vec<RawRequest> = self.requests.try_iter().collect();
@@ -184,7 +184,7 @@ impl Drain {
             state.resolved.batch.samples.extend(samples);
         }
         self.pass_on_facts();
-        self.send(state);
+        self.send(state, urgent);
         self.publish(state);
         meter.update();
         busiest
@@ -282,10 +282,10 @@ impl Drain {
         }
     }
 
-    fn send(&self, state: &mut State) {
+    fn send(&self, state: &mut State, urgent: bool) {
         let State { mapper, resolved, enricher, counts, .. } = state;
         enricher.add(std::mem::take(resolved));
-        enricher.advance(&self.shared, &|| mapper.now(), |batch| send_batch(&self.lanes, batch, counts));
+        enricher.advance(&self.shared, urgent, &|| mapper.now(), |batch| send_batch(&self.lanes, batch, counts));
         self.queued.store(self.lanes.iter().map(Lane::queued).max().unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -320,7 +320,7 @@ impl Drain {
         // Steps under way when the session closes may still write; a few rounds catch what comes at once.
         let deadline = Instant::now() + Duration::from_millis(50);
         loop {
-            let busiest = self.cycle(&mut state, meter);
+            let busiest = self.cycle(&mut state, meter, true);
             if busiest == 0 || Instant::now() >= deadline {
                 break;
             }

@@ -30,6 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time that kernels of a step without marks get to finish before they are fetched.
 const UNMARKED_GRACE: Duration = Duration::from_millis(200);
 
+/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches then wait:
+/// measured on a small model, asking every 10 ms costs it a percent.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+
+/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first, because
+/// pools start small and grow with what they see.
+const PRESSING: u64 = 2_048;
+const PRESSING_AT_FIRST: u64 = 512;
+const FIRST_MARKS: u64 = 16_384;
+
 /// Ratios kept for the cross-check of marks against kernels.
 const MAX_RATIOS: usize = 16_384;
 
@@ -90,6 +100,8 @@ pub(crate) struct Enricher {
     held: VecDeque<Held>,
     held_spans: usize,
     intervals: BTreeMap<&'static str, u64>,
+    /// When the clock was last asked.
+    polled: Option<Instant>,
     outside_parent: u64,
     ratios: Vec<f32>,
     compared: u64,
@@ -105,6 +117,7 @@ impl Enricher {
             held: VecDeque::new(),
             held_spans: 0,
             intervals: BTreeMap::new(),
+            polled: None,
             outside_parent: 0,
             ratios: Vec::new(),
             compared: 0,
@@ -116,9 +129,18 @@ impl Enricher {
         !self.held.is_empty()
     }
 
-    /// Whether a window of kernels is under way or due.
-    pub(crate) fn in_window(&self, shared: &Shared) -> bool {
-        shared.kernels.as_ref().is_some_and(|k| k.window.is_active())
+    /// Whether a window of kernels is to be closed as soon as its kernels are in.
+    pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
+        shared.kernels.as_ref().is_some_and(|k| k.window.is_closing())
+    }
+
+    /// Whether the clock should be asked now.
+    fn is_due(&self, shared: &Shared) -> bool {
+        let Some(last) = self.polled else { return true };
+        let (timed, lost) = self.timelines.marks();
+        let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
+        let pressing = if timed < FIRST_MARKS { PRESSING_AT_FIRST } else { PRESSING };
+        last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
     }
 
     /// Takes a batch in.
@@ -130,23 +152,24 @@ impl Enricher {
         self.held.push_back(Held { resolved, since: Instant::now(), ticket: None });
     }
 
-    /// Asks the sources what is new and passes on what is complete.
+    /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
     pub(crate) fn advance(
         &mut self,
         shared: &Shared,
+        urgent: bool,
         host: &dyn Fn() -> crate::HostNs,
         mut out: impl FnMut(Batch),
     ) {
-        if let Some(clock) = &mut self.clock {
+        let due = urgent || self.is_due(shared);
+        if let Some(clock) = self.clock.as_mut().filter(|_| due) {
             let timelines = &mut self.timelines;
             clock.poll(host, &mut |report| timelines.take(report));
+            self.polled = Some(Instant::now());
         }
-        if let Some(kernels) = &mut self.kernels {
-            kernels.receive(shared);
-        }
+        self.ask_for_kernels(shared, urgent);
         while let Some(front) = self.held.front_mut() {
             let overdue = self.held_spans > MAX_HELD || front.since.elapsed() > PATIENCE;
-            if !overdue && !is_complete(front, &self.timelines, self.kernels.as_mut()) {
+            if !overdue && !is_complete(front, &self.timelines, self.kernels.as_ref()) {
                 break;
             }
             if let Some(held) = self.held.pop_front() {
@@ -161,6 +184,28 @@ impl Enricher {
                 out(loose);
             }
             kernels.close_window_when_done(shared);
+        }
+    }
+
+    /// Takes in what the recorder delivered, and asks it for the kernels of all batches that the device is done with.
+    fn ask_for_kernels(&mut self, shared: &Shared, urgent: bool) {
+        let Some(kernels) = &mut self.kernels else { return };
+        kernels.receive(shared);
+        let closing = shared.kernels.as_ref().is_some_and(|k| k.window.is_closing());
+        if !kernels.may_ask(urgent || closing) {
+            return;
+        }
+        let timelines = &self.timelines;
+        let mut ticket = None;
+        for held in self.held.iter_mut().filter(|h| h.ticket.is_none() && !h.resolved.in_window.is_empty()) {
+            // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
+            let done = match held.resolved.marked.is_empty() {
+                true => held.since.elapsed() >= UNMARKED_GRACE,
+                false => marks_known(held, timelines),
+            };
+            if done {
+                held.ticket = Some(*ticket.get_or_insert_with(|| kernels.ask()));
+            }
         }
     }
 
@@ -324,16 +369,13 @@ impl Enricher {
 }
 
 /// Whether all of a batch's GPU time that will ever be known is known.
-fn is_complete(held: &mut Held, timelines: &Timelines, kernels: Option<&mut Kernels>) -> bool {
-    let marks_known = held.resolved.marked.iter().rev().all(|m| timelines.is_known(m.thread, m.marks));
-    let Some(kernels) = kernels.filter(|_| !held.resolved.in_window.is_empty()) else {
-        return marks_known;
-    };
-    // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
-    let done = if held.resolved.marked.is_empty() { held.since.elapsed() >= UNMARKED_GRACE } else { marks_known };
-    if !done {
-        return false;
+fn is_complete(held: &Held, timelines: &Timelines, kernels: Option<&Kernels>) -> bool {
+    match kernels.filter(|_| !held.resolved.in_window.is_empty()) {
+        Some(kernels) => held.ticket.is_some_and(|ticket| kernels.answered(ticket)),
+        None => marks_known(held, timelines),
     }
-    let ticket = *held.ticket.get_or_insert_with(|| kernels.ask());
-    kernels.answered(ticket)
+}
+
+fn marks_known(held: &Held, timelines: &Timelines) -> bool {
+    held.resolved.marked.iter().rev().all(|m| timelines.is_known(m.thread, m.marks))
 }

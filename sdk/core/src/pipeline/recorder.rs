@@ -15,7 +15,10 @@ const BUSY: Duration = Duration::from_millis(1);
 /// How often to look otherwise.
 const IDLE: Duration = Duration::from_millis(20);
 /// How often to fetch inside a long window, so that buffers do not pile up.
-const FETCH_EVERY: Duration = Duration::from_millis(100);
+const FETCH_EVERY: Duration = Duration::from_millis(500);
+
+/// Takes what a recorder knows about the machine.
+pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
 
 pub(crate) struct Recorder {
     pub(crate) activity: Box<dyn Activity>,
@@ -25,8 +28,7 @@ pub(crate) struct Recorder {
     pub(crate) host: HostClock,
     pub(crate) error: Arc<Mutex<Option<String>>>,
     pub(crate) background: Arc<super::BackgroundCpu>,
-    /// Takes what the recorder knows about the machine.
-    pub(crate) describe: Box<dyn FnOnce(&mut dyn Activity) + Send>,
+    pub(crate) describe: Describe,
 }
 
 impl Recorder {
