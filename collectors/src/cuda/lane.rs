@@ -7,9 +7,9 @@ use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 
-/// Events made at once. What a thread's first mark in a context costs, a millisecond or so; the poller makes more before these
-/// run out. A step of a model with 500 spans marks that often before the poller first sees it.
-pub(super) const CHUNK: usize = 1024;
+/// Events made at once. What a thread's first mark in a context costs, half a millisecond or so (150 ns an event measured on an
+/// H200); the poller makes more before these run out. A small model with 500 spans a step marks that often in some 20 ms.
+pub(super) const CHUNK: usize = 4096;
 
 /// Gives threads their lanes.
 pub(super) struct Lanes<D: Driver>(pub(super) Arc<Shared<D>>);

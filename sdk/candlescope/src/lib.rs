@@ -35,13 +35,13 @@ mod gpu;
 mod guard;
 
 pub use builder::{Builder, builder};
+#[cfg(feature = "cuda")]
+pub use candlescope_collectors::cuda;
 pub use candlescope_core as core;
 pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, GpuTier, GpuTiming, Handle, MemoryExporter, Phase,
     Schedule, Shape, annotate, is_recording, llm,
 };
-#[cfg(feature = "cuda")]
-pub use candlescope_collectors::cuda;
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::ParquetConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};

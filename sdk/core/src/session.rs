@@ -240,7 +240,12 @@ impl SessionBuilder {
         let (requests, request_queue) = bounded(4_096);
         let (clock, gpu) = match self.gpu.take() {
             Some((clock, timing)) => {
-                let shared = GpuShared { lanes: clock.lanes(), timing, counts: GpuCounts::default() };
+                let shared = GpuShared {
+                    lanes: clock.lanes(),
+                    timing,
+                    counts: GpuCounts::default(),
+                    interval_ticks: AtomicU64::new(0),
+                };
                 (Some(clock), Some(shared))
             }
             None => (None, None),
@@ -280,6 +285,9 @@ impl SessionBuilder {
         let manifest = Arc::new(Mutex::new(self.manifest));
         let manifest_changed = Arc::new(AtomicBool::new(false));
         let mapper = TickMapper::new(shared.ticks.clone());
+        if let Some(gpu) = &shared.gpu {
+            gpu.interval_ticks.store((per_interval_ns / mapper.ns_per_tick()).round() as u64, Ordering::Relaxed);
+        }
         let kernels = match activity {
             Some(activity) => {
                 Some(start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed)?)
@@ -301,7 +309,8 @@ impl SessionBuilder {
             manifest: manifest.clone(),
             manifest_changed: manifest_changed.clone(),
         };
-        let drain_thread = std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run(mapper, enricher))?;
+        let drain_thread =
+            std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run(mapper, enricher))?;
         let (stop_collect, stopped) = bounded::<()>(0);
         let failures = collect::Failures::default();
         let collect_thread = if self.collectors.is_empty() {
@@ -406,8 +415,13 @@ fn host_name() -> String {
 fn calibrate(ring_capacity: usize) -> f64 {
     const INTERVALS: u32 = 500;
     let (requests, _) = bounded(1);
-    let shared =
-        Arc::new(Shared::new(Control::new(None, false), Hooks::default(), Vec::new(), ring_capacity.max(4_096), requests));
+    let shared = Arc::new(Shared::new(
+        Control::new(None, false),
+        Hooks::default(),
+        Vec::new(),
+        ring_capacity.max(4_096),
+        requests,
+    ));
     let (mut state, mut new) = crate::layer::thread::ThreadState::detached(&shared);
     let mut rounds: Vec<f64> = (0..31)
         .map(|_| {

@@ -3,7 +3,7 @@
 use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, GpuAccount, Finding, Severity, Verdict};
+use crate::run::{ExporterReport, Finding, GpuAccount, Severity, Verdict};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
@@ -187,7 +187,9 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
         add(
             Severity::Warning,
             "gpu_marks_lost",
-            format!("{lost} GPU marks are missing ({full} because too many were under way, {failed} refused, {aged} never reached)"),
+            format!(
+                "{lost} GPU marks are missing ({full} because too many were under way, {failed} refused, {aged} never reached)"
+            ),
             "intervals without both marks have no GPU time; more marks may be under way with in_flight, and fewer are made in the adaptive tier",
         );
     }
@@ -196,7 +198,9 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
         add(
             Severity::Warning,
             "gpu_time_late",
-            format!("{late} intervals went out without their GPU time, because the device or the pipeline was too far behind"),
+            format!(
+                "{late} intervals went out without their GPU time, because the device or the pipeline was too far behind"
+            ),
             "their host times are whole",
         );
     }

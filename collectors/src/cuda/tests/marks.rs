@@ -76,30 +76,30 @@ fn a_full_lane_refuses_and_recovers() {
 
 #[test]
 fn pools_grow_before_they_are_empty_up_to_the_bound() {
-    let mut rig = Rig::new(1, 4_096);
+    let mut rig = Rig::new(1, 16_384);
     let mut lane = rig.lane(0);
     lane.mark().expect("a mark");
     rig.run_ms(5);
     let fresh = rig.count("events");
     // Less than a quarter at a time: nothing grows.
     for _ in 0..5 {
-        (0..400).for_each(|_| assert!(lane.mark().is_ok()));
+        (0..800).for_each(|_| assert!(lane.mark().is_ok()));
         rig.run_ms(5);
     }
     assert_eq!(rig.count("events"), fresh);
     // More than a quarter: as many again, although the device was done with all of them when they were polled.
-    (0..600).for_each(|_| assert!(lane.mark().is_ok()));
+    (0..2_400).for_each(|_| assert!(lane.mark().is_ok()));
     rig.run_ms(5);
-    assert_eq!(rig.count("events"), fresh + 1_024);
+    assert_eq!(rig.count("events"), fresh + 4_096);
     rig.fake.work(context(0), STREAM, 30_000_000_000);
     for round in 0..4 {
         // One event is not the lane's at the moment: the one that times are counted from.
-        let marks = if round < 3 { 1_024 } else { 1_023 };
+        let marks = if round < 3 { 4_096 } else { 4_095 };
         (0..marks).for_each(|_| assert!(lane.mark().is_ok(), "round {round}"));
         rig.run_ms(5);
     }
     assert_eq!(lane.mark(), Err(NoMark::Full));
-    assert_eq!(rig.count("events"), fresh + 3_072, "no more than in_flight");
+    assert_eq!(rig.count("events"), fresh + 12_288, "no more than in_flight");
     assert_eq!(rig.count("no_mark_full"), 1);
     rig.assert_balance();
 }

@@ -73,7 +73,7 @@ pub struct ActivitySink {
 
 /// A recorder of kernels. Lives on a thread of its own, because switching one on can take seconds.
 ///
-/// Calls come in this order: `prepare` once, then any number of windows of `enable`, `collect`…, `disable`, `collect`.
+/// Calls come in this order: `prepare` once, then any number of windows of `enable`, `collect`…, `disable`, `collect`, `release`.
 pub trait Activity: Send + 'static {
     /// Short stable name: `cupti`.
     fn name(&self) -> &'static str;
@@ -112,4 +112,12 @@ pub trait Activity: Send + 'static {
     /// # Errors
     /// When the driver refuses; what was delivered stays.
     fn collect(&mut self, all: bool, host: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError>;
+
+    /// A window is over and its kernels are delivered: lets go of what would slow the program down until the next `enable`.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    fn release(&mut self) -> Result<(), ActivityError> {
+        Ok(())
+    }
 }

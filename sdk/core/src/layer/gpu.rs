@@ -35,6 +35,8 @@ pub(crate) struct GpuShared {
     pub(crate) lanes: Arc<dyn GpuLanes>,
     pub(crate) timing: GpuTiming,
     pub(crate) counts: GpuCounts,
+    /// What an interval costs on the host, in ticks: part of what the adaptive tier may spend.
+    pub(crate) interval_ticks: AtomicU64,
 }
 
 /// What became of marks, over all threads.
@@ -64,6 +66,8 @@ pub(super) struct GpuThread {
     made: u32,
     /// Ticks spent in marks so far.
     spent: u64,
+    /// Intervals entered so far.
+    entered: u64,
     names: Vec<NameState>,
     open: Vec<OpenStep>,
 }
@@ -83,7 +87,8 @@ struct NameState {
 /// The adaptive tier's knowledge of one kind of step, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Plan {
-    step: f64,
+    /// What a step's marks may cost.
+    allowance: f64,
     full: f64,
     /// Cost of the step's own marks; 0 until seen.
     partial: f64,
@@ -98,6 +103,7 @@ struct OpenStep {
     name: u32,
     start: u64,
     spent_before: u64,
+    entered_before: u64,
     detail: u8,
 }
 
@@ -111,22 +117,22 @@ impl Plan {
         detail::ALL
     }
 
-    /// A step took `step` ticks, `cost` of them for marks.
-    fn learn(&mut self, taken: u8, step: f64, cost: f64, budget: f64) {
+    /// Marks of a step took `cost` ticks, and should take `allowance` on average.
+    fn learn(&mut self, taken: u8, cost: f64, allowance: f64) {
         // Half of the newest: the first step of a kind is often many times as long as the rest. At most four times the old, because
         // a thread that was interrupted within a mark has learnt nothing about marks.
         let blend = |old: f64, new: f64| if old == 0.0 { new } else { (old + new.min(4.0 * old)) / 2.0 };
-        self.step = blend(self.step, (step - cost).max(1.0));
         match taken {
             detail::ALL => self.full = blend(self.full, cost),
             detail::STEP => self.partial = blend(self.partial, cost),
             _ => {}
         }
+        self.allowance = blend(self.allowance, allowance.max(0.0));
         if taken != detail::ALL {
             return;
         }
         // One step in full and the n-1 after it in part must together stay within n times the allowance.
-        let allowance = budget * self.step;
+        let allowance = self.allowance;
         self.between = self.partial * 2.0 <= allowance;
         let partial = if self.between { self.partial } else { 0.0 };
         let n = ((self.full - partial) / (allowance - partial)).ceil();
@@ -143,6 +149,7 @@ impl GpuThread {
             cheapest: u64::MAX,
             made: 0,
             spent: 0,
+            entered: 0,
             names: vec![NameState::default(); 256],
             open: Vec::with_capacity(MAX_OPEN),
         }
@@ -150,6 +157,7 @@ impl GpuThread {
 
     /// An interval is about to begin: marks it if it is to be marked.
     pub(super) fn enter(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &mut Frame, parent: Option<&Frame>) {
+        self.entered += 1;
         let name = frame.name as usize;
         if name >= self.names.len() {
             // Grows when a span with a new name was made, never once warm.
@@ -180,7 +188,7 @@ impl GpuThread {
             frame.marks[1] = self.mark(shared, ticks);
         }
         if frame.flags & flag::STEP_ROOT != 0 {
-            self.end_step(frame, end);
+            self.end_step(shared, frame, end);
         }
     }
 
@@ -204,20 +212,22 @@ impl GpuThread {
                 name: frame.name,
                 start: ticks.now().0,
                 spent_before: self.spent,
+                entered_before: self.entered,
                 detail: chosen,
             });
         }
         chosen
     }
 
-    fn end_step(&mut self, frame: &Frame, end: Ticks) {
+    fn end_step(&mut self, shared: &GpuShared, frame: &Frame, end: Ticks) {
         // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside along.
         let Some(at) = self.open.iter().rposition(|open| open.seq == frame.seq) else { return };
         let Some(open) = self.open.drain(at..).next() else { return };
         let plan = &mut self.names[open.name as usize].plan;
         let cost = self.spent - open.spent_before;
         let step = end.0.saturating_sub(open.start) as f64;
-        plan.learn(open.detail, step, cost as f64, self.timing.budget);
+        let host = (self.entered - open.entered_before) * shared.interval_ticks.load(Relaxed);
+        plan.learn(open.detail, cost as f64, self.timing.budget * step - host as f64);
     }
 
     /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side. Both are
@@ -242,14 +252,14 @@ impl GpuThread {
 
     /// Number of the mark that stands here; 0 for none.
     ///
-    /// Two marks in quick succession are one: nothing can have been launched between them in half the time of the cheapest
-    /// call that puts anything into a stream, and recording a mark is such a call. With layers back to back, where one's end
-    /// is the next one's start, that saves nearly half of them.
+    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a launch
+    /// takes two to three times as long), so nothing can have been launched between two that are less than the quickest
+    /// recording ever seen apart. With layers back to back, where one's end is the next one's start, that saves nearly half of them.
     fn mark(&mut self, shared: &GpuShared, ticks: &TickSource) -> u32 {
         let before = ticks.now().0;
         if let Some((id, made)) = self.last
             && self.made >= SHARE_AFTER
-            && before.saturating_sub(made) < self.cheapest / 2
+            && before.saturating_sub(made) < self.cheapest
         {
             shared.counts.shared.fetch_add(1, Relaxed);
             return id.0.get();
@@ -298,7 +308,7 @@ mod tests {
             };
             fulls += u32::from(taken == detail::ALL);
             cost_sum += cost;
-            plan.learn(taken, step + cost, cost, budget);
+            plan.learn(taken, cost, step * budget);
         }
         (cost_sum / (f64::from(n) * step), fulls)
     }
@@ -327,7 +337,7 @@ mod tests {
         let mut plan = Plan::default();
         // Loading kernels took a thousand times as long as a step.
         let taken = plan.next();
-        plan.learn(taken, 7_000_000.0, 5_000.0, 0.02);
+        plan.learn(taken, 5_000.0, 7_000_000.0 * 0.02);
         play(&mut plan, 40, 7000.0, 600.0, 5.0, 0.02);
         let (share, _) = play(&mut plan, 1000, 7000.0, 600.0, 5.0, 0.02);
         assert!(share <= 0.0201, "{share}");

@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn the_last_round_is_told_apart() {
         let (requests, _kept) = bounded(1);
-        let shared = Arc::new(Shared::new(Control::new(None, false), crate::shared::Hooks::default(), Vec::new(), 64, requests));
+        let shared =
+            Arc::new(Shared::new(Control::new(None, false), crate::shared::Hooks::default(), Vec::new(), 64, requests));
         let (samples, taken) = bounded(8);
         let (stop, stopped) = bounded::<()>(0);
         let failures = Failures::default();

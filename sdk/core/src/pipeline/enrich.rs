@@ -281,7 +281,8 @@ impl Enricher {
                     self.ratios.push(marks.dur_ns as f32 / last.since(first).max(1) as f32);
                 }
             }
-            span.gpu = inside.extent.map(|(start, _)| GpuTime { start, dur_ns: inside.sum_ns, source: GpuSource::Cupti });
+            span.gpu =
+                inside.extent.map(|(start, _)| GpuTime { start, dur_ns: inside.sum_ns, source: GpuSource::Cupti });
         }
     }
 

@@ -57,6 +57,7 @@ impl Recorder {
                         on = false;
                         // What the switch itself brought to light.
                         self.deliver(0, true);
+                        self.call(|activity, _| activity.release());
                         window.closed();
                     }
                 }
@@ -65,6 +66,7 @@ impl Recorder {
                         self.call(|activity, _| activity.disable());
                     }
                     self.deliver(ticket, true);
+                    self.call(|activity, _| activity.release());
                     meter.update();
                     return;
                 }

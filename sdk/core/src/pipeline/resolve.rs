@@ -397,7 +397,13 @@ impl Resolver {
         }
     }
 
-    fn emit(&mut self, buffer: &mut StepBuffer, thread: &Arc<ThreadInfo>, around: &Surroundings<'_>, out: &mut Resolved) {
+    fn emit(
+        &mut self,
+        buffer: &mut StepBuffer,
+        thread: &Arc<ThreadInfo>,
+        around: &Surroundings<'_>,
+        out: &mut Resolved,
+    ) {
         let first = &buffer.items[self.scratch.order[0] as usize];
         let trace = trace_of(first, around.shared);
         buffer.annotations.sort_unstable_by_key(|(i, _)| *i);

@@ -1,8 +1,8 @@
 //! What observing a model on a GPU costs: decode and prefill of candle's own `llama`, unmodified, in every mode against no subscriber.
 //!
 //! All modes without CUPTI live in one process and share the weights: each has a session and a model of its own, whose spans
-//! were made under that session (a span made while nobody listens stays disabled), and a round runs all of them in random order. So a
-//! pair of neighbours differs in nothing but the mode. CUPTI slows a whole process down, so its modes are processes of their own
+//! were made under that session (a span made while nobody listens stays disabled), and they take turns token by token in random
+//! order. So neighbours differ in nothing but the mode. CUPTI slows a whole process down, so its modes are processes of their own
 //! beside a plain one, whose distance from the plain mode in here shows what processes differ by.
 //!
 //! Every generation ends a step by fetching the token, as a program does.
@@ -16,9 +16,9 @@ use candlescope_collectors::cupti::{Cupti, CuptiOptions};
 use candlescope_collectors::nvml::NvmlCollector;
 use candlescope_core::{GpuTier, GpuTiming, Schedule, Session, SessionBuilder, llm};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_models::candle_models::CandleLlama;
 use candlescope_models::CausalLm;
 use candlescope_models::ModelConfig;
+use candlescope_models::candle_models::CandleLlama;
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::weights::{WeightError, WeightSource};
 use clap::Parser;
@@ -99,11 +99,11 @@ impl Mode {
 
     /// The session that observes in this mode; `None` for none.
     fn session(self, dir: &std::path::Path) -> Result<Option<SessionBuilder>> {
-        let builder = || Session::builder().exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))));
+        let builder =
+            || Session::builder().exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))));
         let clock = || CudaClock::new(CudaClockOptions::default());
-        let timed = |tier| -> Result<Option<SessionBuilder>> {
-            Ok(Some(builder().gpu(clock()?, GpuTiming::tier(tier))))
-        };
+        let timed =
+            |tier| -> Result<Option<SessionBuilder>> { Ok(Some(builder().gpu(clock()?, GpuTiming::tier(tier)))) };
         // Two steps a token: the forward pass, and the choice of the token.
         let window = Schedule { skip_first: 0, wait: 980, warmup: 10, active: 10, repeat: 0 };
         let always = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
@@ -170,7 +170,13 @@ struct Times {
 }
 
 impl Subject {
-    fn new(mode: Mode, config: &ModelConfig, weights: &mut SharedWeights, device: &Device, dir: &std::path::Path) -> Result<Self> {
+    fn new(
+        mode: Mode,
+        config: &ModelConfig,
+        weights: &mut SharedWeights,
+        device: &Device,
+        dir: &std::path::Path,
+    ) -> Result<Self> {
         let Some(builder) = mode.session(dir)? else {
             let model = CandleLlama::load(config, weights, DType::BF16, device)?;
             return Ok(Self { mode, model, dispatch: Dispatch::none(), session: None });
@@ -182,32 +188,45 @@ impl Subject {
         Ok(Self { mode, model, dispatch, session: Some(session) })
     }
 
-    fn generate(&mut self, prompt: &Tensor, tokens: usize) -> Result<Times> {
+    /// Runs the prompt; the time it took and the first token.
+    fn prefill(&mut self, prompt: &Tensor) -> Result<(f64, u32)> {
         let dispatch = self.dispatch.clone();
-        tracing::dispatcher::with_default(&dispatch, || self.decode(prompt, tokens))
+        tracing::dispatcher::with_default(&dispatch, || {
+            let length = prompt.dims2()?.1;
+            let start = Instant::now();
+            let logits = {
+                let _phase = llm::prefill(length, length, 1);
+                self.model.forward(prompt, 0)?
+            };
+            let token = sample(&logits)?;
+            Ok((start.elapsed().as_nanos() as f64, token))
+        })
     }
 
-    fn decode(&mut self, prompt: &Tensor, tokens: usize) -> Result<Times> {
-        let length = prompt.dims2()?.1;
-        let start = Instant::now();
-        let mut next = {
-            let _phase = llm::prefill(length, length, 1);
-            self.model.forward(prompt, 0)?
-        };
-        let mut token = sample(&next)?;
-        let first = Instant::now();
-        for n in 0..tokens {
-            let input = Tensor::new(&[token], prompt.device())?.unsqueeze(0)?;
-            next = {
-                let _phase = llm::decode(1, length + n + 1, 1);
-                self.model.forward(&input, length + n)?
+    /// Runs one token; the time it took and the next one.
+    fn step(&mut self, token: u32, position: usize, device: &Device) -> Result<(f64, u32)> {
+        let dispatch = self.dispatch.clone();
+        tracing::dispatcher::with_default(&dispatch, || {
+            let start = Instant::now();
+            let input = Tensor::new(&[token], device)?.unsqueeze(0)?;
+            let logits = {
+                let _phase = llm::decode(1, position + 1, 1);
+                self.model.forward(&input, position)?
             };
-            token = sample(&next)?;
-        }
-        Ok(Times {
-            prefill_ns: (first - start).as_nanos() as f64,
-            token_ns: first.elapsed().as_nanos() as f64 / tokens.max(1) as f64,
+            let token = sample(&logits)?;
+            Ok((start.elapsed().as_nanos() as f64, token))
         })
+    }
+
+    fn generate(&mut self, prompt: &Tensor, tokens: usize) -> Result<Times> {
+        let (prefill_ns, mut token) = self.prefill(prompt)?;
+        let (length, mut sum) = (prompt.dims2()?.1, 0.0);
+        for n in 0..tokens {
+            let (ns, next) = self.step(token, length + n, prompt.device())?;
+            sum += ns;
+            token = next;
+        }
+        Ok(Times { prefill_ns, token_ns: sum / tokens.max(1) as f64 })
     }
 
     fn finish(self) -> Option<Value> {
@@ -255,7 +274,8 @@ fn main() -> Result<()> {
     }
     let mut apart = options.apart.iter().map(|&mode| Worker::start(mode, &options)).collect::<Result<Vec<_>>>()?;
     let report = measure(&options, &mut subjects, &mut apart, &prompt)?;
-    let accounts: serde_json::Map<_, _> = subjects.into_iter().map(|s| (s.mode.word(), s)).filter_map(|(w, s)| Some((w, s.finish()?))).collect();
+    let accounts: serde_json::Map<_, _> =
+        subjects.into_iter().map(|s| (s.mode.word(), s)).filter_map(|(w, s)| Some((w, s.finish()?))).collect();
     let apart: serde_json::Map<_, _> = apart.into_iter().map(Worker::end).collect::<Result<_>>()?;
     let mut report = report;
     report["accounts"] = Value::Object(accounts);
@@ -271,21 +291,44 @@ fn measure(options: &Options, subjects: &mut [Subject], apart: &mut [Worker], pr
     // The first rounds load kernels, fill pools and teach the adaptive tier.
     let warm_up = 2;
     for round in 0..options.rounds + warm_up {
-        let mut order: Vec<usize> = (0..total).collect();
+        // Modes in here take turns token by token: whatever slows the machine for milliseconds then slows all of them.
+        let mut order: Vec<usize> = (0..subjects.len()).collect();
+        let mut state = vec![(Times { prefill_ns: 0.0, token_ns: 0.0 }, 0); subjects.len()];
         order.shuffle(&mut rng);
-        for who in order {
-            let times = match who.checked_sub(subjects.len()) {
-                None => subjects[who].generate(prompt, options.tokens)?,
-                Some(worker) => apart[worker].generate(options.tokens)?,
-            };
-            if round >= warm_up {
-                taken[who].push(times);
+        for &who in &order {
+            let (ns, token) = subjects[who].prefill(prompt)?;
+            state[who] = (Times { prefill_ns: ns, token_ns: 0.0 }, token);
+        }
+        for n in 0..options.tokens {
+            order.shuffle(&mut rng);
+            for &who in &order {
+                let (times, token) = &mut state[who];
+                let (ns, next) = subjects[who].step(*token, options.prompt_tokens + n, prompt.device())?;
+                times.token_ns += ns / options.tokens as f64;
+                *token = next;
             }
         }
+        let tokens: Vec<u32> = state.iter().map(|s| s.1).collect();
+        ensure!(tokens.windows(2).all(|w| w[0] == w[1]), "observing changed what the model says: {tokens:?}");
+        let mut times: Vec<Times> = state.into_iter().map(|s| s.0).collect();
+        let mut order: Vec<usize> = (0..apart.len()).collect();
+        order.shuffle(&mut rng);
+        let mut others = vec![None; apart.len()];
+        for who in order {
+            others[who] = Some(apart[who].generate(options.tokens)?);
+        }
+        times.extend(others.into_iter().flatten());
+        if round >= warm_up {
+            taken.iter_mut().zip(times).for_each(|(all, one)| all.push(one));
+        }
     }
-    let names = subjects.iter().map(|s| s.mode.word()).chain(apart.iter().map(|w| format!("{} (own process)", w.mode.word())));
+    let names =
+        subjects.iter().map(|s| s.mode.word()).chain(apart.iter().map(|w| format!("{} (own process)", w.mode.word())));
     let mut rows = Vec::new();
-    println!("{}: {} rounds of {} tokens after a prompt of {}", options.model, options.rounds, options.tokens, options.prompt_tokens);
+    println!(
+        "{}: {} rounds of {} tokens after a prompt of {}",
+        options.model, options.rounds, options.tokens, options.prompt_tokens
+    );
     println!("{:<28} {:>10} {:>30} {:>30}", "mode", "ms/token", "decode against plain", "prefill against plain");
     for (who, name) in names.enumerate() {
         let column = |who: usize, f: fn(&Times) -> f64| taken[who].iter().map(f).collect::<Vec<_>>();
@@ -373,7 +416,8 @@ fn soak(
         .collector(NvmlCollector::new()?);
     let (layer, session) = builder.start()?;
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
-    let model = tracing::dispatcher::with_default(&dispatch, || CandleLlama::load(config, weights, DType::BF16, device))?;
+    let model =
+        tracing::dispatcher::with_default(&dispatch, || CandleLlama::load(config, weights, DType::BF16, device))?;
     let mut subject = Subject { mode: Mode::Adaptive, model, dispatch, session: Some(session) };
     let probe = NvmlProbe::new()?;
     let (start, mut points, mut tokens) = (Instant::now(), Vec::new(), 0u64);
@@ -393,7 +437,12 @@ fn soak(
         "host_mib_an_hour": mib_an_hour(|p| p.1), "device_mib_an_hour": mib_an_hour(|p| p.2),
         "account": subject.finish(), "machine": machine::describe(), "versions": machine::versions(),
     });
-    println!("{}", serde_json::to_string(&json!({"host": report["host_mib"], "device": report["device_mib"], "tokens": tokens, "findings": report["account"]["findings"], "loss": report["account"]["loss"]}))?);
+    println!(
+        "{}",
+        serde_json::to_string(
+            &json!({"host": report["host_mib"], "device": report["device_mib"], "tokens": tokens, "findings": report["account"]["findings"], "loss": report["account"]["loss"]})
+        )?
+    );
     println!("{}", output::write(&format!("{}_soak", options.name), &report)?.display());
     Ok(())
 }
