@@ -5,6 +5,7 @@ use anyhow::Result;
 use candlescope_core::{Collector, Session};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+#[cfg(not(feature = "gpu"))]
 use std::path::{Path, PathBuf};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
@@ -35,6 +36,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        // Not a terminal: a reason for what lacks can be long.
+        table.set_width(140);
+    }
     table.set_header(["", "what", "found", "what its lack costs"]);
     for check in &checks {
         table.add_row([if check.ok { "✓" } else { "✗" }, check.name, &check.found, &check.cost]);
@@ -141,15 +146,26 @@ fn gpu() -> Vec<Check> {
                 .into(),
         },
         Check::new("NVIDIA driver", driver.clone(), "no GPU: models run on the CPU only"),
-        Check::new("libcuda", library("libcuda.so.1"), "no GPU: models run on the CPU only"),
-        Check::new("NVML", library("libnvidia-ml.so.1"), "no GPU power, memory, clocks or temperature"),
-        Check::new("CUPTI", library("libcupti.so"), "no kernel-level GPU data"),
+    ];
+    rows.extend(devices());
+    rows.extend([
+        Check {
+            name: "NVTX in this build",
+            ok: cfg!(feature = "nvtx"),
+            found: if cfg!(feature = "nvtx") { "yes" } else { "no" }.into(),
+            cost: if cfg!(feature = "nvtx") {
+                ""
+            } else {
+                "Nsight timelines show kernels without the model's layers: build with --features nvtx"
+            }
+            .into(),
+        },
         Check::new(
             "Nsight Systems (nsys)",
             crate::nsys::find().ok().map(|file| file.display().to_string()),
             "no Nsight timelines from this machine",
         ),
-    ];
+    ]);
     if driver.is_some() {
         rows.push(Check {
             name: "GPU profiling permission",
@@ -162,11 +178,66 @@ fn gpu() -> Vec<Check> {
     rows
 }
 
+/// What CUDA, NVML and CUPTI say themselves, rather than which files lie about.
+#[cfg(feature = "gpu")]
+fn devices() -> Vec<Check> {
+    use candlescope_collectors::{cuda, cupti, nvml};
+    let asked = |name, answer: Result<String, String>, cost: &str| match answer {
+        Ok(found) => Check::new(name, Some(found), cost),
+        // The message names what is in the way and the remedy; the cost says what it matters for.
+        Err(why) => Check { name, ok: false, found: why, cost: cost.into() },
+    };
+    let cuda = cuda::probe().map_err(|e| e.to_string()).map(|found| {
+        let devices: Vec<_> = found
+            .devices
+            .iter()
+            .map(|d| {
+                let (major, minor) = d.compute_capability;
+                let gib = d.memory_bytes as f64 / (1u64 << 30) as f64;
+                format!("cuda:{} {} ({major}.{minor}, {gib:.0} GiB, {})", d.ordinal, d.name, d.uuid)
+            })
+            .collect();
+        format!("CUDA {}; {}", found.driver, devices.join("; "))
+    });
+    let nvml = nvml::probe().map_err(|e| e.to_string()).map(|found| {
+        let version = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".into());
+        let gpus: Vec<_> = found
+            .gpus
+            .iter()
+            .map(|gpu| {
+                let lacking: Vec<_> = gpu.missing.iter().map(|(metric, why)| format!("{metric} ({why})")).collect();
+                let lacking =
+                    if lacking.is_empty() { String::new() } else { format!("; without {}", lacking.join(", ")) };
+                format!("{}: {} metrics{lacking}", gpu.facts.uuid, gpu.available.len())
+            })
+            .collect();
+        format!("driver {}; {}", version(&found.driver), gpus.join("; "))
+    });
+    let cupti = cupti::probe()
+        .map_err(|e| e.to_string())
+        .map(|found| format!("of CUDA {}, {}", found.toolkit, found.library.display()));
+    vec![
+        asked("CUDA devices", cuda, "no GPU time of layers; models run on the CPU only"),
+        asked("NVML", nvml, "no GPU power, energy, memory, clocks or temperature"),
+        asked("CUPTI", cupti, "no kernels (--cupti)"),
+    ]
+}
+
+#[cfg(not(feature = "gpu"))]
+fn devices() -> Vec<Check> {
+    vec![
+        Check::new("libcuda", library("libcuda.so.1"), "no GPU: models run on the CPU only"),
+        Check::new("NVML", library("libnvidia-ml.so.1"), "no GPU power, memory, clocks or temperature"),
+        Check::new("CUPTI", library("libcupti.so"), "no kernels"),
+    ]
+}
+
 fn read_line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().next().map(|l| l.trim().to_string()).filter(|l| !l.is_empty())
 }
 
+#[cfg(not(feature = "gpu"))]
 /// Where the dynamic linker's usual places hold a library whose name starts with `name`.
 fn library(name: &str) -> Option<String> {
     let mut places: Vec<PathBuf> =

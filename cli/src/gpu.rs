@@ -59,7 +59,9 @@ fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
 #[cfg(not(feature = "nvtx"))]
 fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
     if on == Some(true) {
-        bail!("--nvtx needs a build with the feature nvtx: cargo build -p candlescope-cli --features nvtx (it needs libclang)");
+        bail!(
+            "--nvtx needs a build with the feature nvtx: cargo build -p candlescope-cli --features nvtx (it needs libclang)"
+        );
     }
     Ok(builder)
 }
