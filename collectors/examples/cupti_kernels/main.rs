@@ -5,14 +5,17 @@
 //! ```
 //!
 //! Needs an NVIDIA driver and libcupti; cuBLAS is tried where its library is found. Prints one JSON object. Status 1: something
-//! that was launched was not recorded, or not with its interval and call. STEPS (100) and LAUNCHES a step (900) are for the costs.
+//! that was launched was not recorded, or not with its interval and call. STEPS (40) and LAUNCHES a step (900) are for the costs:
+//! before CUPTI, in each of three windows, and after each, when CUPTI must be gone; also of the calls that candle makes around a
+//! launch, and the longest single launch while windows open and close.
 
 mod checks;
 mod costs;
 mod sys;
 
 use candlescope_collectors::cupti::{self, Correlate, Cupti, CuptiOptions};
-use candlescope_core::gpu::Activity;
+use candlescope_core::HostNs;
+use candlescope_core::gpu::{Activity, ActivityError, ActivitySink};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,7 +23,7 @@ use std::time::Instant;
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u32>());
     let mut number = |default| numbers.next().unwrap_or(Ok(default));
-    let (Ok(steps), Ok(launches)) = (number(100), number(900)) else {
+    let (Ok(steps), Ok(launches)) = (number(40), number(900)) else {
         eprintln!("usage: cupti_kernels [STEPS [LAUNCHES]]");
         return ExitCode::from(2);
     };
@@ -41,6 +44,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// One way to record.
+struct Way {
+    name: &'static str,
+    correlate: Correlate,
+    set: fn(&mut CuptiOptions),
+}
+
+const WAYS: [Way; 5] = [
+    Way { name: "defaults", correlate: Correlate::Callbacks, set: |_| {} },
+    Way { name: "attached late", correlate: Correlate::Callbacks, set: |o| o.attach_late = true },
+    Way { name: "with runtime calls", correlate: Correlate::Callbacks, set: |o| o.runtime_calls = true },
+    Way { name: "kernels alone", correlate: Correlate::Nothing, set: |_| {} },
+    // Last, as what stays attached slows down everything after it.
+    Way { name: "kept attached", correlate: Correlate::Callbacks, set: |o| o.keep_attached = true },
+];
+
 /// The report, and whether every check passed.
 fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
     let probe = match cupti::probe() {
@@ -50,57 +69,88 @@ fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
     let gpu = sys::Gpu::new()?;
     let mut failures = Vec::new();
 
-    // Before CUPTI is loaded at all.
-    let untouched = costs::steps(&gpu, None, steps, launches)?;
+    // Before CUPTI is attached at all. The graph is there before, too: its nodes were made without CUPTI.
+    let early_graph = gpu.graph(3)?;
+    let (untouched, _) = costs::steps(&gpu, None, steps, launches)?;
 
-    let mut strategies = Vec::new();
-    for (correlate, runtime) in [
-        (Correlate::Callbacks, true),
-        (Correlate::ExternalIds, true),
-        (Correlate::Callbacks, false),
-        (Correlate::ExternalIds, false),
-        (Correlate::Nothing, false),
-    ] {
-        eprintln!("{} {}", correlate.name(), if runtime { "with runtime calls" } else { "" });
-        let mut options = CuptiOptions::default();
-        options.correlate = correlate;
-        options.runtime_calls = runtime;
-        let mut recorder = Cupti::new(options);
-        let began = Instant::now();
-        recorder.prepare().map_err(|e| e.to_string())?;
-        let prepare_ms = costs::ms(began);
-        let second = Cupti::default().prepare().err().map(|e| e.to_string());
-        if second.is_none() {
-            failures.push("a second recorder could be prepared".to_string());
-        }
-        let mut checked = Value::Null;
-        if correlate != Correlate::Nothing {
-            let mut check = checks::Check::new(&gpu, &mut recorder, format!("{}, runtime {runtime}", correlate.name()));
-            let blas_counts = runtime;
-            checked = check.all(blas_counts)?;
-            failures.append(&mut check.failures);
-        }
-        let cost = costs::windows(&gpu, &mut recorder, steps, launches)?;
-        strategies.push(json!({
-            "strategy": correlate.name(),
-            "runtime_calls": runtime,
-            "prepare_ms": prepare_ms,
-            "describe": recorder.describe(),
-            "second_recorder": second,
-            "checks": checked,
-            "cost": cost,
-        }));
+    let mut ways = Vec::new();
+    for way in WAYS {
+        eprintln!("{}", way.name);
+        ways.push(one_way(&gpu, &way, steps, launches, &mut failures)?);
+        // Detaches what the recorder left.
+        gpu.launch(sys::Kernel::Other, sys::PER_THREAD, 2, 0)?;
+        gpu.launch_graph(&early_graph)?;
+        gpu.synchronize_all()?;
     }
-    let after = costs::steps(&gpu, None, steps, launches)?;
+    let (after, _) = costs::steps(&gpu, None, steps, launches)?;
     let passed = failures.is_empty();
     let report = json!({
         "probe": probe,
         "steps": steps,
         "launches_per_step": launches,
         "before_cupti": untouched,
-        "strategies": strategies,
+        "ways": ways,
         "after_cupti": after,
         "failures": failures,
     });
     Ok((report, passed))
+}
+
+fn one_way(gpu: &sys::Gpu, way: &Way, steps: u32, launches: u32, failures: &mut Vec<String>) -> Result<Value, String> {
+    let text = |e: ActivityError| e.to_string();
+    let mut options = CuptiOptions::default();
+    options.correlate = way.correlate;
+    (way.set)(&mut options);
+    let mut recorder = Cupti::new(options);
+    let began = Instant::now();
+    recorder.prepare().map_err(text)?;
+    let prepare_ms = costs::ms(began);
+    let began = Instant::now();
+    gpu.launch(sys::Kernel::Other, sys::PER_THREAD, 2, 0)?;
+    let launch_after_prepare_ms = costs::ms(began);
+    let second = Cupti::default().prepare().err().map(|e| e.to_string());
+    if second.is_none() {
+        failures.push("a second recorder could be prepared".to_string());
+    }
+    let mut cost_failures = Vec::new();
+    let attributes = way.correlate != Correlate::Nothing;
+    let cost = costs::windows(gpu, &mut recorder, attributes, steps, launches, &mut cost_failures)?;
+    let (mut checked, mut switching, mut captured) = (Value::Null, Value::Null, Value::Null);
+    if attributes {
+        let mut check = checks::Check::new(gpu, &mut recorder, way.name.to_string());
+        checked = check.all()?;
+        failures.append(&mut check.failures);
+        eprintln!("{}: switching", way.name);
+        switching = costs::switching(gpu, &mut recorder, 12, &mut cost_failures)?;
+        eprintln!("{}: detaching while a graph is captured", way.name);
+        captured = while_capturing(gpu, &mut recorder, &mut cost_failures)?;
+    }
+    failures.extend(cost_failures.into_iter().map(|failure| format!("{}: {failure}", way.name)));
+    Ok(json!({
+        "way": way.name,
+        "prepare_ms": prepare_ms,
+        "launch_after_prepare_ms": launch_after_prepare_ms,
+        "describe": recorder.describe(),
+        "second_recorder": second,
+        "checks": checked,
+        "cost": cost,
+        "switching": switching,
+        "captured": captured,
+    }))
+}
+
+/// The launch that detaches may be one that is captured into a graph, not run. The graph must come out whole.
+fn while_capturing(gpu: &sys::Gpu, recorder: &mut Cupti, failures: &mut Vec<String>) -> Result<Value, String> {
+    let text = |e: ActivityError| e.to_string();
+    recorder.enable().map_err(text)?;
+    recorder.disable().map_err(text)?;
+    recorder.collect(true, &HostNs::now, &mut ActivitySink::default()).map_err(text)?;
+    recorder.release().map_err(text)?;
+    match gpu.graph(3).and_then(|graph| gpu.launch_graph(&graph)).and_then(|()| gpu.synchronize_all()) {
+        Ok(()) => Ok(json!("ok")),
+        Err(error) => {
+            failures.push(format!("a graph could not be captured: {error}"));
+            Ok(json!(error))
+        }
+    }
 }

@@ -5,9 +5,11 @@ use libloading::Library;
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 type Status = u32;
 type Stream = *mut c_void;
+type Event = *mut c_void;
 
 /// `CU_STREAM_PER_THREAD`, which is also candle's.
 pub(crate) const PER_THREAD: usize = 2;
@@ -54,6 +56,16 @@ AGAIN:
 }
 ";
 
+/// Parts of [`Gpu::launch_as_candle_does`], and the calls in each.
+pub(crate) const CANDLE_PARTS: [(&str, u32); 6] = [
+    ("cuMemAllocAsync", 1),
+    ("cuEventCreate", 2),
+    ("cuLaunchKernel", 1),
+    ("cuEventRecord", 1),
+    ("cuMemFreeAsync", 1),
+    ("cuEventDestroy", 2),
+];
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kernel {
     Long,
@@ -98,6 +110,12 @@ pub(crate) struct Gpu {
         *mut *mut c_void,
         *mut *mut c_void,
     ) -> Status,
+    // Looked up once, as their cost is measured.
+    allocate: unsafe extern "C" fn(*mut u64, usize, Stream) -> Status,
+    free: unsafe extern "C" fn(u64, Stream) -> Status,
+    event_create: unsafe extern "C" fn(*mut Event, u32) -> Status,
+    event_record: unsafe extern "C" fn(Event, Stream) -> Status,
+    event_destroy: unsafe extern "C" fn(Event) -> Status,
 }
 
 // SAFETY: handles of the driver, whose functions may be called from any thread; the memory is not read by this program.
@@ -140,7 +158,35 @@ impl Gpu {
         call!(library, "cuMemHostAlloc"(&mut pinned => *mut *mut c_void, 4096 => usize, 0 => u32))?;
         // SAFETY: the type is that of `cuLaunchKernel`.
         let launch = unsafe { library.get("cuLaunchKernel") }.map(|symbol| *symbol).map_err(|e| e.to_string())?;
-        Ok(Self { library, context, kernels, memory, pinned, launch })
+        let missing = |e: libloading::Error| e.to_string();
+        // SAFETY: the types are those of `cuda.h`.
+        let (allocate, free) = unsafe {
+            (
+                library.get("cuMemAllocAsync").map(|symbol| *symbol).map_err(missing)?,
+                library.get("cuMemFreeAsync").map(|symbol| *symbol).map_err(missing)?,
+            )
+        };
+        // SAFETY: as above.
+        let (event_create, event_record, event_destroy) = unsafe {
+            (
+                library.get("cuEventCreate").map(|symbol| *symbol).map_err(missing)?,
+                library.get("cuEventRecord").map(|symbol| *symbol).map_err(missing)?,
+                library.get("cuEventDestroy_v2").map(|symbol| *symbol).map_err(missing)?,
+            )
+        };
+        Ok(Self {
+            library,
+            context,
+            kernels,
+            memory,
+            pinned,
+            launch,
+            allocate,
+            free,
+            event_create,
+            event_record,
+            event_destroy,
+        })
     }
 
     /// Makes the context that of this thread.
@@ -164,6 +210,45 @@ impl Gpu {
         if status == 0 { Ok(()) } else { Err(format!("cuLaunchKernel failed with {status}")) }
     }
 
+    /// What candle does around a kernel: memory for its result and two events to track it, of which one is recorded; then the kernel;
+    /// and all of it let go. Adds the time of each part to `took`, in the order of [`CANDLE_PARTS`].
+    pub(crate) fn launch_as_candle_does(&self, stream: usize, ns: u32, took: &mut [Duration; 6]) -> Result<(), String> {
+        let at = stream as Stream;
+        let (mut memory, mut events) = (0u64, [null_mut(); 2]);
+        let mut last = Instant::now();
+        let mut part = |slot: usize| {
+            let now = Instant::now();
+            took[slot] += now - last;
+            last = now;
+        };
+        let checked = |status: Status, name: &str| match status {
+            0 => Ok(()),
+            status => Err(format!("{name} failed with {status}")),
+        };
+        // SAFETY: the pointer is valid for one address.
+        checked(unsafe { (self.allocate)(&mut memory, 1 << 16, at) }, "cuMemAllocAsync")?;
+        part(0);
+        for event in &mut events {
+            // SAFETY: the pointer is valid for one handle; 2 is CU_EVENT_DISABLE_TIMING.
+            checked(unsafe { (self.event_create)(event, 2) }, "cuEventCreate")?;
+        }
+        part(1);
+        self.launch(Kernel::Long, stream, 1, ns)?;
+        part(2);
+        // SAFETY: the event was just made.
+        checked(unsafe { (self.event_record)(events[0], at) }, "cuEventRecord")?;
+        part(3);
+        // SAFETY: the memory was allocated above, and what uses it is ahead in the same stream.
+        checked(unsafe { (self.free)(memory, at) }, "cuMemFreeAsync")?;
+        part(4);
+        for event in events {
+            // SAFETY: it was made above, and is not used again.
+            checked(unsafe { (self.event_destroy)(event) }, "cuEventDestroy")?;
+        }
+        part(5);
+        Ok(())
+    }
+
     pub(crate) fn memset(&self, stream: usize) -> Result<(), String> {
         let to = self.memory + (64 << 10);
         call!(self.library, "cuMemsetD8Async"(to => u64, 1 => u8, 4096 => usize, stream as Stream => Stream))
@@ -182,7 +267,7 @@ impl Gpu {
         call!(self.library, "cuCtxSynchronize"())
     }
 
-    /// A graph of so many kernels in a row, and the stream to launch it into.
+    /// A graph of so many kernels in a row, and the stream to launch it into. Its launches while it is captured are calls like others.
     pub(crate) fn graph(&self, kernels: u32) -> Result<Graph, String> {
         let (mut stream, mut graph, mut exec) = (null_mut(), null_mut(), null_mut());
         call!(self.library, "cuStreamCreate"(&mut stream => *mut Stream, 1 => u32))?;

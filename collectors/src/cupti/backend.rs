@@ -3,8 +3,9 @@
 use super::CuptiOptions;
 use super::buffers::Filled;
 use super::calls::Domain;
+use super::detach::Link;
 use super::errors::{self, Code, code};
-use super::sys::{self, POOL, Subscriber};
+use super::sys::{self, LINK, POOL, Subscriber};
 use candlescope_core::gpu::ActivityError;
 use std::path::Path;
 
@@ -17,14 +18,16 @@ pub(super) trait Backend: Send + 'static {
     fn version(&self) -> u32;
     /// The library's file.
     fn path(&self) -> &Path;
-    /// Becomes the process's client, and starts the driver.
+    /// Starts the driver, and makes buffers ready. CUPTI is not attached by it.
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError>;
-    /// Is the client no longer.
+    /// Attaches CUPTI, as the process's client, where it is detached or attached to another recorder.
+    fn attach(&mut self) -> Result<(), ActivityError>;
+    /// Whether CUPTI is attached. Everything below may be called only while it is.
+    fn link(&self) -> &Link;
+    /// Is the client no longer; CUPTI itself stays.
     fn stop(&mut self);
     /// The library's name of a call; `None` if it does not know it.
     fn call_name(&self, domain: Domain, cbid: u32) -> Option<String>;
-    /// Whether it can record single calls.
-    fn has_single_calls(&self, domain: Domain) -> bool;
     /// Turns a switch.
     fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code>;
     /// CUPTI's clock.
@@ -44,8 +47,6 @@ pub(super) trait Backend: Send + 'static {
 pub(super) enum Switch {
     /// Records of a kind.
     Kind(u32),
-    /// Records of one call.
-    Call(Domain, u32),
     /// Callbacks of one call.
     Callback(Domain, u32),
 }
@@ -56,11 +57,12 @@ pub(super) struct Real {
     cupti: sys::Cupti,
     driver: sys::Driver,
     subscriber: Option<Subscriber>,
+    device_buffer_bytes: Option<usize>,
 }
 
 impl Real {
     pub(super) fn new(cupti: sys::Cupti, driver: sys::Driver) -> Self {
-        Self { cupti, driver, subscriber: None }
+        Self { cupti, driver, subscriber: None, device_buffer_bytes: None }
     }
 }
 
@@ -81,21 +83,33 @@ impl Backend for Real {
 
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {
         POOL.configure(options.buffer_bytes, options.max_buffers, READY);
+        self.device_buffer_bytes = options.device_buffer_bytes;
         // The driver first: where there is no GPU, that is the better message.
-        self.driver.start()?;
-        // Also where no callbacks are used: only a subscriber learns of another client, and keeps others out.
+        self.driver.start()
+    }
+
+    fn attach(&mut self) -> Result<(), ActivityError> {
+        // Where another recorder has left its subscription to a launch that did not come.
+        self.cupti.unsubscribe();
+        // Also where no callbacks are used: only a subscriber learns of another client, keeps others out, and can detach.
         let subscriber = self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))?;
         self.subscriber = Some(subscriber);
-        if let Some(bytes) = options.device_buffer_bytes {
+        // All of this is CUPTI's own and goes when it is detached.
+        if let Some(bytes) = self.device_buffer_bytes {
             let set = self.cupti.set_size(DEVICE_BUFFER_SIZE, bytes);
             set.map_err(|code| errors::refused("set the size of its buffers on the device", code))?;
         }
+        POOL.write_off();
         self.cupti.register_buffers().map_err(|code| errors::refused("take buffers", code))
     }
 
+    fn link(&self) -> &Link {
+        &LINK
+    }
+
     fn stop(&mut self) {
-        if let Some(subscriber) = self.subscriber.take() {
-            self.cupti.unsubscribe(subscriber);
+        if self.subscriber.take().is_some() {
+            self.cupti.unsubscribe();
         }
     }
 
@@ -103,14 +117,9 @@ impl Backend for Real {
         self.cupti.call_name(domain, cbid)
     }
 
-    fn has_single_calls(&self, domain: Domain) -> bool {
-        self.cupti.has_single_calls(domain)
-    }
-
     fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
         match switch {
             Switch::Kind(kind) => self.cupti.set_kind(kind, on),
-            Switch::Call(domain, cbid) => self.cupti.set_call(domain, cbid, on),
             Switch::Callback(domain, cbid) => {
                 let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
                 self.cupti.set_callback(subscriber, domain, cbid, on)
@@ -141,11 +150,5 @@ impl Backend for Real {
 
     fn uuid(&self, device: u32) -> Option<String> {
         self.driver.uuid(device)
-    }
-}
-
-impl Drop for Real {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

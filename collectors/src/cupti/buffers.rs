@@ -54,13 +54,15 @@ struct State {
     filled: Vec<Filled>,
     /// Buffers that exist.
     exist: usize,
+    /// Of these, the ones that CUPTI has.
+    out: usize,
     most: usize,
     bytes: usize,
 }
 
 impl Pool {
     pub(super) const fn new() -> Self {
-        Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, most: 0, bytes: 0 }) }
+        Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, out: 0, most: 0, bytes: 0 }) }
     }
 
     /// Sets the bounds, and makes `ready` buffers whose memory is there already: the first write to a page costs a fault, which
@@ -91,12 +93,14 @@ impl Pool {
         let bytes = {
             let mut state = self.lock();
             if let Some(buffer) = state.free.pop() {
+                state.out += 1;
                 return Some(buffer);
             }
             if state.exist >= state.most {
                 return None;
             }
             state.exist += 1;
+            state.out += 1;
             state.bytes
         };
         // Zeroed memory of this size comes from the kernel untouched: a system call, and no clearing here.
@@ -105,7 +109,22 @@ impl Pool {
 
     /// CUPTI is done with a buffer.
     pub(super) fn put(&self, filled: Filled) {
-        self.lock().filled.push(filled);
+        let mut state = self.lock();
+        match state.out.checked_sub(1) {
+            Some(out) => state.out = out,
+            // One that was written off.
+            None => state.exist += 1,
+        }
+        state.filled.push(filled);
+    }
+
+    /// CUPTI was detached: what it has not given back by now it never will, and must not count against the bound for ever.
+    /// Returns how many these are.
+    pub(super) fn write_off(&self) -> usize {
+        let mut state = self.lock();
+        let lost = std::mem::take(&mut state.out);
+        state.exist = state.exist.saturating_sub(lost);
+        lost
     }
 
     /// What CUPTI is done with, in the order it came.
@@ -169,6 +188,21 @@ mod tests {
         assert!(pool.take().is_none(), "those waiting to be read count too");
         pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
         assert_eq!(std::iter::from_fn(|| pool.take()).count(), 3);
+    }
+
+    #[test]
+    fn what_was_detached_with_a_library_is_made_anew() {
+        let pool = Pool::new();
+        pool.configure(64, 2, 1);
+        let (kept, back) = (pool.take().expect("ready"), pool.take().expect("made"));
+        pool.put(Filled { buffer: back, valid: 8 });
+        assert_eq!((pool.write_off(), pool.write_off()), (1, 0));
+        assert!(pool.take().is_some() && pool.take().is_none(), "one is waiting to be read");
+        // It comes after all, and counts again.
+        pool.write_off();
+        pool.put(Filled { buffer: kept, valid: 0 });
+        pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
+        assert_eq!(std::iter::from_fn(|| pool.take()).count(), 2);
     }
 
     #[test]

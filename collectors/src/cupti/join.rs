@@ -7,6 +7,7 @@ use super::records::Work;
 use candlescope_core::SpanId;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Calls remembered. A stream holds about a thousand launches that have not run, so a kernel whose call is this far behind has
@@ -14,8 +15,7 @@ use std::sync::Arc;
 /// first, long before its id, of 32 bits, comes again.
 const MOST_CALLS: usize = 262_144;
 
-/// Deliveries that a kernel waits for the record of its call before it is handed on without. Its call's record may be in a buffer
-/// that CUPTI has not handed out yet, or its thread may still be inside the call.
+/// Deliveries that a kernel waits for its call before it is handed on without: its thread may still be inside the call.
 const PATIENCE: u8 = 3;
 
 /// Kernels that wait at most, between deliveries.
@@ -45,12 +45,10 @@ pub(super) struct Joined {
 }
 
 /// What is known of one correlation id.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Known {
     span: Option<SpanId>,
-    call: Option<Call>,
-    /// Nothing more will come.
-    whole: bool,
+    call: Call,
     /// Tells it from an earlier call with the same id.
     serial: u64,
 }
@@ -64,6 +62,8 @@ pub(super) struct Join {
     serial: u64,
     /// What ran, and how many deliveries it has waited for.
     waiting: VecDeque<(Ran, u8)>,
+    /// What waited when ids began anew, with what was known of it.
+    settled: Vec<Joined>,
     patience: u8,
     most_calls: usize,
     most_waiting: usize,
@@ -77,32 +77,44 @@ impl Join {
             order: VecDeque::new(),
             serial: 0,
             waiting: VecDeque::new(),
+            settled: Vec::new(),
             patience: if calls { PATIENCE } else { 0 },
             most_calls: MOST_CALLS,
             most_waiting: MOST_WAITING,
         }
     }
 
-    /// CUPTI's record of the innermost interval during a call.
-    pub(super) fn external(&mut self, correlation: u32, span: SpanId) {
-        self.entry(correlation).span = Some(span);
-    }
-
-    /// CUPTI's record of a call.
-    pub(super) fn call(&mut self, correlation: u32, call: Call) {
-        let known = self.entry(correlation);
-        // Where CUPTI reports a runtime call and the driver call inside it under one id, the outer one is what the program made.
-        if known.call.is_none_or(|there| call.start < there.start) {
-            known.call = Some(call);
+    /// A call, as its callbacks saw it: all there will ever be to know.
+    pub(super) fn launched(&mut self, correlation: u32, span: Option<SpanId>, call: Call) {
+        while self.order.len() >= self.most_calls && !self.known.contains_key(&correlation) {
+            let Some((oldest, serial)) = self.order.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|known| known.serial == serial) {
+                self.known.remove(&oldest);
+            }
+        }
+        match self.known.entry(correlation) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.span = span.or(known.span);
+                // Where CUPTI gives a runtime call and the driver call inside it one id, the outer one is what the program made.
+                if call.start < known.call.start {
+                    known.call = call;
+                }
+            }
+            Entry::Vacant(free) => {
+                self.serial += 1;
+                self.order.push_back((correlation, self.serial));
+                free.insert(Known { span, call, serial: self.serial });
+            }
         }
     }
 
-    /// Our own record of a call: all there will ever be to know.
-    pub(super) fn launched(&mut self, correlation: u32, span: Option<SpanId>, call: Call) {
-        self.call(correlation, call);
-        let known = self.entry(correlation);
-        known.span = span.or(known.span);
-        known.whole = true;
+    /// From here on ids may begin anew, as they do when CUPTI is attached again: what waits is settled with what is known.
+    pub(super) fn new_ids(&mut self) {
+        let Self { known, waiting, settled, .. } = self;
+        settled.extend(waiting.drain(..).map(|(ran, _)| joined(known, ran)));
+        self.known.clear();
+        self.order.clear();
     }
 
     /// Something ran.
@@ -114,34 +126,22 @@ impl Join {
     pub(super) fn deliver(&mut self, all: bool, mut out: impl FnMut(Joined)) {
         // More than can be kept is handed on early: a kernel without its interval is worth more than none.
         let mut excess = self.waiting.len().saturating_sub(self.most_waiting);
+        self.settled.drain(..).for_each(&mut out);
         for _ in 0..self.waiting.len() {
             let Some((ran, waited)) = self.waiting.pop_front() else { break };
-            let known = self.known.get(&ran.work.correlation).copied().unwrap_or_default();
-            let complete = known.call.is_some() && (known.whole || known.span.is_some());
-            if complete || all || waited >= self.patience || excess > 0 {
-                out(Joined { ran, span: known.span, call: known.call });
+            if self.known.contains_key(&ran.work.correlation) || all || waited >= self.patience || excess > 0 {
+                out(joined(&self.known, ran));
             } else {
                 self.waiting.push_back((ran, waited + 1));
             }
             excess = excess.saturating_sub(1);
         }
     }
+}
 
-    fn entry(&mut self, correlation: u32) -> &mut Known {
-        while self.order.len() >= self.most_calls && !self.known.contains_key(&correlation) {
-            let Some((oldest, serial)) = self.order.pop_front() else { break };
-            if self.known.get(&oldest).is_some_and(|known| known.serial == serial) {
-                self.known.remove(&oldest);
-            }
-        }
-        let serial = &mut self.serial;
-        let order = &mut self.order;
-        self.known.entry(correlation).or_insert_with(|| {
-            *serial += 1;
-            order.push_back((correlation, *serial));
-            Known { serial: *serial, ..Known::default() }
-        })
-    }
+fn joined(known: &FxHashMap<u32, Known>, ran: Ran) -> Joined {
+    let known = known.get(&ran.work.correlation);
+    Joined { span: known.and_then(|known| known.span), call: known.map(|known| known.call), ran }
 }
 
 #[cfg(test)]
@@ -171,24 +171,40 @@ mod tests {
     #[test]
     fn the_order_of_records_does_not_matter() {
         type Step = fn(&mut Join);
-        let steps: [Step; 3] =
-            [|join| join.external(9, SpanId(70)), |join| join.call(9, call(100)), |join| join.ran(ran(9))];
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let steps: [Step; 2] = [|join| join.launched(9, Some(SpanId(70)), call(100)), |join| join.ran(ran(9))];
+        for order in [[0, 1], [1, 0]] {
             let mut join = Join::new(true);
             order.iter().for_each(|step| steps[*step](&mut join));
-            assert_eq!(delivered(&mut join, false), [(9, Some(70), Some(100))], "{order:?} in one buffer");
+            assert_eq!(delivered(&mut join, false), [(9, Some(70), Some(100))], "{order:?} at once");
 
-            // Each in a buffer and a delivery of its own.
             let mut join = Join::new(true);
-            let mut out = Vec::new();
-            for step in order {
-                assert_eq!(out, [], "{order:?}: incomplete, yet handed on");
-                steps[step](&mut join);
-                out = delivered(&mut join, false);
-            }
-            assert_eq!(out, [(9, Some(70), Some(100))], "{order:?} in three buffers");
+            steps[order[0]](&mut join);
+            assert_eq!(delivered(&mut join, false), [], "{order:?}: incomplete, yet handed on");
+            steps[order[1]](&mut join);
+            assert_eq!(delivered(&mut join, false), [(9, Some(70), Some(100))], "{order:?} one after the other");
             assert_eq!(delivered(&mut join, true), [], "once only");
         }
+    }
+
+    #[test]
+    fn ids_that_begin_anew_find_no_calls_of_before() {
+        let mut join = Join::new(true);
+        join.launched(1, Some(SpanId(5)), call(10));
+        join.launched(2, Some(SpanId(6)), call(20));
+        join.ran(ran(1));
+        join.ran(ran(3));
+        join.new_ids();
+        join.ran(ran(2));
+        join.launched(3, Some(SpanId(8)), call(40));
+        let out = delivered(&mut join, false);
+        assert_eq!(
+            out,
+            [(1, Some(5), Some(10)), (3, None, None)],
+            "what waited has what was known, and nothing of later"
+        );
+        join.launched(2, Some(SpanId(7)), call(30));
+        assert_eq!(delivered(&mut join, false), [(2, Some(7), Some(30))]);
+        assert_eq!((join.known.len(), join.order.len()), (2, 2));
     }
 
     #[test]
@@ -212,7 +228,7 @@ mod tests {
         }
         assert_eq!(delivered(&mut join, false), [(1, None, None)]);
         join.ran(ran(2));
-        join.call(3, call(7));
+        join.launched(3, None, call(7));
         join.ran(ran(3));
         assert_eq!(delivered(&mut join, true), [(2, None, None), (3, None, Some(7))], "`all` waits for nothing");
         let mut join = Join::new(false);
@@ -222,29 +238,21 @@ mod tests {
 
     #[test]
     fn all_kernels_of_a_graph_launch_belong_to_it() {
-        for callbacks in [false, true] {
-            let mut join = Join::new(true);
-            if callbacks {
-                join.launched(6, Some(SpanId(8)), call(1));
-            } else {
-                join.external(6, SpanId(8));
-                join.call(6, call(1));
-            }
-            for _ in 0..5 {
-                (0..100).for_each(|_| join.ran(ran(6)));
-                assert_eq!(delivered(&mut join, false), [(6, Some(8), Some(1)); 100]);
-            }
+        let mut join = Join::new(true);
+        join.launched(6, Some(SpanId(8)), call(1));
+        for _ in 0..5 {
+            (0..100).for_each(|_| join.ran(ran(6)));
+            assert_eq!(delivered(&mut join, false), [(6, Some(8), Some(1)); 100]);
         }
     }
 
     #[test]
     fn threads_interleave() {
         let mut join = Join::new(true);
-        // Two threads' buffers: ids alternate between them, and each buffer comes whole.
+        // Two threads' rings: ids alternate between them, and each ring comes whole.
         for thread in 0..2 {
             for n in (thread..1000).step_by(2) {
-                join.external(n, SpanId(u64::from(thread) + 1));
-                join.call(n, call(u64::from(n)));
+                join.launched(n, Some(SpanId(u64::from(thread) + 1)), call(u64::from(n)));
             }
         }
         (0..1000).rev().for_each(|n| join.ran(ran(n)));

@@ -7,17 +7,35 @@
 //! |---|---|
 //! | `search`, `errors` | where the library may lie; what is in the way |
 //! | `sys` | C functions, and the callbacks that CUPTI calls |
+//! | `detach` | when CUPTI leaves the process, and who may call it meanwhile |
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
 //! | `backend`, `recorder` | what is on in a window, and what comes of it |
 //!
-//! Recording kernels costs microseconds per launch on the application's threads: it is meant for windows of a few steps.
+//! # What it costs
+//!
+//! Measured on an H200 in a VM, CUDA 13.0, driver 580; nanoseconds of the thread that launches, for each kernel:
+//!
+//! | | ns |
+//! |---|---|
+//! | without CUPTI | 2,600 |
+//! | CUPTI attached, nothing recorded | 3,100 |
+//! | kernels alone ([`Correlate::Nothing`]) | 3,400–3,500 |
+//! | kernels with their intervals ([`Correlate::Callbacks`]) | 3,450–3,600 |
+//!
+//! So recording is for windows of a few steps, and between windows CUPTI is detached: once attached it slows down every call of the
+//! driver, also with everything switched off, by 9 to 12 % of a decode step of a small model.
+//!
+//! Kernels find their intervals through callbacks at launch calls. CUPTI's external correlation ids would be another way; they cost
+//! a record or two more per launch, and with records of single calls (`cuptiActivityEnableDriverApi`), the cheap way to have them,
+//! no kernel of the same machine could be tied to an interval.
 
 mod backend;
 mod buffers;
 mod calls;
 mod clock;
+mod detach;
 mod errors;
 mod join;
 mod lanes;
@@ -33,10 +51,10 @@ use recorder::Recorder;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
-/// How kernels find the interval and the call that launched them. Both ways tell the same; they differ in what they cost.
+/// How kernels find the interval and the call that launched them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Correlate {
@@ -44,8 +62,6 @@ pub enum Correlate {
     /// stack, and CUPTI writes no records but those of the work itself.
     #[default]
     Callbacks,
-    /// CUPTI is told of each interval, and writes two more records per launch: one for the call, one for its interval.
-    ExternalIds,
     /// Kernels alone, without interval or call: the least that recording can cost.
     Nothing,
 }
@@ -55,7 +71,6 @@ impl Correlate {
     pub fn name(self) -> &'static str {
         match self {
             Correlate::Callbacks => "callbacks",
-            Correlate::ExternalIds => "external-ids",
             Correlate::Nothing => "nothing",
         }
     }
@@ -70,9 +85,19 @@ pub struct CuptiOptions {
     /// The library's file. Without it: what `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and `libcupti.so` by the
     /// loader's own search, else below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
     pub library: Option<PathBuf>,
-    /// Whether launches through the CUDA runtime are followed too. cuBLAS and cuDNN launch through it, and their kernels have no
-    /// interval without.
+    /// Whether calls of the CUDA runtime are followed too; off unless told otherwise. cuBLAS and cuDNN launch through it. Their
+    /// kernels have their interval either way, as the runtime calls the driver; only the call is named differently
+    /// (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more callbacks.
     pub runtime_calls: bool,
+    /// Whether CUPTI stays in the process between windows and after the last; off unless told otherwise. Attached it costs about
+    /// half a microsecond at each call of the driver, whether it records or not; detaching and attaching again take milliseconds
+    /// a window, and happen in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a
+    /// program that cannot be built anew. With CUPTI before CUDA 12.6 it always stays, as programs with CUDA graphs crashed.
+    pub keep_attached: bool,
+    /// Whether CUPTI is attached by the first window instead of by [`prepare`](Activity::prepare), and detached again by the next
+    /// launch; off unless told otherwise. Then the program is not slowed down before that window, which takes longer to open, and
+    /// what is in the way (another tool, missing rights) is known only then.
+    pub attach_late: bool,
     /// Bytes of a buffer for records, 4 MiB unless told otherwise: some 19,000 kernels. CUDA 13 gives each launching thread its own.
     pub buffer_bytes: usize,
     /// Buffers that may exist at a time, 64 unless told otherwise.
@@ -94,7 +119,9 @@ impl Default for CuptiOptions {
         Self {
             correlate: Correlate::default(),
             library: None,
-            runtime_calls: true,
+            runtime_calls: false,
+            keep_attached: false,
+            attach_late: false,
             buffer_bytes: 4 << 20,
             max_buffers: 64,
             ring_calls: 65_536,
@@ -136,10 +163,14 @@ fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cup
     sys::Cupti::load(&search::candidates(given, &environment, driver))
 }
 
+/// Sets [`CuptiOptions::keep_attached`] from outside.
+const KEEP_ATTACHED: &str = "CANDLESCOPE_CUPTI_KEEP_ATTACHED";
+
 /// Records kernels through CUPTI. One at a time in a process, as CUPTI serves one client.
 ///
-/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds and windows open
-/// quickly; where it makes the context later, the first window takes the time.
+/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; where it makes the
+/// context later, the first window takes the time. Between windows CUPTI is not in the process: after
+/// [`release`](Activity::release) the next launch detaches it, and [`enable`](Activity::enable) attaches it again.
 #[derive(Debug)]
 pub struct Cupti {
     options: CuptiOptions,
@@ -158,7 +189,7 @@ impl Default for Cupti {
 impl Cupti {
     /// A recorder with these options. Nothing is loaded before [`prepare`](Activity::prepare).
     pub fn new(options: CuptiOptions) -> Self {
-        let threads = Threads { correlate: options.correlate, external: OnceLock::new() };
+        let threads = Threads { correlate: options.correlate };
         Self { options, threads: Arc::new(threads), recorder: None, claim: None }
     }
 
@@ -185,10 +216,10 @@ impl Activity for Cupti {
         let claim = Claim::take()?;
         let driver = sys::Driver::load()?;
         let cupti = load(self.options.library.as_deref(), driver.version())?;
-        let external = cupti.external_ids();
-        self.recorder = Some(Recorder::new(backend::Real::new(cupti, driver), &self.options)?);
+        let mut options = self.options.clone();
+        options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+        self.recorder = Some(Recorder::new(backend::Real::new(cupti, driver), &options)?);
         self.claim = Some(claim);
-        self.threads.external.get_or_init(|| external);
         Ok(())
     }
 
@@ -207,31 +238,32 @@ impl Activity for Cupti {
     fn collect(&mut self, all: bool, host: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
         self.recorder()?.collect(all, host, into)
     }
+
+    fn release(&mut self) -> Result<(), ActivityError> {
+        // Without a recorder there is nothing to let go of.
+        self.recorder.iter_mut().for_each(Recorder::release);
+        Ok(())
+    }
 }
 
 /// What application threads call.
 #[derive(Debug)]
 struct Threads {
     correlate: Correlate,
-    external: OnceLock<sys::ExternalIds>,
 }
 
 impl Correlator for Threads {
     #[inline]
     fn push(&self, span: SpanId) {
-        match self.correlate {
-            Correlate::Callbacks => lanes::push(span),
-            Correlate::ExternalIds => self.external.get().into_iter().for_each(|ids| ids.push(span.0)),
-            Correlate::Nothing => {}
+        if self.correlate == Correlate::Callbacks {
+            lanes::push(span);
         }
     }
 
     #[inline]
     fn pop(&self) {
-        match self.correlate {
-            Correlate::Callbacks => lanes::pop(),
-            Correlate::ExternalIds => self.external.get().into_iter().for_each(|ids| ids.pop()),
-            Correlate::Nothing => {}
+        if self.correlate == Correlate::Callbacks {
+            lanes::pop();
         }
     }
 }
@@ -280,7 +312,7 @@ mod tests {
 
     #[test]
     fn intervals_can_be_told_before_anything_is_loaded() {
-        for correlate in [Correlate::ExternalIds, Correlate::Nothing] {
+        for correlate in [Correlate::Callbacks, Correlate::Nothing] {
             let cupti = Cupti::new(CuptiOptions { correlate, ..CuptiOptions::default() });
             assert_eq!((cupti.name(), cupti.options.correlate), ("cupti", correlate));
             cupti.correlator().push(SpanId(1));

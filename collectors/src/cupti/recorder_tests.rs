@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::cupti::backend::Show;
+use crate::cupti::detach::Link;
 use crate::cupti::errors::{Code, code};
-use crate::cupti::records::{CUSTOM0, built};
+use crate::cupti::records::built;
 use candlescope_core::KernelKind;
 use std::cell::Cell;
 use std::path::Path;
@@ -23,21 +24,50 @@ struct Script {
     ready: Vec<(Vec<u8>, Option<&'static [u8]>)>,
     dropped: u64,
     unreadable: u64,
-    single_calls: bool,
+    /// What attaching is refused with.
+    refuse_attach: Option<Code>,
+    finalize_status: u32,
     version: u32,
     now: u64,
 }
 
 #[derive(Debug, Clone)]
-struct Scripted(Arc<Mutex<Script>>);
+struct Scripted(Arc<Mutex<Script>>, Arc<Link>);
 
 impl Scripted {
     fn new() -> Self {
-        Self(Arc::new(Mutex::new(Script { single_calls: true, version: 130_000, now: 1_000, ..Script::default() })))
+        let script = Script { version: 130_000, now: 1_000, ..Script::default() };
+        Self(Arc::new(Mutex::new(script)), Arc::new(Link::new()))
     }
 
     fn script(&self) -> MutexGuard<'_, Script> {
         self.0.lock().expect("no test panicked with it")
+    }
+
+    /// The same, where only an attached library may be called: any call would attach it again.
+    fn attached(&self) -> MutexGuard<'_, Script> {
+        assert_eq!(self.1.state(), State::Attached, "called while it is not attached");
+        self.script()
+    }
+
+    /// The application launches something: what was requested happens.
+    fn launch(&self) -> u32 {
+        let mut happened = 0;
+        let can = self.script().on.iter().any(|on| matches!(on, Switch::Callback(Domain::Driver, 307)));
+        if can {
+            self.1.detach(|| {
+                let mut script = self.script();
+                script.on.clear();
+                script.log.push("finalize".to_string());
+                happened = 1;
+                script.finalize_status
+            });
+        }
+        happened
+    }
+
+    fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.script().log)
     }
 }
 
@@ -55,12 +85,24 @@ impl Backend for Scripted {
         Ok(())
     }
 
+    fn attach(&mut self) -> Result<(), ActivityError> {
+        let mut script = self.script();
+        script.log.push("attach".to_string());
+        script.on.clear();
+        script.refuse_attach.map_or(Ok(()), |code| Err(errors::refused("attach to this process", code)))
+    }
+
+    fn link(&self) -> &Link {
+        &self.1
+    }
+
     fn stop(&mut self) {
         self.script().log.push("stop".to_string());
     }
 
     /// An old library that lacks what came with CUDA 12.8, and uses one number for something else.
     fn call_name(&self, domain: Domain, cbid: u32) -> Option<String> {
+        drop(self.attached());
         match (domain, cbid) {
             (Domain::Driver, 776..) => None,
             (Domain::Driver, 653) => Some("cuSomethingElse".to_string()),
@@ -68,12 +110,8 @@ impl Backend for Scripted {
         }
     }
 
-    fn has_single_calls(&self, _: Domain) -> bool {
-        self.script().single_calls
-    }
-
     fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
-        let mut script = self.script();
+        let mut script = self.attached();
         if let Some((_, code)) = script.refuse.iter().find(|(refused, _)| on && *refused == switch) {
             return Err(*code);
         }
@@ -85,11 +123,11 @@ impl Backend for Scripted {
     }
 
     fn timestamp(&self) -> Option<u64> {
-        Some(self.script().now)
+        Some(self.attached().now)
     }
 
     fn flush(&mut self, forced: bool) -> Result<(), Code> {
-        let mut script = self.script();
+        let mut script = self.attached();
         script.log.push(if forced { "flush forced" } else { "flush" }.to_string());
         let brought = if forced { std::mem::take(&mut script.forced) } else { std::mem::take(&mut script.plain) };
         script.ready.extend(brought);
@@ -97,13 +135,13 @@ impl Backend for Scripted {
     }
 
     fn records(&mut self, show: Show<'_>) -> u64 {
-        let ready = std::mem::take(&mut self.script().ready);
+        let ready = std::mem::take(&mut self.attached().ready);
         ready.iter().for_each(|(bytes, name)| show(bytes, *name));
         std::mem::take(&mut self.script().unreadable)
     }
 
     fn dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.script().dropped)
+        std::mem::take(&mut self.attached().dropped)
     }
 
     fn uuid(&self, device: u32) -> Option<String> {
@@ -133,52 +171,53 @@ fn collect(recorder: &mut Recorder<Scripted>, all: bool, host: i64) -> ActivityS
     sink
 }
 
+fn kinds(on: &[Switch]) -> Vec<Switch> {
+    on.iter().copied().filter(|switch| matches!(switch, Switch::Kind(_))).collect()
+}
+
 #[test]
-fn external_ids_need_no_kind_of_all_calls() {
+fn windows_follow_what_the_library_knows() {
     alone(|| {
-        let (library, mut recorder) = recorder(Correlate::ExternalIds);
-        assert_eq!(library.script().on, [], "everything was turned off again");
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        assert_eq!(kinds(&library.script().on), [], "everything was turned off again");
         recorder.enable().expect("enabled");
         let on = library.script().on.clone();
         for switch in [
-            Switch::Call(Domain::Driver, 307),
-            Switch::Call(Domain::Driver, 515),
-            Switch::Call(Domain::Runtime, 211),
-            Switch::Kind(kind::EXTERNAL_CORRELATION),
+            Switch::Callback(Domain::Driver, 307),
+            Switch::Callback(Domain::Driver, 515),
             Switch::Kind(kind::CONCURRENT_KERNEL),
             Switch::Kind(kind::MEMCPY2),
         ] {
             assert!(on.contains(&switch), "{switch:?}");
         }
-        for switch in [
-            Switch::Kind(kind::DRIVER),
-            Switch::Kind(kind::RUNTIME),
-            Switch::Call(Domain::Driver, 776),
-            Switch::Call(Domain::Driver, 653),
-        ] {
+        for switch in [Switch::Callback(Domain::Driver, 776), Switch::Callback(Domain::Driver, 653)] {
             assert!(!on.contains(&switch), "{switch:?}");
         }
+        assert!(
+            !on.iter().any(|switch| matches!(switch, Switch::Callback(Domain::Runtime, _))),
+            "the driver's will do"
+        );
         recorder.disable().expect("disabled");
         assert_eq!(library.script().on, []);
         let facts = recorder.describe();
-        assert_eq!((&facts["cupti_strategy"], &facts["cupti_version"]), (&"external-ids".into(), &"13.0".into()));
-        assert_eq!(facts["cupti_library"], "/opt/libcupti.so.13");
-        let followed = on.iter().filter(|switch| matches!(switch, Switch::Call(..))).count();
+        assert_eq!((&facts["cupti_strategy"], &facts["cupti_version"]), (&"callbacks".into(), &"13.0".into()));
+        assert_eq!((&facts["cupti_library"], &facts["cupti_detaches"]), (&"/opt/libcupti.so.13".into(), &true.into()));
+        let followed = on.iter().filter(|switch| matches!(switch, Switch::Callback(..))).count();
         assert_eq!(facts["cupti_calls_followed"], followed);
     });
 }
 
 #[test]
-fn a_library_without_single_calls_records_all() {
+fn runtime_calls_are_followed_where_that_is_wanted() {
     alone(|| {
-        let library = Scripted::new();
-        library.script().single_calls = false;
-        let options = CuptiOptions { runtime_calls: false, ..options(Correlate::ExternalIds) };
-        let mut recorder = Recorder::new(library.clone(), &options).expect("a recorder");
-        recorder.enable().expect("enabled");
-        let on = library.script().on.clone();
-        assert!(on.contains(&Switch::Kind(kind::DRIVER)) && !on.contains(&Switch::Kind(kind::RUNTIME)));
-        assert!(!on.iter().any(|switch| matches!(switch, Switch::Call(..))));
+        for (correlate, expected) in [(Correlate::Callbacks, true), (Correlate::Nothing, false)] {
+            let library = Scripted::new();
+            let options = CuptiOptions { runtime_calls: true, ..options(correlate) };
+            let mut recorder = Recorder::new(library.clone(), &options).expect("a recorder");
+            recorder.enable().expect("enabled");
+            assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Runtime, 211)), expected);
+            assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)), expected);
+        }
     });
 }
 
@@ -189,8 +228,15 @@ fn a_refusal_leaves_nothing_on() {
         library.script().refuse.push((Switch::Kind(kind::CONCURRENT_KERNEL), code::INSUFFICIENT_PRIVILEGES));
         let error = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
         assert!(error.0.contains("record kernels") && error.0.contains("root"), "{error}");
-        assert_eq!(library.script().on, []);
-        assert_eq!(library.script().log.last().map(String::as_str), Some("stop"));
+        assert_eq!(kinds(&library.script().on), []);
+        assert_eq!((library.launch(), library.1.state()), (1, State::Detached), "it slows nothing down either");
+
+        // Another tool is there.
+        let library = Scripted::new();
+        library.script().refuse_attach = Some(code::MULTIPLE_SUBSCRIBERS);
+        let error = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
+        assert!(error.0.contains("attach") && error.0.contains("run without"), "{error}");
+        assert_eq!(library.log(), ["start", "attach", "stop"]);
 
         // Copies between devices can do without; and a refusal of later is a window's, not the run's.
         let library = Scripted::new();
@@ -199,13 +245,164 @@ fn a_refusal_leaves_nothing_on() {
         library.script().refuse.push((Switch::Kind(kind::MEMSET), Code(8)));
         let error = recorder.enable().expect_err("refused now");
         assert!(error.0.contains("record memsets"), "{error}");
-        assert_eq!(library.script().on, []);
+        assert_eq!(kinds(&library.script().on), []);
+        library.launch();
+        assert_eq!(library.1.state(), State::Detached);
         library.script().refuse.clear();
         recorder.enable().expect("the next window");
         assert!(!library.script().on.contains(&Switch::Kind(kind::MEMCPY2)));
         drop(recorder);
-        assert_eq!(library.script().on, [], "what is dropped records no more");
+        assert_eq!(kinds(&library.script().on), [], "what is dropped records no more");
+        assert_eq!(library.launch(), 1, "and is gone with the next launch");
     });
+}
+
+#[test]
+fn between_windows_the_library_is_gone() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        assert_eq!(library.log(), ["start", "attach"]);
+        assert_eq!((library.1.state(), library.launch()), (State::Requested, 1), "what is in the way is known by now");
+        // Nothing of this may call the library, which the script checks.
+        recorder.describe();
+        assert!(collect(&mut recorder, true, 5_000).kernels.is_empty());
+        recorder.release();
+        recorder.disable().expect("nothing to do");
+        assert_eq!(library.log(), ["finalize"]);
+
+        for window in 1..4u64 {
+            recorder.enable().expect("enabled");
+            assert_eq!(library.launch(), 0, "not while it records");
+            recorder.release();
+            assert_eq!((library.1.state(), library.launch()), (State::Attached, 0), "not by mistake either");
+            library.script().now = window * 1_000_000;
+            // Ids begin anew, and a kernel comes before its call.
+            library.script().plain = vec![(built::kernel(5, 1_200, 1_500, 0), Some(b"k"))];
+            assert!(collect(&mut recorder, false, 1_000_000_000).kernels.is_empty(), "window {window}: its own call");
+            lanes::push(SpanId(window));
+            lanes::launched(Domain::Driver, 307, 5, lanes::clock().raw(), lanes::clock().raw());
+            lanes::pop();
+            recorder.disable().expect("disabled");
+            let sink = collect(&mut recorder, true, 1_000_100_000);
+            let told: Vec<_> = sink.kernels.iter().map(|k| (k.span, k.launch, k.correlation)).collect();
+            assert_eq!(told, [(Some(SpanId(window)), Some("cuLaunchKernel"), 5 * window as u32)]);
+            recorder.release();
+            assert_eq!(library.1.state(), State::Requested);
+            collect(&mut recorder, true, 1_000_200_000);
+            assert_eq!((library.launch(), library.launch()), (1, 0));
+            let log = library.log();
+            assert_eq!(
+                log.iter().filter(|said| !said.starts_with("flush")).collect::<Vec<_>>(),
+                ["attach", "finalize"]
+            );
+        }
+        drop(recorder);
+        assert!(library.log().is_empty(), "it was gone already");
+    });
+}
+
+#[test]
+fn a_window_that_comes_before_a_launch_keeps_the_library() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Nothing);
+        recorder.enable().expect("enabled");
+        assert_eq!((library.log(), library.launch()), (vec!["start".to_string(), "attach".to_string()], 0));
+        let callbacks = library.script().on.iter().filter(|on| matches!(on, Switch::Callback(..))).count();
+        assert_eq!((callbacks, kinds(&library.script().on).len()), (0, 4), "what would have detached it is off");
+        recorder.disable().expect("disabled");
+        recorder.release();
+        drop(recorder);
+        assert_eq!(library.launch(), 1, "a request outlives the recorder");
+
+        // The next recorder takes over what the last left.
+        let recorder = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
+        drop(recorder);
+        assert_eq!(library.1.state(), State::Requested);
+        library.log();
+        let mut recorder = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
+        assert_eq!(library.log(), ["start", "attach"]);
+        recorder.enable().expect("enabled");
+        assert_eq!(library.1.state(), State::Attached);
+    });
+}
+
+#[test]
+fn it_can_be_attached_late_or_stay() {
+    alone(|| {
+        let library = Scripted::new();
+        let late = CuptiOptions { attach_late: true, ..options(Correlate::Callbacks) };
+        let mut recorder = Recorder::new(library.clone(), &late).expect("a recorder");
+        assert!(!recorder.describe().contains_key("cupti_calls_followed"), "not known yet");
+        collect(&mut recorder, true, 5_000);
+        assert_eq!((library.log(), library.1.state()), (vec!["start".to_string()], State::Detached));
+        recorder.enable().expect("enabled");
+        assert!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)));
+
+        // Where that was asked for, and with a library that cannot be detached safely.
+        for (keep_attached, version) in [(true, 130_000), (false, 23)] {
+            let library = Scripted::new();
+            library.script().version = version;
+            let keep = CuptiOptions { keep_attached, ..options(Correlate::Callbacks) };
+            let mut recorder = Recorder::new(library.clone(), &keep).expect("a recorder");
+            for _ in 0..2 {
+                recorder.enable().expect("enabled");
+                recorder.disable().expect("disabled");
+                recorder.release();
+                assert_eq!((library.launch(), library.1.state()), (0, State::Attached));
+            }
+            assert_eq!(recorder.describe()["cupti_detaches"], false);
+            drop(recorder);
+            assert_eq!(library.log(), ["start", "attach", "flush forced", "stop"]);
+        }
+    });
+}
+
+#[test]
+fn a_library_that_does_not_go_is_not_asked_again() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        library.script().finalize_status = 999;
+        assert_eq!(library.launch(), 1);
+        recorder.enable().expect("it can still record");
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.launch(), library.1.state()), (0, State::Attached));
+        assert_eq!(recorder.describe()["cupti_detaches"], false);
+    });
+}
+
+#[test]
+fn what_comes_while_it_is_detached_is_delivered_by_the_next_window() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        lanes::push(SpanId(3));
+        lanes::launched(Domain::Driver, 307, 9, lanes::clock().raw(), lanes::clock().raw());
+        lanes::pop();
+        recorder.disable().expect("disabled");
+        collect(&mut recorder, true, 1_000_000_000);
+        recorder.release();
+        assert_eq!(library.launch(), 1);
+        library.script().ready = vec![(built::kernel(9, 1_200, 1_500, 0), Some(b"late"))];
+        assert!(collect(&mut recorder, true, 1_000_100_000).kernels.is_empty());
+        recorder.enable().expect("enabled");
+        let sink = collect(&mut recorder, false, 1_000_200_000);
+        let told: Vec<_> = sink.kernels.iter().map(|k| (&*k.name, k.span)).collect();
+        assert_eq!(told, [("late", Some(SpanId(3)))]);
+    });
+}
+
+#[test]
+fn numbers_of_calls_are_unique_whether_they_begin_anew_or_go_on() {
+    let mut numbers = Numbers::default();
+    let mut window = |ids: &[u32]| {
+        numbers.begin_anew();
+        ids.iter().map(|id| numbers.unique(*id)).collect::<Vec<_>>()
+    };
+    assert_eq!(window(&[4, 2, 9]), [4, 2, 9]);
+    assert_eq!(window(&[1, 2, 12]), [10, 11, 21], "from the beginning");
+    assert_eq!(window(&[13, 14]), [22, 23], "on from there");
+    assert_eq!(window(&[1]), [24]);
 }
 
 #[test]
@@ -218,21 +415,21 @@ fn an_unknown_version_is_not_touched() {
 }
 
 #[test]
-fn external_ids_arrive_whole() {
+fn records_arrive_whole() {
     alone(|| {
-        let (library, mut recorder) = recorder(Correlate::ExternalIds);
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
         // Far from what the host's clock will say, so that the mapping is no line through both but runs alike.
         library.script().now = 10_000_000_000;
         library.script().plain = vec![
-            (built::external(CUSTOM0, 70, 5), None),
-            (built::call(kind::DRIVER, 307, 5, 1_100, 1_140), None),
-            (built::call(kind::DRIVER, 1, 6, 1_100, 1_140), None),
             (built::kernel(5, 1_200, 1_500, 3), Some(b"_Z3addPf")),
-            (built::external(CUSTOM0, 71, 7), None),
-            (built::call(kind::RUNTIME, 51, 7, 1_210, 1_220), None),
             (built::memory(kind::MEMSET, 0, 7, 1_600, 1_650), None),
         ];
+        for (span, cbid, correlation) in [(70, 307, 5), (71, 249, 7)] {
+            lanes::push(SpanId(span));
+            lanes::launched(Domain::Driver, cbid, correlation, lanes::clock().raw(), lanes::clock().raw());
+            lanes::pop();
+        }
         let sink = collect(&mut recorder, false, 1_002_000);
         let [kernel, memset] = <[RawKernel; 2]>::try_from(sink.kernels).expect("two");
         assert_eq!(
@@ -258,10 +455,9 @@ fn external_ids_arrive_whole() {
                 graph: Some(3),
             }
         );
-        assert_eq!(kernel.launch_start.map(|start| kernel.start.since(start)), Some(100));
-        assert_eq!(kernel.launch_dur_ns, Some(40));
+        assert_eq!(memset.start.since(kernel.start), 400);
         let told = (&*memset.name, memset.bytes, memset.span, memset.launch, memset.grid);
-        assert_eq!(told, ("memset", Some(4096), Some(SpanId(71)), Some("cudaMemsetAsync"), None));
+        assert_eq!(told, ("memset", Some(4096), Some(SpanId(71)), Some("cuMemsetD8"), None));
         assert_eq!(sink.dropped, 0);
     });
 }
@@ -303,7 +499,7 @@ fn callbacks_arrive_whole_whatever_comes_first() {
 #[test]
 fn all_holds_nothing_back_and_losses_are_counted() {
     alone(|| {
-        let (library, mut recorder) = recorder(Correlate::ExternalIds);
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
         recorder.disable().expect("disabled");
         {

@@ -3,7 +3,7 @@
 //! Only the beginning of each record is read, which has kept its layout from CUDA 11.2 to 13.0 while fields were added behind it.
 //! The offsets below were taken with `offsetof` from `cupti_activity.h` of CUDA 13.0 and hold for every version of the structs
 //! that it declares from `CUpti_ActivityKernel7` to `Kernel10`, `Memcpy5` and `Memcpy6`, `MemcpyPtoP3` and `PtoP4`, `Memset3` and
-//! `Memset4`, `CUpti_ActivityAPI` and `CUpti_ActivityExternalCorrelation`.
+//! `Memset4`.
 
 use candlescope_core::KernelKind;
 
@@ -13,16 +13,10 @@ pub(super) mod kind {
     pub(in super::super) const MEMSET: u32 = 2;
     /// Kernels that CUPTI runs one after the other. Never asked for, as it changes what is measured.
     pub(in super::super) const KERNEL: u32 = 3;
-    pub(in super::super) const DRIVER: u32 = 4;
-    pub(in super::super) const RUNTIME: u32 = 5;
     pub(in super::super) const CONCURRENT_KERNEL: u32 = 10;
     /// Copies between two devices.
     pub(in super::super) const MEMCPY2: u32 = 22;
-    pub(in super::super) const EXTERNAL_CORRELATION: u32 = 39;
 }
-
-/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0`: the kind of ids that are ours.
-pub(super) const CUSTOM0: u32 = 3;
 
 mod kernel {
     pub(super) const REGISTERS: usize = 6;
@@ -56,30 +50,11 @@ mod memory {
     pub(super) const PEER_GRAPH: usize = 80;
 }
 
-/// `CUpti_ActivityAPI`.
-mod api {
-    pub(super) const CBID: usize = 4;
-    pub(super) const START: usize = 8;
-    pub(super) const END: usize = 16;
-    pub(super) const CORRELATION: usize = 32;
-}
-
-/// `CUpti_ActivityExternalCorrelation`.
-mod external {
-    pub(super) const KIND: usize = 4;
-    pub(super) const ID: usize = 8;
-    pub(super) const CORRELATION: usize = 16;
-}
-
 /// What a record says. Times are CUPTI's own, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Record {
     /// Something ran on a device.
     Work(Work),
-    /// A call into the driver or the runtime.
-    Call { runtime: bool, cbid: u32, correlation: u32, start: u64, end: u64 },
-    /// The innermost interval during a call.
-    External { correlation: u32, id: u64 },
     /// A record that was not asked for.
     Other,
 }
@@ -151,16 +126,6 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
         kind::MEMSET => {
             let what = What::Set { bytes: view.u64(memory::BYTES)? };
             Record::Work(view.memory(what, memory::CORRELATION, memory::GRAPH)?)
-        }
-        kind @ (kind::DRIVER | kind::RUNTIME) => Record::Call {
-            runtime: kind == kind::RUNTIME,
-            cbid: view.u32(api::CBID)?,
-            correlation: view.u32(api::CORRELATION)?,
-            start: view.u64(api::START)?,
-            end: view.u64(api::END)?,
-        },
-        kind::EXTERNAL_CORRELATION if view.u32(external::KIND)? == CUSTOM0 => {
-            Record::External { correlation: view.u32(external::CORRELATION)?, id: view.u64(external::ID)? }
         }
         _ => Record::Other,
     })
@@ -287,33 +252,6 @@ pub(super) mod built {
             ],
         )
     }
-
-    /// A `CUpti_ActivityAPI`.
-    pub(in super::super) fn call(kind: u32, cbid: u32, correlation: u32, start: u64, end: u64) -> Vec<u8> {
-        record(
-            40,
-            &[
-                (0, &kind.to_ne_bytes()),
-                (4, &cbid.to_ne_bytes()),
-                (8, &start.to_ne_bytes()),
-                (16, &end.to_ne_bytes()),
-                (32, &correlation.to_ne_bytes()),
-            ],
-        )
-    }
-
-    /// A `CUpti_ActivityExternalCorrelation`.
-    pub(in super::super) fn external(external_kind: u32, id: u64, correlation: u32) -> Vec<u8> {
-        record(
-            24,
-            &[
-                (0, &39u32.to_ne_bytes()),
-                (4, &external_kind.to_ne_bytes()),
-                (8, &id.to_ne_bytes()),
-                (16, &correlation.to_ne_bytes()),
-            ],
-        )
-    }
 }
 
 #[cfg(test)]
@@ -369,15 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_ids_are_read() {
-        let call = Record::Call { runtime: false, cbid: 307, correlation: 8, start: 1, end: 2 };
-        assert_eq!(parse(&built::call(kind::DRIVER, 307, 8, 1, 2)), Some(call));
-        let runtime = Record::Call { runtime: true, cbid: 211, correlation: 8, start: 1, end: 2 };
-        assert_eq!(parse(&built::call(kind::RUNTIME, 211, 8, 1, 2)), Some(runtime));
-        let id = u64::MAX - 3;
-        assert_eq!(parse(&built::external(CUSTOM0, id, 8)), Some(Record::External { correlation: 8, id }));
-        assert_eq!(parse(&built::external(1, id, 8)), Some(Record::Other), "another client's ids");
-        assert_eq!(parse(&8u32.to_ne_bytes()), Some(Record::Other), "another kind");
+    fn other_kinds_are_passed_over() {
+        for kind in [3u32, 4, 5, 8, 39] {
+            let mut bytes = built::kernel(1, 2, 3, 0);
+            bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+            assert_eq!(matches!(parse(&bytes), Some(Record::Other)), kind != kind::KERNEL);
+        }
+        assert_eq!(parse(&8u32.to_ne_bytes()), Some(Record::Other));
     }
 
     #[test]
@@ -387,8 +323,6 @@ mod tests {
             built::memory(kind::MEMCPY, 1, 1, 2, 3),
             built::memory(kind::MEMCPY2, 10, 1, 2, 3),
             built::memory(kind::MEMSET, 0, 1, 2, 3),
-            built::call(kind::DRIVER, 307, 1, 2, 3),
-            built::external(CUSTOM0, 1, 1),
         ] {
             assert!(parse(&record).is_some());
             assert_eq!(parse(&record[..18]), None);

@@ -68,6 +68,12 @@ pub(super) fn understood(api: u32) -> bool {
     UNDERSTOOD.contains(&api)
 }
 
+/// Whether this version can be detached and attached again. Before CUDA 12.6 that crashed programs with CUDA graphs (pytorch/pytorch
+/// 112507 and 146604).
+pub(super) fn detachable(api: u32) -> bool {
+    api >= 24
+}
+
 /// The CUDA toolkit an API version belongs to: `cupti_version.h` lists the numbers up to 12.9, and from 13.0 they spell it out.
 pub(super) fn toolkit(api: u32) -> String {
     let known = match api {
@@ -160,6 +166,9 @@ mod tests {
             assert_eq!((toolkit(api).as_str(), understood(api)), (name, fits));
         }
         assert_eq!(toolkit(25), "API version 25");
+        for (api, detaches) in [(22, false), (23, false), (24, true), (130_001, true)] {
+            assert_eq!(detachable(api), detaches, "{}", toolkit(api));
+        }
     }
 
     #[test]

@@ -4,10 +4,12 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
+use super::super::detach::Link;
 use super::super::lanes;
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub(super) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
@@ -15,6 +17,19 @@ pub(super) type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_vo
 
 /// All buffers. CUPTI has one pair of callbacks for the process, and they get no data of ours.
 pub(in super::super) static POOL: Pool = Pool::new();
+
+/// Whether CUPTI is in the process: there is one of it.
+pub(in super::super) static LINK: Link = Link::new();
+
+/// The subscription that lasts, or null.
+pub(super) static SUBSCRIBER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// What it takes to detach. CUPTI hands it to each callback.
+#[derive(Debug)]
+pub(super) struct Leave {
+    pub(super) unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
+    pub(super) finalize: unsafe extern "C" fn() -> u32,
+}
 
 /// CUPTI wants a buffer. Without one it drops records and counts them.
 pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
@@ -71,8 +86,8 @@ const _: () = {
 
 const ENTER: u32 = 0;
 
-/// A followed call begins or ends on this thread.
-pub(super) unsafe extern "C" fn called(_: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
+/// A followed call begins or ends on this thread. `leave` is a [`Leave`] that lives as long as the process, or null.
+pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
     let Some(domain) = Domain::of(domain) else { return };
     if data.is_null() {
         return;
@@ -87,6 +102,14 @@ pub(super) unsafe extern "C" fn called(_: *mut c_void, domain: u32, cbid: u32, d
         }
         return;
     }
+    if LINK.is_requested() {
+        // SAFETY: by this function's own contract.
+        if let Some(leave) = unsafe { leave.cast::<Leave>().as_ref() } {
+            detach(leave);
+        }
+        // Nothing is recorded any more.
+        return;
+    }
     let start = if data.shared.is_null() {
         0
     } else {
@@ -99,8 +122,23 @@ pub(super) unsafe extern "C" fn called(_: *mut c_void, domain: u32, cbid: u32, d
     let _ = catch_unwind(|| lanes::launched(domain, cbid, correlation, start, now));
 }
 
+/// Takes CUPTI out of the process, once, at the end of a call, as NVIDIA asks.
+#[cold]
+fn detach(leave: &Leave) {
+    LINK.detach(|| {
+        let subscriber = SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
+        // First, as calling it afterwards would attach CUPTI again.
+        // SAFETY: the handle is the subscription's that this callback belongs to.
+        unsafe { (leave.unsubscribe)(subscriber) };
+        // SAFETY: at the end of a call of this thread, and no thread of ours is inside CUPTI: from the request to the end of this,
+        // the recorder's stays out. Buffers come back through `completed`.
+        unsafe { (leave.finalize)() }
+    });
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::detach::{Event, State};
     use super::super::super::lanes::tests_own;
     use super::*;
 
@@ -186,5 +224,55 @@ mod tests {
         let expected = [(11, Domain::Driver, 6, true), (12, Domain::Runtime, 6, false), (14, Domain::Driver, 0, false)];
         assert_eq!(told, expected, "a beginning before the window is not known, other domains are not ours");
         assert!(seen[0].start <= seen[0].end);
+    }
+
+    static UNSUBSCRIBED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+    static FINALIZED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+    unsafe extern "C" fn unsubscribe(subscriber: *mut c_void) -> u32 {
+        UNSUBSCRIBED.store(subscriber, Ordering::SeqCst);
+        0
+    }
+
+    unsafe extern "C" fn finalize() -> u32 {
+        assert!(!UNSUBSCRIBED.load(Ordering::SeqCst).is_null(), "the subscription ends first");
+        assert_eq!(LINK.state(), State::Detaching);
+        FINALIZED.fetch_add(1, Ordering::SeqCst);
+        7
+    }
+
+    #[test]
+    fn the_first_call_that_ends_after_a_request_detaches() {
+        let _only = tests_own();
+        let leave = Leave { unsubscribe, finalize };
+        let mut subscriber = 0u8;
+        SUBSCRIBER.store((&raw mut subscriber).cast(), Ordering::SeqCst);
+        let call = |site: u32, leave: Option<&Leave>| {
+            let data = CallbackData {
+                site,
+                function: null_mut(),
+                parameters: null_mut(),
+                result: null_mut(),
+                symbol: null_mut(),
+                context: null_mut(),
+                context_uid: 1,
+                shared: null_mut(),
+                correlation: 1,
+            };
+            let leave = leave.map_or(null_mut(), |leave| std::ptr::from_ref(leave).cast_mut().cast());
+            // SAFETY: the data is what the domains promise, and `leave` outlives the call.
+            unsafe { called(leave, 1, 307, (&raw const data).cast()) };
+            FINALIZED.load(Ordering::SeqCst)
+        };
+        assert!(LINK.step(Event::Attach) && LINK.step(Event::Request));
+        assert_eq!(call(0, Some(&leave)), 0, "not at the beginning of a call");
+        assert_eq!(call(1, None), 0, "not without the functions");
+        assert_eq!(call(1, Some(&leave)), 1);
+        assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), (&raw mut subscriber).cast());
+        assert!(SUBSCRIBER.load(Ordering::SeqCst).is_null());
+        assert_eq!((LINK.state(), LINK.failed()), (State::Detached, Some(7)));
+        // Another thread's call, which CUPTI had let in before.
+        assert_eq!(call(1, Some(&leave)), 1, "once");
+        lanes::drain(|_| {});
     }
 }

@@ -6,7 +6,7 @@
 mod callbacks;
 mod driver;
 
-pub(super) use callbacks::POOL;
+pub(super) use callbacks::{LINK, POOL};
 pub(super) use driver::Driver;
 
 use super::calls::Domain;
@@ -19,6 +19,7 @@ use std::error::Error;
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::Ordering;
 
 type Status = u32;
 
@@ -29,7 +30,7 @@ const FLUSH_FORCED: u32 = 1;
 /// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`.
 const ATTRIBUTE_ZEROED: u32 = 5;
 
-/// `CUpti_SubscriberHandle`.
+/// `CUpti_SubscriberHandle`. Stale once CUPTI was detached; then it is refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subscriber(*mut c_void);
 
@@ -49,15 +50,11 @@ pub(super) struct Cupti {
     next_record: unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
     num_dropped: unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
     set_attribute: unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> Status,
-    push_external: unsafe extern "C" fn(u32, u64) -> Status,
-    pop_external: unsafe extern "C" fn(u32, *mut u64) -> Status,
     subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::Called, *mut c_void) -> Status,
-    unsubscribe: unsafe extern "C" fn(*mut c_void) -> Status,
     enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
     callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
-    /// Records of single calls instead of all; later versions of CUDA 12 have them.
-    enable_driver_api: Option<unsafe extern "C" fn(u32, u8) -> Status>,
-    enable_runtime_api: Option<unsafe extern "C" fn(u32, u8) -> Status>,
+    /// For the callback that detaches. Leaked, as the library is.
+    leave: &'static callbacks::Leave,
 }
 
 fn checked(status: Status) -> Result<(), Code> {
@@ -95,14 +92,13 @@ impl Cupti {
                 next_record: symbol(&library, "cuptiActivityGetNextRecord")?,
                 num_dropped: symbol(&library, "cuptiActivityGetNumDroppedRecords")?,
                 set_attribute: symbol(&library, "cuptiActivitySetAttribute")?,
-                push_external: symbol(&library, "cuptiActivityPushExternalCorrelationId")?,
-                pop_external: symbol(&library, "cuptiActivityPopExternalCorrelationId")?,
                 subscribe: symbol(&library, "cuptiSubscribe")?,
-                unsubscribe: symbol(&library, "cuptiUnsubscribe")?,
                 enable_callback: symbol(&library, "cuptiEnableCallback")?,
                 callback_name: symbol(&library, "cuptiGetCallbackName")?,
-                enable_driver_api: symbol(&library, "cuptiActivityEnableDriverApi").ok(),
-                enable_runtime_api: symbol(&library, "cuptiActivityEnableRuntimeApi").ok(),
+                leave: Box::leak(Box::new(callbacks::Leave {
+                    unsubscribe: symbol(&library, "cuptiUnsubscribe")?,
+                    finalize: symbol(&library, "cuptiFinalize")?,
+                })),
             }
         };
         std::mem::forget(library);
@@ -136,25 +132,6 @@ impl Cupti {
         checked(unsafe { if on { (self.activity_enable)(kind) } else { (self.activity_disable)(kind) } })
     }
 
-    /// Whether records of single calls can be had in this domain.
-    pub(super) fn has_single_calls(&self, domain: Domain) -> bool {
-        self.single_call(domain).is_some()
-    }
-
-    fn single_call(&self, domain: Domain) -> Option<unsafe extern "C" fn(u32, u8) -> Status> {
-        match domain {
-            Domain::Driver => self.enable_driver_api,
-            Domain::Runtime => self.enable_runtime_api,
-        }
-    }
-
-    /// Switches records of one call on or off.
-    pub(super) fn set_call(&self, domain: Domain, cbid: u32, on: bool) -> Result<(), Code> {
-        let enable = self.single_call(domain).ok_or(errors::code::NOT_SUPPORTED)?;
-        // SAFETY: plain numbers; the library knows this call, as its name was asked for.
-        checked(unsafe { enable(cbid, u8::from(on)) })
-    }
-
     /// The library's name of a call; `None` if it does not know it.
     pub(super) fn call_name(&self, domain: Domain, cbid: u32) -> Option<String> {
         let mut name = null();
@@ -167,17 +144,24 @@ impl Cupti {
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Becomes this process's client; its callbacks are [`callbacks::called`], none of them on yet.
+    /// Becomes this process's client; its callbacks are [`callbacks::called`], none of them on yet. This attaches CUPTI.
     pub(super) fn subscribe(&self) -> Result<Subscriber, Code> {
         let mut subscriber = null_mut();
-        // SAFETY: the pointer is valid for one pointer, the callback has the declared type and lives as long as the process.
-        checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, null_mut()) })?;
+        let leave: *const callbacks::Leave = self.leave;
+        // SAFETY: the pointer is valid for one pointer; the callback has the declared type, and it and its data, which it only
+        // reads, live as long as the process.
+        checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, leave.cast_mut().cast()) })?;
+        callbacks::SUBSCRIBER.store(subscriber, Ordering::Release);
         Ok(Subscriber(subscriber))
     }
 
-    pub(super) fn unsubscribe(&self, subscriber: Subscriber) {
-        // SAFETY: the handle came from `subscribe`; a stale one is refused.
-        unsafe { (self.unsubscribe)(subscriber.0) };
+    /// Ends the last subscription, whoever made it, if that was not done.
+    pub(super) fn unsubscribe(&self) {
+        let subscriber = callbacks::SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
+        if !subscriber.is_null() {
+            // SAFETY: the handle came from `subscribe`; a stale one is refused.
+            unsafe { (self.leave.unsubscribe)(subscriber) };
+        }
     }
 
     /// Switches the callbacks of one call on or off. One thread at a time, as the recorder is one.
@@ -240,32 +224,6 @@ impl Cupti {
             show(rest, name);
         }
     }
-
-    /// The two functions of the external-id strategy, for application threads.
-    pub(super) fn external_ids(&self) -> ExternalIds {
-        ExternalIds { push: self.push_external, pop: self.pop_external }
-    }
-}
-
-/// Pushes and pops external correlation ids on the calling thread.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExternalIds {
-    push: unsafe extern "C" fn(u32, u64) -> Status,
-    pop: unsafe extern "C" fn(u32, *mut u64) -> Status,
-}
-
-impl ExternalIds {
-    #[inline]
-    pub(super) fn push(&self, id: u64) {
-        // SAFETY: plain numbers. It fails for unknown kinds only.
-        unsafe { (self.push)(records::CUSTOM0, id) };
-    }
-
-    #[inline]
-    pub(super) fn pop(&self) {
-        // SAFETY: null asks for no answer. Where nothing was pushed it says so and does nothing.
-        unsafe { (self.pop)(records::CUSTOM0, null_mut()) };
-    }
 }
 
 /// What the loader has to say. The error itself only tells which of its functions failed.
@@ -315,14 +273,7 @@ mod tests {
         // CUPTI walks records built by us, so our sizes are its sizes.
         let mut kernel = built::kernel(4, 5, 6, 0);
         kernel[104..112].copy_from_slice(&(c"_Z3addPf".as_ptr() as u64).to_ne_bytes());
-        let all = [
-            built::external(records::CUSTOM0, 77, 1),
-            built::memory(1, 1, 2, 3, 4),
-            kernel,
-            built::memory(22, 10, 3, 4, 5),
-            built::memory(2, 0, 3, 4, 5),
-            built::call(4, 307, 1, 2, 3),
-        ];
+        let all = [built::memory(1, 1, 2, 3, 4), kernel, built::memory(22, 10, 3, 4, 5), built::memory(2, 0, 3, 4, 5)];
         let bytes = all.concat();
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         let (mut seen, mut names) = (Vec::new(), Vec::new());

@@ -1,0 +1,215 @@
+//! When CUPTI leaves the process, and who may call it meanwhile: a state machine without I/O.
+//!
+//! NVIDIA asks that CUPTI be detached at the end of a CUDA call, on the thread that makes it. So the recorder's thread asks, and the
+//! next launch of the application does it, once, whichever thread that is. From the request to the end no other thread may call
+//! CUPTI, and when it is detached nobody may: any call would attach it again. Where no launch comes the request stands, and costs
+//! nothing, as only launches are made slower.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where CUPTI is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Not in the process. Nobody calls it.
+    Detached,
+    /// In the process, for the recorder's thread to call.
+    Attached,
+    /// To be detached by the next launch. The recorder's thread may only take the request back.
+    Requested,
+    /// A launch is detaching it.
+    Detaching,
+}
+
+/// What happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The recorder's thread has attached it.
+    Attach,
+    /// The recorder's thread wants it gone.
+    Request,
+    /// The recorder's thread wants it back.
+    Cancel,
+    /// A launch begins to detach it.
+    Begin,
+    /// That launch is done.
+    End,
+}
+
+impl State {
+    /// The next state; `None` where this must not happen now.
+    fn after(self, event: Event) -> Option<State> {
+        match (self, event) {
+            (State::Detached | State::Attached, Event::Attach) => Some(State::Attached),
+            (State::Attached, Event::Request) => Some(State::Requested),
+            (State::Requested, Event::Cancel) => Some(State::Attached),
+            (State::Requested, Event::Begin) => Some(State::Detaching),
+            (State::Detaching, Event::End) => Some(State::Detached),
+            _ => None,
+        }
+    }
+
+    fn of(number: u8) -> State {
+        match number {
+            1 => State::Attached,
+            2 => State::Requested,
+            3 => State::Detaching,
+            _ => State::Detached,
+        }
+    }
+}
+
+/// The state, for all threads. No method that a launch calls waits or allocates.
+#[derive(Debug)]
+pub(super) struct Link {
+    state: AtomicU8,
+    /// The status of the last detachment.
+    status: AtomicU32,
+}
+
+impl Link {
+    pub(super) const fn new() -> Self {
+        Self { state: AtomicU8::new(State::Detached as u8), status: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        State::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whether the next launch is to detach. The hot path's question: one load, where nothing else has to be in order.
+    #[inline]
+    pub(super) fn is_requested(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == State::Requested as u8
+    }
+
+    /// Takes a step, if it may be taken now; of several threads that try, one does. Returns whether this one did.
+    pub(super) fn step(&self, event: Event) -> bool {
+        let next = |state| State::of(state).after(event).map(|state| state as u8);
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+    }
+
+    /// Detaches with `act`, which gives a status, if that was requested and no other thread does it.
+    pub(super) fn detach(&self, act: impl FnOnce() -> u32) {
+        if self.step(Event::Begin) {
+            self.status.store(act(), Ordering::Relaxed);
+            self.step(Event::End);
+        }
+    }
+
+    /// The status of a detachment that failed since this was last asked.
+    pub(super) fn failed(&self) -> Option<u32> {
+        Some(self.status.swap(0, Ordering::Relaxed)).filter(|status| *status != 0)
+    }
+
+    /// Takes a request back, or waits for the end of a detachment that has begun. What is so in the end: attached or detached;
+    /// or still detaching, if the time is up.
+    pub(super) fn settle(&self, limit: Duration) -> State {
+        let began = Instant::now();
+        loop {
+            self.step(Event::Cancel);
+            match self.state() {
+                State::Detaching | State::Requested if began.elapsed() < limit => {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                state => return state,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn only_these_steps_are_taken() {
+        use {Event::*, State::*};
+        let allowed = [
+            (Detached, Attach, Attached),
+            (Attached, Attach, Attached),
+            (Attached, Request, Requested),
+            (Requested, Cancel, Attached),
+            (Requested, Begin, Detaching),
+            (Detaching, End, Detached),
+        ];
+        for state in [Detached, Attached, Requested, Detaching] {
+            assert_eq!(State::of(state as u8), state);
+            for event in [Attach, Request, Cancel, Begin, End] {
+                let expected = allowed.iter().find(|step| (step.0, step.1) == (state, event)).map(|step| step.2);
+                assert_eq!(state.after(event), expected, "{state:?} {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_detached_unasked() {
+        let link = Link::new();
+        link.detach(|| panic!("detached already"));
+        assert!(link.step(Event::Attach) && !link.is_requested());
+        link.detach(|| panic!("nobody asked"));
+        assert!(link.step(Event::Request) && link.is_requested());
+        assert_eq!(link.settle(Duration::ZERO), State::Attached, "a request can be taken back");
+        link.detach(|| panic!("it was taken back"));
+    }
+
+    #[test]
+    fn a_failure_is_told_once() {
+        let link = Link::new();
+        for status in [0, 7] {
+            assert!(link.step(Event::Attach) && link.step(Event::Request));
+            link.detach(|| status);
+            assert_eq!((link.state(), link.failed()), (State::Detached, Some(status).filter(|s| *s != 0)));
+        }
+        assert_eq!(link.failed(), None);
+    }
+
+    #[test]
+    fn of_many_launches_one_detaches_and_the_recorder_waits_for_it() {
+        let link = Link::new();
+        let (inside, done, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let rounds = 200;
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while stop.load(Ordering::Relaxed) == 0 {
+                        link.detach(|| {
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+                            std::thread::yield_now();
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            done.fetch_add(1, Ordering::SeqCst);
+                            0
+                        });
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let mut detached = 0;
+            for round in 0..rounds {
+                assert!(link.step(Event::Attach) && link.step(Event::Request));
+                if round % 2 == 0 {
+                    while link.state() != State::Detached {
+                        std::thread::yield_now();
+                    }
+                }
+                let state = link.settle(Duration::from_secs(60));
+                assert_eq!(inside.load(Ordering::SeqCst), 0, "nobody is inside once it is settled: {state:?}");
+                detached += usize::from(state == State::Detached);
+            }
+            stop.store(1, Ordering::Relaxed);
+            assert_eq!(done.load(Ordering::SeqCst), detached);
+            assert!(detached >= rounds / 2);
+        });
+    }
+
+    #[test]
+    fn waiting_has_a_limit() {
+        let link = Link::new();
+        link.step(Event::Attach);
+        link.step(Event::Request);
+        link.step(Event::Begin);
+        assert_eq!(link.settle(Duration::from_millis(2)), State::Detaching);
+    }
+}
