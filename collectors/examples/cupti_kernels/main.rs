@@ -76,7 +76,10 @@ fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
     let mut ways = Vec::new();
     for way in WAYS {
         eprintln!("{}", way.name);
-        ways.push(one_way(&gpu, &way, steps, launches, &mut failures)?);
+        let report = one_way(&gpu, &way, steps, launches, &mut failures)?;
+        // Already now: a driver that does not like to be detached may end the process later.
+        eprintln!("{report}");
+        ways.push(report);
         // Detaches what the recorder left.
         gpu.launch(sys::Kernel::Other, sys::PER_THREAD, 2, 0)?;
         gpu.launch_graph(&early_graph)?;
