@@ -161,15 +161,6 @@ pub(crate) struct ThreadState {
 
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
-        let (state, new) = Self::detached(shared);
-        if !state.muted {
-            shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).push(new);
-        }
-        state
-    }
-
-    /// A state that no drain knows of: for measuring the hot path's own cost.
-    pub(crate) fn detached(shared: &Arc<Shared>) -> (Self, NewThread) {
         let muted = MUTED.with(Cell::get);
         let index = shared.next_thread();
         let (ring, consumer) = rtrb::RingBuffer::new(if muted { 1 } else { shared.ring_capacity });
@@ -189,19 +180,12 @@ impl ThreadState {
             counts: counts.clone(),
             gpu: shared.gpu.as_ref().filter(|_| !muted).map(|gpu| Box::new(GpuThread::new(gpu, index))),
         };
-        let info = Arc::new(names::current_thread(index));
-        (state, NewThread { info, ring: consumer, counts })
-    }
-
-    /// Enters and leaves `n` intervals inside one step: what [`crate::Handle::per_interval_ns`] is measured with.
-    pub(crate) fn rehearse(&mut self, shared: &Shared, n: u32) {
-        let meta = Meta::OTHER;
-        self.enter(shared, 1, meta);
-        for _ in 0..n {
-            self.enter(shared, 2, meta);
-            self.exit(shared, 2, || None);
+        if !muted {
+            let info = Arc::new(names::current_thread(index));
+            let new = NewThread { info, ring: consumer, counts };
+            shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).push(new);
         }
-        self.exit(shared, 1, || None);
+        state
     }
 
     fn abandoned(&self) -> bool {

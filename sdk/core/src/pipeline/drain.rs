@@ -52,6 +52,8 @@ pub(crate) struct Facts {
     pub(crate) orphans: u64,
     pub(crate) outlived_parent: u64,
     pub(crate) step_ns: u64,
+    /// Time that GPU marks took on the application's threads.
+    pub(crate) marks_ns: u64,
     pub(crate) model_spans: u64,
     pub(crate) helper_spans: u64,
     pub(crate) phase_steps: u64,
@@ -303,6 +305,11 @@ impl Drain {
             orphans: state.resolver.orphans,
             outlived_parent: state.resolver.outlived_parent,
             step_ns: state.resolver.step_ns,
+            marks_ns: self
+                .shared
+                .gpu
+                .as_ref()
+                .map_or(0, |gpu| (gpu.counts.ticks.load(Ordering::Relaxed) as f64 * state.mapper.ns_per_tick()) as u64),
             model_spans: state.resolver.model_spans,
             helper_spans: state.resolver.helper_spans,
             phase_steps: state.resolver.phase_steps,
