@@ -229,14 +229,18 @@ fn flush_makes_records_visible_and_times_out_honestly() {
     let memory = MemoryExporter::new();
     let (layer, session) =
         Session::builder().drain_interval(Duration::from_secs(3600)).exporter(memory.clone()).start().unwrap();
+    let mut live = None;
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         steps(10);
         assert!(memory.batch().is_empty());
         session.handle().flush(Duration::from_secs(5)).unwrap();
         assert_eq!(memory.batch().spans.len(), 20);
-        assert_eq!(session.handle().stats().counts[&RecordKind::Span], 20);
+        let stats = session.handle().stats();
+        assert_eq!(stats.counts[&RecordKind::Span], 20);
+        live = stats.overhead_ratio;
     });
-    drop(session);
+    let end = session.finish().overhead.ratio;
+    assert!(live == end && end.is_some_and(|ratio| ratio > 0.0), "nothing happened in between: {live:?} and {end:?}");
 
     let hang = Awkward { how: How::Hang, calls: Arc::default() };
     let (layer, session) =
