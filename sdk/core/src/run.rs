@@ -261,7 +261,7 @@ impl ExporterReport {
 #[serde(default)]
 pub struct OverheadInfo {
     /// Cost of one enter+exit of a span on the application's thread in nanoseconds, `tracing`'s registry included, measured in a loop
-    /// when the session started; between a model's operations, with caches taken by other code, it is about twice that.
+    /// when the session started; between a model's operations, with caches taken by other code, it is two to three times that.
     pub per_interval_ns: f64,
     /// `per_interval_ns` × intervals (derived), and the time that GPU marks took (measured): taken from the application's threads.
     pub application_ns: u64,
