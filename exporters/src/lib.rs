@@ -15,6 +15,10 @@
     doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
 )]
 #![cfg_attr(feature = "nvtx", doc = "| [`nvtx`] | `nvtx` | NVTX ranges, as they happen | Nsight Systems |")]
+#![cfg_attr(
+    feature = "prometheus",
+    doc = "| [`prometheus`](mod@prometheus) | `prometheus` | metrics on an HTTP endpoint | Prometheus, Grafana |"
+)]
 //!
 //! Every module has a pure conversion and a thin transport: the conversion is tested without files.
 
@@ -28,6 +32,8 @@ pub mod nvtx;
 pub mod parquet;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 pub mod trace_file;
 

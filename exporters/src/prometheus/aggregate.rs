@@ -1,0 +1,359 @@
+//! Batches → metrics. Pure: no thread, no socket, no clock.
+
+use super::catalogue as cat;
+use super::catalogue::Metric;
+use super::requests::Requests;
+use super::samples::Samples;
+use super::utilisation::{Ratio, Utilisation};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, HostNs, KernelKind, Phase, SpanRecord, Stats, StepRecord};
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    Opts, Registry,
+};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Path or model of whatever has found the room taken.
+pub(super) const OVERFLOW: &str = "(overflow)";
+
+/// Models that get series of their own.
+const MAX_MODELS: usize = 100;
+
+/// The two clocks, in the order of [`PathSeries`].
+const CLOCKS: [&str; 2] = ["host", "gpu"];
+
+/// Series of one path; the one of the GPU only once there is GPU time, because an empty histogram would say that there was none.
+#[derive(Debug, Clone)]
+struct PathSeries {
+    label: Arc<str>,
+    clocks: [Option<Histogram>; 2],
+}
+
+/// Which series a rollup has, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Unseen,
+    Own(usize),
+    Overflow,
+}
+
+#[derive(Debug, Clone)]
+struct ModelSeries {
+    ttft: Histogram,
+    tpot: Histogram,
+    duration: Histogram,
+}
+
+/// A counter and a summed time of a phase.
+#[derive(Debug, Clone)]
+struct PhaseSeries {
+    steps: IntCounter,
+    host: Counter,
+}
+
+/// What all batches so far amount to.
+#[derive(Debug)]
+pub(super) struct Aggregate {
+    registry: Registry,
+    max_paths: usize,
+    requests: Requests,
+    utilisation: Utilisation,
+    samples: Samples,
+
+    spans: HistogramVec,
+    places: Vec<Place>,
+    /// The last is the overflow's once there is one.
+    paths: Vec<PathSeries>,
+    overflow_at: Option<usize>,
+    paths_now: Gauge,
+    overflowed: IntCounter,
+
+    ttft: HistogramVec,
+    tpot: HistogramVec,
+    duration: HistogramVec,
+    models: HashMap<Arc<str>, ModelSeries>,
+    itl: Histogram,
+    tokens: IntCounterVec,
+
+    phases: HashMap<Option<Phase>, PhaseSeries>,
+    steps: IntCounterVec,
+    phase_seconds: CounterVec,
+    step_tokens: IntCounterVec,
+    flops: IntCounterVec,
+    bytes: IntCounterVec,
+    mfu: GaugeVec,
+    mbu: GaugeVec,
+    active: Gauge,
+    in_flight: Gauge,
+
+    kernels: IntCounterVec,
+    kernel_seconds: CounterVec,
+
+    records: IntCounterVec,
+    pending: GaugeVec,
+    intervals: IntCounterVec,
+    lost: IntCounterVec,
+    /// Registered with the first value: no overhead is known before the first step.
+    overhead: Option<Gauge>,
+    run_info: GaugeVec,
+}
+
+fn opts(metric: &Metric) -> Opts {
+    Opts::new(metric.name, metric.help)
+}
+
+fn registered<C: Collector + Clone + 'static>(registry: &Registry, collector: Result<C, Error>) -> Result<C, Error> {
+    let collector = collector?;
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+impl Aggregate {
+    /// Nothing aggregated yet; `max_paths` paths get series of their own.
+    pub(super) fn new(max_paths: usize) -> Result<Self, Error> {
+        let registry = Registry::new();
+        let r = &registry;
+        let counters = |m: &Metric| registered(r, IntCounterVec::new(opts(m), m.labels));
+        let seconds = |m: &Metric| registered(r, CounterVec::new(opts(m), m.labels));
+        let gauges = |m: &Metric| registered(r, GaugeVec::new(opts(m), m.labels));
+        let gauge = |m: &Metric| registered(r, Gauge::with_opts(opts(m)));
+        let buckets = |m: &Metric, buckets: &[f64]| HistogramOpts::from(opts(m)).buckets(buckets.to_vec());
+        let histograms = |m: &Metric, b: &[f64]| registered(r, HistogramVec::new(buckets(m, b), m.labels));
+        Ok(Self {
+            max_paths,
+            requests: Requests::default(),
+            utilisation: Utilisation::default(),
+            samples: Samples::new(registry.clone()),
+            spans: histograms(&cat::SPAN, cat::SPAN_BUCKETS)?,
+            places: Vec::new(),
+            paths: Vec::new(),
+            overflow_at: None,
+            paths_now: gauge(&cat::PATHS)?,
+            overflowed: registered(r, IntCounter::with_opts(opts(&cat::PATHS_OVERFLOW)))?,
+            ttft: histograms(&cat::TTFT, cat::TTFT_BUCKETS)?,
+            tpot: histograms(&cat::TPOT, cat::TPOT_BUCKETS)?,
+            duration: histograms(&cat::REQUEST, cat::REQUEST_BUCKETS)?,
+            models: HashMap::new(),
+            itl: registered(r, Histogram::with_opts(buckets(&cat::ITL, cat::TPOT_BUCKETS)))?,
+            tokens: counters(&cat::TOKENS)?,
+            phases: HashMap::new(),
+            steps: counters(&cat::STEPS)?,
+            phase_seconds: seconds(&cat::PHASE_SECONDS)?,
+            step_tokens: counters(&cat::STEP_TOKENS)?,
+            flops: counters(&cat::FLOPS)?,
+            bytes: counters(&cat::BYTES)?,
+            mfu: gauges(&cat::MFU)?,
+            mbu: gauges(&cat::MBU)?,
+            active: gauge(&cat::REQUESTS_ACTIVE)?,
+            in_flight: gauge(&cat::TOKENS_IN_FLIGHT)?,
+            kernels: counters(&cat::KERNELS)?,
+            kernel_seconds: seconds(&cat::KERNEL_SECONDS)?,
+            records: counters(&cat::RECORDS)?,
+            pending: gauges(&cat::RECORDS_PENDING)?,
+            intervals: counters(&cat::INTERVALS)?,
+            lost: counters(&cat::LOST)?,
+            overhead: None,
+            run_info: gauges(&cat::RUN_INFO)?,
+            registry,
+        })
+    }
+
+    /// Where the metrics are gathered from.
+    pub(super) fn registry(&self) -> Registry {
+        self.registry.clone()
+    }
+
+    /// Takes what the run says of itself.
+    pub(super) fn learn(&mut self, run: &RunManifest) {
+        self.utilisation.learn(run);
+        let text = |map: &std::collections::BTreeMap<String, Value>, key: &str| {
+            map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
+        };
+        let (model, version) = (text(&run.model, "name"), text(&run.environment, "candlescope"));
+        self.run_info.reset();
+        self.run_info.with_label_values(&[run.run_id.as_str(), &run.host, &model, &version]).set(1.0);
+    }
+
+    /// Takes a batch; says how many of its samples had no room.
+    pub(super) fn add(&mut self, batch: &Batch) -> u64 {
+        for span in &batch.spans {
+            self.span(span);
+        }
+        for step in &batch.steps {
+            self.step(step);
+        }
+        for request in &batch.requests {
+            let per_token = self.requests.end(request);
+            let series = self.model(&request.model);
+            series.duration.observe(request.host_dur_ns as f64 / 1e9);
+            if let Some(ttft) = request.ttft_ns {
+                series.ttft.observe(ttft as f64 / 1e9);
+            }
+            if let Some(ns) = per_token {
+                series.tpot.observe(ns / 1e9);
+            }
+            for (kind, tokens) in [("input", request.prompt_tokens), ("output", request.output_tokens)] {
+                if let Some(tokens) = tokens {
+                    self.tokens.with_label_values(&[kind]).inc_by(tokens);
+                }
+            }
+        }
+        for kernel in &batch.kernels {
+            let kind: KernelKind = kernel.kind;
+            self.kernels.with_label_values(&[kind.as_str()]).inc();
+            self.kernel_seconds.with_label_values(&[kind.as_str()]).inc_by(kernel.gpu_dur_ns as f64 / 1e9);
+        }
+        if !batch.steps.is_empty() || !batch.requests.is_empty() {
+            self.active.set(self.requests.active() as f64);
+            self.in_flight.set(self.requests.context() as f64);
+            self.show_utilisation();
+        }
+        batch.samples.iter().map(|sample| u64::from(!self.samples.add(sample))).sum()
+    }
+
+    /// Lets what is over a window of time end although nothing comes.
+    pub(super) fn expire(&mut self, now: HostNs) {
+        self.utilisation.expire(now);
+        self.show_utilisation();
+    }
+
+    fn span(&mut self, span: &SpanRecord) {
+        if let (Some(flops), Some(dtype)) = (span.flops, span.dtype) {
+            self.utilisation.flops(dtype, flops);
+        }
+        let at = self.place(span.path.rollup_id, &span.path.rollup);
+        self.observe(at, 0, span.host_dur_ns);
+        if let Some(gpu) = span.gpu {
+            self.observe(at, 1, gpu.dur_ns);
+        }
+    }
+
+    fn observe(&mut self, at: usize, clock: usize, ns: u64) {
+        let Some(path) = self.paths.get_mut(at) else { return };
+        let label = &path.label;
+        let histogram =
+            path.clocks[clock].get_or_insert_with(|| self.spans.with_label_values(&[&**label, CLOCKS[clock]]));
+        histogram.observe(ns as f64 / 1e9);
+    }
+
+    /// Index of the series of a rollup. Numbers of rollups are dense, so a table does for looking them up.
+    fn place(&mut self, rollup: u32, label: &str) -> usize {
+        let id = rollup as usize;
+        if self.places.len() <= id {
+            self.places.resize(id + 1, Place::Unseen);
+        }
+        if self.places[id] == Place::Unseen {
+            let own = self.paths.len() - usize::from(self.overflow_at.is_some());
+            self.places[id] = if own < self.max_paths {
+                self.paths.push(PathSeries { label: label.into(), clocks: [None, None] });
+                self.paths_now.set((own + 1) as f64);
+                Place::Own(self.paths.len() - 1)
+            } else {
+                Place::Overflow
+            };
+        }
+        match self.places[id] {
+            Place::Own(at) => at,
+            _ => {
+                self.overflowed.inc();
+                let next = self.paths.len();
+                *self.overflow_at.get_or_insert_with(|| {
+                    self.paths.push(PathSeries { label: OVERFLOW.into(), clocks: [None, None] });
+                    next
+                })
+            }
+        }
+    }
+
+    fn step(&mut self, step: &StepRecord) {
+        let phase = step.phase.map_or("none", Phase::as_str);
+        let series = self.phases.entry(step.phase).or_insert_with(|| PhaseSeries {
+            steps: self.steps.with_label_values(&[phase]),
+            host: self.phase_seconds.with_label_values(&[phase, "host"]),
+        });
+        series.steps.inc();
+        series.host.inc_by(step.host_dur_ns as f64 / 1e9);
+        if let Some(gpu) = step.gpu {
+            self.phase_seconds.with_label_values(&[phase, "gpu"]).inc_by(gpu.dur_ns as f64 / 1e9);
+        }
+        let told =
+            [(&self.flops, step.flops), (&self.bytes, step.bytes), (&self.step_tokens, step.tokens.map(u64::from))];
+        for (counter, amount) in told {
+            if let Some(amount) = amount {
+                counter.with_label_values(&[phase]).inc_by(amount);
+            }
+        }
+        if let Some(gap) = self.requests.step(step) {
+            self.itl.observe(gap as f64 / 1e9);
+        }
+        self.utilisation.step(step);
+    }
+
+    fn show_utilisation(&mut self) {
+        // What is not known any more has no series: a last value that stays would be taken for a measurement.
+        self.mfu.reset();
+        self.mbu.reset();
+        for (ratio, phase, label, value) in self.utilisation.ratios() {
+            let gauges = if ratio == Ratio::Mfu { &self.mfu } else { &self.mbu };
+            gauges.with_label_values(&[phase.as_str(), label]).set(value);
+        }
+    }
+
+    fn model(&mut self, model: &Arc<str>) -> &ModelSeries {
+        let known = self.models.contains_key(model);
+        let name: Arc<str> = if known || self.models.len() < MAX_MODELS { model.clone() } else { OVERFLOW.into() };
+        self.models.entry(name.clone()).or_insert_with(|| ModelSeries {
+            ttft: self.ttft.with_label_values(&[&*name]),
+            tpot: self.tpot.with_label_values(&[&*name]),
+            duration: self.duration.with_label_values(&[&*name]),
+        })
+    }
+
+    /// Takes the session's own account.
+    pub(super) fn account(&mut self, stats: &Stats) {
+        let raise = |counter: IntCounter, to: u64| counter.inc_by(to.saturating_sub(counter.get()));
+        for exporter in &stats.exporters {
+            let name = exporter.name.as_str();
+            let exported: u64 = exporter.exported.values().sum();
+            let mut dropped: HashMap<&str, u64> = HashMap::new();
+            for (reason, n) in exporter.dropped.values().flatten() {
+                *dropped.entry(reason).or_default() += n;
+            }
+            raise(self.records.with_label_values(&[name, "exported"]), exported);
+            for (reason, n) in &dropped {
+                raise(self.records.with_label_values(&[name, *reason]), *n);
+            }
+            let received: u64 = exporter.received.values().sum();
+            let settled = exported + dropped.values().sum::<u64>();
+            self.pending.with_label_values(&[name]).set(received.saturating_sub(settled) as f64);
+        }
+        let loss = &stats.loss;
+        for (outcome, n) in [
+            ("recorded", loss.emitted.saturating_sub(loss.lost())),
+            ("ring_full", loss.ring_full),
+            ("too_deep", loss.too_deep),
+            ("after_shutdown", loss.after_shutdown),
+            ("unresolved", loss.unresolved),
+        ] {
+            raise(self.intervals.with_label_values(&[outcome]), n);
+        }
+        raise(self.lost.with_label_values(&["requests"]), loss.requests_lost);
+        raise(self.lost.with_label_values(&["samples"]), loss.samples_lost);
+        if let Some(ratio) = stats.overhead_ratio {
+            if self.overhead.is_none() {
+                // Its name is registered here and nowhere else, so it is not refused.
+                self.overhead = registered(&self.registry, Gauge::with_opts(opts(&cat::OVERHEAD))).ok();
+            }
+            if let Some(gauge) = &self.overhead {
+                gauge.set(ratio);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "aggregate_tests.rs"]
+mod tests;

@@ -1,0 +1,443 @@
+//! Aggregation against figures worked out by hand.
+
+use super::*;
+use candlescope_core::run::{ExporterReport, LossCounts, RunManifest};
+use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord, SpanId, ThreadInfo, TraceId};
+use prometheus::{Encoder, TextEncoder};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const S: i64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn text(aggregate: &Aggregate) -> String {
+    let mut out = Vec::new();
+    TextEncoder::new().encode(&aggregate.registry().gather(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The value of one series, named as it stands on the wire.
+fn value(aggregate: &Aggregate, series: &str) -> Option<f64> {
+    text(aggregate).lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+fn path(rollup_id: u32, rollup: &str) -> Arc<PathInfo> {
+    Arc::new(PathInfo {
+        id: rollup_id,
+        path: format!("{rollup}[0]"),
+        rollup: rollup.into(),
+        rollup_id,
+        name: "x".into(),
+        target: "t".into(),
+    })
+}
+
+fn thread() -> Arc<ThreadInfo> {
+    Arc::new(ThreadInfo { index: 1, os_id: 1, name: "main".into() })
+}
+
+fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
+    SpanRecord {
+        seq: 1,
+        parent_seq: None,
+        trace_id: TraceId(1),
+        span_id: SpanId(1),
+        step: Some(0),
+        phase: None,
+        path: path(rollup_id, rollup),
+        depth: 0,
+        thread: thread(),
+        host_start: HostNs(0),
+        host_dur_ns: host_ns,
+        gpu: gpu_ns.map(|dur_ns| GpuTime { start: HostNs(0), dur_ns, source: GpuSource::Event }),
+        flops: None,
+        bytes: None,
+        tokens: None,
+        context_len: None,
+        batch: None,
+        dtype: None,
+        shape: None,
+    }
+}
+
+/// A step of request `request` from `start_ms` to `end_ms` after the epoch.
+fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) -> StepRecord {
+    StepRecord {
+        step: 0,
+        seq: 1,
+        trace_id: TraceId(1),
+        phase,
+        request,
+        path: path(0, "step"),
+        thread: thread(),
+        host_start: HostNs((start_ms * MS) as i64),
+        host_dur_ns: (end_ms - start_ms) * MS,
+        gpu: None,
+        energy_mj: None,
+        tokens: None,
+        context_len: None,
+        batch: None,
+        flops: None,
+        bytes: None,
+        intervals: 1,
+    }
+}
+
+fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: Option<u64>) -> RequestRecord {
+    RequestRecord {
+        request: number,
+        trace_id: TraceId(1),
+        span_id: SpanId(2),
+        operation: "chat".into(),
+        model: model.into(),
+        host_start: HostNs(0),
+        host_dur_ns: dur_ms * MS,
+        ttft_ns: ttft_ms.map(|ms| ms * MS),
+        prompt_tokens: Some(7),
+        output_tokens: output,
+        batch: None,
+    }
+}
+
+fn aggregate(max_paths: usize) -> Aggregate {
+    Aggregate::new(max_paths).unwrap()
+}
+
+fn spans(spans: Vec<SpanRecord>) -> Batch {
+    let mut batch = Batch::default();
+    batch.spans = spans;
+    batch
+}
+
+fn steps(steps: Vec<StepRecord>) -> Batch {
+    let mut batch = Batch::default();
+    batch.steps = steps;
+    batch
+}
+
+fn requests(requests: Vec<RequestRecord>) -> Batch {
+    let mut batch = Batch::default();
+    batch.requests = requests;
+    batch
+}
+
+#[test]
+fn durations_fall_into_the_buckets_that_they_should() {
+    let mut a = aggregate(10);
+    // 1 µs is in the bucket up to 1 µs, 1.001 µs in the next, 20 s above them all.
+    let host = [1_000, 1_001, 300_000, 20_000_000_000];
+    a.add(&spans(host.iter().map(|&ns| span(0, "decode/linear", ns, (ns == 300_000).then_some(40_000))).collect()));
+    let bucket = |clock: &str, le: &str| {
+        value(
+            &a,
+            &format!(
+                "candlescope_span_duration_seconds_bucket{{clock=\"{clock}\",path=\"decode/linear\",le=\"{le}\"}}"
+            ),
+        )
+    };
+    for (le, n) in
+        [("0.000001", 1.0), ("0.0000025", 2.0), ("0.00025", 2.0), ("0.0005", 3.0), ("10", 3.0), ("+Inf", 4.0)]
+    {
+        assert_eq!(bucket("host", le), Some(n), "{le}");
+    }
+    for (le, n) in [("0.000025", 0.0), ("0.00005", 1.0), ("+Inf", 1.0)] {
+        assert_eq!(bucket("gpu", le), Some(n), "{le}");
+    }
+    let sum = value(&a, "candlescope_span_duration_seconds_sum{clock=\"host\",path=\"decode/linear\"}").unwrap();
+    assert!((sum - 20.000302001).abs() < 1e-9, "{sum}");
+}
+
+#[test]
+fn a_path_without_gpu_time_has_no_gpu_series() {
+    let mut a = aggregate(10);
+    a.add(&spans(vec![span(0, "a", 5, None)]));
+    assert!(!text(&a).contains("clock=\"gpu\""), "no time is not the same as none known");
+}
+
+#[test]
+fn paths_beyond_the_limit_share_one_and_are_counted() {
+    let mut a = aggregate(2);
+    // Numbers of rollups come in any order and again.
+    let ids = [7, 3, 9, 1, 7, 9, 0];
+    a.add(&spans(ids.iter().map(|&id| span(id, &format!("p{id}"), 1, Some(1))).collect()));
+    let count =
+        |path: &str| value(&a, &format!("candlescope_span_duration_seconds_count{{clock=\"host\",path=\"{path}\"}}"));
+    assert_eq!((count("p7"), count("p3"), count("(overflow)")), (Some(2.0), Some(1.0), Some(4.0)));
+    assert_eq!((count("p9"), count("p1")), (None, None));
+    assert_eq!(value(&a, "candlescope_paths_overflow_total"), Some(4.0));
+    assert_eq!(value(&a, "candlescope_paths"), Some(2.0));
+    assert_eq!(value(&a, "candlescope_span_duration_seconds_count{clock=\"gpu\",path=\"(overflow)\"}"), Some(4.0));
+    let mut none = aggregate(0);
+    none.add(&spans(vec![span(0, "a", 1, None)]));
+    assert_eq!(value(&none, "candlescope_paths_overflow_total"), Some(1.0));
+}
+
+#[test]
+fn a_request_gives_ttft_tpot_itl_and_tokens() {
+    let mut a = aggregate(1);
+    // First token after 20 ms, then one at 30, 50 and 51: gaps of 10, 20 and 1 ms; TPOT (51 − 20) / 3.
+    let (prefill, decode) = (Some(Phase::Prefill), Some(Phase::Decode));
+    a.add(&steps(vec![
+        step(prefill, Some(1), 0, 10),
+        step(prefill, Some(1), 10, 20),
+        step(decode, Some(1), 21, 30),
+        step(decode, Some(1), 31, 50),
+        step(decode, Some(1), 50, 51),
+    ]));
+    assert_eq!(value(&a, "candlescope_requests_active"), Some(1.0));
+    let mut done = requests(vec![request(1, "m", 60, Some(20), Some(4))]);
+    a.add(&done);
+    let of =
+        |name: &str| value(&a, &format!("gen_ai_server_{name}_seconds_sum{{gen_ai_request_model=\"m\"}}")).unwrap();
+    assert!((of("time_to_first_token") - 0.020).abs() < 1e-12);
+    assert!((of("request_duration") - 0.060).abs() < 1e-12);
+    assert!((of("time_per_output_token") - 0.031 / 3.0).abs() < 1e-12);
+    for (le, n) in [("0.0005", 0.0), ("0.001", 1.0), ("0.005", 1.0), ("0.01", 2.0), ("0.025", 3.0)] {
+        let series = format!("candlescope_inter_token_latency_seconds_bucket{{le=\"{le}\"}}");
+        assert_eq!(value(&a, &series), Some(n), "{le}");
+    }
+    assert_eq!(value(&a, "candlescope_tokens_total{type=\"input\"}"), Some(7.0));
+    assert_eq!(value(&a, "candlescope_tokens_total{type=\"output\"}"), Some(4.0));
+    assert_eq!(value(&a, "candlescope_requests_active"), Some(0.0));
+
+    // Of one token there is no time for each after the first, and of none known none at all.
+    done.requests = vec![request(2, "m", 9, Some(9), Some(1)), request(3, "m", 9, None, None)];
+    a.add(&done);
+    let count = |name: &str| value(&a, &format!("gen_ai_server_{name}_seconds_count{{gen_ai_request_model=\"m\"}}"));
+    assert_eq!(count("time_per_output_token"), Some(1.0));
+    assert_eq!((count("time_to_first_token"), count("request_duration")), (Some(2.0), Some(3.0)));
+}
+
+#[test]
+fn sampling_as_a_step_of_its_own_yields_the_tokens() {
+    let mut a = aggregate(1);
+    let (prefill, decode, sample) = (Some(Phase::Prefill), Some(Phase::Decode), Some(Phase::Sample));
+    a.add(&steps(vec![
+        step(prefill, Some(1), 0, 10),
+        step(sample, Some(1), 10, 12),
+        step(decode, Some(1), 12, 20),
+        step(sample, Some(1), 20, 22),
+        step(None, Some(1), 22, 30),
+        step(decode, None, 22, 30),
+    ]));
+    assert_eq!(value(&a, "candlescope_inter_token_latency_seconds_count"), Some(1.0));
+    let sum = value(&a, "candlescope_inter_token_latency_seconds_sum").unwrap();
+    assert!((sum - 0.010).abs() < 1e-12, "from the end of one sampling to the end of the next: {sum}");
+    assert_eq!(value(&a, "candlescope_steps_total{phase=\"none\"}"), Some(1.0));
+}
+
+#[test]
+fn a_batch_is_counted_along_its_longest_sequence() {
+    let mut a = aggregate(1);
+    let mut steps_of = vec![step(Some(Phase::Prefill), Some(1), 0, 10)];
+    steps_of.extend((0..4).map(|n| step(Some(Phase::Decode), Some(1), 10 + n * 10, 20 + n * 10)));
+    for s in &mut steps_of {
+        (s.context_len, s.batch) = (Some(100), Some(3));
+    }
+    a.add(&steps(steps_of));
+    assert_eq!(value(&a, "candlescope_tokens_in_flight"), Some(300.0));
+    let mut r = request(1, "m", 60, Some(10), Some(9));
+    r.batch = Some(3);
+    a.add(&requests(vec![r]));
+    // Five steps yielded tokens, although nine tokens over three sequences would be three: (50 − 10) / 4.
+    let sum = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"m\"}").unwrap();
+    assert!((sum - 0.010).abs() < 1e-12, "{sum}");
+    assert_eq!(value(&a, "candlescope_tokens_in_flight"), Some(0.0));
+}
+
+#[test]
+fn requests_that_never_end_do_not_pile_up() {
+    let mut a = aggregate(1);
+    let open: Vec<StepRecord> = (0..5_000).map(|n| step(Some(Phase::Decode), Some(n), n, n + 1)).collect();
+    a.add(&steps(open));
+    assert_eq!(value(&a, "candlescope_requests_active"), Some(4096.0));
+}
+
+#[test]
+fn more_models_than_there_is_room_for_share_one() {
+    let mut a = aggregate(1);
+    a.add(&requests((0..150).map(|n| request(n, &format!("m{n}"), 1, None, None)).collect()));
+    let count =
+        |m: &str| value(&a, &format!("gen_ai_server_request_duration_seconds_count{{gen_ai_request_model=\"{m}\"}}"));
+    assert_eq!((count("m99"), count("m100"), count("(overflow)")), (Some(1.0), None, Some(50.0)));
+}
+
+fn with_peaks(peaks: serde_json::Value) -> RunManifest {
+    RunManifest { environment: BTreeMap::from([("peaks".to_string(), peaks)]), ..RunManifest::default() }
+}
+
+#[test]
+fn utilisation_is_work_over_time_and_peak() {
+    let mut a = aggregate(1);
+    a.learn(&with_peaks(json!([
+        { "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "bf16" },
+        { "kind": "flops", "value": 5e11, "label": "measured", "dtype": "bf16" },
+        { "kind": "flops", "value": 9e12, "label": "datasheet", "dtype": "f32" },
+        { "kind": "bandwidth", "value": 1e11, "label": "datasheet" },
+        { "kind": "bandwidth", "value": 0.0, "label": "measured" },
+    ])));
+    let mut of_bf16 = span(0, "a", 1, None);
+    (of_bf16.flops, of_bf16.dtype) = (Some(10), Some(candlescope_core::DType::BF16));
+    a.add(&spans(vec![of_bf16]));
+    let mut one = step(Some(Phase::Prefill), None, 0, 100);
+    (one.flops, one.bytes) = (Some(40_000_000_000), Some(1_000_000_000));
+    let mut two = step(Some(Phase::Prefill), None, 100, 400);
+    two.flops = Some(40_000_000_000);
+    // 80 GFLOP in 0.4 s are 0.2 TFLOP/s; 1 GB in the 0.1 s of the step that tells it is 10 GB/s.
+    a.add(&steps(vec![one, two.clone(), step(Some(Phase::Decode), None, 0, 1)]));
+    let near = |series: &str, expected: f64| {
+        let value = value(&a, series).unwrap_or(f64::NAN);
+        assert!((value - expected).abs() < 1e-12, "{series} is {value}");
+    };
+    near("candlescope_mfu_ratio{peak=\"datasheet\",phase=\"prefill\"}", 0.2);
+    near("candlescope_mfu_ratio{peak=\"measured\",phase=\"prefill\"}", 0.4);
+    near("candlescope_mbu_ratio{peak=\"datasheet\",phase=\"prefill\"}", 0.1);
+    assert!(
+        !text(&a).contains("phase=\"decode\",peak") && !text(&a).contains("ratio{peak=\"datasheet\",phase=\"decode\"")
+    );
+    assert_eq!(value(&a, "candlescope_flops_total{phase=\"prefill\"}"), Some(8e10));
+
+    // Fifteen seconds after the one it ended in, work is out of the window, and its ratio is gone rather than zero.
+    a.expire(HostNs(14 * S));
+    assert!(text(&a).contains("candlescope_mfu_ratio{"));
+    a.expire(HostNs(15 * S));
+    assert!(!text(&a).contains("candlescope_mfu_ratio{"));
+
+    // Only the latest work counts when new work comes.
+    two.host_start = HostNs(20 * S);
+    a.add(&steps(vec![two]));
+    let ratio = value(&a, "candlescope_mfu_ratio{peak=\"datasheet\",phase=\"prefill\"}").unwrap();
+    assert!((ratio - 0.04 / 0.3).abs() < 1e-12, "{ratio}");
+}
+
+#[test]
+fn without_a_peak_for_the_type_used_there_is_no_ratio() {
+    let mut a = aggregate(1);
+    a.learn(&with_peaks(json!([{ "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "bf16" }, "rubbish"])));
+    let mut s = step(Some(Phase::Prefill), None, 0, 100);
+    s.flops = Some(1);
+    a.add(&steps(vec![s]));
+    assert!(!text(&a).contains("mfu_ratio{"), "f32 work says nothing against a bf16 peak");
+}
+
+fn sample(device: &str, metric: &'static str, value: f64) -> SampleRecord {
+    SampleRecord { time: HostNs(0), device: device.into(), metric, value, unit: "count" }
+}
+
+#[test]
+fn samples_become_families_with_labels() {
+    let mut a = aggregate(1);
+    let mut batch = Batch::default();
+    batch.samples = vec![
+        sample("GPU-1", "hw_power_watts", 300.0),
+        sample("GPU-2", "hw_power_watts", 400.0),
+        sample("GPU-1", "hw_power_watts", 310.0),
+        sample("GPU-1", "candlescope_gpu_clock_hertz_sm", 1.98e9),
+        sample("GPU-1", "candlescope_gpu_throttled_sw_power_cap", 1.0),
+        sample("host", "process_resident_memory_bytes", 5.0),
+        sample("host", "my_queue_depth", 3.0),
+        sample("GPU-1", "hw_energy_joules_total", 1000.5),
+        sample("GPU-1", "hw_energy_joules_total", 1001.0),
+    ];
+    assert_eq!(a.add(&batch), 0);
+    for (series, expected) in [
+        ("hw_power_watts{hw_id=\"GPU-1\"}", 310.0),
+        ("hw_power_watts{hw_id=\"GPU-2\"}", 400.0),
+        ("candlescope_gpu_clock_hertz{domain=\"sm\",hw_id=\"GPU-1\"}", 1.98e9),
+        ("candlescope_gpu_throttled{hw_id=\"GPU-1\",reason=\"sw_power_cap\"}", 1.0),
+        ("process_resident_memory_bytes", 5.0),
+        ("my_queue_depth", 3.0),
+        ("hw_energy_joules_total{hw_id=\"GPU-1\"}", 1001.0),
+    ] {
+        assert_eq!(value(&a, series), Some(expected), "{series}");
+    }
+    assert!(text(&a).contains("# TYPE hw_energy_joules_total counter"));
+    // The driver was loaded anew: Prometheus sees a counter that starts again.
+    batch.samples = vec![sample("GPU-1", "hw_energy_joules_total", 2.0)];
+    a.add(&batch);
+    assert_eq!(value(&a, "hw_energy_joules_total{hw_id=\"GPU-1\"}"), Some(2.0));
+}
+
+#[test]
+fn samples_that_cannot_be_shown_are_refused_not_swallowed() {
+    let mut a = aggregate(1);
+    let mut batch = Batch::default();
+    batch.samples = vec![sample("host", "not a name", 1.0), sample("host", "fine", 1.0), sample("GPU-1", "fine", 2.0)];
+    assert_eq!(a.add(&batch), 2, "a bad name, and a name that has no device elsewhere");
+    batch.samples = (0..3_000).map(|n| sample(&format!("GPU-{n}"), "hw_power_watts", 1.0)).collect();
+    assert_eq!(a.add(&batch), 1_001, "one series is taken already");
+    batch.samples = vec![sample("host", "bad_total", -1.0)];
+    a.add(&batch);
+}
+
+fn stats(exported: u64, full: u64, received: u64) -> Stats {
+    let table = |n: u64| BTreeMap::from([("spans".to_string(), n)]);
+    Stats {
+        counts: BTreeMap::new(),
+        loss: LossCounts { emitted: 100, ring_full: 10, requests_lost: 2, ..LossCounts::default() },
+        exporters: vec![ExporterReport {
+            name: "parquet".into(),
+            received: table(received),
+            exported: table(exported),
+            dropped: BTreeMap::from([("spans".to_string(), BTreeMap::from([("queue_full".to_string(), full)]))]),
+            last_error: None,
+        }],
+        steps_begun: 0,
+        capture_remaining: 0,
+        overhead_ratio: (received > 10).then_some(0.25),
+    }
+}
+
+#[test]
+fn the_sessions_account_is_shown_as_it_stands() {
+    let mut a = aggregate(1);
+    a.account(&stats(5, 1, 6));
+    assert_eq!(value(&a, "candlescope_overhead_ratio"), None, "before the first step nothing is known");
+    a.account(&stats(50, 4, 60));
+    a.account(&stats(50, 4, 60));
+    for (series, expected) in [
+        ("candlescope_records_total{exporter=\"parquet\",outcome=\"exported\"}", 50.0),
+        ("candlescope_records_total{exporter=\"parquet\",outcome=\"queue_full\"}", 4.0),
+        ("candlescope_records_pending{exporter=\"parquet\"}", 6.0),
+        ("candlescope_intervals_total{outcome=\"recorded\"}", 90.0),
+        ("candlescope_intervals_total{outcome=\"ring_full\"}", 10.0),
+        ("candlescope_lost_total{kind=\"requests\"}", 2.0),
+        ("candlescope_overhead_ratio", 0.25),
+    ] {
+        assert_eq!(value(&a, series), Some(expected), "{series}");
+    }
+}
+
+#[test]
+fn what_the_run_says_of_itself_replaces_what_it_said_before() {
+    let mut a = aggregate(1);
+    let mut run = RunManifest { run_id: "r".into(), host: "h".into(), ..RunManifest::default() };
+    a.learn(&run);
+    run.model.insert("name".into(), "tiny".into());
+    a.learn(&run);
+    let lines: Vec<String> =
+        text(&a).lines().filter(|l| l.starts_with("candlescope_run_info{")).map(String::from).collect();
+    assert_eq!(lines, ["candlescope_run_info{host=\"h\",model=\"tiny\",run_id=\"r\",version=\"\"} 1"]);
+}
+
+#[test]
+fn only_metrics_of_the_catalogue_come_of_records() {
+    let mut a = aggregate(1);
+    let mut batch = spans(vec![span(0, "a", 1, Some(1)), span(1, "b", 1, None)]);
+    batch.steps = vec![step(Some(Phase::Prefill), Some(1), 0, 1), step(Some(Phase::Decode), Some(1), 1, 2)];
+    batch.requests = vec![request(1, "m", 3, Some(1), Some(2))];
+    a.add(&batch);
+    a.account(&stats(50, 4, 60));
+    a.learn(&RunManifest::default());
+    for family in a.registry().gather() {
+        let known = cat::METRICS.iter().find(|m| m.name == family.name());
+        let known = known.unwrap_or_else(|| panic!("{} is not in the catalogue", family.name()));
+        let mut labels: Vec<&str> = known.labels.to_vec();
+        labels.sort_unstable();
+        for metric in family.get_metric() {
+            let has: Vec<&str> = metric.get_label().iter().map(|l| l.name()).collect();
+            assert_eq!(has, labels, "{}", known.name);
+        }
+        assert_eq!(family.help(), known.help);
+    }
+}

@@ -1,0 +1,256 @@
+//! Every metric that is served: name, kind, labels, meaning. Dashboards, rules and tests hold to this table.
+
+/// Kind of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only ever grows, until the process starts anew.
+    Counter,
+    /// A value now.
+    Gauge,
+    /// Counts in buckets, a sum and a count.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Name on the wire; a histogram's series add `_bucket`, `_sum` and `_count`.
+    pub name: &'static str,
+    /// Kind.
+    pub kind: Kind,
+    /// Labels. All are bounded: no ordinals, no request ids.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, labels, help }
+}
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, labels, help }
+}
+const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram, labels, help }
+}
+
+const MODEL: &[&str] = &["gen_ai_request_model"];
+const GPU: &[&str] = &["hw_id"];
+
+pub(super) const TTFT: Metric = histogram(
+    "gen_ai_server_time_to_first_token_seconds",
+    MODEL,
+    "Time from a request's start to its first output token on the host",
+);
+pub(super) const TPOT: Metric = histogram(
+    "gen_ai_server_time_per_output_token_seconds",
+    MODEL,
+    "Time for each output token of a sequence after the first, mean of a request; requests of one token have none",
+);
+pub(super) const REQUEST: Metric =
+    histogram("gen_ai_server_request_duration_seconds", MODEL, "Duration of a request on the host");
+pub(super) const ITL: Metric = histogram(
+    "candlescope_inter_token_latency_seconds",
+    &[],
+    "Gap between the ends of consecutive steps of a request that yield a token",
+);
+pub(super) const SPAN: Metric = histogram(
+    "candlescope_span_duration_seconds",
+    &["path", "clock"],
+    "Duration of an interval by its path without ordinals, on the host or the GPU, its children included",
+);
+pub(super) const PHASE_SECONDS: Metric =
+    counter("candlescope_phase_seconds_total", &["phase", "clock"], "Time in steps of a phase, on the host or the GPU");
+pub(super) const STEPS: Metric =
+    counter("candlescope_steps_total", &["phase"], "Steps that ended; phase none outside phases");
+pub(super) const TOKENS: Metric =
+    counter("candlescope_tokens_total", &["type"], "Tokens of requests that ended, of prompts and output");
+pub(super) const STEP_TOKENS: Metric =
+    counter("candlescope_step_tokens_total", &["phase"], "Tokens that steps of a phase processed, as they end");
+pub(super) const FLOPS: Metric =
+    counter("candlescope_flops_total", &["phase"], "Floating-point operations of steps that tell them, analytic");
+pub(super) const BYTES: Metric =
+    counter("candlescope_moved_bytes_total", &["phase"], "Bytes moved by steps that tell them, analytic lower bound");
+pub(super) const MFU: Metric = gauge(
+    "candlescope_mfu_ratio",
+    &["phase", "peak"],
+    "FLOPs over time and peak FLOP/s of the element type, steps of the last 15 s; absent where work or peak is unknown",
+);
+pub(super) const MBU: Metric = gauge(
+    "candlescope_mbu_ratio",
+    &["phase", "peak"],
+    "Bytes over time and peak bandwidth, steps of the last 15 s; absent where work or peak is unknown",
+);
+pub(super) const REQUESTS_ACTIVE: Metric =
+    gauge("candlescope_requests_active", &[], "Requests that had a step and have not ended");
+pub(super) const TOKENS_IN_FLIGHT: Metric =
+    gauge("candlescope_tokens_in_flight", &[], "Context of all active requests, in tokens over all their sequences");
+pub(super) const KERNELS: Metric =
+    counter("candlescope_kernels_total", &["kind"], "Kernels, copies and memsets recorded in windows of steps");
+pub(super) const KERNEL_SECONDS: Metric = counter(
+    "candlescope_kernel_seconds_total",
+    &["kind"],
+    "Time on the device of recorded kernels, copies and memsets",
+);
+pub(super) const PATHS: Metric = gauge("candlescope_paths", &[], "Paths that have series of their own");
+pub(super) const PATHS_OVERFLOW: Metric = counter(
+    "candlescope_paths_overflow_total",
+    &[],
+    "Intervals counted under path (overflow), because as many paths as allowed have series already",
+);
+pub(super) const RECORDS: Metric = counter(
+    "candlescope_records_total",
+    &["exporter", "outcome"],
+    "Records of all kinds by exporter: exported, or dropped and why",
+);
+pub(super) const RECORDS_PENDING: Metric =
+    gauge("candlescope_records_pending", &["exporter"], "Records an exporter received and has not settled: its queue");
+pub(super) const INTERVALS: Metric = counter(
+    "candlescope_intervals_total",
+    &["outcome"],
+    "Intervals that ended while capture was on: recorded, or lost before they became records and why",
+);
+pub(super) const LOST: Metric =
+    counter("candlescope_lost_total", &["kind"], "Requests and samples lost before they became records");
+pub(super) const OVERHEAD: Metric = gauge(
+    "candlescope_overhead_ratio",
+    &[],
+    "Time the profiler took from the application's threads over time in steps, since the start (derived)",
+);
+pub(super) const RUN_INFO: Metric =
+    gauge("candlescope_run_info", &["run_id", "host", "model", "version"], "The run that is observed; always 1");
+
+/// What is made of spans, steps, requests, kernels and the session's own account.
+pub const METRICS: &[Metric] = &[
+    TTFT,
+    TPOT,
+    REQUEST,
+    ITL,
+    SPAN,
+    PHASE_SECONDS,
+    STEPS,
+    TOKENS,
+    STEP_TOKENS,
+    FLOPS,
+    BYTES,
+    MFU,
+    MBU,
+    REQUESTS_ACTIVE,
+    TOKENS_IN_FLIGHT,
+    KERNELS,
+    KERNEL_SECONDS,
+    PATHS,
+    PATHS_OVERFLOW,
+    RECORDS,
+    RECORDS_PENDING,
+    INTERVALS,
+    LOST,
+    OVERHEAD,
+    RUN_INFO,
+];
+
+/// What is made of samples of the collectors shipped with candlescope. Samples of other collectors are served too, as gauges, or
+/// as counters where their name ends in `_total`.
+pub const SAMPLES: &[Metric] = &[
+    counter("hw_energy_joules_total", GPU, "Energy used by the GPU since its driver was loaded"),
+    gauge("hw_power_watts", GPU, "Power drawn by the whole board"),
+    gauge("hw_power_limit_watts", GPU, "Power limit that is enforced"),
+    gauge("hw_gpu_utilization_ratio", GPU, "Share of the last sampling period in which any kernel ran"),
+    gauge("hw_gpu_memory_usage_bytes", GPU, "Device memory in use by anyone"),
+    gauge("hw_gpu_memory_limit_bytes", GPU, "Device memory in all"),
+    gauge("hw_temperature_celsius", GPU, "Temperature of the die"),
+    gauge("candlescope_gpu_power_average_watts", GPU, "Mean power of the last second"),
+    gauge("candlescope_gpu_memory_free_bytes", GPU, "Device memory that can be allocated"),
+    gauge("candlescope_gpu_memory_reserved_bytes", GPU, "Device memory kept by driver and firmware"),
+    gauge(
+        "candlescope_gpu_memory_busy_ratio",
+        GPU,
+        "Share of the last sampling period in which device memory was accessed",
+    ),
+    gauge("candlescope_gpu_clock_hertz", &["hw_id", "domain"], "Clock of a part of the GPU"),
+    gauge("candlescope_gpu_throttled", &["hw_id", "reason"], "1 while this reason holds clocks down"),
+    gauge("candlescope_gpu_pcie_link_generation", GPU, "PCIe generation of the link now"),
+    gauge("candlescope_gpu_pcie_link_width_lanes", GPU, "PCIe lanes of the link now"),
+    gauge(
+        "candlescope_gpu_pcie_throughput_bytes_per_second",
+        &["hw_id", "direction"],
+        "PCIe traffic over the last 20 ms, receive being to the GPU",
+    ),
+    gauge("process_resident_memory_bytes", &[], "Resident memory of the process"),
+    gauge("process_peak_resident_memory_bytes", &[], "Most resident memory the process has had"),
+    gauge("process_cpu_ratio", &[], "CPU time over wall time since the last sample: 1 is one busy core"),
+    counter("process_cpu_seconds_total", &[], "User and system time of the process"),
+    counter("process_context_switches_voluntary_total", &[], "Context switches because threads waited"),
+    counter("process_context_switches_involuntary_total", &[], "Context switches because others wanted the core"),
+    counter("process_page_faults_minor_total", &[], "Page faults that needed no reading"),
+    counter("process_page_faults_major_total", &[], "Page faults that needed reading from disk"),
+    gauge("process_threads", &[], "Threads of the process"),
+    gauge("system_memory_available_bytes", &[], "Memory that programs could still get"),
+    gauge("system_load_1m", &[], "Load average over one minute"),
+];
+
+/// The family that a sample belongs to, and the value of its last label where the sample's name carries one:
+/// `candlescope_gpu_clock_hertz_sm` is `candlescope_gpu_clock_hertz` with `domain="sm"`.
+pub(super) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
+    SAMPLES.iter().find_map(|metric| {
+        let rest = sample.strip_prefix(metric.name)?;
+        match (rest.strip_prefix('_'), metric.labels.len()) {
+            (None, 0 | 1) if rest.is_empty() => Some((metric, None)),
+            (Some(value), 2) if !value.is_empty() => Some((metric, Some(value))),
+            _ => None,
+        }
+    })
+}
+
+/// From OpenTelemetry's advice for each metric, extended down to 0.25 ms: a small model's token takes less than OTel's first bucket.
+pub(super) const TTFT_BUCKETS: &[f64] =
+    &[0.00025, 0.0005, 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+pub(super) const TPOT_BUCKETS: &[f64] =
+    &[0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5];
+pub(super) const REQUEST_BUCKETS: &[f64] = &[
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
+    40.96, 81.92,
+];
+/// A norm on a GPU takes a microsecond, a long prefill seconds.
+pub(super) const SPAN_BUCKETS: &[f64] = &[
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_keep_prometheus_rules() {
+        let mut names = BTreeSet::new();
+        for m in METRICS.iter().chain(SAMPLES) {
+            assert!(names.insert(m.name), "{} stands here twice", m.name);
+            assert!(m.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{}", m.name);
+            assert_eq!(m.kind == Kind::Counter, m.name.ends_with("_total"), "{}", m.name);
+            assert!(!m.help.is_empty() && !m.help.ends_with('.'), "{}", m.name);
+        }
+    }
+
+    #[test]
+    fn a_sample_finds_its_family_and_label() {
+        let found = |name| family(name).map(|(m, label)| (m.name, label));
+        assert_eq!(found("hw_power_watts"), Some(("hw_power_watts", None)));
+        assert_eq!(found("candlescope_gpu_clock_hertz_sm"), Some(("candlescope_gpu_clock_hertz", Some("sm"))));
+        assert_eq!(
+            found("candlescope_gpu_throttled_sw_power_cap"),
+            Some(("candlescope_gpu_throttled", Some("sw_power_cap")))
+        );
+        for unknown in ["candlescope_gpu_clock_hertz", "hw_power_watts_x", "candlescope_gpu_clock_hertz_", "made_up"] {
+            assert_eq!(found(unknown), None);
+        }
+    }
+
+    #[test]
+    fn buckets_ascend_from_a_quarter_of_a_millisecond_or_less() {
+        for buckets in [TTFT_BUCKETS, TPOT_BUCKETS, REQUEST_BUCKETS, SPAN_BUCKETS] {
+            assert!(buckets.windows(2).all(|w| w[0] < w[1]) && buckets[0] <= 0.00025);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The little of HTTP that a scrape needs: bytes to a request, a response to bytes. Pure.
+
+/// Longest request head that is read. Prometheus sends some 300 bytes.
+pub(super) const MAX_HEAD: usize = 8 * 1024;
+
+/// What the bytes received so far are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// The head has not ended.
+    Partial,
+    /// The head is longer than [`MAX_HEAD`].
+    TooLarge,
+    /// Not HTTP/1.
+    Malformed,
+    /// A request; bodies are of no interest.
+    Request { method: &'a str, path: &'a str },
+}
+
+/// Looks at what has been received.
+pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let Some(end) = head_end(bytes) else {
+        return if bytes.len() >= MAX_HEAD { Parsed::TooLarge } else { Parsed::Partial };
+    };
+    if end > MAX_HEAD {
+        return Parsed::TooLarge;
+    }
+    let line = bytes[..end].split(|&b| b == b'\n').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else { return Parsed::Malformed };
+    let mut words = line.trim_end_matches('\r').split(' ');
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(method), Some(target), Some(version), None)
+            if version.starts_with("HTTP/1.") && target.starts_with('/') && !method.is_empty() =>
+        {
+            let path = target.split(['?', '#']).next().unwrap_or(target);
+            Parsed::Request { method, path }
+        }
+        _ => Parsed::Malformed,
+    }
+}
+
+/// Where the empty line is that ends a head.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|w| w == b"\n\n").or_else(|| bytes.windows(4).position(|w| w == b"\r\n\r\n"))
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) content_type: &'static str,
+    pub(super) body: Vec<u8>,
+}
+
+impl Response {
+    /// A line of text.
+    pub(super) fn text(status: u16, text: &str) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n").into_bytes() }
+    }
+
+    /// As bytes on the wire; to `HEAD` without its body. Each connection serves one request.
+    pub(super) fn into_bytes(self, head_only: bool) -> Vec<u8> {
+        let reason = match self.status {
+            200 => "OK",
+            400 => "Bad Request",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            408 => "Request Timeout",
+            431 => "Request Header Fields Too Large",
+            _ => "Internal Server Error",
+        };
+        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let mut bytes = format!(
+            "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+            self.status,
+            self.content_type,
+            self.body.len()
+        )
+        .into_bytes();
+        if !head_only {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_they_trickle_in() {
+        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+        for n in 0..whole.len() {
+            assert_eq!(parse(&whole[..n]), Parsed::Partial, "{n}");
+        }
+        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics" });
+        assert_eq!(parse(b"HEAD /healthz HTTP/1.0\n\n"), Parsed::Request { method: "HEAD", path: "/healthz" });
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for bytes in
+            [&b"GET\r\n\r\n"[..], b"GET / SPDY/3\r\n\r\n", b"GET x HTTP/1.1\r\n\r\n", b"\xff\xfe / HTTP/1.1\r\n\r\n"]
+        {
+            assert_eq!(parse(bytes), Parsed::Malformed, "{bytes:?}");
+        }
+        assert_eq!(parse(b"GET /a b HTTP/1.1\r\n\r\n"), Parsed::Malformed);
+        assert_eq!(parse(&[b'a'; MAX_HEAD - 1]), Parsed::Partial);
+        assert_eq!(parse(&[b'a'; MAX_HEAD]), Parsed::TooLarge);
+        let mut long = b"GET / HTTP/1.1\r\nX: ".to_vec();
+        long.resize(MAX_HEAD + 10, b'x');
+        long.extend_from_slice(b"\r\n\r\n");
+        assert_eq!(parse(&long), Parsed::TooLarge, "an end that comes too late is no help");
+    }
+
+    #[test]
+    fn responses_say_how_long_they_are() {
+        let bytes = Response::text(200, "ok").into_bytes(false);
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Content-Length: 3\r\n"), "{text}");
+        assert!(text.ends_with("\r\n\r\nok\n"));
+        let head = String::from_utf8(Response::text(405, "no").into_bytes(true)).unwrap();
+        assert!(head.contains("Allow: GET, HEAD") && head.contains("Content-Length: 3") && head.ends_with("\r\n\r\n"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Metrics for Prometheus, on an HTTP endpoint of the program's own.
+//!
+//! | path | serves |
+//! |---|---|
+//! | `/metrics` | the metrics of [`METRICS`] and [`SAMPLES`], in Prometheus' text format |
+//! | `/healthz` | `ok` while the session runs |
+//!
+//! Batches are aggregated on the exporter's own thread and served on one more, so nothing of this runs on the application's
+//! threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no ids. It listens on the loopback
+//! interface unless told otherwise, because what a program does is nobody else's business until somebody says so.
+//!
+//! ```
+//! use candlescope_core::Session;
+//! use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+//!
+//! let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
+//! let endpoint = exporter.endpoint();
+//! let (_layer, session) = Session::builder().exporter(exporter).start()?;
+//! let handle = session.handle().clone();
+//! endpoint.with_stats(move || handle.stats());
+//! println!("http://{}/metrics", endpoint.address().expect("started"));
+//! # session.finish();
+//! # Ok::<(), candlescope_core::StartError>(())
+//! ```
+//!
+//! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few seconds may
+//! miss it.
+
+mod aggregate;
+mod catalogue;
+mod exporter;
+mod http;
+mod requests;
+mod samples;
+mod server;
+mod utilisation;
+
+pub use catalogue::{Kind, METRICS, Metric, SAMPLES};
+pub use exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};

@@ -1,0 +1,123 @@
+//! Samples → gauges and counters, made as they turn up.
+
+use super::catalogue::{Kind, family};
+use candlescope_core::SampleRecord;
+use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Series that samples may take: some forty for each GPU, and what collectors of the user's own bring.
+///
+/// Overload policy: samples of further series are dropped and counted. A collector that makes names up without end must not fill
+/// the database.
+const MAX_SERIES: usize = 2_000;
+
+#[derive(Debug)]
+enum Family {
+    Gauges(GaugeVec),
+    Counters(CounterVec),
+}
+
+#[derive(Debug)]
+enum Series {
+    Gauge(Gauge),
+    Counter(Counter),
+}
+
+/// The series made of samples.
+#[derive(Debug)]
+pub(super) struct Samples {
+    registry: Registry,
+    /// By name and whether there is a label for the device.
+    families: HashMap<(String, bool), Option<Family>>,
+    /// By sample name and device.
+    series: HashMap<&'static str, HashMap<Arc<str>, Series>>,
+    count: usize,
+}
+
+impl Samples {
+    pub(super) fn new(registry: Registry) -> Self {
+        Self { registry, families: HashMap::new(), series: HashMap::new(), count: 0 }
+    }
+
+    /// Shows the sample. `false` where there is no room for it, or its name is none that Prometheus takes.
+    pub(super) fn add(&mut self, sample: &SampleRecord) -> bool {
+        let known = self.series.get_mut(sample.metric).and_then(|devices| devices.get_mut(&sample.device));
+        if let Some(series) = known {
+            series.set(sample.value);
+            return true;
+        }
+        if self.count >= MAX_SERIES {
+            return false;
+        }
+        let Some(series) = self.make(sample) else { return false };
+        series.set(sample.value);
+        self.count += 1;
+        self.series.entry(sample.metric).or_default().insert(sample.device.clone(), series);
+        true
+    }
+
+    fn make(&mut self, sample: &SampleRecord) -> Option<Series> {
+        let of_host = &*sample.device == "host";
+        let (name, kind, help, label) = match family(sample.metric) {
+            Some((metric, value)) => {
+                let label = value.zip(metric.labels.get(1).copied());
+                (metric.name, metric.kind, metric.help.to_string(), label)
+            }
+            None => {
+                let kind = if sample.metric.ends_with("_total") { Kind::Counter } else { Kind::Gauge };
+                (sample.metric, kind, format!("Sample of a collector, in {}", sample.unit), None)
+            }
+        };
+        let mut labels = Vec::new();
+        let mut values = Vec::new();
+        if !of_host {
+            labels.push("hw_id");
+            values.push(&*sample.device);
+        }
+        if let Some((value, label)) = label {
+            labels.push(label);
+            values.push(value);
+        }
+        let registry = &self.registry;
+        let made = self.families.entry((name.to_string(), of_host)).or_insert_with(|| {
+            // Refused where the name is invalid, or the same name is of the host and of a device: labels have to be the same.
+            let opts = Opts::new(name, help);
+            match kind {
+                Kind::Counter => {
+                    let family = CounterVec::new(opts, &labels).ok()?;
+                    registry.register(Box::new(family.clone())).ok()?;
+                    Some(Family::Counters(family))
+                }
+                _ => {
+                    let family = GaugeVec::new(opts, &labels).ok()?;
+                    registry.register(Box::new(family.clone())).ok()?;
+                    Some(Family::Gauges(family))
+                }
+            }
+        });
+        Some(match made.as_ref()? {
+            Family::Gauges(family) => Series::Gauge(family.get_metric_with_label_values(&values).ok()?),
+            Family::Counters(family) => Series::Counter(family.get_metric_with_label_values(&values).ok()?),
+        })
+    }
+}
+
+impl Series {
+    fn set(&self, value: f64) {
+        match self {
+            Series::Gauge(gauge) => gauge.set(value),
+            Series::Counter(counter) => {
+                // Samples carry the counter's state. Where it went back, the driver was loaded anew, and so is ours.
+                if value < counter.get() {
+                    counter.reset();
+                }
+                // The crate refuses negative steps by panicking, and a collector may say anything.
+                let step = value - counter.get();
+                if step > 0.0 {
+                    counter.inc_by(step);
+                }
+            }
+        }
+    }
+}

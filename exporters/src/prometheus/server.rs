@@ -1,0 +1,212 @@
+//! The server: one thread, sockets that never block, limits on everything a client could use up.
+
+use super::http::{Parsed, Response, parse};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Connections at once.
+///
+/// Overload policy: one more closes the oldest, so that clients that hang can never keep Prometheus out.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Time a client gets to send its request.
+const READ_TIME: Duration = Duration::from_secs(5);
+
+/// Time a client gets to take the answer; Prometheus itself gives up after ten seconds.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+
+/// Time after the answer in which what a client still sends is read and thrown away: closing at once would make the system
+/// discard the answer along with it.
+const LINGER_TIME: Duration = Duration::from_millis(500);
+
+/// Longest time between two looks around, and so the longest that stopping can take if the wake-up is lost.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Serves until dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves what `answer` says of a path, on the thread `cs-prom-http`.
+    pub(super) fn start(listener: TcpListener, answer: impl Fn(&str) -> Response + Send + 'static) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("cs-prom-http".into()).spawn(move || {
+            let mut connections: Vec<Connection> = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                wait(&listener, &connections);
+                accept(&listener, &mut connections);
+                let now = Instant::now();
+                connections.retain_mut(|connection| connection.advance(now, &answer));
+            }
+        })?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut wake = self.address;
+        if wake.ip().is_unspecified() {
+            wake.set_ip(if wake.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) });
+        }
+        let _ = TcpStream::connect_timeout(&wake, IDLE);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes every connection that waits.
+fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
+                if connections.len() >= MAX_CONNECTIONS {
+                    connections.remove(0);
+                }
+                connections.push(Connection {
+                    stream,
+                    state: State::Reading(Vec::new()),
+                    deadline: Instant::now() + READ_TIME,
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+            // No file descriptors, most likely. The connection stays in line, so there would be no end of waking up.
+            Err(_) => return std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Waits until a socket has something to do or a deadline is near.
+#[cfg(unix)]
+fn wait(listener: &TcpListener, connections: &[Connection]) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let now = Instant::now();
+    let next = connections.iter().map(|c| c.deadline.saturating_duration_since(now)).min().unwrap_or(IDLE).min(IDLE);
+    let mut sockets = vec![PollFd::new(listener, PollFlags::IN)];
+    sockets.extend(connections.iter().map(|c| {
+        let writing = matches!(c.state, State::Writing { .. });
+        PollFd::new(&c.stream, if writing { PollFlags::OUT } else { PollFlags::IN })
+    }));
+    let timeout = Timespec::try_from(next).ok();
+    match poll(&mut sockets, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(_) => std::thread::sleep(Duration::from_millis(50)),
+    }
+}
+
+/// Without `poll` the sockets are looked at by the clock.
+#[cfg(not(unix))]
+fn wait(_: &TcpListener, connections: &[Connection]) {
+    std::thread::sleep(Duration::from_millis(if connections.is_empty() { 50 } else { 2 }));
+}
+
+struct Connection {
+    stream: TcpStream,
+    state: State,
+    deadline: Instant,
+}
+
+enum State {
+    Reading(Vec<u8>),
+    Writing { bytes: Vec<u8>, sent: usize },
+    Lingering,
+}
+
+impl Connection {
+    /// Does what can be done without waiting. `false` when the connection is to be closed.
+    fn advance(&mut self, now: Instant, answer: &impl Fn(&str) -> Response) -> bool {
+        if now >= self.deadline {
+            match self.state {
+                // Whoever sent something gets to know why nothing comes; whoever did not has gone.
+                State::Reading(ref head) if !head.is_empty() => {
+                    self.respond(Response::text(408, "the request took too long"))
+                }
+                _ => return false,
+            }
+        }
+        loop {
+            let go_on = match &mut self.state {
+                State::Reading(_) => self.read(answer),
+                State::Writing { .. } => self.write(),
+                State::Lingering => self.linger(),
+            };
+            match go_on {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn read(&mut self, answer: &impl Fn(&str) -> Response) -> io::Result<bool> {
+        let State::Reading(head) = &mut self.state else { return Ok(true) };
+        let mut chunk = [0; 2048];
+        let n = self.stream.read(&mut chunk)?;
+        if n == 0 {
+            return Ok(false);
+        }
+        head.extend_from_slice(&chunk[..n]);
+        let (response, head_only) = match parse(head) {
+            Parsed::Partial => return Ok(true),
+            Parsed::TooLarge => (Response::text(431, "the request's head is too large"), false),
+            Parsed::Malformed => (Response::text(400, "not an HTTP/1 request"), false),
+            Parsed::Request { method: "GET", path } => (answer(path), false),
+            Parsed::Request { method: "HEAD", path } => (answer(path), true),
+            Parsed::Request { .. } => (Response::text(405, "only GET and HEAD are served"), false),
+        };
+        self.state = State::Writing { bytes: response.into_bytes(head_only), sent: 0 };
+        self.deadline = Instant::now() + WRITE_TIME;
+        Ok(true)
+    }
+
+    fn respond(&mut self, response: Response) {
+        self.state = State::Writing { bytes: response.into_bytes(false), sent: 0 };
+        self.deadline = Instant::now() + WRITE_TIME;
+    }
+
+    fn write(&mut self) -> io::Result<bool> {
+        let State::Writing { bytes, sent } = &mut self.state else { return Ok(true) };
+        while *sent < bytes.len() {
+            match self.stream.write(&bytes[*sent..])? {
+                0 => return Ok(false),
+                n => *sent += n,
+            }
+        }
+        self.stream.shutdown(std::net::Shutdown::Write)?;
+        self.state = State::Lingering;
+        self.deadline = Instant::now() + LINGER_TIME;
+        Ok(true)
+    }
+
+    fn linger(&mut self) -> io::Result<bool> {
+        // One chunk a turn: whoever sends without end is not to keep the others waiting, and the deadline ends it.
+        let n = self.stream.read(&mut [0; 16 * 1024])?;
+        if n == 0 {
+            return Ok(false);
+        }
+        Err(ErrorKind::WouldBlock.into())
+    }
+}

@@ -1,0 +1,248 @@
+//! The metrics endpoint over real sockets: what it serves, what it refuses, and that nobody can hold it up.
+#![allow(missing_docs, reason = "a test")]
+
+#[path = "common/synthetic.rs"]
+mod synthetic;
+
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, Exporter, Ledger, RecordKind, SampleRecord, Session};
+use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use synthetic::Synthetic;
+use tracing_subscriber::prelude::*;
+
+fn started(max_paths: usize) -> (PrometheusExporter, SocketAddr) {
+    let mut exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0").max_paths(max_paths));
+    exporter.start(&RunManifest::default()).expect("starts");
+    let address = exporter.endpoint().address().expect("listens");
+    (exporter, address)
+}
+
+/// Sends `request` and returns all that comes back.
+fn ask(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // A server that has answered already may close while a long request is still being sent.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    String::from_utf8(answer).expect("text")
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+}
+
+#[test]
+fn metrics_health_and_refusals() {
+    let (mut exporter, address) = started(500);
+    let mut made = Synthetic::new(1);
+    let mut batch = made.step("prefill");
+    batch.samples = made.samples();
+    let ledger = Ledger::new();
+    ledger.received(&batch);
+    exporter.export(&batch, &ledger).unwrap();
+
+    let metrics = get(address, "/metrics?name=ignored");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"), "{metrics}");
+    assert!(
+        metrics
+            .contains("candlescope_span_duration_seconds_bucket{clock=\"host\",path=\"prefill/block/attn/linear\",le=")
+    );
+    assert!(metrics.contains("\nprocess_resident_memory_bytes "));
+    assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405 Method Not Allowed"),
+        ("hello\r\n\r\n", "400 Bad Request"),
+    ] {
+        let answer = ask(address, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:?}: {answer}");
+    }
+    let head = ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "no body: {head}");
+
+    let report = ledger.report("prometheus");
+    assert!(report.conserved() && report.dropped.is_empty() && report.exported["spans"] == batch.spans.len() as u64);
+    exporter.finish(&RunManifest::default()).unwrap();
+    assert!(TcpStream::connect(address).is_err(), "the port is free when the session has ended");
+}
+
+#[test]
+fn oversized_requests_are_refused_and_the_refusal_arrives() {
+    let (_exporter, address) = started(1);
+    for size in [8 * 1024, 64 * 1024, 4 << 20] {
+        let mut request = b"GET /metrics HTTP/1.1\r\nX: ".to_vec();
+        request.resize(size, b'x');
+        let answer = ask(address, &request);
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{size}: {answer}");
+    }
+}
+
+#[test]
+fn slow_and_idle_clients_hold_up_nobody() {
+    let (_exporter, address) = started(1);
+    // More than are allowed at once, each stuck in the middle of its request.
+    let stuck: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).expect("connects");
+            let _ = stream.write_all(b"GET /metrics HTT");
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        let start = Instant::now();
+        assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK"));
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
+    drop(stuck);
+}
+
+#[test]
+fn a_client_that_never_finishes_is_told_and_let_go() {
+    let (_exporter, address) = started(1);
+    let start = Instant::now();
+    let answer = ask(address, b"GET /metr");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_stop_the_others() {
+    let (mut exporter, address) = started(500);
+    let ledger = Ledger::new();
+    exporter.export(&many_paths(500), &ledger).unwrap();
+    // The answer is larger than the sockets' buffers, so the server cannot get rid of it.
+    let mut lazy = TcpStream::connect(address).unwrap();
+    lazy.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let start = Instant::now();
+    assert!(get(address, "/healthz").ends_with("ok\n"));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+/// A span of each of `n` paths.
+fn many_paths(n: u32) -> Batch {
+    let template = Synthetic::new(1).step("decode").spans.remove(0);
+    let mut batch = Batch::default();
+    for id in 0..n {
+        let mut span = template.clone();
+        let mut path = (*span.path).clone_with(id);
+        path.rollup = format!("decode/layer_{id}/linear");
+        span.path = Arc::new(path);
+        batch.spans.push(span);
+    }
+    batch
+}
+
+trait CloneWith {
+    fn clone_with(&self, id: u32) -> Self;
+}
+
+impl CloneWith for candlescope_core::PathInfo {
+    fn clone_with(&self, id: u32) -> Self {
+        Self {
+            id,
+            path: self.path.clone(),
+            rollup: self.rollup.clone(),
+            rollup_id: id,
+            name: self.name.clone(),
+            target: self.target.clone(),
+        }
+    }
+}
+
+/// Bound: 5 ms for 1,000 series on a quiet machine. The median of many is held to it, times four for a busy one.
+#[test]
+fn a_scrape_is_cheap() {
+    for (paths, bound) in [(40, Some(Duration::from_millis(5))), (500, None)] {
+        let (mut exporter, address) = started(500);
+        exporter.export(&many_paths(paths), &Ledger::new()).unwrap();
+        let body = get(address, "/metrics");
+        let series = body.lines().filter(|line| !line.starts_with('#') && line.contains(' ')).count();
+        let mut times: Vec<Duration> = (0..41)
+            .map(|_| {
+                let start = Instant::now();
+                get(address, "/metrics");
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        println!(
+            "scrape of {series} series, {} kB: median {:?} (measured, over loopback)",
+            body.len() / 1000,
+            times[20]
+        );
+        if let Some(bound) = bound {
+            assert!(series >= 1_000, "{series}");
+            assert!(times[20] < bound * 4, "{:?}", times[20]);
+        }
+    }
+}
+
+#[test]
+fn samples_without_room_are_dropped_for_the_limit_and_the_account_is_exact() {
+    let (mut exporter, _) = started(1);
+    let ledger = Ledger::new();
+    let mut batch = Batch::default();
+    batch.samples = (0..2_500)
+        .map(|n| SampleRecord {
+            time: candlescope_core::HostNs(0),
+            device: format!("GPU-{n}").into(),
+            metric: "hw_power_watts",
+            value: 1.0,
+            unit: "watts",
+        })
+        .collect();
+    ledger.received(&batch);
+    exporter.export(&batch, &ledger).unwrap();
+    let report = ledger.report("prometheus");
+    assert!(report.conserved(), "{report:?}");
+    assert_eq!((report.exported["samples"], report.dropped["samples"]["limit"]), (2_000, 500));
+    assert_eq!(ledger.pending(RecordKind::Sample), 0);
+}
+
+#[test]
+fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
+    let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
+    let endpoint = exporter.endpoint();
+    let memory = candlescope_core::MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory).exporter(exporter).start().expect("starts");
+    let address = endpoint.address().expect("listens");
+    let handle = session.handle().clone();
+    endpoint.with_stats(move || handle.stats());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let request = candlescope_core::llm::Request::new("chat", "tiny").prompt_tokens(3);
+        let _in_request = request.enter();
+        for n in 0..50 {
+            let _step = candlescope_core::llm::decode(1, n, 1);
+            tracing::trace_span!("linear").in_scope(|| ());
+            request.token();
+        }
+    });
+    session.handle().flush(Duration::from_secs(5)).expect("flushes");
+    // Once more, because the account is read while the last records are on their way.
+    session.handle().flush(Duration::from_secs(5)).expect("flushes");
+    let text = get(address, "/metrics");
+    for line in [
+        "candlescope_tokens_total{type=\"output\"} 50",
+        "candlescope_intervals_total{outcome=\"recorded\"} 101",
+        "candlescope_span_duration_seconds_count{clock=\"host\",path=\"decode/linear\"} 50",
+        "gen_ai_server_request_duration_seconds_count{gen_ai_request_model=\"tiny\"} 1",
+        "candlescope_records_total{exporter=\"memory\",outcome=\"exported\"} 152",
+        "candlescope_records_pending{exporter=\"memory\"} 0",
+    ] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("\ncandlescope_overhead_ratio 0."), "{text}");
+
+    let second = PrometheusExporter::new(PrometheusConfig::new(address.to_string()));
+    let error = Session::builder().exporter(second).start().expect_err("the port is taken").to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
+
+    let manifest = session.finish();
+    assert!(manifest.exporters.iter().all(|e| e.conserved() && e.dropped.is_empty()), "{:?}", manifest.exporters);
+}
