@@ -14,6 +14,7 @@
     feature = "chrome",
     doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
 )]
+#![cfg_attr(feature = "otlp", doc = "| [`otlp`] | `otlp` | spans over OTLP/HTTP | Jaeger, Tempo, OpenTelemetry Collector |")]
 #![cfg_attr(feature = "nvtx", doc = "| [`nvtx`] | `nvtx` | NVTX ranges, as they happen | Nsight Systems |")]
 #![cfg_attr(
     feature = "prometheus",
@@ -28,6 +29,8 @@ pub mod chrome;
 mod nesting;
 #[cfg(feature = "nvtx")]
 pub mod nvtx;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 #[cfg(feature = "perfetto")]

@@ -1,0 +1,278 @@
+//! Records → OpenTelemetry spans, with the ids, parents and nanoseconds they have everywhere else. Pure.
+
+use candlescope_core::llm::SEMCONV_VERSION;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{GpuTime, HostNs, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
+use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use super::config::Settings;
+
+/// Events that a span has at most, which is OpenTelemetry's own limit.
+pub(super) const MAX_EVENTS: usize = 128;
+
+/// Sums over all steps of a request, those that are not sent included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) steps: u64,
+    pub(super) intervals: u64,
+    pub(super) decode_steps: u64,
+    pub(super) decode_ns: u64,
+    pub(super) prefill_ns: u64,
+    pub(super) gpu_ns: Option<u64>,
+    pub(super) flops: Option<u64>,
+    pub(super) bytes: Option<u64>,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, step: &StepRecord) {
+        let sum = |total: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *total = Some(total.unwrap_or(0).saturating_add(more));
+            }
+        };
+        self.steps += 1;
+        self.intervals += step.intervals;
+        match step.phase {
+            Some(candlescope_core::Phase::Decode) => {
+                self.decode_steps += 1;
+                self.decode_ns += step.host_dur_ns;
+            }
+            Some(candlescope_core::Phase::Prefill) => self.prefill_ns += step.host_dur_ns,
+            _ => {}
+        }
+        sum(&mut self.gpu_ns, step.gpu.map(|g| g.dur_ns));
+        sum(&mut self.flops, step.flops);
+        sum(&mut self.bytes, step.bytes);
+    }
+}
+
+/// Who made the spans.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("candlescope")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}"))
+        .build()
+}
+
+/// Nanoseconds since the Unix epoch as the system's time, which holds them exactly.
+pub(super) fn system_time(time: HostNs) -> SystemTime {
+    let distance = Duration::from_nanos(time.0.unsigned_abs());
+    match time.0 {
+        0.. => SystemTime::UNIX_EPOCH + distance,
+        _ => SystemTime::UNIX_EPOCH - distance,
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// OTLP has signed integers; what does not fit is not a plausible count.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn context(trace: TraceId, span: SpanId) -> SpanContext {
+    SpanContext::new(
+        opentelemetry::trace::TraceId::from(trace.0),
+        opentelemetry::trace::SpanId::from(span.0),
+        TraceFlags::SAMPLED,
+        false,
+        TraceState::NONE,
+    )
+}
+
+fn parent_id(parent: Option<SpanId>) -> opentelemetry::trace::SpanId {
+    parent.map_or(opentelemetry::trace::SpanId::INVALID, |id| opentelemetry::trace::SpanId::from(id.0))
+}
+
+/// Collects attributes, leaving out what is not known.
+struct Attributes(Vec<KeyValue>);
+
+impl Attributes {
+    fn put(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.0.push(KeyValue::new(key, value));
+    }
+
+    fn maybe(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
+    }
+
+    fn gpu(&mut self, gpu: Option<GpuTime>) {
+        if let Some(gpu) = gpu {
+            self.put("candlescope.gpu.duration", seconds(gpu.dur_ns));
+            self.put("candlescope.gpu.start_time_unix_nano", gpu.start.0);
+            self.put("candlescope.gpu.source", gpu.source.as_str());
+        }
+    }
+}
+
+/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's own facts.
+pub(super) fn span(
+    record: &SpanRecord,
+    parent: Option<SpanId>,
+    step: Option<&StepRecord>,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let mut a = Attributes(Vec::with_capacity(16));
+    a.put("candlescope.path", record.path.path.clone());
+    a.maybe("candlescope.phase", record.phase.map(|p| p.as_str()));
+    a.gpu(step.and_then(|s| s.gpu).or(record.gpu));
+    // A step's figures are those of everything in it; an interval's are its own.
+    a.maybe("candlescope.flops", step.map_or(record.flops, |s| s.flops).map(int));
+    a.maybe("candlescope.bytes", step.map_or(record.bytes, |s| s.bytes).map(int));
+    a.maybe("candlescope.tokens", record.tokens.map(i64::from));
+    a.maybe("candlescope.context_len", record.context_len.map(i64::from));
+    a.maybe("candlescope.batch", record.batch.map(i64::from));
+    a.maybe("candlescope.dtype", record.dtype.map(|d| d.as_str()));
+    a.maybe("candlescope.shape", record.shape.map(|s| s.to_string()));
+    a.maybe("candlescope.step", record.step.map(int));
+    a.put("candlescope.seq", int(record.seq));
+    if let Some(step) = step {
+        a.put("candlescope.intervals", int(step.intervals));
+        a.maybe("candlescope.energy_joules", step.energy_mj.map(|mj| mj / 1e3));
+    }
+    a.put("candlescope.target", record.path.target.to_string());
+    a.put("thread.name", record.thread.name.to_string());
+    if record.thread.os_id > 0 {
+        a.put("thread.id", int(record.thread.os_id));
+    }
+    let name = record.path.name.to_string();
+    finish(record.trace_id, record.span_id, parent, name, (record.host_start, record.host_dur_ns), a, scope)
+}
+
+/// A request as a span. `entries` are the intervals during which a thread worked for it; they become events, as many as fit.
+pub(super) fn request(
+    record: &RequestRecord,
+    totals: &Totals,
+    entries: &[SpanRecord],
+    spans_omitted: u64,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let mut a = Attributes(Vec::with_capacity(20));
+    a.put("gen_ai.operation.name", record.operation.to_string());
+    a.put("gen_ai.provider.name", "candle");
+    a.put("gen_ai.request.model", record.model.to_string());
+    a.maybe("gen_ai.usage.input_tokens", record.prompt_tokens.map(int));
+    a.maybe("gen_ai.usage.output_tokens", record.output_tokens.map(int));
+    a.maybe("gen_ai.response.time_to_first_chunk", record.ttft_ns.map(seconds));
+    a.put("candlescope.request", int(record.request));
+    a.maybe("candlescope.batch", record.batch.map(i64::from));
+    if totals.steps > 0 {
+        a.put("candlescope.steps", int(totals.steps));
+        a.put("candlescope.intervals", int(totals.intervals));
+        a.put("candlescope.prefill.duration", seconds(totals.prefill_ns));
+        a.put("candlescope.decode.steps", int(totals.decode_steps));
+        a.put("candlescope.decode.duration", seconds(totals.decode_ns));
+        a.maybe("candlescope.gpu.duration", totals.gpu_ns.map(seconds));
+        a.maybe("candlescope.flops", totals.flops.map(int));
+        a.maybe("candlescope.bytes", totals.bytes.map(int));
+    }
+    if spans_omitted > 0 {
+        // Whoever looks at the trace should not have to guess that it is a part.
+        a.put("candlescope.spans_omitted", int(spans_omitted));
+    }
+    let name = format!("{} {}", record.operation, record.model);
+    let time = (record.host_start, record.host_dur_ns);
+    let mut span = finish(record.trace_id, record.span_id, None, name, time, a, scope);
+    span.events = SpanEvents::default();
+    span.events.events = entries.iter().take(MAX_EVENTS).map(entered).collect();
+    span.events.dropped_count = u32::try_from(entries.len().saturating_sub(MAX_EVENTS)).unwrap_or(u32::MAX);
+    span
+}
+
+fn entered(entry: &SpanRecord) -> Event {
+    let attributes = vec![
+        KeyValue::new("candlescope.duration", seconds(entry.host_dur_ns)),
+        KeyValue::new("candlescope.seq", int(entry.seq)),
+        KeyValue::new("thread.name", entry.thread.name.to_string()),
+    ];
+    Event::new("candlescope.entered", system_time(entry.host_start), attributes, 0)
+}
+
+fn finish(
+    trace: TraceId,
+    id: SpanId,
+    parent: Option<SpanId>,
+    name: String,
+    (start, dur_ns): (HostNs, u64),
+    attributes: Attributes,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    SpanData {
+        span_context: context(trace, id),
+        parent_span_id: parent_id(parent),
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Internal,
+        name: Cow::Owned(name),
+        start_time: system_time(start),
+        end_time: system_time(start.plus_ns(dur_ns)),
+        attributes: attributes.0,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+/// What all spans of the run have in common: service, host, process, GPU, driver, model.
+pub(super) fn resource(run: &RunManifest, settings: &Settings) -> Resource {
+    let mut facts: BTreeMap<String, Value> = BTreeMap::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            facts.insert(key.to_string(), value);
+        }
+    };
+    let text = |map: &BTreeMap<String, serde_json::Value>, key: &str| map.get(key).and_then(value_of);
+    put("telemetry.sdk.name", Some("candlescope".into()));
+    put("telemetry.sdk.language", Some("rust".into()));
+    put("telemetry.sdk.version", Some(env!("CARGO_PKG_VERSION").into()));
+    put("host.name", Some(run.host.clone().into()));
+    put("host.arch", text(&run.environment, "arch"));
+    put("os.type", text(&run.environment, "os"));
+    put("process.pid", text(&run.environment, "pid"));
+    put("candlescope.run_id", Some(run.run_id.clone().into()));
+    put("candlescope.rank", Some(i64::from(run.rank).into()));
+    put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
+    put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
+    let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
+    for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
+        let words: Vec<opentelemetry::StringValue> = gpus
+            .into_iter()
+            .flatten()
+            .filter_map(|gpu| gpu.get(field)?.as_str())
+            .map(|word| word.to_string().into())
+            .collect();
+        put(key, (!words.is_empty()).then(|| Value::Array(words.into())));
+    }
+    for (key, value) in &run.model {
+        put(&format!("candlescope.model.{key}"), value_of(value));
+    }
+    // What the user says of the resource goes before what was found out.
+    for (key, value) in &settings.resource {
+        put(key, Some(value.clone().into()));
+    }
+    put("service.name", Some(settings.service_name.clone().into()));
+    let attributes = facts.into_iter().map(|(key, value)| KeyValue::new(key, value));
+    let schema = format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}");
+    Resource::builder_empty().with_schema_url(attributes, schema).build()
+}
+
+/// A fact of the manifest as an attribute; lists and objects have no place in one.
+fn value_of(value: &serde_json::Value) -> Option<Value> {
+    match value {
+        serde_json::Value::Bool(b) => Some((*b).into()),
+        serde_json::Value::String(s) if !s.is_empty() => Some(s.clone().into()),
+        serde_json::Value::Number(n) => n.as_i64().map(Value::I64).or_else(|| n.as_f64().map(Value::F64)),
+        _ => None,
+    }
+}

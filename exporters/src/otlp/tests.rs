@@ -1,0 +1,350 @@
+//! The conversion and the choice of spans, without a network.
+
+use super::OtlpLimits;
+use super::config::{OtlpConfig, Settings};
+use super::convert;
+use super::traces::{Counts, Outgoing, Traces};
+use crate::synthetic::Synthetic;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, HostNs, RequestRecord, SpanId, SpanRecord};
+use opentelemetry::{Key, Value};
+use opentelemetry_sdk::trace::SpanData;
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+/// Records of a request: a prefill and some decode steps, each in a batch of its own, then the request.
+fn request(seed: u64, decodes: usize) -> (Vec<Batch>, RequestRecord) {
+    let mut source = Synthetic::new(seed);
+    source.annotated = true;
+    source.gpu = true;
+    let started = HostNs(source.now - 1_234_567);
+    let mut batches = vec![source.step("prefill")];
+    batches.extend((0..decodes).map(|_| source.decode()));
+    let record = source.request(1, started);
+    let mut end = Batch::default();
+    end.requests.push(record.clone());
+    batches.push(end);
+    (batches, record)
+}
+
+/// Gives the steps a parent: the interval in which the thread worked for the request.
+fn with_entry(batches: &mut Vec<Batch>, record: &RequestRecord) -> SpanRecord {
+    let mut entry = batches[0].spans[0].clone();
+    entry.seq = 1 << 30;
+    entry.span_id = SpanId(0xabcd);
+    (entry.step, entry.phase, entry.parent_seq) = (None, None, None);
+    (entry.host_start, entry.host_dur_ns) = (record.host_start, record.host_dur_ns);
+    for batch in batches.iter_mut() {
+        for span in batch.spans.iter_mut().filter(|s| s.parent_seq.is_none()) {
+            span.parent_seq = Some(entry.seq);
+        }
+    }
+    let mut batch = Batch::default();
+    batch.spans.push(entry.clone());
+    let at = batches.len() - 1;
+    batches.insert(at, batch);
+    entry
+}
+
+fn run(limits: OtlpLimits, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
+    let mut traces = Traces::new(limits);
+    batches.iter().for_each(|b| traces.take(b));
+    traces.finish();
+    traces.drain()
+}
+
+fn received(batches: &[Batch]) -> Counts {
+    let mut all = Counts::default();
+    for b in batches {
+        all += Counts { spans: b.spans.len() as u64, steps: b.steps.len() as u64, requests: b.requests.len() as u64 };
+    }
+    all
+}
+
+/// Nothing is lost and nothing invented; every parent is in the same trace and was sent.
+fn check(batches: &[Batch], sent: &[Outgoing], omitted: Counts) {
+    let mut settled = omitted;
+    sent.iter().for_each(|o| settled += o.records);
+    assert_eq!(settled, received(batches), "every record is sent or left out");
+    let ids: HashMap<_, _> =
+        sent.iter().map(|o| (o.span.span_context.span_id(), o.span.span_context.trace_id())).collect();
+    assert_eq!(ids.len(), sent.len(), "no span is sent twice");
+    for o in sent {
+        let parent = o.span.parent_span_id;
+        if parent != opentelemetry::trace::SpanId::INVALID {
+            assert_eq!(ids.get(&parent), Some(&o.span.span_context.trace_id()), "{}: a parent is missing", o.span.name);
+        }
+    }
+}
+
+fn attribute(span: &SpanData, key: &str) -> Option<Value> {
+    span.attributes.iter().find(|kv| kv.key == Key::from(key.to_string())).map(|kv| kv.value.clone())
+}
+
+fn nanos(time: SystemTime) -> i128 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i128
+}
+
+#[test]
+fn ids_parents_times_and_attributes_are_the_records_own() {
+    let (mut batches, record) = request(1, 3);
+    let entry = with_entry(&mut batches, &record);
+    let (sent, omitted) = run(OtlpLimits::none(), &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(omitted, Counts::default());
+
+    let by_id: HashMap<u64, &SpanData> =
+        sent.iter().map(|o| (u64::from_be_bytes(o.span.span_context.span_id().to_bytes()), &o.span)).collect();
+    let records: HashMap<u64, &SpanRecord> = batches.iter().flat_map(|b| &b.spans).map(|s| (s.seq, s)).collect();
+    for r in records.values().filter(|r| r.step.is_some()) {
+        let span = by_id[&r.span_id.0];
+        assert_eq!(span.span_context.trace_id().to_bytes(), r.trace_id.0.to_be_bytes());
+        let parent = match r.parent_seq {
+            Some(seq) if seq == entry.seq => record.span_id,
+            Some(seq) => records[&seq].span_id,
+            None => unreachable!("every step has a parent here"),
+        };
+        assert_eq!(span.parent_span_id.to_bytes(), parent.0.to_be_bytes());
+        assert_eq!(nanos(span.start_time), i128::from(r.host_start.0));
+        assert_eq!(nanos(span.end_time), i128::from(r.host_start.0) + i128::from(r.host_dur_ns));
+        assert_eq!(span.name, *r.path.name);
+        assert_eq!(attribute(span, "candlescope.path"), Some(r.path.path.clone().into()));
+        assert_eq!(attribute(span, "candlescope.phase"), r.phase.map(|p| p.as_str().into()));
+        let gpu = r.gpu.unwrap();
+        assert_eq!(attribute(span, "candlescope.gpu.duration"), Some((gpu.dur_ns as f64 / 1e9).into()));
+        assert_eq!(attribute(span, "candlescope.gpu.start_time_unix_nano"), Some(gpu.start.0.into()));
+        if !matches!(&*r.path.name, "prefill" | "decode") {
+            assert_eq!(attribute(span, "candlescope.flops"), r.flops.map(|n| (n as i64).into()));
+            assert_eq!(attribute(span, "candlescope.bytes"), r.bytes.map(|n| (n as i64).into()));
+            assert_eq!(attribute(span, "candlescope.shape"), r.shape.map(|s| s.to_string().into()));
+        }
+    }
+    // A step carries the sums over everything in it.
+    let step = &batches[1].steps[0];
+    let root = by_id[&records[&step.seq].span_id.0];
+    assert_eq!(attribute(root, "candlescope.flops"), step.flops.map(|n| (n as i64).into()));
+    assert_eq!(attribute(root, "candlescope.intervals"), Some((step.intervals as i64).into()));
+
+    let span = by_id[&record.span_id.0];
+    assert_eq!(span.name, "text_completion smollm2-135m");
+    assert_eq!(span.span_kind, opentelemetry::trace::SpanKind::Internal);
+    assert_eq!(span.parent_span_id, opentelemetry::trace::SpanId::INVALID);
+    assert_eq!(attribute(span, "gen_ai.operation.name"), Some("text_completion".into()));
+    assert_eq!(attribute(span, "gen_ai.provider.name"), Some("candle".into()));
+    assert_eq!(attribute(span, "gen_ai.usage.input_tokens"), Some(64.into()));
+    assert_eq!(attribute(span, "gen_ai.usage.output_tokens"), Some(4.into()));
+    assert_eq!(attribute(span, "gen_ai.response.time_to_first_chunk"), Some(0.012.into()));
+    assert_eq!(attribute(span, "candlescope.decode.steps"), Some(3.into()));
+    assert_eq!(attribute(span, "candlescope.spans_omitted"), None);
+    assert_eq!(span.events.len(), 1);
+    assert_eq!(nanos(span.events[0].timestamp), i128::from(entry.host_start.0));
+    assert_eq!(span.instrumentation_scope.schema_url(), Some("https://opentelemetry.io/schemas/1.42.0"));
+}
+
+#[test]
+fn by_default_a_trace_is_small_and_says_so() {
+    let (batches, record) = request(2, 100);
+    let limits = OtlpLimits::default();
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(sent.len(), limits.max_spans);
+    let steps = sent.iter().filter(|o| o.records.steps == 1).count();
+    assert_eq!(steps, 101, "steps go before what is below them");
+    let span = &sent[0].span;
+    assert_eq!(span.span_context.span_id().to_bytes(), record.span_id.0.to_be_bytes());
+    assert_eq!(attribute(span, "candlescope.spans_omitted"), Some((omitted.spans as i64).into()));
+    assert_eq!(attribute(span, "candlescope.decode.steps"), Some(100.into()), "sums are of all steps");
+}
+
+#[test]
+fn every_nth_decode_step_is_sent_in_full() {
+    let (batches, _) = request(3, 9);
+    let per_step = batches[1].spans.len();
+    let mut limits = OtlpLimits::none();
+    limits.detail_every = 4;
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    // The request, the prefill, decode steps 0, 4 and 8 in full, six more decode steps.
+    assert_eq!(sent.len(), 1 + 4 * per_step + 6);
+    limits.detail_every = 0;
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(sent.len(), 1 + per_step + 9);
+}
+
+#[test]
+fn depth_is_limited() {
+    let (batches, _) = request(4, 2);
+    let mut limits = OtlpLimits::none();
+    limits.max_depth = 1;
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    let deepest =
+        sent.iter().filter_map(|o| attribute(&o.span, "candlescope.path")).map(|p| p.as_str().matches('/').count());
+    assert_eq!(deepest.max(), Some(1));
+}
+
+#[test]
+fn slow_requests_are_whole_and_quick_ones_are_not() {
+    let (batches, record) = request(5, 20);
+    let took = Duration::from_nanos(record.host_dur_ns);
+    let mut limits = OtlpLimits { slow_max_spans: 100_000, ..OtlpLimits::default() };
+    limits.slow_request = Some(took);
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(omitted, Counts::default());
+    limits.slow_request = Some(took + Duration::from_nanos(1));
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(sent.len(), limits.max_spans);
+    // One that is long only is cut like any other.
+    limits.max_spans = 100;
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert_eq!(sent.len(), 100);
+    assert_eq!(sent.iter().filter(|o| o.records.steps == 1).count(), 21, "steps go before what is below them");
+    // One that outgrows the limit while it runs is cut like any other.
+    limits.slow_request = Some(Duration::ZERO);
+    limits.slow_max_spans = 2_000;
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    assert!(sent.len() <= 2_000, "{}", sent.len());
+}
+
+#[test]
+fn conservation_and_trees_hold_whatever_the_limits_and_the_batches() {
+    for seed in 1..40u64 {
+        let (mut whole, record) = request(seed, (seed % 7) as usize * 3);
+        if seed % 2 == 0 {
+            with_entry(&mut whole, &record);
+        }
+        // The same records in pieces: a step's intervals before the step itself, the request sometimes before its last step.
+        let mut batches = Vec::new();
+        for batch in &whole {
+            for piece in batch.spans.chunks(1 + (seed as usize * 37) % 200) {
+                let mut part = Batch::default();
+                part.spans = piece.to_vec();
+                batches.push(part);
+            }
+            let mut rest = Batch::default();
+            (rest.steps, rest.requests) = (batch.steps.clone(), batch.requests.clone());
+            batches.push(rest);
+        }
+        if seed % 3 == 0 {
+            let last = batches.len() - 1;
+            batches.swap(last, last - 1);
+        }
+        let limits = OtlpLimits {
+            max_depth: (seed % 5) as u32,
+            max_spans: 1 + (seed as usize * 97) % 900,
+            detail_every: seed % 4,
+            slow_request: (seed % 2 == 1).then_some(Duration::from_millis(seed)),
+            slow_max_spans: 700,
+            max_held: 50 + (seed as usize * 53) % 2_000,
+        };
+        let (sent, omitted) = run(limits, &batches);
+        check(&batches, &sent, omitted);
+    }
+}
+
+#[test]
+fn requests_that_never_end_are_bounded_and_accounted_for() {
+    let mut source = Synthetic::new(6);
+    let limits = OtlpLimits { max_held: 2_000, ..OtlpLimits::default() };
+    let mut traces = Traces::new(limits);
+    let mut batches = Vec::new();
+    for number in 0..50 {
+        let mut batch = source.decode();
+        batch.steps[0].request = Some(number);
+        traces.take(&batch);
+        assert!(traces.held() <= limits.max_held, "{}", traces.held());
+        batches.push(batch);
+    }
+    traces.finish();
+    let (sent, omitted) = traces.drain();
+    check(&batches, &sent, omitted);
+    assert!(sent.len() > 1_000, "what was within the bound is sent in the end");
+}
+
+#[test]
+fn two_requests_of_one_caller_keep_their_own_steps() {
+    let (mut first, one) = request(7, 1);
+    let (mut second, mut two) = request(7, 1);
+    let shift = 1 << 20;
+    for batch in &mut second {
+        for span in &mut batch.spans {
+            span.seq += shift;
+            span.span_id = SpanId(span.span_id.0 + shift);
+            span.parent_seq = span.parent_seq.map(|p| p + shift);
+            span.step = span.step.map(|s| s + 100);
+        }
+        for step in &mut batch.steps {
+            (step.seq, step.step, step.request) = (step.seq + shift, step.step + 100, Some(2));
+        }
+    }
+    (two.request, two.span_id) = (2, SpanId(one.span_id.0 ^ 1));
+    if let Some(end) = second.last_mut() {
+        end.requests = vec![two.clone()];
+    }
+    // Interleaved, as two threads would have it.
+    let last = first.pop().into_iter().chain(second.pop());
+    let batches: Vec<Batch> =
+        first.into_iter().zip(second).flat_map(|(a, b)| [a, b]).collect::<Vec<_>>().into_iter().chain(last).collect();
+    let (sent, omitted) = run(OtlpLimits::none(), &batches);
+    check(&batches, &sent, omitted);
+    for (request, below) in [(&one, 0..shift), (&two, shift..2 * shift)] {
+        let steps: HashSet<i64> = sent
+            .iter()
+            .filter(|o| o.span.parent_span_id.to_bytes() == request.span_id.0.to_be_bytes())
+            .filter_map(|o| match attribute(&o.span, "candlescope.seq") {
+                Some(Value::I64(seq)) => Some(seq),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(steps.len(), 2);
+        assert!(steps.iter().all(|seq| below.contains(&(*seq as u64))), "{steps:?}");
+    }
+}
+
+#[test]
+fn steps_outside_requests_go_out_at_once() {
+    let mut source = Synthetic::new(8);
+    let mut batch = source.step("embed");
+    batch.steps[0].request = None;
+    let mut traces = Traces::new(OtlpLimits::none());
+    traces.take(&batch);
+    let (sent, omitted) = traces.drain();
+    check(&[batch], &sent, omitted);
+    assert_eq!(sent[0].span.parent_span_id, opentelemetry::trace::SpanId::INVALID);
+}
+
+#[test]
+fn times_before_the_epoch_do_not_panic() {
+    assert_eq!(convert::system_time(HostNs(-5)), SystemTime::UNIX_EPOCH - Duration::from_nanos(5));
+    assert_eq!(nanos(convert::system_time(HostNs(1_760_000_000_123_456_789))), 1_760_000_000_123_456_789);
+    let _ = convert::system_time(HostNs(i64::MIN));
+}
+
+#[test]
+fn the_resource_names_service_host_gpu_and_model() {
+    let mut run = RunManifest { run_id: "r1".into(), host: "node7".into(), rank: 3, ..RunManifest::default() };
+    run.environment.insert("nvidia_driver".into(), "580.1".into());
+    run.environment.insert("gpus".into(), json!([{ "name": "NVIDIA H200", "uuid": "GPU-1" }]));
+    run.model.insert("name".into(), "smollm2".into());
+    run.model.insert("parameters".into(), json!(134_515_008));
+    let mut config = OtlpConfig::new("http://localhost:4318");
+    config.service_name = Some("chat".into());
+    config.resource.insert("host.name".into(), "told".into());
+    let settings = Settings::resolve(&config, "app", |_| None).unwrap();
+    let resource = convert::resource(&run, &settings);
+    let get = |key: &str| resource.get(&Key::from(key.to_string())).map(|v| v.to_string());
+    assert_eq!(get("service.name").as_deref(), Some("chat"));
+    assert_eq!(get("host.name").as_deref(), Some("told"), "what the user says wins");
+    assert_eq!(get("candlescope.run_id").as_deref(), Some("r1"));
+    assert_eq!(get("candlescope.gpu.name").as_deref(), Some("[\"NVIDIA H200\"]"));
+    assert_eq!(get("candlescope.gpu.driver").as_deref(), Some("580.1"));
+    assert_eq!(get("candlescope.model.name").as_deref(), Some("smollm2"));
+    assert_eq!(get("candlescope.model.parameters").as_deref(), Some("134515008"));
+    assert_eq!(get("candlescope.cuda.driver"), None, "what is not known stays out");
+}

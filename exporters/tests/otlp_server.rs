@@ -1,0 +1,302 @@
+//! The OTLP exporter against servers in this process: good ones, bad ones and none.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_core::llm::{self, Request};
+use candlescope_core::run::{ExporterReport, RunManifest};
+use candlescope_core::{Batch, MemoryExporter, RecordKind, Session};
+use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tracing_subscriber::prelude::*;
+
+/// One request as the server got it.
+#[derive(Debug, Clone)]
+struct Got {
+    path: String,
+    headers: HashMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl Got {
+    fn decoded(&self) -> ExportTraceServiceRequest {
+        ExportTraceServiceRequest::decode(self.body.as_slice()).expect("OTLP")
+    }
+}
+
+/// Answers requests as told, by their number from 0.
+fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (SocketAddr, Arc<Mutex<Vec<Got>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("address");
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = got.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let Ok(reader) = stream.try_clone() else { return };
+            let mut reader = BufReader::new(reader);
+            while let Some(request) = read(&mut reader) {
+                let n = {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(request);
+                    seen.len() - 1
+                };
+                answer(n, &mut stream);
+            }
+        }
+    });
+    (address, got)
+}
+
+fn read(reader: &mut impl BufRead) -> Option<Got> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let path = line.split(' ').nth(1)?.to_string();
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_string());
+    }
+    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    Some(Got { path, headers, body })
+}
+
+fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+    // A client that has gone away is the client's business.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+fn ok(_: usize, stream: &mut TcpStream) {
+    reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
+}
+
+const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// One request with a prefill and three decode steps, each with an interval inside.
+fn work() {
+    let span = tracing::info_span!("linear");
+    let request = Request::new("chat", "test-model").prompt_tokens(7).trace_id(CALLER);
+    let _in_request = request.enter();
+    for step in 0..4 {
+        let _phase = if step == 0 { llm::prefill(7, 7, 1) } else { llm::decode(1, 7 + step, 1) };
+        for _ in 0..3 {
+            span.in_scope(|| std::thread::sleep(Duration::from_micros(50)));
+        }
+        request.token();
+    }
+}
+
+fn config(address: SocketAddr) -> OtlpConfig {
+    let mut config = OtlpConfig::new(format!("http://{address}"));
+    config.timeout = Some(Duration::from_secs(2));
+    config.limits = OtlpLimits::none();
+    config
+}
+
+/// Runs `work` under a session with this exporter. Returns what was recorded, the manifest, the exporter's account.
+fn profile(config: OtlpConfig) -> (Batch, RunManifest, ExporterReport) {
+    let memory = MemoryExporter::new();
+    let session = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::create(config));
+    let (layer, session) = session.start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    let manifest = session.finish();
+    let report = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account").clone();
+    assert!(report.conserved(), "{report:?}");
+    let unaccounted = report.dropped.values().flatten().any(|(reason, _)| reason == "unaccounted");
+    assert!(!unaccounted, "{report:?}");
+    (memory.batch(), manifest, report)
+}
+
+fn spans(got: &Arc<Mutex<Vec<Got>>>) -> Vec<Span> {
+    let got = got.lock().unwrap();
+    let resources = got.iter().flat_map(|g| g.decoded().resource_spans);
+    resources.flat_map(|r| r.scope_spans).flat_map(|s| s.spans).collect()
+}
+
+fn dropped(report: &ExporterReport, reason: &str) -> u64 {
+    report.dropped.values().filter_map(|reasons| reasons.get(reason)).sum()
+}
+
+#[test]
+fn what_arrives_is_what_was_recorded() {
+    let (address, got) = serve(ok);
+    let mut config = config(address);
+    config.service_name = Some("tester".into());
+    config.headers.insert("X-Tenant".into(), "t1".into());
+    let (batch, manifest, report) = profile(config);
+    assert_eq!(report.exported["spans"], batch.spans.len() as u64);
+    assert_eq!((report.exported["steps"], report.exported["requests"]), (4, 1));
+
+    let request = &batch.requests[0];
+    assert_eq!(request.trace_id.to_string(), CALLER);
+    let arrived = spans(&got);
+    let by_id: HashMap<Vec<u8>, &Span> = arrived.iter().map(|s| (s.span_id.clone(), s)).collect();
+    let root = by_id[request.span_id.0.to_be_bytes().as_slice()];
+    assert_eq!(
+        (root.name.as_str(), root.trace_id.as_slice()),
+        ("chat test-model", &request.trace_id.0.to_be_bytes()[..])
+    );
+    assert_eq!(root.start_time_unix_nano as i64, request.host_start.0);
+    assert_eq!(root.end_time_unix_nano as i64, request.host_start.plus_ns(request.host_dur_ns).0);
+    let records: HashMap<u64, _> = batch.spans.iter().map(|s| (s.seq, s)).collect();
+    let mut compared = 0;
+    for r in batch.spans.iter().filter(|s| s.step.is_some()) {
+        let span = by_id[r.span_id.0.to_be_bytes().as_slice()];
+        let parent = records[&r.parent_seq.expect("inside the request")];
+        let parent = if parent.step.is_some() { parent.span_id } else { request.span_id };
+        assert_eq!(span.parent_span_id, parent.0.to_be_bytes());
+        assert_eq!(span.trace_id, request.trace_id.0.to_be_bytes());
+        assert_eq!(span.start_time_unix_nano as i64, r.host_start.0);
+        assert_eq!(span.end_time_unix_nano as i64, r.host_start.plus_ns(r.host_dur_ns).0);
+        compared += 1;
+    }
+    assert_eq!(compared, 16);
+    assert_eq!(arrived.len(), 17, "the request's own interval is an event of its span");
+
+    let first = got.lock().unwrap()[0].clone();
+    assert_eq!(first.path, "/v1/traces");
+    assert_eq!(first.headers["content-type"], "application/x-protobuf");
+    assert_eq!(first.headers["x-tenant"], "t1");
+    let resource = first.decoded().resource_spans[0].resource.clone().expect("a resource");
+    let text = |key: &str| {
+        let found = resource.attributes.iter().find(|a| a.key == key)?.value.clone()?.value?;
+        if let Value::StringValue(text) = found { Some(text) } else { None }
+    };
+    assert_eq!(text("service.name").as_deref(), Some("tester"));
+    assert_eq!(text("candlescope.run_id"), Some(manifest.run_id));
+}
+
+#[test]
+fn a_busy_collector_is_asked_again() {
+    let (address, got) = serve(|n, stream| match n {
+        0 => reply(stream, "503 Service Unavailable", "", b"overloaded"),
+        1 => reply(stream, "429 Too Many Requests", "retry-after: 0\r\n", b""),
+        _ => ok(n, stream),
+    });
+    let (batch, _, report) = profile(config(address));
+    assert_eq!(report.exported["spans"], batch.spans.len() as u64);
+    assert_eq!(dropped(&report, "io"), 0);
+    let got = got.lock().unwrap();
+    assert_eq!(got.len(), 3);
+    assert_eq!(got[0].body, got[2].body, "the same spans again");
+}
+
+#[test]
+fn refusals_and_nonsense_are_counted_and_named() {
+    type Answer = fn(usize, &mut TcpStream);
+    let cases: [(&str, Answer, &str); 5] = [
+        ("400", |_, s| reply(s, "400 Bad Request", "", b"no such thing"), "status 400 (no such thing)"),
+        ("500", |_, s| reply(s, "500 Internal Server Error", "", b""), "status 500"),
+        ("redirect", |_, s| reply(s, "302 Found", "location: http://127.0.0.1:1/\r\n", b""), "status 302"),
+        ("a web page", |_, s| reply(s, "200 OK", "content-type: text/html\r\n", b"<html>hello</html>"), "not OTLP"),
+        ("not HTTP", |_, s| drop(s.write_all(b"\x00\x01\x02 SSH-2.0 whatever\r\n\r\n")), "not OTLP"),
+    ];
+    for (name, answer, message) in cases {
+        let (address, _) = serve(answer);
+        let (batch, manifest, report) = profile(config(address));
+        assert_eq!(report.exported["spans"], 0, "{name}");
+        assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{name}: {report:?}");
+        let error = report.last_error.expect("an error");
+        assert!(error.contains(message) && error.contains(&address.to_string()), "{name}: {error}");
+        assert!(manifest.verdict.findings.iter().any(|f| f.code == "exporter_dropped"), "{name}");
+    }
+}
+
+#[test]
+fn spans_that_the_collector_rejects_are_not_called_exported() {
+    let (address, _) = serve(|_, stream| {
+        let partial = ExportTracePartialSuccess { rejected_spans: 5, error_message: "too old".into() };
+        reply(stream, "200 OK", "", &ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec());
+    });
+    let (batch, _, report) = profile(config(address));
+    assert_eq!(report.exported["spans"], batch.spans.len() as u64 - 5);
+    assert_eq!(report.dropped["spans"]["io"], 5);
+    assert!(report.last_error.expect("an error").contains("rejected 5 spans"));
+}
+
+#[test]
+fn nobody_listening_costs_neither_the_application_nor_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("address");
+    drop(listener);
+    let started = Instant::now();
+    let (batch, _, report) = profile(config(address));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1);
+    let error = report.last_error.expect("an error");
+    assert!(error.contains("is a collector listening there?"), "{error}");
+}
+
+#[test]
+fn a_collector_that_never_answers_is_given_up() {
+    let (address, got) = serve(|_, _| std::thread::sleep(Duration::from_secs(60)));
+    let started = Instant::now();
+    let (batch, _, report) = profile(config(address));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!(got.lock().unwrap().len(), 1, "no second attempt fits into the time");
+    assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{report:?}");
+}
+
+#[test]
+fn a_collector_that_dribbles_is_given_up_too() {
+    let (address, _) = serve(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_millis(100));
+            if stream.write_all(b"\x00").is_err() {
+                return;
+            }
+        }
+    });
+    let started = Instant::now();
+    let (batch, _, report) = profile(config(address));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{report:?}");
+}
+
+#[test]
+fn compression_is_said_in_the_header() {
+    let (address, got) = serve(ok);
+    let mut config = config(address);
+    config.gzip = Some(true);
+    let (batch, _, report) = profile(config);
+    assert_eq!(report.exported["spans"], batch.spans.len() as u64);
+    let got = got.lock().unwrap();
+    assert_eq!(got[0].headers["content-encoding"], "gzip");
+    assert_eq!(got[0].body[..2], [0x1f, 0x8b]);
+}
+
+#[test]
+fn what_the_limits_leave_out_is_booked_as_such() {
+    let (address, got) = serve(ok);
+    let mut config = config(address);
+    config.limits = OtlpLimits::default();
+    config.limits.max_spans = 6;
+    let (batch, manifest, report) = profile(config);
+    assert_eq!(spans(&got).len(), 6);
+    // The request's interval is an event; four steps and one interval fit beside the request.
+    assert_eq!(report.exported["spans"], 1 + 4 + 1);
+    assert_eq!(report.dropped["spans"]["limit"], batch.spans.len() as u64 - 6);
+    assert_eq!(report.dropped_total(RecordKind::Step), 0);
+    assert!(manifest.verdict.ok, "limits somebody set are no failure: {:?}", manifest.verdict);
+}
+
+#[test]
+fn a_bad_endpoint_is_an_error_at_the_start() {
+    let exporter = OtlpExporter::create(OtlpConfig::new("localhost:4317"));
+    let error = Session::builder().exporter(exporter).start().map(|_| ()).expect_err("no address");
+    let text = format!("{error:?}");
+    assert!(text.contains("http://localhost:4318"), "{text}");
+}
