@@ -381,7 +381,7 @@ fn a_recorder_that_cannot_says_why_and_costs_nothing_else() {
 #[test]
 fn a_budget_that_is_no_share_is_refused() {
     let timing = GpuTiming::default().budget(2.0);
-    let error = Session::builder().gpu(Clock(Device::new()), timing).start().err().expect("refused");
+    let error = Session::builder().gpu(Clock(Device::new()), timing).start().expect_err("refused");
     assert!(error.to_string().contains("budget of GPU timing is 2"), "{error}");
     let refused = Session::builder().start().unwrap().1.handle().capture_kernels(1);
     assert_eq!(refused, Err(KernelsRefused::NoRecorder));

@@ -63,6 +63,9 @@ struct Options {
     /// Instead: run for so many seconds with everything on, and watch memory of host and device.
     #[arg(long)]
     soak: Option<u64>,
+    /// With `--soak`: no windows of kernels.
+    #[arg(long)]
+    no_kernels: bool,
     #[arg(long, hide = true)]
     child: Option<Mode>,
 }
@@ -412,8 +415,11 @@ fn soak(
     let builder = Session::builder()
         .exporter(ParquetExporter::create(parquet))
         .gpu(CudaClock::new(CudaClockOptions::default())?, GpuTiming::default())
-        .kernels(Cupti::new(CuptiOptions::default()), Some(window))
         .collector(NvmlCollector::new()?);
+    let builder = match options.no_kernels {
+        true => builder,
+        false => builder.kernels(Cupti::new(CuptiOptions::default()), Some(window)),
+    };
     let (layer, session) = builder.start()?;
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let model =
@@ -434,13 +440,14 @@ fn soak(
     let report = json!({
         "model": options.model, "seconds": seconds, "tokens": tokens,
         "host_mib": [first.1 / 1048576.0, last.1 / 1048576.0], "device_mib": [first.2 / 1048576.0, last.2 / 1048576.0],
+        "points": points.iter().map(|p| [p.0, p.1 / 1048576.0, p.2 / 1048576.0]).collect::<Vec<_>>(),
         "host_mib_an_hour": mib_an_hour(|p| p.1), "device_mib_an_hour": mib_an_hour(|p| p.2),
         "account": subject.finish(), "machine": machine::describe(), "versions": machine::versions(),
     });
     println!(
         "{}",
         serde_json::to_string(
-            &json!({"host": report["host_mib"], "device": report["device_mib"], "tokens": tokens, "findings": report["account"]["findings"], "loss": report["account"]["loss"]})
+            &json!({"host": report["host_mib"], "device": report["device_mib"], "tokens": tokens, "an_hour": [report["host_mib_an_hour"], report["device_mib_an_hour"]], "windows": report["account"]["gpu"]["kernels"]["windows"], "findings": report["account"]["findings"], "loss": report["account"]["loss"]})
         )?
     );
     println!("{}", output::write(&format!("{}_soak", options.name), &report)?.display());
