@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""Writes the dashboards in dashboards/. Usage: grafana/build.py [--check]
+
+Panels are lists of (title, unit, description, kind, queries), so that what differs between them is all there is to read.
+With --check nothing is written; the exit status says whether the files are what this script makes.
+"""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).parent
+RATE = "$__rate_interval"
+I = 'instance=~"$instance"'
+M = f'{I},gen_ai_request_model=~"$model"'
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+# From a latency to the traces of that time that took at least as long. Jaeger counts in microseconds.
+TRACES = {
+    "title": "Traces of this time, as slow as this or slower",
+    "url": "${jaeger}/search?service=${service}&start=${__from}000&end=${__to}000&limit=50"
+    "&minDuration=${__value.numeric}s",
+    "targetBlank": True,
+}
+ALL_TRACES = {
+    "title": "Traces of this time",
+    "url": "${jaeger}/search?service=${service}&start=${__from}000&end=${__to}000&limit=50",
+    "targetBlank": True,
+}
+
+
+def quantiles(metric, labels, by=""):
+    """p50, p90 and p99 of a histogram."""
+    legend = f"p%d {{{{{by}}}}}" if by else "p%d"
+    group = f"le, {by}" if by else "le"
+    return [
+        (f"histogram_quantile({q / 100}, sum by ({group}) (rate({metric}_bucket{{{labels}}}[{RATE}])))", legend % q)
+        for q in (50, 90, 99)
+    ]
+
+
+def heat(metric, labels):
+    return [(f"sum by (le) (increase({metric}_bucket{{{labels}}}[{RATE}]))", "{{le}}")]
+
+
+def rate(metric, labels, by):
+    return f"sum by ({by}) (rate({metric}{{{labels}}}[{RATE}]))"
+
+
+def variable(name, label, query, all_values=True):
+    return {
+        "name": name, "label": label, "type": "query", "datasource": DATASOURCE, "definition": query,
+        "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1, "multi": all_values, "includeAll": all_values,
+        "allValue": ".*" if all_values else None,
+        "current": {"text": "All", "value": "$__all"} if all_values else {},
+    }
+
+
+INSTANCE = variable("instance", "Process", "label_values(candlescope_run_info, instance)")
+MODEL = variable("model", "Model", "label_values(gen_ai_server_request_duration_seconds_count, gen_ai_request_model)")
+GPU = variable("gpu", "GPU", "label_values(hw_gpu_memory_limit_bytes, hw_id)")
+PATH = variable("path", "Path", "label_values(candlescope_span_duration_seconds_count, path)", all_values=False)
+JAEGER = {
+    "name": "jaeger", "label": "Jaeger", "type": "textbox", "query": "http://localhost:16686",
+    "current": {"text": "http://localhost:16686", "value": "http://localhost:16686"},
+}
+SERVICE = {
+    "name": "service", "label": "Service in Jaeger", "type": "textbox", "query": "candlescope",
+    "current": {"text": "candlescope", "value": "candlescope"},
+}
+SOURCE = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}, "refresh": 1}
+
+
+def panel(number, place, title, unit, description, kind, queries, links=()):
+    targets = [
+        {
+            "refId": chr(ord("A") + n), "expr": expr, "legendFormat": legend, "datasource": DATASOURCE,
+            "format": {"heatmap": "heatmap", "table": "table"}.get(kind, "time_series"),
+            "instant": kind == "table", "range": kind != "table",
+        }
+        for n, (expr, legend) in enumerate(queries)
+    ]
+    made = {
+        "id": number, "type": kind, "title": title, "description": description, "datasource": DATASOURCE,
+        "gridPos": place, "targets": targets,
+        "fieldConfig": {"defaults": {"unit": unit, "links": list(links)}, "overrides": []}, "options": {},
+    }
+    if kind == "timeseries":
+        made["fieldConfig"]["defaults"]["custom"] = {"fillOpacity": 10, "showPoints": "never", "spanNulls": False}
+        made["options"] = {
+            "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["mean", "max"]},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        }
+    elif kind == "heatmap":
+        made["options"] = {
+            "calculate": False, "yAxis": {"unit": unit}, "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64},
+            "cellGap": 1, "tooltip": {"mode": "single", "yHistogram": True},
+        }
+    elif kind == "stat":
+        made["options"] = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+    elif kind == "table":
+        made["transformations"] = [
+            {"id": "merge", "options": {}},
+            {"id": "organize", "options": {"excludeByName": {"Time": True}}},
+        ]
+        made["options"] = {"sortBy": [{"displayName": "Value #A", "desc": True}]}
+    return made
+
+
+def dashboard(uid, title, description, variables, rows):
+    panels, y, number = [], 0, 1
+    for heading, width, height, contents in rows:
+        panels.append({"id": number, "type": "row", "title": heading, "collapsed": False, "panels": [],
+                       "gridPos": {"x": 0, "y": y, "w": 24, "h": 1}})
+        number, y, x = number + 1, y + 1, 0
+        for content in contents:
+            if x + width > 24:
+                x, y = 0, y + height
+            panels.append(panel(number, {"x": x, "y": y, "w": width, "h": height}, *content))
+            number, x = number + 1, x + width
+        y += height
+    return {
+        "uid": uid, "title": title, "description": description, "tags": ["candlescope"], "schemaVersion": 41, "version": 1,
+        "editable": True, "graphTooltip": 1, "refresh": "10s", "timezone": "browser",
+        "time": {"from": "now-30m", "to": "now"},
+        "templating": {"list": [SOURCE, *variables]},
+        "links": [{"type": "dashboards", "tags": ["candlescope"], "asDropdown": True, "title": "candlescope",
+                   "includeVars": False, "keepTime": True}],
+        "annotations": {"list": []},
+        "panels": panels,
+    }
+
+
+TTFT = "gen_ai_server_time_to_first_token_seconds"
+TPOT = "gen_ai_server_time_per_output_token_seconds"
+E2E = "gen_ai_server_request_duration_seconds"
+ITL = "candlescope_inter_token_latency_seconds"
+SPAN = "candlescope_span_duration_seconds"
+
+LLM = dashboard(
+    "candlescope-llm", "LLM inference", "Requests, latency, throughput and utilisation of LLM inference written with candle.",
+    [INSTANCE, MODEL, JAEGER, SERVICE],
+    [
+        ("Requests", 6, 7, [
+            ("Requests", "reqps", "Requests that ended, a second, by model.", "timeseries",
+             [(rate(f"{E2E}_count", M, "gen_ai_request_model"), "{{gen_ai_request_model}}")], [ALL_TRACES]),
+            ("Active requests", "short", "Requests that had a step and have not ended.", "timeseries",
+             [(f"sum by (instance) (candlescope_requests_active{{{I}}})", "{{instance}}")]),
+            ("Tokens in flight", "short", "Context of all active requests together, in tokens: what the KV cache holds.", "timeseries",
+             [(f"sum by (instance) (candlescope_tokens_in_flight{{{I}}})", "{{instance}}")]),
+            ("Tokens a second", "short",
+             "Tokens processed a second as steps end: prefill counts the prompt, decode the output.", "timeseries",
+             [(f'sum by (phase) (rate(candlescope_step_tokens_total{{{I},phase!="none"}}[{RATE}]))', "{{phase}}"),
+              (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")]),
+        ]),
+        ("Latency", 6, 8, [
+            ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
+             quantiles(TTFT, M), [TRACES]),
+            ("Time per output token", "s", "Mean of each request's tokens after the first.", "timeseries", quantiles(TPOT, M), [ALL_TRACES]),
+            ("Inter-token latency", "s", "Gap between consecutive tokens of a request: its tail is what a reader notices.", "timeseries",
+             quantiles(ITL, I), [ALL_TRACES]),
+            ("Request duration", "s", "From a request's start to its end.", "timeseries", quantiles(E2E, M), [TRACES]),
+        ]),
+        ("Distribution", 8, 8, [
+            ("Time to first token, distribution", "s", "Requests by time to first token.", "heatmap", heat(TTFT, M), [ALL_TRACES]),
+            ("Time per output token, distribution", "s", "Requests by mean time per output token.", "heatmap", heat(TPOT, M), [ALL_TRACES]),
+            ("Inter-token latency, distribution", "s", "Tokens by the gap to the token before.", "heatmap", heat(ITL, I), [ALL_TRACES]),
+        ]),
+        ("Phases and utilisation", 6, 8, [
+            ("Time in phases", "percentunit",
+             "Share of one thread's (host) or stream's (gpu) time that went into each phase; more than 100 % on several threads.", "timeseries",
+             [(rate("candlescope_phase_seconds_total", I, "phase, clock"), "{{phase}} ({{clock}})")]),
+            ("Step duration", "s", "Mean duration of a step on the host, by phase.", "timeseries",
+             [(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}])) / '
+               f'sum by (phase) (rate(candlescope_steps_total{{{I}}}[{RATE}]))', "{{phase}}")]),
+            ("MFU", "percentunit", "FLOPs over time and peak FLOP/s, by which prefill is judged; above 100 % is a measurement error.", "timeseries",
+             [(f"avg by (phase, peak) (candlescope_mfu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
+            ("MBU", "percentunit", "Bytes moved over time and peak bandwidth, by which decode is judged; above 100 % is a measurement error.",
+             "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
+            ("Achieved FLOP/s", "FLOP/s", "Analytic FLOPs of steps over the wall time between scrapes.", "timeseries",
+             [(rate("candlescope_flops_total", I, "phase"), "{{phase}}")]),
+            ("Achieved bandwidth", "Bps", "Analytic bytes moved by steps over the wall time between scrapes.", "timeseries",
+             [(rate("candlescope_moved_bytes_total", I, "phase"), "{{phase}}")]),
+        ]),
+    ],
+)
+
+G = f'{I},hw_id=~"$gpu"'
+ID = "{{hw_id}}"
+GPUS = dashboard(
+    "candlescope-gpu", "GPU", "Power, energy, memory, clocks and use of the GPUs that inference runs on.",
+    [INSTANCE, GPU],
+    [
+        ("Power and energy", 8, 8, [
+            ("Power", "watt", "Power drawn by the board, and the limit that is enforced.", "timeseries",
+             [(f"max by (hw_id) (hw_power_watts{{{G}}})", ID), (f"max by (hw_id) (hw_power_limit_watts{{{G}}})", "limit " + ID)]),
+            ("Energy a token", "joule",
+             "Energy of a process' GPUs over the tokens it decoded in the same time; includes what idle GPUs draw.", "timeseries",
+             [(f'sum by (instance) (rate(hw_energy_joules_total{{{G}}}[{RATE}])) / '
+               f'(sum by (instance) (rate(candlescope_step_tokens_total{{{I},phase="decode"}}[{RATE}])) > 0)', "{{instance}}")]),
+            ("Energy", "joule", "Energy used over the time shown, by the GPU's own counter.", "stat",
+             [(f"max by (hw_id) (increase(hw_energy_joules_total{{{G}}}[$__range]))", ID)]),
+        ]),
+        ("Use", 8, 8, [
+            ("Busy share", "percentunit", "Share of the driver's sampling period in which any kernel ran: time, not occupancy.", "timeseries",
+             [(f"max by (hw_id) (hw_gpu_utilization_ratio{{{G}}})", ID)]),
+            ("Memory busy share", "percentunit", "Share of the same period in which device memory was accessed: time, not bandwidth.",
+             "timeseries", [(f"max by (hw_id) (candlescope_gpu_memory_busy_ratio{{{G}}})", ID)]),
+            ("Memory", "bytes", "Device memory in use by anyone, and all there is.", "timeseries",
+             [(f"max by (hw_id) (hw_gpu_memory_usage_bytes{{{G}}})", ID), (f"max by (hw_id) (hw_gpu_memory_limit_bytes{{{G}}})", "all of " + ID)]),
+        ]),
+        ("Clocks and heat", 8, 8, [
+            ("Clocks", "hertz", "Clocks by domain; the SM clock is what compute scales with.", "timeseries",
+             [(f"max by (hw_id, domain) (candlescope_gpu_clock_hertz{{{G}}})", "{{domain}} " + ID)]),
+            ("Throttling", "short", "1 while a reason holds clocks down; gpu_idle is no cause for concern.", "timeseries",
+             [(f"max by (hw_id, reason) (candlescope_gpu_throttled{{{G}}})", "{{reason}} " + ID)]),
+            ("Temperature", "celsius", "Temperature of the die.", "timeseries", [(f"max by (hw_id) (hw_temperature_celsius{{{G}}})", ID)]),
+        ]),
+        ("Link and steps", 12, 8, [
+            ("PCIe traffic", "Bps", "Traffic over PCIe, sampled over 20 ms by the driver.", "timeseries",
+             [(f"max by (hw_id, direction) (candlescope_gpu_pcie_throughput_bytes_per_second{{{G}}})", "{{direction}} " + ID)]),
+            ("GPU time of steps", "percentunit", "Share of time that steps took on their streams, queue gaps included.", "timeseries",
+             [(f'sum by (instance, phase) (rate(candlescope_phase_seconds_total{{{I},clock="gpu"}}[{RATE}]))', "{{phase}} {{instance}}")]),
+        ]),
+    ],
+)
+
+
+def by_path(clock):
+    return f'{I},clock="{clock}"'
+
+
+def top(clock):
+    return [(f'topk(15, {rate(SPAN + "_sum", by_path(clock), "path")})', "{{path}}")]
+
+
+LAYERS = dashboard(
+    "candlescope-layers", "Layers", "Where time goes: intervals by their path, on the host and on the GPU.",
+    [INSTANCE, PATH, JAEGER, SERVICE],
+    [
+        ("Where time goes", 12, 10, [
+            ("Host time by path", "percentunit",
+             "Share of time inside each path on the host, children included: a parent is at least the sum of its children.", "timeseries", top("host"), [ALL_TRACES]),
+            ("GPU time by path", "percentunit",
+             "Share of time inside each path on the GPU, children included, where it was marked.", "timeseries", top("gpu"), [ALL_TRACES]),
+            ("Paths, host", "s", "Time, intervals and mean duration of every path over the time shown, on the host.", "table",
+             [(f'sum by (path) (increase({SPAN}_sum{{{by_path("host")}}}[$__range]))', "time"),
+              (f'sum by (path) (increase({SPAN}_sum{{{by_path("host")}}}[$__range])) / '
+               f'(sum by (path) (increase({SPAN}_count{{{by_path("host")}}}[$__range])) > 0)', "mean")]),
+            ("Paths, GPU", "s", "Time and mean duration of every path over the time shown, on the GPU, of intervals that were marked.", "table",
+             [(f'sum by (path) (increase({SPAN}_sum{{{by_path("gpu")}}}[$__range]))', "time"),
+              (f'sum by (path) (increase({SPAN}_sum{{{by_path("gpu")}}}[$__range])) / '
+               f'(sum by (path) (increase({SPAN}_count{{{by_path("gpu")}}}[$__range])) > 0)', "mean")]),
+        ]),
+        ("One path", 8, 8, [
+            ("Duration of $path", "s", "Quantiles of the chosen path's duration, on both clocks.", "timeseries",
+             quantiles(SPAN, f'{I},path="$path"', "clock"), [ALL_TRACES]),
+            ("Distribution of $path on the host", "s", "Intervals of the chosen path by duration on the host.", "heatmap",
+             heat(SPAN, f'{by_path("host")},path="$path"')),
+            ("Intervals of $path", "ops", "Intervals of the chosen path a second.", "timeseries",
+             [(rate(SPAN + "_count", f'{by_path("host")},path="$path"', "path"), "{{path}}")]),
+        ]),
+        ("Kernels", 12, 8, [
+            ("Device time in kernels and copies", "percentunit", "Time of recorded kernels, copies and memsets: windows of steps only.", "timeseries",
+             [(rate("candlescope_kernel_seconds_total", I, "kind"), "{{kind}}")]),
+            ("Kernels and copies", "ops", "Kernels, copies and memsets recorded a second: windows of steps only.", "timeseries",
+             [(rate("candlescope_kernels_total", I, "kind"), "{{kind}}")]),
+        ]),
+    ],
+)
+
+HEALTH = dashboard(
+    "candlescope-health", "Profiler health", "Whether the figures can be trusted, and what taking them costs.",
+    [INSTANCE],
+    [
+        ("Now", 6, 5, [
+            ("Overhead", "percentunit", "Time taken from the application's threads over time in steps, since the start (derived).", "stat",
+             [(f"max by (instance) (candlescope_overhead_ratio{{{I}}})", "{{instance}}")]),
+            ("Intervals lost", "percentunit", "Share of intervals lost before they became records, over the time shown.", "stat",
+             [(f'1 - sum by (instance) (increase(candlescope_intervals_total{{{I},outcome="recorded"}}[$__range])) / '
+               f'(sum by (instance) (increase(candlescope_intervals_total{{{I}}}[$__range])) > 0)', "{{instance}}")]),
+            ("Paths with series", "short", "Paths that have series of their own; the limit is 500 unless told otherwise.", "stat",
+             [(f"sum by (instance) (candlescope_paths{{{I}}})", "{{instance}}")]),
+            ("Run", "short", "The run that each process records, and of which model.", "stat",
+             [(f"sum by (run_id, model) (candlescope_run_info{{{I}}})", "{{run_id}} {{model}}")]),
+        ]),
+        ("Loss", 8, 8, [
+            ("Intervals", "ops", "Intervals a second by what became of them; anything but recorded is loss.", "timeseries",
+             [(rate("candlescope_intervals_total", I, "outcome"), "{{outcome}}")]),
+            ("Records", "ops", "Records a second by exporter and outcome; anything but exported was dropped, and this is why.", "timeseries",
+             [(rate("candlescope_records_total", I, "exporter, outcome"), "{{exporter}} {{outcome}}")]),
+            ("Requests and samples lost", "ops", "Requests and samples a second that never became records.", "timeseries",
+             [(rate("candlescope_lost_total", I, "kind"), "{{kind}}")]),
+        ]),
+        ("Queue and cost", 8, 8, [
+            ("Queue", "short", "Records that exporters have received and not settled; at 262,144 a queue drops.", "timeseries",
+             [(f"sum by (exporter) (candlescope_records_pending{{{I}}})", "{{exporter}}")]),
+            ("Overhead over time", "percentunit", "Time taken from the application's threads over time in steps (derived).", "timeseries",
+             [(f"max by (instance) (candlescope_overhead_ratio{{{I}}})", "{{instance}}")]),
+            ("Intervals without series of their own", "ops",
+             "Intervals a second that share the path (overflow), because there are more paths than allowed.", "timeseries",
+             [(rate("candlescope_paths_overflow_total", I, "instance"), "{{instance}}")]),
+        ]),
+        ("Process", 6, 8, [
+            ("Resident memory", "bytes", "Resident memory of the process, and the most it has had.", "timeseries",
+             [(f"max by (instance) (process_resident_memory_bytes{{{I}}})", "{{instance}}"),
+              (f"max by (instance) (process_peak_resident_memory_bytes{{{I}}})", "peak {{instance}}")]),
+            ("CPU", "percentunit", "CPU time over wall time: 100 % is one busy core.", "timeseries",
+             [(f"sum by (instance) (rate(process_cpu_seconds_total{{{I}}}[{RATE}]))", "{{instance}}")]),
+            ("Context switches", "ops", "Context switches a second; involuntary ones mean that others wanted the core.", "timeseries",
+             [(rate("process_context_switches_voluntary_total", I, "instance"), "voluntary {{instance}}"),
+              (rate("process_context_switches_involuntary_total", I, "instance"), "involuntary {{instance}}")]),
+            ("Scrape duration", "s", "Time that Prometheus took to fetch the metrics.", "timeseries",
+             [(f'max by (instance) (scrape_duration_seconds{{{I},job="candlescope"}})', "{{instance}}")]),
+        ]),
+    ],
+)
+
+stale = []
+for name, made in [("llm-inference", LLM), ("gpu", GPUS), ("layers", LAYERS), ("profiler-health", HEALTH)]:
+    file = HERE / "dashboards" / f"{name}.json"
+    text = json.dumps(made, indent=2) + "\n"
+    if "--check" not in sys.argv:
+        file.write_text(text)
+    elif not file.exists() or file.read_text() != text:
+        stale.append(file.name)
+if stale:
+    sys.exit(f"out of date, run grafana/build.py: {', '.join(stale)}")
