@@ -6,6 +6,7 @@ use crate::vocabulary::KernelKind;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Kernels cannot be recorded. The message says what is in the way and the remedy; the run goes on without them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +93,11 @@ pub trait Activity: Send + 'static {
     /// Facts for `run.json`'s `environment`; called after `prepare`.
     fn describe(&mut self) -> BTreeMap<String, Value> {
         BTreeMap::new()
+    }
+
+    /// How long the next window has to wait; the one that is wanted begins later then.
+    fn wait(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Begins recording.

@@ -78,7 +78,7 @@ impl Recorder {
                     return;
                 }
             }
-            if window.is_wanted() && !on && self.call(|activity, _| activity.enable()).is_some() {
+            if window.is_wanted() && !on && self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some() {
                 on = true;
                 window.ready();
             }
