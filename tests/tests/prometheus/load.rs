@@ -1,0 +1,199 @@
+//! What is scraped: a model that generates under a session, and batches made up where this machine has no GPU.
+
+#[path = "../../../exporters/tests/common/synthetic.rs"]
+mod synthetic;
+
+use candlescope_collectors::host::HostCollector;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{CollectError, Collector, Exporter, HostNs, KernelKind, KernelRecord, Ledger, Samples, Session};
+use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tracing_subscriber::prelude::*;
+
+/// A GPU that is not there: every metric of the real collector, with values of their size.
+struct MadeUpGpu {
+    device: Arc<str>,
+    joules: f64,
+}
+
+impl Collector for MadeUpGpu {
+    fn name(&self) -> &'static str {
+        "made-up-gpu"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        self.joules += 30.0;
+        for metric in candlescope_collectors::nvml::METRICS {
+            let value = match metric.unit {
+                "joules" => self.joules,
+                "watts" => 300.0,
+                "bytes" => 64e9,
+                "ratio" => 0.9,
+                "hertz" => 1.98e9,
+                "celsius" => 60.0,
+                _ => 0.0,
+            };
+            out.push(&self.device, metric.name, value, metric.unit);
+        }
+        Ok(())
+    }
+}
+
+/// The embedded model, generating over and over under a session with the exporter.
+pub(crate) struct Live {
+    pub(crate) address: SocketAddr,
+    session: Session,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Tally>,
+}
+
+#[derive(Default)]
+struct Tally {
+    requests: u64,
+    prompt_tokens: u64,
+    output_tokens: u64,
+    ttft: f64,
+}
+
+/// What it did, by its own count.
+pub(crate) struct Done {
+    pub(crate) address: SocketAddr,
+    pub(crate) session: Session,
+    pub(crate) requests: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) output_tokens: u64,
+    pub(crate) mean_ttft: f64,
+}
+
+impl Live {
+    pub(crate) fn start() -> Self {
+        let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
+        let endpoint = exporter.endpoint();
+        // Peaks of a machine that is made up, so that there are ratios; that they are right is tested with figures by hand.
+        let peaks = json!([
+            { "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "f32" },
+            { "kind": "bandwidth", "value": 1e11, "label": "datasheet" },
+        ]);
+        let (layer, session) = Session::builder()
+            .exporter(exporter)
+            .collector(HostCollector::new())
+            .collector(MadeUpGpu { device: "GPU-00000000-made-up".into(), joules: 0.0 })
+            .environment("peaks", peaks)
+            .start()
+            .expect("starts");
+        let handle = session.handle().clone();
+        endpoint.with_stats(move || handle.stats());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                let source = ModelSource::parse("embedded");
+                let mut model = LoadedModel::load(&source, &LoadOptions::default()).expect("loads");
+                let how = GenerateOptions { max_new_tokens: 12, ignore_eos: true, ..GenerateOptions::default() };
+                let prompt = model.random_prompt(16, 1).expect("a prompt");
+                let mut tally = Tally::default();
+                while !stopped.load(Ordering::Relaxed) {
+                    let output =
+                        generate(&mut model, std::slice::from_ref(&prompt), &how, &mut |_| ()).expect("generates");
+                    tally.requests += 1;
+                    tally.prompt_tokens += output.prompt_tokens as u64;
+                    tally.output_tokens += output.sequences.iter().map(|s| s.tokens.len() as u64).sum::<u64>();
+                    tally.ttft += output.ttft().expect("a token").as_secs_f64();
+                    // Leaves the other core of a small machine to Prometheus.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                tally
+            })
+        });
+        Self { address: endpoint.address().expect("listens"), session, stop, thread }
+    }
+
+    /// Ends the load, not the session: its metrics stay to be scraped.
+    pub(crate) fn stop(self) -> Done {
+        self.stop.store(true, Ordering::Relaxed);
+        let tally = self.thread.join().expect("the load ends");
+        self.session.handle().flush(Duration::from_secs(10)).expect("flushes");
+        Done {
+            address: self.address,
+            session: self.session,
+            requests: tally.requests,
+            prompt_tokens: tally.prompt_tokens,
+            output_tokens: tally.output_tokens,
+            mean_ttft: tally.ttft / tally.requests as f64,
+        }
+    }
+}
+
+/// Batches with GPU time and kernels, as a session on a GPU hands them to the exporter.
+pub(crate) struct Marked {
+    pub(crate) address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Marked {
+    pub(crate) fn start() -> Self {
+        let mut exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
+        exporter.start(&RunManifest { run_id: "marked".into(), ..RunManifest::default() }).expect("starts");
+        let address = exporter.endpoint().address().expect("listens");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut made, ledger) = (synthetic::Synthetic::new(1), Ledger::new());
+            (made.gpu, made.annotated) = (true, true);
+            while !stopped.load(Ordering::Relaxed) {
+                let mut batch = made.decode();
+                batch.kernels.push(kernel(batch.spans[0].host_start));
+                ledger.received(&batch);
+                exporter.export(&batch, &ledger).expect("takes it");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let report = ledger.report("prometheus");
+            assert!(report.conserved() && report.dropped.is_empty(), "{report:?}");
+        });
+        Self { address, stop, thread }
+    }
+
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("every record is accounted for");
+    }
+}
+
+fn kernel(start: HostNs) -> KernelRecord {
+    KernelRecord {
+        kind: KernelKind::Kernel,
+        name: "gemm".into(),
+        seq: None,
+        span_id: None,
+        step: None,
+        phase: None,
+        path: None,
+        device: "GPU-00000000-made-up".into(),
+        stream: 7,
+        gpu_start: start,
+        gpu_dur_ns: 40_000,
+        grid: None,
+        block: None,
+        registers: None,
+        shared_static: None,
+        shared_dynamic: None,
+        bytes: None,
+        launch: None,
+        launch_start: None,
+        launch_dur_ns: None,
+        queue_delay_ns: None,
+        correlation: 1,
+        graph: None,
+    }
+}
