@@ -14,7 +14,10 @@
     feature = "chrome",
     doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
 )]
-#![cfg_attr(feature = "otlp", doc = "| [`otlp`] | `otlp` | spans over OTLP/HTTP | Jaeger, Tempo, OpenTelemetry Collector |")]
+#![cfg_attr(
+    feature = "otlp",
+    doc = "| [`otlp`] | `otlp` | spans over OTLP/HTTP | Jaeger, Tempo, OpenTelemetry Collector |"
+)]
 #![cfg_attr(feature = "nvtx", doc = "| [`nvtx`] | `nvtx` | NVTX ranges, as they happen | Nsight Systems |")]
 #![cfg_attr(
     feature = "prometheus",

@@ -3,7 +3,7 @@
 
 use candlescope_core::llm::{self, Request};
 use candlescope_core::run::{ExporterReport, RunManifest};
-use candlescope_core::{Batch, MemoryExporter, RecordKind, Session};
+use candlescope_core::{Batch, MemoryExporter, RecordKind, Session, SpanId};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -82,12 +82,12 @@ fn ok(_: usize, stream: &mut TcpStream) {
     reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
 }
 
-const CALLER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// One request with a prefill and three decode steps, each with an interval inside.
 fn work() {
     let span = tracing::info_span!("linear");
-    let request = Request::new("chat", "test-model").prompt_tokens(7).trace_id(CALLER);
+    let request = Request::new("chat", "test-model").prompt_tokens(7).traceparent(CALLER);
     let _in_request = request.enter();
     for step in 0..4 {
         let _phase = if step == 0 { llm::prefill(7, 7, 1) } else { llm::decode(1, 7 + step, 1) };
@@ -140,7 +140,8 @@ fn what_arrives_is_what_was_recorded() {
     assert_eq!((report.exported["steps"], report.exported["requests"]), (4, 1));
 
     let request = &batch.requests[0];
-    assert_eq!(request.trace_id.to_string(), CALLER);
+    assert!(CALLER.contains(&request.trace_id.to_string()));
+    assert_eq!(request.parent_span_id, Some(SpanId(0x00f0_67aa_0ba9_02b7)));
     let arrived = spans(&got);
     let by_id: HashMap<Vec<u8>, &Span> = arrived.iter().map(|s| (s.span_id.clone(), s)).collect();
     let root = by_id[request.span_id.0.to_be_bytes().as_slice()];
@@ -148,6 +149,8 @@ fn what_arrives_is_what_was_recorded() {
         (root.name.as_str(), root.trace_id.as_slice()),
         ("chat test-model", &request.trace_id.0.to_be_bytes()[..])
     );
+    assert_eq!(root.parent_span_id, 0x00f0_67aa_0ba9_02b7u64.to_be_bytes(), "below the caller's span");
+    assert_eq!(root.flags & 0x300, 0x300, "which is known to be in another process");
     assert_eq!(root.start_time_unix_nano as i64, request.host_start.0);
     assert_eq!(root.end_time_unix_nano as i64, request.host_start.plus_ns(request.host_dur_ns).0);
     let records: HashMap<u64, _> = batch.spans.iter().map(|s| (s.seq, s)).collect();

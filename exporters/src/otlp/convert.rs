@@ -182,7 +182,8 @@ pub(super) fn request(
     }
     let name = format!("{} {}", record.operation, record.model);
     let time = (record.host_start, record.host_dur_ns);
-    let mut span = finish(record.trace_id, record.span_id, None, name, time, a, scope);
+    let mut span = finish(record.trace_id, record.span_id, record.parent_span_id, name, time, a, scope);
+    span.parent_span_is_remote = record.parent_span_id.is_some();
     span.events = SpanEvents::default();
     span.events.events = entries.iter().take(MAX_EVENTS).map(entered).collect();
     span.events.dropped_count = u32::try_from(entries.len().saturating_sub(MAX_EVENTS)).unwrap_or(u32::MAX);

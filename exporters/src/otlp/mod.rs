@@ -17,11 +17,13 @@
 mod config;
 mod convert;
 mod exporter;
+mod replay;
 mod traces;
 mod transport;
 
 pub use config::{OtlpConfig, OtlpLimits};
 pub use exporter::OtlpExporter;
+pub use replay::send_run;
 
 #[cfg(test)]
 mod tests;

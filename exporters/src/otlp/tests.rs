@@ -3,6 +3,7 @@
 use super::OtlpLimits;
 use super::config::{OtlpConfig, Settings};
 use super::convert;
+use super::replay::Order;
 use super::traces::{Counts, Outgoing, Traces};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
@@ -347,4 +348,29 @@ fn the_resource_names_service_host_gpu_and_model() {
     assert_eq!(get("candlescope.model.name").as_deref(), Some("smollm2"));
     assert_eq!(get("candlescope.model.parameters").as_deref(), Some("134515008"));
     assert_eq!(get("candlescope.cuda.driver"), None, "what is not known stays out");
+}
+
+#[test]
+fn a_run_read_table_by_table_is_sent_as_it_happened() {
+    let (mut batches, record) = request(9, 12);
+    with_entry(&mut batches, &record);
+    let (live, _) = run(OtlpLimits::default(), &batches);
+    // As a reader gives them: requests, steps, then spans in pieces that know nothing of steps.
+    let mut tables = vec![Batch::default(), Batch::default()];
+    tables[0].requests = batches.iter().flat_map(|b| b.requests.clone()).collect();
+    tables[1].steps = batches.iter().flat_map(|b| b.steps.clone()).collect();
+    let spans: Vec<SpanRecord> = batches.iter().flat_map(|b| b.spans.clone()).collect();
+    for piece in spans.chunks(1_000) {
+        let mut batch = Batch::default();
+        batch.spans = piece.to_vec();
+        tables.push(batch);
+    }
+    let mut order = Order::default();
+    let mut replayed: Vec<Batch> = tables.into_iter().map(|b| order.take(b)).collect();
+    replayed.push(order.finish());
+    assert_eq!(received(&replayed), received(&batches));
+    let (again, omitted) = run(OtlpLimits::default(), &replayed);
+    check(&replayed, &again, omitted);
+    let spans = |sent: &[Outgoing]| sent.iter().map(|o| o.span.clone()).collect::<Vec<_>>();
+    assert_eq!(spans(&again), spans(&live));
 }

@@ -88,6 +88,7 @@ fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: 
         request: number,
         trace_id: TraceId(1),
         span_id: SpanId(2),
+        parent_span_id: None,
         operation: "chat".into(),
         model: model.into(),
         host_start: HostNs(0),

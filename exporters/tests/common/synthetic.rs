@@ -245,6 +245,7 @@ impl Synthetic {
             request: number,
             trace_id: self.trace,
             span_id: SpanId(self.base_span.wrapping_sub(number)),
+            parent_span_id: None,
             operation: "text_completion".into(),
             model: "smollm2-135m".into(),
             host_start: started,

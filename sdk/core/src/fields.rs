@@ -1,7 +1,7 @@
 //! Reads the fields of spans that candlescope knows.
 
 use crate::annotate::Annotation;
-use crate::llm::{PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
+use crate::llm::{PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
 use crate::vocabulary::{DType, Phase, Shape};
 use std::fmt;
 use std::sync::Arc;
@@ -54,6 +54,7 @@ pub(crate) struct FieldValues {
     pub(crate) output_tokens: Option<u64>,
     pub(crate) ttft_seconds: Option<f64>,
     pub(crate) trace_id: Option<u128>,
+    pub(crate) parent_span_id: Option<u64>,
 }
 
 impl FieldValues {
@@ -86,6 +87,10 @@ impl FieldValues {
             REQUEST_MODEL_FIELD => self.model = Some(value.into()),
             TRACE_ID_FIELD => {
                 self.trace_id = u128::from_str_radix(value, 16).ok().filter(|id| *id != 0 && value.len() == 32);
+            }
+            PARENT_SPAN_ID_FIELD => {
+                let id = crate::traceparent::hex(value, 16).and_then(|id| u64::try_from(id).ok());
+                self.parent_span_id = id.filter(|id| *id != 0);
             }
             "gen_ai.operation.name" => self.operation = Some(value.into()),
             "dtype" => {
@@ -128,8 +133,10 @@ impl Visit for FieldValues {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let known = matches!(field.name(), PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD)
-            || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
+        let known = matches!(
+            field.name(),
+            PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD
+        ) || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
         // Other values are never formatted: they may be large, or private.
         if known {
             self.text(field.name(), &format!("{value:?}"));

@@ -20,6 +20,7 @@ pub mod run;
 mod session;
 mod shared;
 mod tap;
+mod traceparent;
 mod verdict;
 pub mod vocabulary;
 
@@ -36,4 +37,5 @@ pub use memory::MemoryExporter;
 pub use record::*;
 pub use session::{Session, SessionBuilder, StartError};
 pub use tap::{Tap, TapInterval};
+pub use traceparent::{Traceparent, TraceparentError};
 pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Phase, Shape};

@@ -21,6 +21,7 @@
 //! }
 //! ```
 
+use crate::traceparent::Traceparent;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tracing::field::Empty;
@@ -41,6 +42,9 @@ pub const REQUEST_MODEL_FIELD: &str = "gen_ai.request.model";
 
 /// Field that joins a request to its caller's trace: a W3C trace id of 32 hex digits.
 pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
+
+/// Field that names the caller's span: a W3C span id of 16 hex digits.
+pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
 
 /// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
 ///
@@ -91,6 +95,7 @@ impl Request {
             gen_ai.usage.output_tokens = Empty,
             gen_ai.response.time_to_first_chunk = Empty,
             candlescope.trace_id = Empty,
+            candlescope.parent_span_id = Empty,
             batch = Empty,
         );
         Self { span, started: Instant::now(), tokens: AtomicU64::new(0) }
@@ -114,6 +119,17 @@ impl Request {
     #[must_use]
     pub fn trace_id(self, trace_id: &str) -> Self {
         self.span.record("candlescope.trace_id", trace_id);
+        self
+    }
+
+    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is ignored, as the
+    /// standard has it.
+    #[must_use]
+    pub fn traceparent(self, header: &str) -> Self {
+        if let Ok(caller) = header.parse::<Traceparent>() {
+            self.span.record("candlescope.trace_id", tracing::field::display(caller.trace_id));
+            self.span.record("candlescope.parent_span_id", tracing::field::display(caller.parent_id));
+        }
         self
     }
 

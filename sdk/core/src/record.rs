@@ -168,6 +168,8 @@ pub struct RequestRecord {
     pub trace_id: TraceId,
     /// Span id of the request itself.
     pub span_id: SpanId,
+    /// The caller's span, in another process, where the request was given one. Runs on disk do not keep it.
+    pub parent_span_id: Option<SpanId>,
     /// `gen_ai.operation.name`, for example `text_completion` or `chat`.
     pub operation: Arc<str>,
     /// `gen_ai.request.model`.

@@ -6,7 +6,7 @@ use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
-use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, ThreadInfo};
+use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::run::{ClockInfo, GpuAccount, LossCounts, RunManifest};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -271,6 +271,7 @@ impl Drain {
                 request: number,
                 trace_id: self.shared.request_trace(raw.number),
                 span_id: self.shared.request_span_id(number),
+                parent_span_id: v.parent_span_id.map(SpanId),
                 operation: v.operation.unwrap_or_else(|| "inference".into()),
                 model: v.model.unwrap_or_else(|| "unknown".into()),
                 host_start: start,

@@ -1,0 +1,106 @@
+//! A run that was read back, in the order in which it happened.
+//!
+//! A reader gives table after table; while a session runs, a step comes with its intervals and a request after its last step, which is
+//! what bounds the memory that sending needs.
+
+use super::{OtlpConfig, OtlpExporter};
+use candlescope_core::run::{ExporterReport, RunManifest};
+use candlescope_core::{Batch, ExportError, Exporter, Ledger, RequestRecord, StepRecord};
+use std::collections::HashMap;
+
+/// Sends a run that has ended to a collector. `batches` are best given with steps and requests before spans: spans whose step comes
+/// later are kept in memory until it does.
+///
+/// # Errors
+/// When the settings cannot be used, or the collector takes nothing. What it took in part is in the report, with the last error.
+pub fn send_run(
+    config: OtlpConfig,
+    run: &RunManifest,
+    batches: impl IntoIterator<Item = Batch>,
+) -> Result<ExporterReport, ExportError> {
+    let mut exporter = OtlpExporter::create(config);
+    let ledger = Ledger::new();
+    exporter.start(run)?;
+    let mut order = Order::default();
+    let pass = |exporter: &mut OtlpExporter, batch: &Batch| {
+        ledger.received(batch);
+        exporter.export(batch, &ledger).or_else(|error| {
+            ledger.note_error(error.to_string());
+            // There is no application to spare: if nothing has arrived yet, nothing will.
+            let arrived = ledger.report("otlp").exported.values().any(|n| *n > 0);
+            if arrived { Ok(()) } else { Err(error) }
+        })
+    };
+    for batch in batches {
+        pass(&mut exporter, &order.take(batch))?;
+    }
+    pass(&mut exporter, &order.finish())?;
+    let closed = exporter.close(&ledger);
+    let report = ledger.report("otlp");
+    match closed {
+        Err(error) if report.exported.values().all(|n| *n == 0) => Err(error),
+        Err(error) => Ok(ExporterReport { last_error: Some(error.to_string()), ..report }),
+        Ok(()) => Ok(report),
+    }
+}
+
+/// Puts steps behind their intervals and requests behind their steps.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// Steps with the number of their intervals still to come.
+    steps: HashMap<u64, (StepRecord, u64)>,
+    /// Requests with the number of their steps still to come.
+    requests: HashMap<u64, (Option<RequestRecord>, u64)>,
+    /// Requests whose steps are complete. They wait for one more batch, because the request's own interval ends after its steps.
+    ended: Vec<RequestRecord>,
+}
+
+impl Order {
+    pub(super) fn take(&mut self, mut batch: Batch) -> Batch {
+        for step in std::mem::take(&mut batch.steps) {
+            if let Some(request) = step.request {
+                self.requests.entry(request).or_default().1 += 1;
+            }
+            let intervals = step.intervals;
+            self.steps.insert(step.step, (step, intervals));
+        }
+        for request in std::mem::take(&mut batch.requests) {
+            let number = request.request;
+            self.requests.entry(number).or_default().0 = Some(request);
+        }
+        batch.requests = std::mem::take(&mut self.ended);
+        for number in batch.spans.iter().filter_map(|s| s.step) {
+            if let Some((_, left)) = self.steps.get_mut(&number) {
+                *left = left.saturating_sub(1);
+                if *left == 0
+                    && let Some((step, _)) = self.steps.remove(&number)
+                {
+                    self.step_ended(&step);
+                    batch.steps.push(step);
+                }
+            }
+        }
+        batch
+    }
+
+    fn step_ended(&mut self, step: &StepRecord) {
+        let Some(number) = step.request else { return };
+        if let Some((record, left)) = self.requests.get_mut(&number) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.ended.extend(record.take());
+            }
+        }
+    }
+
+    /// What is left, because intervals of it were lost.
+    pub(super) fn finish(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        batch.steps = std::mem::take(&mut self.steps).into_values().map(|(step, _)| step).collect();
+        batch.steps.sort_unstable_by_key(|s| s.step);
+        let left = std::mem::take(&mut self.requests).into_values().filter_map(|(request, _)| request);
+        batch.requests = std::mem::take(&mut self.ended).into_iter().chain(left).collect();
+        batch.requests.sort_unstable_by_key(|r| r.request);
+        batch
+    }
+}
