@@ -15,6 +15,8 @@ pub struct Builder {
     destinations: Vec<String>,
     report_at_end: bool,
     gpu: crate::gpu::Gpu,
+    #[cfg(feature = "prometheus")]
+    metrics: Vec<candlescope_exporters::prometheus::Endpoint>,
     #[cfg(feature = "host")]
     host: bool,
 }
@@ -28,6 +30,8 @@ pub fn builder() -> Builder {
         destinations: Vec::new(),
         report_at_end: false,
         gpu: crate::gpu::Gpu::default(),
+        #[cfg(feature = "prometheus")]
+        metrics: Vec::new(),
         #[cfg(feature = "host")]
         host: true,
     }
@@ -65,6 +69,20 @@ impl Builder {
         let mut this = self.exporter(candlescope_exporters::chrome::ChromeExporter::create(&file));
         this.wrote(&file);
         this
+    }
+
+    /// Serves metrics for Prometheus at `address` while the session runs: `HOST:PORT`, or `PORT` for this machine only.
+    #[cfg(feature = "prometheus")]
+    pub fn prometheus(self, address: impl Into<String>) -> Self {
+        self.prometheus_with(candlescope_exporters::prometheus::PrometheusConfig::new(address))
+    }
+
+    /// As [`prometheus`](Builder::prometheus), with the limit on paths as given.
+    #[cfg(feature = "prometheus")]
+    pub fn prometheus_with(mut self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
+        let exporter = candlescope_exporters::prometheus::PrometheusExporter::new(config);
+        self.metrics.push(exporter.endpoint());
+        self.exporter(exporter)
     }
 
     #[cfg(any(feature = "parquet", feature = "perfetto", feature = "chrome"))]
@@ -195,6 +213,11 @@ impl Builder {
             session = session.collector(candlescope_collectors::host::HostCollector::new());
         }
         let (layer, session) = session.start()?;
+        #[cfg(feature = "prometheus")]
+        for endpoint in self.metrics {
+            let handle = session.handle().clone();
+            endpoint.with_stats(move || handle.stats());
+        }
         Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
     }
 

@@ -14,6 +14,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `parquet=DIR` | a run for each process, in a new directory below `DIR` |
 /// | `perfetto=FILE` | a native Perfetto trace |
 /// | `chrome=FILE` | Chrome's JSON trace format |
+/// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
 /// | `host`, `host=off` | samples of the process; on by default |
 /// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
 /// | `gpu-budget=SHARE` | what the adaptive tier may cost, `0.02` (2 % of step time) unless told otherwise |
@@ -31,6 +32,8 @@ pub struct EnvConfig {
     pub perfetto: Option<String>,
     /// Chrome trace.
     pub chrome: Option<String>,
+    /// Address of the metrics.
+    pub prometheus: Option<String>,
     /// Whether the host collector is off.
     pub no_host: bool,
     /// GPU time, where the variable says something of it.
@@ -56,7 +59,7 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
@@ -97,6 +100,7 @@ impl EnvConfig {
                 "parquet" => config.parquet = Some(path("parquet", value)?),
                 "perfetto" => config.perfetto = Some(path("perfetto", value)?),
                 "chrome" => config.chrome = Some(path("chrome", value)?),
+                "prometheus" => config.prometheus = Some(path("prometheus", value)?),
                 "host" => config.no_host = !switch("host", value)?,
                 "paused" => config.paused = switch("paused", value)?,
                 "schedule" => config.schedule = Some(schedule("schedule", value)?),
@@ -123,6 +127,9 @@ impl EnvConfig {
         }
         if let Some(file) = self.chrome {
             b = chrome(b, file)?;
+        }
+        if let Some(address) = self.prometheus {
+            b = prometheus(b, address)?;
         }
         #[cfg(feature = "host")]
         {
@@ -179,6 +186,15 @@ fn chrome(b: Builder, file: String) -> Result<Builder, InitError> {
 #[cfg(not(feature = "chrome"))]
 fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("chrome").into())
+}
+
+#[cfg(feature = "prometheus")]
+fn prometheus(b: Builder, address: String) -> Result<Builder, InitError> {
+    Ok(b.prometheus(address))
+}
+#[cfg(not(feature = "prometheus"))]
+fn prometheus(_: Builder, _: String) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("prometheus").into())
 }
 
 #[cfg(feature = "cuda")]
@@ -269,7 +285,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -277,6 +293,7 @@ mod tests {
                 parquet: Some("a/b".into()),
                 perfetto: Some("t.pftrace".into()),
                 chrome: Some("t.json".into()),
+                prometheus: Some(":9464".into()),
                 no_host: true,
                 gpu: Some(GpuTier::Blocks),
                 gpu_budget: Some("0.05".into()),
@@ -296,6 +313,7 @@ mod tests {
     fn mistakes_are_named() {
         for (text, part) in [
             ("parquet", "`parquet` wants a value"),
+            ("prometheus=", "`prometheus` wants a value"),
             ("host=maybe", "on or off"),
             ("schedule=1/2", "five numbers"),
             ("schedule=a/b/c/d/e", "five numbers"),

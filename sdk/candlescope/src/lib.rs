@@ -44,6 +44,8 @@ pub use candlescope_core::{
 };
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::ParquetConfig;
+#[cfg(feature = "prometheus")]
+pub use candlescope_exporters::prometheus::PrometheusConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use guard::Scope;
 
