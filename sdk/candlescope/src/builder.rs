@@ -71,6 +71,19 @@ impl Builder {
         this
     }
 
+    /// Sends traces to the OpenTelemetry collector at `endpoint`, such as `http://localhost:4318`.
+    #[cfg(feature = "otlp")]
+    pub fn otlp(self, endpoint: impl Into<String>) -> Self {
+        self.otlp_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
+    }
+
+    /// As [`otlp`](Builder::otlp), with limits, headers and resource as given; what is not given comes from the `OTEL_*` variables.
+    #[cfg(feature = "otlp")]
+    pub fn otlp_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
+        self.destinations.extend(config.endpoint.clone());
+        self.exporter(candlescope_exporters::otlp::OtlpExporter::create(config))
+    }
+
     /// Serves metrics for Prometheus at `address` while the session runs: `HOST:PORT`, or `PORT` for this machine only.
     #[cfg(feature = "prometheus")]
     pub fn prometheus(self, address: impl Into<String>) -> Self {

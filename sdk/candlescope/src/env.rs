@@ -14,6 +14,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `parquet=DIR` | a run for each process, in a new directory below `DIR` |
 /// | `perfetto=FILE` | a native Perfetto trace |
 /// | `chrome=FILE` | Chrome's JSON trace format |
+/// | `otlp=URL`, `otlp` | traces to an OpenTelemetry collector; without a URL to the one that the `OTEL_*` variables name |
 /// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
 /// | `host`, `host=off` | samples of the process; on by default |
 /// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
@@ -32,6 +33,8 @@ pub struct EnvConfig {
     pub perfetto: Option<String>,
     /// Chrome trace.
     pub chrome: Option<String>,
+    /// Collector of traces; empty where the `OTEL_*` variables say which.
+    pub otlp: Option<String>,
     /// Address of the metrics.
     pub prometheus: Option<String>,
     /// Whether the host collector is off.
@@ -59,7 +62,7 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
@@ -100,6 +103,7 @@ impl EnvConfig {
                 "parquet" => config.parquet = Some(path("parquet", value)?),
                 "perfetto" => config.perfetto = Some(path("perfetto", value)?),
                 "chrome" => config.chrome = Some(path("chrome", value)?),
+                "otlp" => config.otlp = Some(value.to_string()),
                 "prometheus" => config.prometheus = Some(path("prometheus", value)?),
                 "host" => config.no_host = !switch("host", value)?,
                 "paused" => config.paused = switch("paused", value)?,
@@ -127,6 +131,9 @@ impl EnvConfig {
         }
         if let Some(file) = self.chrome {
             b = chrome(b, file)?;
+        }
+        if let Some(endpoint) = self.otlp {
+            b = otlp(b, endpoint)?;
         }
         if let Some(address) = self.prometheus {
             b = prometheus(b, address)?;
@@ -186,6 +193,17 @@ fn chrome(b: Builder, file: String) -> Result<Builder, InitError> {
 #[cfg(not(feature = "chrome"))]
 fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("chrome").into())
+}
+
+#[cfg(feature = "otlp")]
+fn otlp(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+    let mut config = candlescope_exporters::otlp::OtlpConfig::default();
+    config.endpoint = Some(endpoint).filter(|e| !e.is_empty());
+    Ok(b.otlp_with(config))
+}
+#[cfg(not(feature = "otlp"))]
+fn otlp(_: Builder, _: String) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("otlp").into())
 }
 
 #[cfg(feature = "prometheus")]
@@ -285,7 +303,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,otlp=http://c:4318,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -294,6 +312,7 @@ mod tests {
                 perfetto: Some("t.pftrace".into()),
                 chrome: Some("t.json".into()),
                 prometheus: Some(":9464".into()),
+                otlp: Some("http://c:4318".into()),
                 no_host: true,
                 gpu: Some(GpuTier::Blocks),
                 gpu_budget: Some("0.05".into()),
