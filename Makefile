@@ -13,7 +13,7 @@ demo:
 
 # Set-up and every test that a machine without a GPU can run.
 test: models venv nsys
-	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --features candlescope-tests/nvtx --no-fail-fast
+	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --features candlescope-tests/nvtx,candlescope-exporters/otlp,candlescope-exporters/prometheus --no-fail-fast
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
 	cargo check -q -p candlescope-collectors --no-default-features
