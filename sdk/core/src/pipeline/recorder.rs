@@ -78,7 +78,11 @@ impl Recorder {
                     return;
                 }
             }
-            if window.is_wanted() && !on && self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some() {
+            if window.is_wanted()
+                && !on
+                && self.activity.wait().is_zero()
+                && self.call(|activity, _| activity.enable()).is_some()
+            {
                 on = true;
                 window.ready();
             }
