@@ -4,7 +4,7 @@
 use candlescope_core::llm::{self, Request};
 use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, MemoryExporter, RecordKind, Session, SpanId};
-use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
+use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, send_run};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -302,4 +302,31 @@ fn a_bad_endpoint_is_an_error_at_the_start() {
     let error = Session::builder().exporter(exporter).start().map(|_| ()).expect_err("no address");
     let text = format!("{error:?}");
     assert!(text.contains("http://localhost:4318"), "{text}");
+}
+
+#[test]
+fn a_run_read_back_arrives_too_and_a_missing_collector_is_an_error() {
+    let (address, got) = serve(ok);
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    let manifest = session.finish();
+    let all = memory.batch();
+    let tables = || {
+        let mut tables = [Batch::default(), Batch::default(), Batch::default()];
+        tables[0].requests.clone_from(&all.requests);
+        tables[1].steps.clone_from(&all.steps);
+        tables[2].spans.clone_from(&all.spans);
+        tables
+    };
+    let report = send_run(config(address), &manifest, tables()).expect("sent");
+    assert!(report.conserved() && report.last_error.is_none(), "{report:?}");
+    assert_eq!(report.exported["spans"], all.spans.len() as u64);
+    assert_eq!(spans(&got).len(), 17);
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = listener.local_addr().expect("address");
+    drop(listener);
+    let error = send_run(config(nobody), &manifest, tables()).expect_err("nobody is there");
+    assert!(error.to_string().contains(&nobody.to_string()), "{error}");
 }
