@@ -115,7 +115,7 @@ pub struct GpuAccount {
     pub marks_ns: u64,
     /// Devices that marks were reported of.
     pub devices: Vec<GpuDeviceAccount>,
-    /// Intervals whose GPU time does not lie within their parent's, by more than a microsecond.
+    /// Intervals whose GPU time does not lie within their parent's, by more than the clocks can be off.
     pub outside_parent: u64,
     /// Recorded kernels, where any were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]

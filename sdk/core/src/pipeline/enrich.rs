@@ -46,8 +46,11 @@ const MAX_RATIOS: usize = 16_384;
 /// Intervals shorter than this are left out of the cross-check: marks are a microsecond or two wide themselves.
 const CROSS_CHECK_FROM_NS: u64 = 100_000;
 
-/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves.
-const NESTING_TOLERANCE_NS: i64 = 1_000;
+/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the correlation of
+/// the clocks may be off by over the parent's duration.
+fn nesting_tolerance(parent_ns: i64) -> i64 {
+    1_000 + parent_ns / 10_000
+}
 
 /// Records resolved, and the marks their GPU time is to be made of.
 #[derive(Default)]
@@ -302,10 +305,9 @@ impl Enricher {
             }
             let Some(gpu) = span.gpu else { continue };
             let (start, end) = (gpu.start.0, gpu.start.plus_ns(gpu.dur_ns).0);
-            if let Some((_, from, to)) = open.last()
-                && (start < from - NESTING_TOLERANCE_NS || end > to + NESTING_TOLERANCE_NS)
-            {
-                self.outside_parent += 1;
+            if let Some((_, from, to)) = open.last() {
+                let tolerance = nesting_tolerance(to - from);
+                self.outside_parent += u64::from(start < from - tolerance || end > to + tolerance);
             }
             open.push((span.seq, start, end));
         }
