@@ -10,6 +10,7 @@ use crate::load::LoadedModel;
 use crate::sampling::{Sampler, SamplingOptions};
 use candle_core::Tensor;
 use candlescope_core::llm::{self, Request};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How to generate.
@@ -54,15 +55,18 @@ pub enum FinishReason {
     Length,
     /// The context is full.
     Context,
+    /// The caller wanted no more.
+    Cancelled,
 }
 
 impl FinishReason {
-    /// `stop`, `length` or `context`.
+    /// `stop`, `length`, `context` or `cancelled`.
     pub const fn as_str(self) -> &'static str {
         match self {
             FinishReason::Stop => "stop",
             FinishReason::Length => "length",
             FinishReason::Context => "context",
+            FinishReason::Cancelled => "cancelled",
         }
     }
 }
@@ -195,13 +199,32 @@ pub fn generate(
     options: &GenerateOptions,
     on_token: &mut dyn FnMut(TokenEvent<'_>),
 ) -> Result<GenerationOutput, GenerateError> {
+    let request = Request::new(&options.operation, &loaded.info.name);
+    generate_for(loaded, request, prompts, options, &mut |token| {
+        on_token(token);
+        ControlFlow::Continue(())
+    })
+}
+
+/// As [`generate`], for a request that exists already: a server makes it when the call arrives, so that the wait for the model is
+/// part of it. Ends with [`FinishReason::Cancelled`] as soon as `on_token` breaks off.
+///
+/// # Errors
+/// As for [`generate`].
+pub fn generate_for(
+    loaded: &mut LoadedModel,
+    request: Request,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+    on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
+) -> Result<GenerationOutput, GenerateError> {
     let LoadedModel { model, tokenizer, info, .. } = loaded;
     let mut stop = options.stop_tokens.clone();
     if !options.ignore_eos {
         stop.extend(&info.eos_tokens);
     }
     let context = Context { name: &info.name, stop, tokenizer: tokenizer.as_ref() };
-    generate_with(model.as_mut(), &context, prompts, options, on_token)
+    run(model.as_mut(), &context, request, prompts, options, on_token)
 }
 
 /// What the loop needs to know besides the model.
@@ -246,16 +269,31 @@ pub fn generate_with(
     options: &GenerateOptions,
     on_token: &mut dyn FnMut(TokenEvent<'_>),
 ) -> Result<GenerationOutput, GenerateError> {
+    let request = Request::new(&options.operation, context.name);
+    run(model, context, request, prompts, options, &mut |token| {
+        on_token(token);
+        ControlFlow::Continue(())
+    })
+}
+
+fn run(
+    model: &mut dyn CausalLm,
+    context: &Context<'_>,
+    request: Request,
+    prompts: &[Vec<u32>],
+    options: &GenerateOptions,
+    on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
+) -> Result<GenerationOutput, GenerateError> {
     let prompt_tokens = check(model, prompts, options)?;
     let batch = prompts.len();
     let most = options.max_new_tokens.min(model.max_context() - prompt_tokens);
-    let limit = if most < options.max_new_tokens { FinishReason::Context } else { FinishReason::Length };
+    let mut limit = if most < options.max_new_tokens { FinishReason::Context } else { FinishReason::Length };
     model.reset();
     // The last token generated is never passed back.
     model.reserve(prompt_tokens + most - 1);
 
     let started = Instant::now();
-    let request = Request::new(&options.operation, context.name).prompt_tokens(prompt_tokens).batch(batch);
+    let request = request.prompt_tokens(prompt_tokens).batch(batch);
     let in_request = request.enter();
     let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = prompts.to_vec();
@@ -282,8 +320,12 @@ pub fn generate_with(
         for (text, token) in texts.iter_mut().zip(&next) {
             text.push(*token);
         }
-        output.take(&next, on_token)?;
+        let wanted = output.take(&next, on_token)?;
         if output.open() == 0 {
+            break;
+        }
+        if wanted.is_break() {
+            limit = FinishReason::Cancelled;
             break;
         }
     }
@@ -332,7 +374,13 @@ impl<'a> Streams<'a> {
         self.stopped.iter().filter(|s| !**s).count()
     }
 
-    fn take(&mut self, next: &[u32], on_token: &mut dyn FnMut(TokenEvent<'_>)) -> Result<(), GenerateError> {
+    /// Hands the tokens on; breaks where the caller wants no more.
+    fn take(
+        &mut self,
+        next: &[u32],
+        on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, GenerateError> {
+        let mut wanted = ControlFlow::Continue(());
         for (sequence, &token) in next.iter().enumerate() {
             if self.stopped[sequence] {
                 continue;
@@ -345,9 +393,11 @@ impl<'a> Streams<'a> {
                 None => String::new(),
             };
             self.texts[sequence].push_str(&piece);
-            on_token(TokenEvent { sequence, index, token, text: &piece });
+            if on_token(TokenEvent { sequence, index, token, text: &piece }).is_break() {
+                wanted = ControlFlow::Break(());
+            }
         }
-        Ok(())
+        Ok(wanted)
     }
 
     fn finish(self, limit: FinishReason) -> Result<Vec<Sequence>, GenerateError> {

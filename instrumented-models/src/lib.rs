@@ -33,7 +33,9 @@ pub mod weights;
 pub use candle_error::candle_message;
 pub use causal_lm::CausalLm;
 pub use config::ModelConfig;
-pub use generate::{FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate};
+pub use generate::{
+    FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate, generate_for,
+};
 pub use info::ModelInfo;
 pub use llama::Llama;
 pub use load::{Engine, LoadError, LoadOptions, LoadedModel};

@@ -1,7 +1,10 @@
 //! When to record: runtime start and stop, schedules, and windows of steps. Decisions are taken where a step begins, so that
 //! enter and exit always balance.
 
+use std::ops::Range;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Which steps are recorded, as in the PyTorch profiler: after `skip_first` steps, cycles of `wait` steps that are not recorded,
 /// `warmup` steps that are not recorded either but run right before the recorded ones, and `active` recorded steps; `repeat`
@@ -68,8 +71,12 @@ pub(crate) struct Control {
     mode: AtomicU8,
     schedule: Option<Schedule>,
     steps: AtomicU64,
-    /// Steps still to be recorded by `capture_next`, whatever the mode.
-    remaining: AtomicU64,
+    /// Steps below this number are recorded whatever the mode: the end of the latest window that was asked for.
+    window_end: AtomicU64,
+    /// Steps below this number get all the detail there is.
+    full_end: AtomicU64,
+    /// Held while a window is opened; no application thread takes it.
+    opening: Mutex<()>,
     /// Whether the latest step was recorded: what request spans, which stand above steps, go by.
     recording: AtomicBool,
     closed: AtomicBool,
@@ -93,7 +100,9 @@ impl Control {
             mode: AtomicU8::new(mode),
             schedule,
             steps: AtomicU64::new(0),
-            remaining: AtomicU64::new(0),
+            window_end: AtomicU64::new(0),
+            full_end: AtomicU64::new(0),
+            opening: Mutex::new(()),
             recording: AtomicBool::new(mode == ON),
             closed: AtomicBool::new(false),
         }
@@ -101,14 +110,14 @@ impl Control {
 
     /// Called where a step begins.
     pub(crate) fn begin_step(&self) -> StepDecision {
-        let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        // The order of these two against those of `open_window` is what makes a window exact.
+        let number = self.steps.fetch_add(1, SeqCst);
+        let in_window = number < self.window_end.load(SeqCst);
         let by_mode = match self.mode.load(Ordering::Relaxed) {
             ON => true,
             SCHEDULED => self.schedule.is_some_and(|s| s.action(number) == StepAction::Record),
             _ => false,
         };
-        // A window that was asked for is used up by the steps that follow, recorded anyway or not.
-        let in_window = self.take_remaining();
         let record = !self.closed.load(Ordering::Relaxed) && (by_mode || in_window);
         if self.recording.load(Ordering::Relaxed) != record {
             self.recording.store(record, Ordering::Relaxed);
@@ -116,9 +125,10 @@ impl Control {
         StepDecision { number, record }
     }
 
-    fn take_remaining(&self) -> bool {
-        self.remaining.load(Ordering::Relaxed) > 0
-            && self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    /// Whether a step gets all the detail there is, whatever was chosen for the session.
+    #[inline]
+    pub(crate) fn in_full(&self, step: u64) -> bool {
+        step < self.full_end.load(Ordering::Relaxed)
     }
 
     /// Whether intervals above steps are recorded now.
@@ -136,13 +146,40 @@ impl Control {
         self.recording.store(false, Ordering::Relaxed);
     }
 
-    /// Records the next `steps` steps even where the mode says otherwise. `false` if such a window is open already.
-    pub(crate) fn capture_next(&self, steps: u64) -> bool {
-        self.remaining.compare_exchange(0, steps, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    /// Records the next `steps` steps even where the mode says otherwise, `in_full` with all the detail there is. Returns their numbers,
+    /// or `None` while such a window is open. All of these steps are recorded, over all threads, and it says so before the first begins.
+    pub(crate) fn open_window(&self, steps: u64, in_full: bool) -> Option<Range<u64>> {
+        let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.steps.load(SeqCst);
+        if self.window_end.load(SeqCst) > before {
+            return None;
+        }
+        // Until the first step's number is known every step is in the window: one that took its number after it was read cannot
+        // have missed that.
+        if in_full {
+            self.full_end.store(u64::MAX, SeqCst);
+        }
+        self.window_end.store(u64::MAX, SeqCst);
+        let first = self.steps.load(SeqCst);
+        let window = first..first.saturating_add(steps);
+        if in_full {
+            self.full_end.store(window.end, SeqCst);
+        }
+        self.window_end.store(window.end, SeqCst);
+        Some(window)
     }
 
+    /// Ends the window that is open, for steps that have not begun.
+    pub(crate) fn close_window(&self) {
+        let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.full_end.store(0, SeqCst);
+        self.window_end.store(0, SeqCst);
+    }
+
+    /// Steps of the window that have not begun.
     pub(crate) fn remaining(&self) -> u64 {
-        self.remaining.load(Ordering::Relaxed)
+        let _not_while_opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.window_end.load(SeqCst).saturating_sub(self.steps.load(SeqCst))
     }
 
     pub(crate) fn steps(&self) -> u64 {
@@ -151,5 +188,59 @@ impl Control {
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_window_has_exactly_the_steps_it_was_asked_for_on_any_number_of_threads() {
+        for _ in 0..50 {
+            let control = Control::new(None, true);
+            let stop = AtomicBool::new(false);
+            let (recorded, window) = std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            let mut recorded = Vec::new();
+                            while !stop.load(Ordering::Relaxed) {
+                                let step = control.begin_step();
+                                if step.record {
+                                    recorded.push(step.number);
+                                }
+                            }
+                            recorded
+                        })
+                    })
+                    .collect();
+                std::thread::yield_now();
+                let window = control.open_window(20, false).expect("none is open");
+                while control.remaining() > 0 {
+                    std::thread::yield_now();
+                }
+                stop.store(true, Ordering::Relaxed);
+                let recorded: Vec<u64> = workers.into_iter().flat_map(|w| w.join().expect("ends")).collect();
+                (recorded, window)
+            });
+            // A step may be recorded besides, if it began while the window was being opened; none of the window is missing.
+            let inside = recorded.iter().filter(|n| window.contains(n)).count();
+            assert_eq!(inside, 20, "{window:?}: {recorded:?}");
+            assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");
+        }
+    }
+
+    #[test]
+    fn one_window_at_a_time_and_a_closed_one_makes_room() {
+        let control = Control::new(None, true);
+        assert_eq!(control.open_window(3, true), Some(0..3));
+        assert_eq!(control.open_window(1, false), None);
+        assert!(control.begin_step().record && control.in_full(0) && control.in_full(2) && !control.in_full(3));
+        assert_eq!(control.remaining(), 2);
+        control.close_window();
+        assert_eq!((control.remaining(), control.begin_step().record), (0, false));
+        assert_eq!(control.open_window(1, false), Some(2..3));
     }
 }

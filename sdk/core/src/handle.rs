@@ -1,16 +1,25 @@
 //! The handle that controls a session from anywhere in the program.
 
+use crate::HostNs;
+use crate::capture::{Capture, CaptureError};
 use crate::clock::deadline;
+use crate::exporter::Exporter;
+use crate::pipeline::BackgroundCpu;
+use crate::pipeline::capture::{Busy, CaptureRequest};
 use crate::pipeline::drain::{Command, Facts};
+use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
 use crate::run::{ExporterReport, LossCounts, RunManifest};
 use crate::shared::Shared;
-use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Longest wait for the recorder of kernels before a capture begins without.
+const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
@@ -22,6 +31,12 @@ pub(crate) struct Inner {
     pub(crate) started_paused: bool,
     pub(crate) ever_started: AtomicBool,
     pub(crate) per_interval_ns: f64,
+    /// Whether a captured run is under way.
+    pub(crate) capturing: Arc<AtomicBool>,
+    /// Captured runs so far.
+    pub(crate) captures: AtomicU64,
+    pub(crate) background: Arc<BackgroundCpu>,
+    pub(crate) queue_records: u64,
 }
 
 /// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
@@ -54,7 +69,7 @@ pub struct Stats {
 
 /// A window of steps is being captured already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a capture of {remaining} more steps is under way; ask again when it is done")]
+#[error("a capture is under way, {remaining} more steps; ask again when it is done")]
 pub struct CaptureBusy {
     /// Steps it still needs.
     pub remaining: u64,
@@ -113,11 +128,75 @@ impl Handle {
     /// # Errors
     /// While an earlier window is still open.
     pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
-        if self.0.shared.control.capture_next(steps) {
+        if self.0.shared.control.open_window(steps, false).is_some() {
             self.0.ever_started.store(true, Ordering::Relaxed);
             Ok(())
         } else {
-            Err(CaptureBusy { remaining: self.0.shared.control.remaining() })
+            Err(self.busy())
+        }
+    }
+
+    fn busy(&self) -> CaptureBusy {
+        CaptureBusy { remaining: self.0.shared.control.remaining() }
+    }
+
+    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail there is: even while
+    /// capture is off, on the GPU every interval, and kernels where the session has a recorder of them. The session goes on as it
+    /// is meanwhile. The application's threads notice nothing but the detail.
+    ///
+    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds the first time.
+    ///
+    /// ```
+    /// use candlescope_core::{MemoryExporter, Session, llm};
+    /// use tracing_subscriber::prelude::*;
+    /// let (layer, session) = Session::builder().paused(true).start()?;
+    /// let _guard = tracing_subscriber::registry().with(layer).set_default();
+    /// let memory = MemoryExporter::new();
+    /// let capture = session.handle().capture(memory.clone(), 2)?;
+    /// for position in 1..=5 {
+    ///     let _step = llm::decode(1, position, 1);
+    /// }
+    /// let run = capture.wait(std::time::Duration::from_secs(10)).expect("written");
+    /// assert_eq!((run.counts["steps"], memory.batch().steps.len()), (2, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// While another window is open or another captured run is still being written, when the exporter cannot start, or when the
+    /// session has ended.
+    pub fn capture(&self, exporter: impl Exporter, steps: u64) -> Result<Capture, CaptureError> {
+        if steps == 0 {
+            return Err(CaptureError::NoSteps);
+        }
+        let busy = Busy::claim(&self.0.capturing).ok_or_else(|| self.busy())?;
+        if self.0.shared.control.remaining() > 0 {
+            return Err(self.busy().into());
+        }
+        let number = self.0.captures.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut manifest = self.with_manifest(|m| m.clone());
+        manifest.run_id.push_str(&format!("-capture-{number}"));
+        manifest.started_ns = HostNs::now().0;
+        let run_id = manifest.run_id.clone();
+        let name = exporter.name();
+        let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, self.0.background.clone())
+            .map_err(|cause| CaptureError::Exporter { name, cause })?;
+        // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer.
+        if self.capture_kernels(steps.saturating_add(steps / 8).saturating_add(2)).is_ok() {
+            self.wait_for_kernels(KERNELS_PATIENCE);
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));
+        let request =
+            CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
+        self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
+        // The pipeline answers at once, and drops the question when it ends, or where a window was opened meanwhile.
+        match begun.recv() {
+            Ok(steps) => {
+                self.0.ever_started.store(true, Ordering::Relaxed);
+                Ok(Capture { steps, finished, ended })
+            }
+            Err(_) if self.0.shared.control.remaining() > 0 => Err(self.busy().into()),
+            Err(_) => Err(CaptureError::Ended),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The core of candlescope: what a record is, the `tracing` layer that makes records, and the pipeline behind it.
 
 pub mod annotate;
+mod capture;
 pub mod clock;
 pub mod collector;
 mod control;
@@ -25,6 +26,7 @@ mod verdict;
 pub mod vocabulary;
 
 pub use annotate::{Annotation, annotate, is_recording};
+pub use capture::{Capture, CaptureError};
 pub use clock::HostNs;
 pub use collector::{CollectError, Collector, Samples};
 pub use control::{Schedule, StepAction};

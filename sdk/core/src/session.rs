@@ -313,6 +313,7 @@ impl SessionBuilder {
             background: background.clone(),
             manifest: manifest.clone(),
             manifest_changed: manifest_changed.clone(),
+            per_interval_ns,
         };
         let drain_thread =
             std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run(mapper, enricher))?;
@@ -334,6 +335,10 @@ impl SessionBuilder {
             started_paused: self.paused,
             ever_started: AtomicBool::new(!self.paused),
             per_interval_ns,
+            capturing: Arc::default(),
+            captures: AtomicU64::new(0),
+            background: background.clone(),
+            queue_records: self.queue_records,
         }));
         let session = Session {
             handle,
@@ -499,7 +504,8 @@ impl Session {
         match report.recv_deadline(deadline) {
             Ok(report) => {
                 join_until(drain_thread, deadline);
-                self.finish_exporters(report, deadline);
+                let captures = self.finish_exporters(report, deadline);
+                captures.into_iter().for_each(|thread| _ = join_until(thread, deadline));
             }
             Err(_) => eprintln!(
                 "candlescope: the pipeline did not stop within {:?}; the run stays incomplete",
@@ -508,7 +514,8 @@ impl Session {
         }
     }
 
-    fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) {
+    /// Returns the threads that still write captured runs.
+    fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
         // All close at the same time, so that one slow exporter does not use up the others' time.
         let closing: Vec<_> = report
             .lanes
@@ -552,6 +559,7 @@ impl Session {
             }
         }
         self.finished = Some(manifest);
+        report.captures
     }
 
     fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {

@@ -4,6 +4,7 @@ use super::thread::Frame;
 use crate::clock::{TickSource, Ticks};
 use crate::gpu::{GpuLane, GpuLanes, GpuTiming, MarkId, NoMark};
 use crate::raw::flag;
+use crate::shared::Shared;
 use crate::vocabulary::GpuTier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -156,7 +157,7 @@ impl GpuThread {
     }
 
     /// An interval is about to begin: marks it if it is to be marked.
-    pub(super) fn enter(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &mut Frame, parent: Option<&Frame>) {
+    pub(super) fn enter(&mut self, session: &Shared, shared: &GpuShared, frame: &mut Frame, parent: Option<&Frame>) {
         self.entered += 1;
         let name = frame.name as usize;
         if name >= self.names.len() {
@@ -165,7 +166,7 @@ impl GpuThread {
         }
         let is_root = frame.flags & flag::STEP_ROOT != 0;
         let mut own = if is_root {
-            self.begin_step(shared, ticks, frame)
+            self.begin_step(shared, &session.ticks, frame, session.control.in_full(frame.step))
         } else {
             parent.map_or(detail::NONE, |p| p.gpu & (detail::MASK | detail::INSIDE_BLOCK))
         };
@@ -177,7 +178,7 @@ impl GpuThread {
         };
         if marked {
             own |= detail::MARKED;
-            frame.marks[0] = self.mark(shared, ticks);
+            frame.marks[0] = self.mark(shared, &session.ticks);
         }
         frame.gpu = own;
     }
@@ -192,9 +193,10 @@ impl GpuThread {
         }
     }
 
-    fn begin_step(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &Frame) -> u8 {
+    fn begin_step(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &Frame, in_full: bool) -> u8 {
         let chosen = match self.timing.tier {
             GpuTier::Off => detail::NONE,
+            _ if in_full => detail::ALL,
             GpuTier::Steps => detail::STEP,
             GpuTier::Blocks => detail::BLOCKS,
             GpuTier::All => detail::ALL,

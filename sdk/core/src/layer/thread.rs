@@ -111,7 +111,7 @@ pub(super) struct Frame {
     /// Own `seq`; for frames that are not recorded or transparent, the one their children take as parent.
     pub(super) seq: u64,
     pub(super) parent: u64,
-    step: u64,
+    pub(super) step: u64,
     pub(super) name: u32,
     request: u32,
     /// Marks in the GPU's stream at enter and exit; 0 for none.
@@ -425,7 +425,7 @@ impl ThreadState {
             }
         }
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
-            thread.enter(gpu, &shared.ticks, frame, parent);
+            thread.enter(shared, gpu, frame, parent);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
 
+use super::capture::{CaptureEnd, CaptureRequest, Capturing};
 use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
@@ -13,6 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Spans in a batch before it is sent.
@@ -31,6 +33,8 @@ const MAX_THREAD_NAMES: usize = 4_096;
 pub(crate) enum Command {
     /// Empty the rings, then flush every exporter; each answers whether it could.
     Flush(Sender<bool>),
+    /// Begin a run of the next steps.
+    Capture(Box<CaptureRequest>),
     /// Empty the rings for the last time and answer.
     Stop(Sender<DrainReport>),
 }
@@ -41,6 +45,8 @@ pub(crate) struct DrainReport {
     pub(crate) facts: Facts,
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
+    /// Threads that write captured runs.
+    pub(crate) captures: Vec<JoinHandle<()>>,
 }
 
 /// Numbers about the run so far, for the verdict and for statistics.
@@ -62,6 +68,37 @@ pub(crate) struct Facts {
     pub(crate) drained: u64,
 }
 
+impl Facts {
+    /// What happened since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let less = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
+        Self {
+            loss: LossCounts {
+                emitted: less(|f| f.loss.emitted),
+                ring_full: less(|f| f.loss.ring_full),
+                too_deep: less(|f| f.loss.too_deep),
+                after_shutdown: less(|f| f.loss.after_shutdown),
+                unresolved: less(|f| f.loss.unresolved),
+                open_at_end: 0,
+                unmatched_exits: less(|f| f.loss.unmatched_exits),
+                requests_lost: less(|f| f.loss.requests_lost),
+                requests_open_at_end: 0,
+                samples_lost: less(|f| f.loss.samples_lost),
+            },
+            counts: std::array::from_fn(|kind| self.counts[kind].saturating_sub(before.counts[kind])),
+            orphans: less(|f| f.orphans),
+            outlived_parent: less(|f| f.outlived_parent),
+            step_ns: less(|f| f.step_ns),
+            marks_ns: less(|f| f.marks_ns),
+            model_spans: less(|f| f.model_spans),
+            helper_spans: less(|f| f.helper_spans),
+            phase_steps: less(|f| f.phase_steps),
+            hollow_phase_steps: less(|f| f.hollow_phase_steps),
+            drained: less(|f| f.drained),
+        }
+    }
+}
+
 pub(crate) struct Drain {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lanes: Vec<Lane>,
@@ -77,6 +114,7 @@ pub(crate) struct Drain {
     pub(crate) manifest: Arc<Mutex<RunManifest>>,
     /// Set when the manifest changed.
     pub(crate) manifest_changed: Arc<AtomicBool>,
+    pub(crate) per_interval_ns: f64,
 }
 
 struct Source {
@@ -97,6 +135,9 @@ struct State {
     gone: LossCounts,
     gone_drained: u64,
     counts: [u64; RecordKind::ALL.len()],
+    capture: Option<Capturing>,
+    /// Threads that write captured runs.
+    captures: Vec<JoinHandle<()>>,
 }
 
 impl Drain {
@@ -113,6 +154,8 @@ impl Drain {
             gone: LossCounts::default(),
             gone_drained: 0,
             counts: [0; RecordKind::ALL.len()],
+            capture: None,
+            captures: Vec::new(),
         };
         let mut pause = self.interval;
         loop {
@@ -132,6 +175,11 @@ impl Drain {
                     for lane in &self.lanes {
                         lane.request_flush(done.clone());
                     }
+                }
+                Ok(Command::Capture(request)) => {
+                    // What the rings hold now is before the window: let it count for the session alone.
+                    self.cycle(&mut state, &meter, false);
+                    state.capture = Capturing::begin(*request, &self.shared.control, self.facts(&state));
                 }
                 Ok(Command::Stop(answer)) => {
                     self.stop(state, &meter, &answer);
@@ -187,9 +235,25 @@ impl Drain {
         }
         self.pass_on_facts();
         self.send(state, urgent);
+        if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control)) {
+            self.end_capture(state);
+        }
         self.publish(state);
         meter.update();
         busiest
+    }
+
+    /// Writes the captured run, if there is one under way, with what it has.
+    fn end_capture(&self, state: &mut State) {
+        let Some(capture) = state.capture.take() else { return };
+        let end = CaptureEnd {
+            facts: self.facts(state),
+            manifest: self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            clock: state.mapper.info(),
+            per_interval_ns: self.per_interval_ns,
+        };
+        state.captures.retain(|thread| !thread.is_finished());
+        state.captures.extend(capture.finish(end, &self.shared.control));
     }
 
     /// Facts about the run go out at once, so that a run that is killed still says which model it was of.
@@ -286,9 +350,10 @@ impl Drain {
     }
 
     fn send(&self, state: &mut State, urgent: bool) {
-        let State { mapper, resolved, enricher, counts, .. } = state;
+        let State { mapper, resolved, enricher, counts, capture, .. } = state;
         enricher.add(std::mem::take(resolved));
-        enricher.advance(&self.shared, urgent, &|| mapper.now(), |batch| send_batch(&self.lanes, batch, counts));
+        let send = |batch| send_batch(&self.lanes, capture, batch, counts);
+        enricher.advance(&self.shared, urgent, &|| mapper.now(), send);
         self.queued.store(self.lanes.iter().map(Lane::queued).max().unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -340,10 +405,11 @@ impl Drain {
             resolver.finish_thread(&mut source.stream, &around, resolved);
         }
         self.cycle_until_known(&mut state, meter, self.gpu_patience);
-        let State { enricher, counts, .. } = &mut state;
+        let State { enricher, counts, capture, .. } = &mut state;
         enricher.stop_kernels(&self.shared, self.gpu_patience);
-        enricher.release_all(&self.shared, |batch| send_batch(&self.lanes, batch, counts));
+        enricher.release_all(&self.shared, |batch| send_batch(&self.lanes, capture, batch, counts));
         state.mapper.resync();
+        self.end_capture(&mut state);
         let mut facts = self.facts(&state);
         // Whatever was emitted since the final round is a record that nobody will read.
         let loss = &mut facts.loss;
@@ -354,17 +420,25 @@ impl Drain {
         let clock = state.mapper.info();
         let gpu = state.enricher.account(&self.shared, state.mapper.ns_per_tick());
         meter.update();
-        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu });
+        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu, captures: state.captures });
     }
 }
 
-fn send_batch(lanes: &[Lane], batch: Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
+fn send_batch(
+    lanes: &[Lane],
+    capture: &mut Option<Capturing>,
+    batch: Batch,
+    counts: &mut [u64; RecordKind::ALL.len()],
+) {
     if batch.is_empty() {
         return;
     }
     let ready = Arc::new(batch);
     for kind in RecordKind::ALL {
         counts[kind as usize] += ready.count(kind);
+    }
+    if let Some(capture) = capture {
+        capture.take(&ready);
     }
     for lane in lanes {
         lane.send(&ready);

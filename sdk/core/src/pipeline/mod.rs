@@ -1,6 +1,7 @@
 //! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on threads of its own.
 
 pub(crate) mod attribute;
+pub(crate) mod capture;
 pub(crate) mod collect;
 pub(crate) mod drain;
 pub(crate) mod enrich;

@@ -1,0 +1,60 @@
+//! A run of the next steps, taken from a session that goes on.
+
+use crate::exporter::ExportError;
+use crate::handle::CaptureBusy;
+use crate::pipeline::fanout::describe;
+use crate::run::RunManifest;
+use crossbeam_channel::Receiver;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by itself.
+#[derive(Debug)]
+pub struct Capture {
+    pub(crate) steps: Range<u64>,
+    pub(crate) finished: Receiver<RunManifest>,
+    pub(crate) ended: Arc<AtomicBool>,
+}
+
+impl Capture {
+    /// Numbers of the steps that are captured.
+    pub fn steps(&self) -> Range<u64> {
+        self.steps.clone()
+    }
+
+    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or where it was
+    /// returned before.
+    pub fn wait(&self, timeout: Duration) -> Option<RunManifest> {
+        self.finished.recv_timeout(timeout).ok()
+    }
+
+    /// Ends the capture with the steps there are, for one that waits for steps which do not come. [`wait`](Capture::wait) then
+    /// returns soon.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a capture does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Another one is under way.
+    #[error(transparent)]
+    Busy(#[from] CaptureBusy),
+    /// The exporter refused; its message names the file or service and the remedy.
+    #[error("the {name} exporter cannot start: {}", describe(.cause))]
+    Exporter {
+        /// Name of the exporter.
+        name: &'static str,
+        /// Why.
+        cause: ExportError,
+    },
+    /// No steps were asked for.
+    #[error("a capture of 0 steps would be empty: ask for at least one")]
+    NoSteps,
+    /// The session is over.
+    #[error("the session has ended, nothing can be captured any more")]
+    Ended,
+}

@@ -1,0 +1,202 @@
+//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then ends.
+
+use super::drain::Facts;
+use super::fanout::Lane;
+use crate::HostNs;
+use crate::control::Control;
+use crate::ledger::DropReason;
+use crate::record::{Batch, RecordKind};
+use crate::run::{ClockInfo, OverheadInfo, RunManifest};
+use crate::verdict::{Evidence, verdict};
+use crossbeam_channel::{Sender, bounded};
+use rustc_hash::FxHashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Steps that have begun are waited for this long after anything was last heard of them: they may be lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time that the exporter gets to write what it was given.
+const CLOSE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What the drain needs to begin a capture.
+pub(crate) struct CaptureRequest {
+    pub(crate) lane: Lane,
+    pub(crate) run_id: String,
+    pub(crate) steps: u64,
+    /// Told by the user that no more steps are wanted.
+    pub(crate) ended: Arc<AtomicBool>,
+    /// Hears of the finished run.
+    pub(crate) finished: Sender<RunManifest>,
+    /// Hears the numbers of the steps, before the first of them begins; nothing where a window is open already.
+    pub(crate) begun: Sender<Range<u64>>,
+    /// Cleared when another capture may begin.
+    pub(crate) busy: Busy,
+}
+
+/// Keeps others out while it lives.
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    /// `None` while another capture is under way.
+    pub(crate) fn claim(flag: &Arc<AtomicBool>) -> Option<Self> {
+        (!flag.swap(true, Ordering::AcqRel)).then(|| Self(flag.clone()))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A capture under way.
+pub(crate) struct Capturing {
+    request: CaptureRequest,
+    window: Range<u64>,
+    /// Requests that the captured steps work for and that have not ended.
+    requests: FxHashSet<u64>,
+    seen: u64,
+    started: HostNs,
+    last_seen: Instant,
+    before: Facts,
+    step_ns: u64,
+    model_spans: u64,
+}
+
+impl Capturing {
+    /// Opens the window; `None`, and the request is dropped, where one is open already.
+    pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts) -> Option<Self> {
+        let window = control.open_window(request.steps, true)?;
+        let _ = request.begun.send(window.clone());
+        Some(Self {
+            request,
+            window,
+            requests: FxHashSet::default(),
+            seen: 0,
+            started: HostNs::now(),
+            last_seen: Instant::now(),
+            before,
+            step_ns: 0,
+            model_spans: 0,
+        })
+    }
+
+    /// Takes what belongs to the captured steps.
+    pub(crate) fn take(&mut self, batch: &Batch) {
+        let inside = |step: Option<u64>| step.is_some_and(|step| self.window.contains(&step));
+        let steps: Vec<_> = batch.steps.iter().filter(|s| inside(Some(s.step))).cloned().collect();
+        let spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
+        let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
+        self.requests.extend(steps.iter().filter_map(|s| s.request));
+        // A request ends after its steps: its row may still come, or the capture ends before it does.
+        let requests = batch.requests.iter().filter(|r| self.requests.remove(&r.request)).cloned().collect();
+        let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
+        self.seen += steps.len() as u64;
+        self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();
+        self.model_spans += spans.iter().filter(|s| &*s.path.target != crate::llm::TARGET).count() as u64;
+        if !spans.is_empty() || !steps.is_empty() {
+            self.last_seen = Instant::now();
+        }
+        let taken = Batch { spans, steps, requests, samples, kernels };
+        if !taken.is_empty() {
+            self.request.lane.send(&Arc::new(taken));
+        }
+    }
+
+    /// Whether nothing more is to come.
+    pub(crate) fn is_done(&self, control: &Control) -> bool {
+        self.seen >= self.window.end - self.window.start
+            || self.request.ended.load(Ordering::Relaxed)
+            || (control.steps() >= self.window.end && self.last_seen.elapsed() > PATIENCE)
+    }
+
+    /// Writes the run on a thread of its own, because that may take as long as it likes.
+    pub(crate) fn finish(self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
+        if control.steps() < self.window.end {
+            control.close_window();
+        }
+        // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
+        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end)).ok()
+    }
+
+    fn write(self, end: CaptureEnd) {
+        super::prepare_background_thread();
+        let mut facts = end.facts.since(&self.before);
+        let Self { request, window, seen, started, step_ns, model_spans, requests, .. } = self;
+        let CaptureRequest { mut lane, run_id, finished, busy, .. } = request;
+        let deadline = Instant::now() + CLOSE_WITHIN;
+        let (done, answer) = bounded(1);
+        lane.request_close(done, deadline);
+        let unresponsive = answer.recv_deadline(deadline).is_err();
+        if unresponsive {
+            lane.ledger.settle(DropReason::Shutdown);
+        }
+        let report = lane.ledger.report(lane.name);
+        let mut m = end.manifest;
+        m.run_id = run_id;
+        m.started_ns = started.0;
+        m.ended_ns = Some(HostNs::now().0);
+        m.complete = true;
+        m.clock = end.clock;
+        m.counts.clone_from(&report.received);
+        for kind in RecordKind::ALL {
+            facts.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
+        }
+        let spans = facts.counts[RecordKind::Span as usize];
+        facts.step_ns = step_ns;
+        facts.model_spans = model_spans;
+        facts.helper_spans = spans - model_spans.min(spans);
+        facts.drained = spans;
+        // Whatever the session lost meanwhile may have been of these steps.
+        let lost = facts.loss.lost();
+        facts.loss.emitted = spans + lost;
+        facts.loss.requests_open_at_end = requests.len() as u64;
+        m.loss = facts.loss;
+        let (application_ns, ratio) = crate::handle::overhead(end.per_interval_ns, spans, facts.marks_ns, step_ns);
+        m.overhead =
+            OverheadInfo { per_interval_ns: end.per_interval_ns, application_ns, background_cpu_ns: None, ratio };
+        m.exporters = vec![report];
+        let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
+        m.verdict = verdict(&Evidence {
+            facts: &facts,
+            steps_seen: seen,
+            exporters: &m.exporters,
+            collector_failures: &[],
+            unresponsive: &unresponsive,
+            unresponsive_collectors: None,
+            gpu: None,
+            set_up: &[],
+            paused_throughout: false,
+        });
+        let wanted = window.end - window.start;
+        if seen < wanted {
+            m.verdict.findings.push(crate::run::Finding {
+                severity: crate::run::Severity::Warning,
+                code: "capture_cut_short".into(),
+                message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
+                remedy: "it was ended before the others came; ask again while the program is at work".into(),
+            });
+        }
+        let m = Arc::new(m);
+        if unresponsive.is_empty() {
+            let (done, answer) = bounded(1);
+            lane.request_finish(m.clone(), done, deadline);
+            let _ = answer.recv_deadline(deadline);
+        }
+        lane.join_if_done();
+        drop(busy);
+        let _ = finished.send((*m).clone());
+    }
+}
+
+/// What the session knows when a capture ends.
+pub(crate) struct CaptureEnd {
+    pub(crate) facts: Facts,
+    pub(crate) manifest: RunManifest,
+    pub(crate) clock: ClockInfo,
+    pub(crate) per_interval_ns: f64,
+}

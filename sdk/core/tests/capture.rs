@@ -1,0 +1,220 @@
+//! A run of some steps, taken from a session that goes on.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_core::run::RunManifest;
+use candlescope_core::*;
+use common::*;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn step(position: usize) {
+    let inner = trace_span!("inner");
+    let _step = llm::decode(1, position, 1);
+    inner.in_scope(|| ());
+}
+
+fn steps_of(batch: &Batch) -> BTreeSet<u64> {
+    batch.steps.iter().map(|s| s.step).collect()
+}
+
+#[test]
+fn a_capture_has_its_steps_and_the_session_all_of_them() {
+    let captured = MemoryExporter::new();
+    let mut own = None;
+    let (batch, m) = record(Session::builder(), |handle| {
+        (1..=5).for_each(step);
+        handle.set_model("name", "tiny");
+        let capture = handle.capture(captured.clone(), 3).expect("begins");
+        assert_eq!(capture.steps(), 5..8);
+        (6..=20).for_each(step);
+        own = capture.wait(SOON);
+        assert_eq!(capture.wait(Duration::ZERO), None, "only once");
+    });
+    assert_eq!(steps_of(&batch), (0..20).collect());
+    assert_conserved(&m);
+    let (run, captured) = (own.expect("written"), captured.batch());
+    assert_eq!(steps_of(&captured), (5..8).collect());
+    assert_eq!(captured.spans.len(), 6);
+    // The same rows, not others like them.
+    assert!(captured.spans.iter().all(|s| batch.spans.contains(s)));
+    assert_eq!((run.counts["spans"], run.counts["steps"]), (6, 3));
+    assert!(run.complete && run.verdict.ok && run.verdict.findings.is_empty(), "{:?}", run.verdict);
+    assert_eq!(run.model["name"], "tiny");
+    assert_ne!(run.run_id, m.run_id);
+    assert!(run.started_ns <= captured.steps[0].host_start.0);
+    assert_conserved(&run);
+    assert_eq!(m.exporters.len(), 1, "it is no exporter of the session: {:?}", m.exporters);
+}
+
+#[test]
+fn a_paused_session_records_nothing_but_the_capture() {
+    let captured = MemoryExporter::new();
+    let (batch, m) = record(Session::builder().paused(true), |handle| {
+        (1..=4).for_each(step);
+        let capture = handle.capture(captured.clone(), 2).expect("begins");
+        (5..=9).for_each(step);
+        capture.wait(SOON).expect("written");
+    });
+    assert_eq!(steps_of(&captured.batch()), [4, 5].into());
+    // What was recorded goes to the session's exporters, too.
+    assert_eq!(steps_of(&batch), [4, 5].into());
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+}
+
+#[test]
+fn one_capture_at_a_time_and_the_next_when_it_is_written() {
+    let (first, second) = (MemoryExporter::new(), MemoryExporter::new());
+    record(Session::builder(), |handle| {
+        assert!(matches!(handle.capture(MemoryExporter::new(), 0), Err(CaptureError::NoSteps)));
+        let capture = handle.capture(first.clone(), 4).expect("begins");
+        step(1);
+        let refused = handle.capture(second.clone(), 1).expect_err("one at a time");
+        assert!(matches!(refused, CaptureError::Busy(CaptureBusy { remaining: 3 })), "{refused}");
+        assert_eq!(handle.capture_next(1), Err(CaptureBusy { remaining: 3 }));
+        (2..=4).for_each(step);
+        capture.wait(SOON).expect("written");
+        let capture = handle.capture(second.clone(), 1).expect("begins");
+        step(5);
+        let run = capture.wait(SOON).expect("written");
+        assert!(run.run_id.ends_with("-capture-2"), "{}", run.run_id);
+    });
+    assert_eq!(steps_of(&first.batch()), (0..4).collect());
+    assert_eq!(steps_of(&second.batch()), [4].into());
+}
+
+#[test]
+fn steps_of_many_threads_are_captured_exactly() {
+    let captured = MemoryExporter::new();
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let stop = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    let request = llm::Request::new("text_completion", "tiny");
+                    let _in_request = request.enter();
+                    let mut position = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        position += 1;
+                        step(position);
+                        std::thread::sleep(Duration::from_micros(200));
+                    }
+                });
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let capture = session.handle().capture(captured.clone(), 50).expect("begins");
+        let expected: BTreeSet<u64> = capture.steps().collect();
+        let run = capture.wait(SOON).expect("written");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(steps_of(&captured.batch()), expected);
+        run
+    });
+    assert_eq!(run.counts["steps"], 50);
+    assert_eq!(run.counts["spans"], 100);
+    // Requests that go on are not in it, and it says so.
+    assert_eq!(run.loss.requests_open_at_end, 3);
+    let m = session.finish();
+    assert_eq!(m.counts["requests"], 3);
+    assert_conserved(&m);
+}
+
+#[test]
+fn requests_that_end_in_the_capture_are_in_it() {
+    let captured = MemoryExporter::new();
+    record(Session::builder(), |handle| {
+        let capture = handle.capture(captured.clone(), 4).expect("begins");
+        for _ in 0..2 {
+            let request = llm::Request::new("text_completion", "tiny");
+            let _in_request = request.enter();
+            step(1);
+            step(2);
+        }
+        let run = capture.wait(SOON).expect("written");
+        assert!(run.counts["requests"] >= 1, "{:?}", run.counts);
+        assert_eq!(run.counts["requests"] + run.loss.requests_open_at_end, 2);
+    });
+}
+
+#[test]
+fn a_capture_that_waits_for_steps_can_be_ended() {
+    let captured = MemoryExporter::new();
+    let (_, m) = record(Session::builder(), |handle| {
+        let capture = handle.capture(captured.clone(), 10).expect("begins");
+        step(1);
+        assert_eq!(capture.wait(Duration::from_millis(100)), None);
+        capture.end();
+        let run = capture.wait(SOON).expect("written");
+        assert_eq!(run.counts["steps"], 1);
+        let findings: Vec<&str> = run.verdict.findings.iter().map(|f| f.code.as_str()).collect();
+        assert!(findings.contains(&"capture_cut_short"), "{findings:?}");
+        // The window is closed, too.
+        assert_eq!(handle.stats().capture_remaining, 0);
+        handle.capture(MemoryExporter::new(), 1).expect("room for another").end();
+    });
+    assert_conserved(&m);
+}
+
+#[test]
+fn a_session_that_ends_writes_the_capture_as_it_is() {
+    let captured = MemoryExporter::new();
+    let mut capture = None;
+    let begun = Instant::now();
+    record(Session::builder(), |handle| {
+        capture = Some(handle.capture(captured.clone(), 1_000).expect("begins"));
+        (1..=3).for_each(step);
+    });
+    let run = capture.expect("begun").wait(Duration::ZERO).expect("written before the session was over");
+    assert_eq!(run.counts["steps"], 3);
+    assert!(run.complete && begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(captured.batch().steps.len(), 3);
+}
+
+#[test]
+fn a_capture_after_the_end_is_refused() {
+    let (layer, session) = Session::builder().start().expect("starts");
+    let handle = session.handle().clone();
+    drop(layer);
+    session.finish();
+    assert!(matches!(handle.capture(MemoryExporter::new(), 1), Err(CaptureError::Ended)));
+}
+
+/// An exporter that cannot start, or fails later.
+struct Bad {
+    at_start: bool,
+}
+
+impl Exporter for Bad {
+    fn name(&self) -> &'static str {
+        "bad"
+    }
+    fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+        if self.at_start { Err(ExportError::fatal("cannot write /nowhere")) } else { Ok(()) }
+    }
+    fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
+        Err(ExportError::fatal("the disk is full"))
+    }
+}
+
+#[test]
+fn a_failing_destination_harms_the_capture_alone() {
+    let (batch, m) = record(Session::builder(), |handle| {
+        let refused = handle.capture(Bad { at_start: true }, 1).expect_err("cannot start");
+        assert!(refused.to_string().contains("/nowhere"), "{refused}");
+        let capture = handle.capture(Bad { at_start: false }, 2).expect("the failed one left room");
+        (1..=4).for_each(step);
+        let run = capture.wait(SOON).expect("an account");
+        assert!(!run.verdict.ok);
+        assert!(run.exporters[0].conserved(), "{:?}", run.exporters);
+        assert_eq!(run.exporters[0].dropped_total(RecordKind::Step), 2);
+    });
+    assert_eq!(batch.steps.len(), 4);
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+}
