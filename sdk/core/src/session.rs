@@ -585,6 +585,7 @@ impl Session {
         let inner = &self.handle.0;
         m.verdict = verdict(&Evidence {
             facts,
+            clock: &m.clock,
             steps_seen: inner.shared.control.steps(),
             exporters: &m.exporters,
             collector_failures: &failures,

@@ -3,13 +3,14 @@
 use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, Finding, GpuAccount, Severity, Verdict};
+use crate::run::{ClockInfo, ExporterReport, Finding, GpuAccount, Severity, Verdict};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
 pub(crate) struct Evidence<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) steps_seen: u64,
+    pub(crate) clock: &'a ClockInfo,
     pub(crate) exporters: &'a [ExporterReport],
     pub(crate) collector_failures: &'a [(&'static str, String)],
     pub(crate) unresponsive: &'a [&'static str],
@@ -114,6 +115,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "close requests more slowly than a thousand a millisecond",
         );
     }
+    clock_set(e.clock, &mut add);
     if let Some(account) = e.gpu.filter(|_| !e.paused_throughout) {
         gpu(account, &mut add);
     }
@@ -238,6 +240,31 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
     }
 }
 
+/// Between two anchors, at most ten seconds apart, clocks that are slewed drift by some milliseconds.
+const CLOCK_SET_NS: i64 = 100_000_000;
+
+/// A run's times go on from where they began, whatever becomes of the system clock: steps stay in order and durations right. But they
+/// then differ from what other programs log.
+fn clock_set(clock: &ClockInfo, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    let skew = |anchor: &crate::run::ClockAnchor| anchor.system_ns.saturating_sub(anchor.mapped_ns);
+    let times = clock
+        .anchors
+        .windows(2)
+        .filter(|pair| skew(&pair[1]).saturating_sub(skew(&pair[0])).saturating_abs() > CLOCK_SET_NS)
+        .count();
+    if let Some(last) = clock.anchors.last().filter(|_| times > 0) {
+        add(
+            Severity::Warning,
+            "clock_set",
+            format!(
+                "the system clock was set {times} times during the run, or the machine slept: it is {:+.1} s from the run's times now",
+                skew(last) as f64 / 1e9
+            ),
+            "durations and order are right; to join the run with logs of other programs, use the clock's anchors in run.json",
+        );
+    }
+}
+
 fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
     if let Some(name) = e.unresponsive_collectors {
         add(
@@ -289,4 +316,30 @@ fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str
 /// Reasons that are limits somebody set, and no failure.
 fn is_asked_for(reason: &str) -> bool {
     [DropReason::DiskBudget, DropReason::Limit].iter().any(|r| r.as_str() == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::ClockAnchor;
+
+    fn findings(skews_ms: &[i64]) -> Vec<String> {
+        let anchor = |(i, skew): (usize, &i64)| {
+            let mapped_ns = i as i64 * 10_000_000_000;
+            ClockAnchor { ticks: 0, mapped_ns, system_ns: mapped_ns + skew * 1_000_000 }
+        };
+        let clock = ClockInfo { anchors: skews_ms.iter().enumerate().map(anchor).collect(), ..ClockInfo::default() };
+        let mut found = Vec::new();
+        clock_set(&clock, &mut |_, _, message, _| found.push(message));
+        found
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_told_from_one_that_drifts() {
+        assert!(findings(&[]).is_empty());
+        assert!(findings(&[0, 5, 12, 40, 90, 160, 240]).is_empty());
+        assert_eq!(findings(&[0, 1, 3_600_000, 3_600_001]).len(), 1);
+        let back = findings(&[0, -500, -500, 0]);
+        assert!(back[0].contains("set 2 times") && back[0].contains("+0.0 s"), "{back:?}");
+    }
 }

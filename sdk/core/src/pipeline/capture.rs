@@ -163,6 +163,7 @@ impl Capturing {
         let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
         m.verdict = verdict(&Evidence {
             facts: &facts,
+            clock: &m.clock,
             steps_seen: seen,
             exporters: &m.exporters,
             collector_failures: &[],
