@@ -97,7 +97,7 @@ impl Live {
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-                let source = ModelSource::parse("embedded");
+                let source = ModelSource::parse("embedded").expect("names a model");
                 let mut model = LoadedModel::load(&source, &LoadOptions::default()).expect("loads");
                 let how = GenerateOptions { max_new_tokens: 12, ignore_eos: true, ..GenerateOptions::default() };
                 let prompt = model.random_prompt(16, 1).expect("a prompt");
