@@ -7,25 +7,49 @@ With --check nothing is written; the exit status says whether the files are what
 
 import json
 import pathlib
+import re
 import sys
+import urllib.parse
 
 HERE = pathlib.Path(__file__).parent
 RATE = "$__rate_interval"
-I = 'instance=~"$instance"'
+# Every query names both, so that several jobs and processes can be told apart.
+I = 'job=~"$job",instance=~"$instance"'
 M = f'{I},gen_ai_request_model=~"$model"'
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# From a latency to the traces of that time that took at least as long. Jaeger counts in microseconds.
-TRACES = {
-    "title": "Traces of this time, as slow as this or slower",
-    "url": "${jaeger}/search?service=${service}&start=${__from}000&end=${__to}000&limit=50"
-    "&minDuration=${__value.numeric}s",
-    "targetBlank": True,
-}
-ALL_TRACES = {
-    "title": "Traces of this time",
-    "url": "${jaeger}/search?service=${service}&start=${__from}000&end=${__to}000&limit=50",
-    "targetBlank": True,
-}
+DATASOURCE = {"type": "prometheus", "uid": "${prometheus_datasource}"}
+
+
+def explore(to, at_least):
+    """A link to Grafana's Explore with a search in the Jaeger data source. Braces of variables must stay as they are."""
+    query = {
+        "refId": "A", "datasource": {"type": "jaeger", "uid": "${jaeger_datasource}"}, "queryType": "search",
+        "service": "${service}", "limit": 50, **({"minDuration": at_least} if at_least else {}),
+    }
+    panes = {"traces": {"datasource": "${jaeger_datasource}", "queries": [query], "range": {"from": "${__from}", "to": to}}}
+    text = urllib.parse.quote(json.dumps(panes, separators=(",", ":")), safe="")
+    text = re.sub(r"%24%7B(\w+(?:\.\w+)*)%7D", r"${\1}", text)
+    return f"/explore?schemaVersion=1&orgId=1&panes={text}"
+
+
+def jaeger(to, at_least):
+    """A link to Jaeger's own search, which counts in microseconds."""
+    search = f"${{jaeger}}/search?service=${{service}}&lookback=custom&start=${{__from}}000&end={to}000&limit=50"
+    return search + (f"&minDuration={at_least}" if at_least else "")
+
+
+def to_traces(what, to, at_least=""):
+    """The same search in both. A link can hold one point in time, so a search ends there and shows the latest before it."""
+    return [
+        {"title": f"{what} in Explore", "url": explore(to, at_least), "targetBlank": True},
+        {"title": f"{what} in Jaeger", "url": jaeger(to, at_least), "targetBlank": True},
+    ]
+
+
+POINT = "${__value.time}"
+TRACES = to_traces("Latest traces up to this point", POINT)
+SLOW = to_traces("Latest traces up to this point that took this long", POINT, "${__value.numeric}s")
+# Heat maps have no point, only the time that is shown.
+SHOWN = to_traces("Traces of the time shown", "${__to}")
 
 
 def quantiles(metric, labels, by=""):
@@ -46,63 +70,106 @@ def rate(metric, labels, by):
     return f"sum by ({by}) (rate({metric}{{{labels}}}[{RATE}]))"
 
 
-def variable(name, label, query, all_values=True):
+def over(numerator, denominator):
+    """A quotient without a value where there is nothing to divide by: 0 / 0 would be shown as NaN."""
+    return f"{numerator} / ({denominator} > 0)"
+
+
+def variable(name, label, query, every=True):
     return {
-        "name": name, "label": label, "type": "query", "datasource": DATASOURCE, "definition": query,
-        "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1, "multi": all_values, "includeAll": all_values,
-        "allValue": ".*" if all_values else None,
-        "current": {"text": "All", "value": "$__all"} if all_values else {},
+        "name": name, "label": label, "type": "query", "datasource": DATASOURCE,
+        "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1, "multi": every, "includeAll": every,
+        **({"allValue": ".+", "current": {"text": "All", "value": "$__all"}} if every else {}),
     }
 
 
-INSTANCE = variable("instance", "Process", "label_values(candlescope_run_info, instance)")
-MODEL = variable("model", "Model", "label_values(gen_ai_server_request_duration_seconds_count, gen_ai_request_model)")
-GPU = variable("gpu", "GPU", "label_values(hw_gpu_memory_limit_bytes, hw_id)")
-PATH = variable("path", "Path", "label_values(candlescope_span_duration_seconds_count, path)", all_values=False)
-JAEGER = {
-    "name": "jaeger", "label": "Jaeger", "type": "textbox", "query": "http://localhost:16686",
-    "current": {"text": "http://localhost:16686", "value": "http://localhost:16686"},
-}
-SERVICE = {
-    "name": "service", "label": "Service in Jaeger", "type": "textbox", "query": "candlescope",
-    "current": {"text": "candlescope", "value": "candlescope"},
-}
-SOURCE = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}, "refresh": 1}
+def data_source(kind):
+    return {"name": f"{kind}_datasource", "label": f"{kind.title()} data source", "type": "datasource", "query": kind,
+            "refresh": 1}
 
 
-def panel(number, place, title, unit, description, kind, queries, links=()):
+def textbox(name, label, value):
+    return {"name": name, "label": label, "type": "textbox", "query": value, "current": {"text": value, "value": value}}
+
+
+JOB = variable("job", "Job", "label_values(candlescope_run_info, job)")
+INSTANCE = variable("instance", "Instance", 'label_values(candlescope_run_info{job=~"$job"}, instance)')
+MODEL = variable(
+    "model", "Model", f"label_values(gen_ai_server_request_duration_seconds_count{{{I}}}, gen_ai_request_model)")
+GPU = variable("gpu", "GPU", f"label_values(hw_gpu_memory_limit_bytes{{{I}}}, hw_id)")
+PATH = variable("path", "Path", f"label_values(candlescope_span_duration_seconds_count{{{I}}}, path)", every=False)
+TO_JAEGER = [
+    data_source("jaeger"),
+    textbox("jaeger", "Jaeger", "http://localhost:16686"),
+    textbox("service", "Service in Jaeger", "candlescope"),
+]
+
+
+def panel(number, place, title, unit, description, kind, queries, links=(), axis=None):
+    table = kind == "table"
+    # What is over the whole time shown has one value, not one for each point of it.
+    instant = any("$__range" in expr for expr, *_ in queries)
     targets = [
         {
             "refId": chr(ord("A") + n), "expr": expr, "legendFormat": legend, "datasource": DATASOURCE,
             "format": {"heatmap": "heatmap", "table": "table"}.get(kind, "time_series"),
-            "instant": kind == "table", "range": kind != "table",
+            "instant": instant, "range": not instant,
         }
-        for n, (expr, legend) in enumerate(queries)
+        for n, (expr, legend, *_) in enumerate(queries)
     ]
+    defaults = {"unit": unit}
     made = {
         "id": number, "type": kind, "title": title, "description": description, "datasource": DATASOURCE,
-        "gridPos": place, "targets": targets,
-        "fieldConfig": {"defaults": {"unit": unit, "links": list(links)}, "overrides": []}, "options": {},
+        "gridPos": place, "targets": targets, "fieldConfig": {"defaults": defaults, "overrides": []}, "options": {},
     }
+    if kind == "heatmap":
+        made["links"] = [
+            {"type": "link", "icon": "external link", "tags": [], "tooltip": "", "asDropdown": False, "includeVars": False,
+             "keepTime": False, **link}
+            for link in links
+        ]
+    elif links:
+        defaults["links"] = list(links)
     if kind == "timeseries":
-        made["fieldConfig"]["defaults"]["custom"] = {"fillOpacity": 10, "showPoints": "never", "spanNulls": False}
+        defaults["custom"] = {"fillOpacity": 10, "showPoints": "never", "spanNulls": False,
+                              **({"axisLabel": axis} if axis else {})}
+        # From zero, because a share or a duration that is drawn from its own minimum looks like news where there is none.
+        defaults["min"] = 0
         made["options"] = {
-            "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["mean", "max"]},
+            "legend": {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["mean", "max"]},
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
+    elif kind == "state-timeline":
+        defaults["custom"] = {"fillOpacity": 70, "lineWidth": 0}
+        defaults["mappings"] = [
+            {"type": "value", "options": {"0": {"text": "no", "color": "transparent", "index": 0},
+                                          "1": {"text": "yes", "color": "orange", "index": 1}}},
+        ]
+        made["options"] = {"showValue": "never", "mergeValues": True, "legend": {"showLegend": False},
+                           "tooltip": {"mode": "single"}}
     elif kind == "heatmap":
         made["options"] = {
             "calculate": False, "yAxis": {"unit": unit}, "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64},
             "cellGap": 1, "tooltip": {"mode": "single", "yHistogram": True},
         }
     elif kind == "stat":
-        made["options"] = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
-    elif kind == "table":
+        made["options"] = {
+            "reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value",
+            "graphMode": "none" if instant else "area",
+            # What is read from the legend has nothing to show but the legend.
+            "textMode": "name" if unit == "none" else "auto",
+        }
+    elif table:
+        columns = {f"Value #{target['refId']}": target["legendFormat"] for target in targets}
         made["transformations"] = [
             {"id": "merge", "options": {}},
-            {"id": "organize", "options": {"excludeByName": {"Time": True}}},
+            {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": columns}},
         ]
-        made["options"] = {"sortBy": [{"displayName": "Value #A", "desc": True}]}
+        made["options"] = {"showHeader": True, "sortBy": [{"displayName": queries[0][1], "desc": True}]}
+        made["fieldConfig"]["overrides"] = [
+            {"matcher": {"id": "byName", "options": legend}, "properties": [{"id": "unit", "value": own[0]}]}
+            for _, legend, *own in queries if own
+        ]
     return made
 
 
@@ -120,11 +187,11 @@ def dashboard(uid, title, description, variables, rows):
         y += height
     return {
         "uid": uid, "title": title, "description": description, "tags": ["candlescope"], "schemaVersion": 41, "version": 1,
-        "editable": True, "graphTooltip": 1, "refresh": "10s", "timezone": "browser",
+        "editable": False, "graphTooltip": 1, "refresh": "10s", "timezone": "browser",
         "time": {"from": "now-30m", "to": "now"},
-        "templating": {"list": [SOURCE, *variables]},
-        "links": [{"type": "dashboards", "tags": ["candlescope"], "asDropdown": True, "title": "candlescope",
-                   "includeVars": False, "keepTime": True}],
+        "templating": {"list": [data_source("prometheus"), JOB, INSTANCE, *variables]},
+        "links": [{"type": "dashboards", "tags": ["candlescope"], "asDropdown": True, "title": "candlescope", "tooltip": "",
+                   "icon": "external link", "targetBlank": False, "includeVars": True, "keepTime": True}],
         "annotations": {"list": []},
         "panels": panels,
     }
@@ -138,45 +205,49 @@ SPAN = "candlescope_span_duration_seconds"
 
 LLM = dashboard(
     "candlescope-llm", "LLM inference", "Requests, latency, throughput and utilisation of LLM inference written with candle.",
-    [INSTANCE, MODEL, JAEGER, SERVICE],
+    [MODEL, *TO_JAEGER],
     [
         ("Requests", 6, 7, [
             ("Requests", "reqps", "Requests that ended, a second, by model.", "timeseries",
-             [(rate(f"{E2E}_count", M, "gen_ai_request_model"), "{{gen_ai_request_model}}")], [ALL_TRACES]),
+             [(rate(f"{E2E}_count", M, "gen_ai_request_model"), "{{gen_ai_request_model}}")], TRACES),
             ("Active requests", "short", "Requests that had a step and have not ended.", "timeseries",
-             [(f"sum by (instance) (candlescope_requests_active{{{I}}})", "{{instance}}")]),
+             [(f"sum by (instance) (candlescope_requests_active{{{I}}})", "{{instance}}")], TRACES, "requests"),
             ("Tokens in flight", "short", "Context of all active requests together, in tokens: what the KV cache holds.", "timeseries",
-             [(f"sum by (instance) (candlescope_tokens_in_flight{{{I}}})", "{{instance}}")]),
+             [(f"sum by (instance) (candlescope_tokens_in_flight{{{I}}})", "{{instance}}")], (), "tokens"),
             ("Tokens a second", "short",
-             "Tokens processed a second as steps end: prefill counts the prompt, decode the output.", "timeseries",
+             "Tokens processed a second as steps end: prefill counts the prompt, decode the output. Those of ended requests come in one "
+             "piece when a request ends.", "timeseries",
              [(f'sum by (phase) (rate(candlescope_step_tokens_total{{{I},phase!="none"}}[{RATE}]))', "{{phase}}"),
-              (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")]),
+              (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")], (), "tokens/s"),
         ]),
         ("Latency", 6, 8, [
             ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
-             quantiles(TTFT, M), [TRACES]),
-            ("Time per output token", "s", "Mean of each request's tokens after the first.", "timeseries", quantiles(TPOT, M), [ALL_TRACES]),
+             quantiles(TTFT, M), SLOW),
+            ("Time per output token", "s", "Mean of each request's tokens after the first.", "timeseries", quantiles(TPOT, M), TRACES),
             ("Inter-token latency", "s", "Gap between consecutive tokens of a request: its tail is what a reader notices.", "timeseries",
-             quantiles(ITL, I), [ALL_TRACES]),
-            ("Request duration", "s", "From a request's start to its end.", "timeseries", quantiles(E2E, M), [TRACES]),
+             quantiles(ITL, I), TRACES),
+            ("Request duration", "s", "From a request's start to its end.", "timeseries", quantiles(E2E, M), SLOW),
         ]),
         ("Distribution", 8, 8, [
-            ("Time to first token, distribution", "s", "Requests by time to first token.", "heatmap", heat(TTFT, M), [ALL_TRACES]),
-            ("Time per output token, distribution", "s", "Requests by mean time per output token.", "heatmap", heat(TPOT, M), [ALL_TRACES]),
-            ("Inter-token latency, distribution", "s", "Tokens by the gap to the token before.", "heatmap", heat(ITL, I), [ALL_TRACES]),
+            ("Time to first token, distribution", "s", "Requests by time to first token.", "heatmap", heat(TTFT, M), SHOWN),
+            ("Time per output token, distribution", "s", "Requests by mean time per output token.", "heatmap", heat(TPOT, M), SHOWN),
+            ("Inter-token latency, distribution", "s", "Tokens by the gap to the token before.", "heatmap", heat(ITL, I), SHOWN),
         ]),
         ("Phases and utilisation", 6, 8, [
             ("Time in phases", "percentunit",
              "Share of one thread's (host) or stream's (gpu) time that went into each phase; more than 100 % on several threads.", "timeseries",
              [(rate("candlescope_phase_seconds_total", I, "phase, clock"), "{{phase}} ({{clock}})")]),
             ("Step duration", "s", "Mean duration of a step on the host, by phase.", "timeseries",
-             [(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}])) / '
-               f'sum by (phase) (rate(candlescope_steps_total{{{I}}}[{RATE}]))', "{{phase}}")]),
-            ("MFU", "percentunit", "FLOPs over time and peak FLOP/s, by which prefill is judged; above 100 % is a measurement error.", "timeseries",
+             [(over(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}]))',
+                    rate("candlescope_steps_total", I, "phase")), "{{phase}}")]),
+            ("MFU", "percentunit",
+             "FLOPs over time and peak FLOP/s, by which prefill is judged, mean of the processes; above 100 % is a measurement error.",
+             "timeseries",
              [(f"avg by (phase, peak) (candlescope_mfu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
-            ("MBU", "percentunit", "Bytes moved over time and peak bandwidth, by which decode is judged; above 100 % is a measurement error.",
-             "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
-            ("Achieved FLOP/s", "FLOP/s", "Analytic FLOPs of steps over the wall time between scrapes.", "timeseries",
+            ("MBU", "percentunit",
+             "Bytes moved over time and peak bandwidth, by which decode is judged, mean of the processes; above 100 % is a "
+             "measurement error.", "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
+            ("Achieved FLOP/s", "flops", "Analytic FLOPs of steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_flops_total", I, "phase"), "{{phase}}")]),
             ("Achieved bandwidth", "Bps", "Analytic bytes moved by steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_moved_bytes_total", I, "phase"), "{{phase}}")]),
@@ -188,15 +259,17 @@ G = f'{I},hw_id=~"$gpu"'
 ID = "{{hw_id}}"
 GPUS = dashboard(
     "candlescope-gpu", "GPU", "Power, energy, memory, clocks and use of the GPUs that inference runs on.",
-    [INSTANCE, GPU],
+    [GPU],
     [
         ("Power and energy", 8, 8, [
             ("Power", "watt", "Power drawn by the board, and the limit that is enforced.", "timeseries",
              [(f"max by (hw_id) (hw_power_watts{{{G}}})", ID), (f"max by (hw_id) (hw_power_limit_watts{{{G}}})", "limit " + ID)]),
             ("Energy a token", "joule",
-             "Energy of a process' GPUs over the tokens it decoded in the same time; includes what idle GPUs draw.", "timeseries",
-             [(f'sum by (instance) (rate(hw_energy_joules_total{{{G}}}[{RATE}])) / '
-               f'(sum by (instance) (rate(candlescope_step_tokens_total{{{I},phase="decode"}}[{RATE}])) > 0)', "{{instance}}")]),
+             "All energy of a process' GPUs over the tokens it decoded in the same time: gross, so prefill, idling and other "
+             "programs are in it.", "timeseries",
+             [(over(f"sum by (instance) (rate(hw_energy_joules_total{{{G}}}[{RATE}]))",
+                    f'sum by (instance) (rate(candlescope_step_tokens_total{{{I},phase="decode"}}[{RATE}]))'), "{{instance}}")],
+             (), "joules a token"),
             ("Energy", "joule", "Energy used over the time shown, by the GPU's own counter.", "stat",
              [(f"max by (hw_id) (increase(hw_energy_joules_total{{{G}}}[$__range]))", ID)]),
         ]),
@@ -211,7 +284,7 @@ GPUS = dashboard(
         ("Clocks and heat", 8, 8, [
             ("Clocks", "hertz", "Clocks by domain; the SM clock is what compute scales with.", "timeseries",
              [(f"max by (hw_id, domain) (candlescope_gpu_clock_hertz{{{G}}})", "{{domain}} " + ID)]),
-            ("Throttling", "short", "1 while a reason holds clocks down; gpu_idle is no cause for concern.", "timeseries",
+            ("Throttling", "bool_yes_no", "Reasons that hold clocks down, while they do; gpu_idle is no cause for concern.", "state-timeline",
              [(f"max by (hw_id, reason) (candlescope_gpu_throttled{{{G}}})", "{{reason}} " + ID)]),
             ("Temperature", "celsius", "Temperature of the die.", "timeseries", [(f"max by (hw_id) (hw_temperature_celsius{{{G}}})", ID)]),
         ]),
@@ -233,29 +306,30 @@ def top(clock):
     return [(f'topk(15, {rate(SPAN + "_sum", by_path(clock), "path")})', "{{path}}")]
 
 
+def of_paths(clock):
+    time, count = (f"sum by (path) (increase({SPAN}_{what}{{{by_path(clock)}}}[$__range]))" for what in ("sum", "count"))
+    return [(time, "time"), (count, "intervals", "short"), (over(time, count), "mean")]
+
+
 LAYERS = dashboard(
     "candlescope-layers", "Layers", "Where time goes: intervals by their path, on the host and on the GPU.",
-    [INSTANCE, PATH, JAEGER, SERVICE],
+    [PATH, *TO_JAEGER],
     [
         ("Where time goes", 12, 10, [
             ("Host time by path", "percentunit",
-             "Share of time inside each path on the host, children included: a parent is at least the sum of its children.", "timeseries", top("host"), [ALL_TRACES]),
+             "Share of time inside each path on the host, children included: a parent is at least the sum of its children.", "timeseries", top("host"), TRACES),
             ("GPU time by path", "percentunit",
-             "Share of time inside each path on the GPU, children included, where it was marked.", "timeseries", top("gpu"), [ALL_TRACES]),
+             "Share of time inside each path on the GPU, children included, where it was marked.", "timeseries", top("gpu"), TRACES),
             ("Paths, host", "s", "Time, intervals and mean duration of every path over the time shown, on the host.", "table",
-             [(f'sum by (path) (increase({SPAN}_sum{{{by_path("host")}}}[$__range]))', "time"),
-              (f'sum by (path) (increase({SPAN}_sum{{{by_path("host")}}}[$__range])) / '
-               f'(sum by (path) (increase({SPAN}_count{{{by_path("host")}}}[$__range])) > 0)', "mean")]),
-            ("Paths, GPU", "s", "Time and mean duration of every path over the time shown, on the GPU, of intervals that were marked.", "table",
-             [(f'sum by (path) (increase({SPAN}_sum{{{by_path("gpu")}}}[$__range]))', "time"),
-              (f'sum by (path) (increase({SPAN}_sum{{{by_path("gpu")}}}[$__range])) / '
-               f'(sum by (path) (increase({SPAN}_count{{{by_path("gpu")}}}[$__range])) > 0)', "mean")]),
+             of_paths("host")),
+            ("Paths, GPU", "s", "Time, intervals and mean duration of every path over the time shown, on the GPU, where it was marked.", "table",
+             of_paths("gpu")),
         ]),
         ("One path", 8, 8, [
             ("Duration of $path", "s", "Quantiles of the chosen path's duration, on both clocks.", "timeseries",
-             quantiles(SPAN, f'{I},path="$path"', "clock"), [ALL_TRACES]),
+             quantiles(SPAN, f'{I},path="$path"', "clock"), TRACES),
             ("Distribution of $path on the host", "s", "Intervals of the chosen path by duration on the host.", "heatmap",
-             heat(SPAN, f'{by_path("host")},path="$path"')),
+             heat(SPAN, f'{by_path("host")},path="$path"'), SHOWN),
             ("Intervals of $path", "ops", "Intervals of the chosen path a second.", "timeseries",
              [(rate(SPAN + "_count", f'{by_path("host")},path="$path"', "path"), "{{path}}")]),
         ]),
@@ -270,17 +344,17 @@ LAYERS = dashboard(
 
 HEALTH = dashboard(
     "candlescope-health", "Profiler health", "Whether the figures can be trusted, and what taking them costs.",
-    [INSTANCE],
+    [],
     [
         ("Now", 6, 5, [
             ("Overhead", "percentunit", "Time taken from the application's threads over time in steps, since the start (derived).", "stat",
              [(f"max by (instance) (candlescope_overhead_ratio{{{I}}})", "{{instance}}")]),
             ("Intervals lost", "percentunit", "Share of intervals lost before they became records, over the time shown.", "stat",
-             [(f'1 - sum by (instance) (increase(candlescope_intervals_total{{{I},outcome="recorded"}}[$__range])) / '
-               f'(sum by (instance) (increase(candlescope_intervals_total{{{I}}}[$__range])) > 0)', "{{instance}}")]),
+             [("1 - " + over(f'sum by (instance) (increase(candlescope_intervals_total{{{I},outcome="recorded"}}[$__range]))',
+                             f"sum by (instance) (increase(candlescope_intervals_total{{{I}}}[$__range]))"), "{{instance}}")]),
             ("Paths with series", "short", "Paths that have series of their own; the limit is 500 unless told otherwise.", "stat",
              [(f"sum by (instance) (candlescope_paths{{{I}}})", "{{instance}}")]),
-            ("Run", "short", "The run that each process records, and of which model.", "stat",
+            ("Run", "none", "The run that each process records, and of which model.", "stat",
              [(f"sum by (run_id, model) (candlescope_run_info{{{I}}})", "{{run_id}} {{model}}")]),
         ]),
         ("Loss", 8, 8, [
@@ -293,7 +367,7 @@ HEALTH = dashboard(
         ]),
         ("Queue and cost", 8, 8, [
             ("Queue", "short", "Records that exporters have received and not settled; at 262,144 a queue drops.", "timeseries",
-             [(f"sum by (exporter) (candlescope_records_pending{{{I}}})", "{{exporter}}")]),
+             [(f"sum by (exporter) (candlescope_records_pending{{{I}}})", "{{exporter}}")], (), "records"),
             ("Overhead over time", "percentunit", "Time taken from the application's threads over time in steps (derived).", "timeseries",
              [(f"max by (instance) (candlescope_overhead_ratio{{{I}}})", "{{instance}}")]),
             ("Intervals without series of their own", "ops",
@@ -310,7 +384,7 @@ HEALTH = dashboard(
              [(rate("process_context_switches_voluntary_total", I, "instance"), "voluntary {{instance}}"),
               (rate("process_context_switches_involuntary_total", I, "instance"), "involuntary {{instance}}")]),
             ("Scrape duration", "s", "Time that Prometheus took to fetch the metrics.", "timeseries",
-             [(f'max by (instance) (scrape_duration_seconds{{{I},job="candlescope"}})', "{{instance}}")]),
+             [(f'max by (instance) (scrape_duration_seconds{{{I}}})', "{{instance}}")]),
         ]),
     ],
 )

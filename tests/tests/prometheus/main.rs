@@ -2,6 +2,9 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod dashboards;
+mod grafana;
+mod jaeger;
+mod lint;
 mod load;
 mod server;
 
@@ -19,9 +22,10 @@ fn chosen(expr: &str) -> String {
     [
         ("$__rate_interval", "10s"),
         ("$__range", "1m"),
-        ("$instance", ".*"),
-        ("$model", ".*"),
-        ("$gpu", ".*"),
+        ("$job", ".+"),
+        ("$instance", ".+"),
+        ("$model", ".+"),
+        ("$gpu", ".+"),
         ("$path", path),
     ]
     .into_iter()
@@ -48,7 +52,11 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
             let answer = prometheus.query(&chosen(&query.expr));
             let values = answer.unwrap_or_else(|error| panic!("{}: {}\n{error}", query.of, query.expr));
             // The quantile of nothing is NaN: a panel without a line.
-            !values.iter().any(|(_, value)| value.is_finite())
+            let answer = values.into_iter().find(|(_, value)| value.is_finite());
+            if let Some((labels, value)) = &answer {
+                println!("{}: {value} {labels}", query.of);
+            }
+            answer.is_none()
         });
     }
     let empty: Vec<String> = open.iter().map(|query| format!("{}: {}", query.of, query.expr)).collect();
@@ -135,6 +143,7 @@ fn dashboards_and_rules_keep_to_what_is_exported() {
     }
     let files = std::fs::read_dir(Path::new(ROOT).join("grafana/dashboards")).expect("dashboards").count();
     assert_eq!(files, DASHBOARDS.len(), "every file is tested");
+    dashboards::check_contents();
     dashboards::check_rules();
     let status = std::process::Command::new("python3").args(["grafana/build.py", "--check"]).current_dir(ROOT).status();
     assert!(status.expect("python3").success(), "grafana/build.py makes other dashboards than there are");
@@ -150,4 +159,111 @@ fn every_metric_of_the_gpu_collector_is_in_the_catalogue() {
         });
         assert!(known, "{} would be served without a help text", metric.name);
     }
+}
+
+#[test]
+fn dashboards_keep_the_rules_of_grafanas_linter_and_each_rule_finds_what_it_is_for() {
+    for rule in lint::RULES {
+        for name in DASHBOARDS {
+            let found = (rule.check)(&dashboards::read(name));
+            assert!(found.is_empty(), "{name} against {}: {found:?}", rule.name);
+        }
+        let mut broken = dashboards::read("gpu");
+        (rule.broken)(&mut broken);
+        assert!(!(rule.check)(&broken).is_empty(), "{} finds nothing in a dashboard that breaks it", rule.name);
+    }
+}
+
+#[test]
+fn dashboards_are_of_grafanas_own_types_and_others_are_not() {
+    let folder = Path::new(ROOT).join("grafana/dashboards");
+    let files: Vec<_> = DASHBOARDS.iter().map(|name| folder.join(format!("{name}.json"))).collect();
+    let (ok, said) = grafana::of_grafanas_types(&files);
+    assert!(ok && said.contains("4 dashboards"), "{said}");
+
+    // What no editor would let through, each in a file of its own.
+    let dir = tempfile::tempdir().expect("a directory");
+    let spoilt: &[(&str, &str, &str)] = &[
+        ("unknown", "\"sort\": \"desc\"", "\"order\": \"desc\""),
+        ("value", "\"mode\": \"multi\"", "\"mode\": \"many\""),
+        ("type", "\"fillOpacity\": 10", "\"fillOpacity\": \"10\""),
+        ("query", "\"legendFormat\"", "\"legend\""),
+        ("variable", "\"refresh\": 2", "\"refresh\": 7"),
+        ("missing", "\"from\": \"now-30m\",", ""),
+    ];
+    let mut files = Vec::new();
+    for (name, from, to) in spoilt {
+        let text = dashboards::read("llm-inference");
+        let text = serde_json::to_string_pretty(&text).expect("JSON").replacen(from, to, 1);
+        assert!(
+            text.contains(to) && text != std::fs::read_to_string(folder.join("llm-inference.json")).expect("readable")
+        );
+        let file = dir.path().join(format!("{name}.json"));
+        std::fs::write(&file, text).expect("written");
+        files.push(file);
+    }
+    let (ok, said) = grafana::of_grafanas_types(&files);
+    let silent: Vec<_> = spoilt.iter().filter(|(name, ..)| !said.contains(&format!("{name}.json: "))).collect();
+    assert!(!ok && silent.is_empty(), "{silent:?} pass:\n{said}");
+
+    let at = |file: &str| std::fs::read_to_string(Path::new(ROOT).join(file)).expect("readable");
+    let after = |text: &str, key: &str| -> String {
+        let rest = text.split_once(key).map(|(_, rest)| rest).unwrap_or_default();
+        rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
+    };
+    let checked = after(&at("tests/services/grafana-types/package.json"), "\"@grafana/schema\": \"");
+    assert!(!checked.is_empty());
+    assert_eq!(
+        checked,
+        after(&at("grafana/compose.yaml"), "grafana/grafana:"),
+        "the types are of the Grafana that is started"
+    );
+}
+
+/// A click on a point leads to the trace behind it, and a click elsewhere does not.
+#[test]
+fn links_of_panels_lead_to_traces_in_a_real_jaeger() {
+    // A request of 40 ms a minute ago.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let began = u64::try_from(now.as_millis()).expect("fits") - 60_000;
+    let jaeger = jaeger::Jaeger::start();
+    jaeger.store("chatbot", began, 40);
+    let base = format!("http://{}", jaeger.address);
+    let click = |to_ms: u64, seconds: f64, service: &'static str| grafana::Click {
+        from_ms: began - 600_000,
+        to_ms,
+        seconds,
+        jaeger: &base,
+        service,
+    };
+    let sources = std::fs::read_to_string(Path::new(ROOT).join("grafana/provisioning/datasources/candlescope.yaml"));
+    assert!(
+        sources.expect("readable").contains("\n    uid: jaeger\n"),
+        "where the links to Explore lead in this stack"
+    );
+
+    // A point after it, one before it, one above it, another service; which of them find it without and with a least duration.
+    let clicks = [
+        (click(began + 5_000, 0.012, "chatbot"), 1, 1),
+        (click(began - 5_000, 0.012, "chatbot"), 0, 0),
+        (click(began + 5_000, 0.056, "chatbot"), 1, 0),
+        (click(began + 5_000, 0.012, "other"), 0, 0),
+    ];
+    let mut followed = 0;
+    for (click, any, slow) in &clicks {
+        for name in DASHBOARDS {
+            for grafana::Link { of, url } in grafana::links(name, click) {
+                let search = match (url.strip_prefix(&format!("{base}/search?")), grafana::explored(&url)) {
+                    (Some(search), None) => search.to_string(),
+                    (None, Some(panes)) => grafana::as_the_data_source_asks(&panes),
+                    _ => panic!("{of} leads to {url}"),
+                };
+                let expected = if search.contains("minDuration") { slow } else { any };
+                assert_eq!(jaeger.found(&search).as_ref(), Ok(expected), "{of}: {search}");
+                followed += 1;
+            }
+        }
+    }
+    assert!(followed > 80, "{followed}");
+    assert!(jaeger.found("service=chatbot&minDuration=12").is_err(), "a search that is wrong is refused");
 }

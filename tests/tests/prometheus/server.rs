@@ -42,9 +42,20 @@ pub(crate) fn stdin_to(program: &Path, arguments: &[&str], input: &[u8]) -> (boo
 
 /// The body of an answer. HTTP/1.0, so that nothing comes in chunks.
 pub(crate) fn get(address: SocketAddr, target: &str) -> io::Result<String> {
+    ask(address, &format!("GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n"))
+}
+
+/// Sends JSON; the body of the answer.
+pub(crate) fn post(address: SocketAddr, target: &str, json: &str) -> io::Result<String> {
+    let length = json.len();
+    let head = format!("POST {target} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json");
+    ask(address, &format!("{head}\r\nContent-Length: {length}\r\n\r\n{json}"))
+}
+
+fn ask(address: SocketAddr, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    write!(stream, "GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     match answer.split_once("\r\n\r\n") {
