@@ -233,6 +233,34 @@ mod tests {
         }
     }
 
+    /// Names and labels that dashboards of others may rest on: they are part of the interface.
+    #[test]
+    fn what_is_promised_is_served() {
+        let (model, gpu): (&[&str], &[&str]) = (&["gen_ai_request_model"], &["hw_id"]);
+        for (name, labels) in [
+            ("gen_ai_server_time_to_first_token_seconds", model),
+            ("gen_ai_server_time_per_output_token_seconds", model),
+            ("gen_ai_server_request_duration_seconds", model),
+            ("candlescope_tokens_total", &["type"]),
+            ("candlescope_span_duration_seconds", &["path", "clock"]),
+            ("candlescope_mfu_ratio", &["phase", "peak"]),
+            ("candlescope_mbu_ratio", &["phase", "peak"]),
+            ("hw_gpu_utilization_ratio", gpu),
+            ("hw_gpu_memory_usage_bytes", gpu),
+            ("hw_gpu_memory_limit_bytes", gpu),
+            ("hw_power_watts", gpu),
+            ("hw_energy_joules_total", gpu),
+            ("hw_temperature_celsius", gpu),
+            ("candlescope_gpu_clock_hertz", &["hw_id", "domain"]),
+            ("candlescope_gpu_throttled", &["hw_id", "reason"]),
+            ("candlescope_records_total", &["exporter", "outcome"]),
+            ("candlescope_overhead_ratio", &[]),
+        ] {
+            let metric = METRICS.iter().chain(SAMPLES).find(|m| m.name == name);
+            assert_eq!(metric.map(|m| m.labels), Some(labels), "{name}");
+        }
+    }
+
     #[test]
     fn a_sample_finds_its_family_and_label() {
         let found = |name| family(name).map(|(m, label)| (m.name, label));

@@ -269,3 +269,23 @@ pub fn join(batches: impl IntoIterator<Item = Batch>) -> Batch {
     }
     all
 }
+
+/// A span of each of `n` paths.
+pub fn many_paths(n: u32) -> Batch {
+    let template = Synthetic::new(1).step("decode").spans.remove(0);
+    let mut batch = Batch::default();
+    for id in 0..n {
+        let mut span = template.clone();
+        let of = &template.path;
+        span.path = Arc::new(PathInfo {
+            id,
+            path: of.path.clone(),
+            rollup: format!("decode/layer_{id}/linear"),
+            rollup_id: id,
+            name: of.name.clone(),
+            target: of.target.clone(),
+        });
+        batch.spans.push(span);
+    }
+    batch
+}
