@@ -1,8 +1,10 @@
 //! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
 #![allow(missing_docs, reason = "a test")]
+use arrow_schema::DataType;
 use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
-use candlescope_core::run::{self, ColumnType};
+use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -14,6 +16,45 @@ fn hold(name: &str, text: &str) {
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == text, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs");
 }
+
+/// What `run.json` says, by key.
+const MANIFEST: &[(&str, &str)] = &[
+    ("schema_version", "Version of this layout"),
+    ("run_id", "Name of the run, as in every table"),
+    ("host", "Host name"),
+    ("rank", "Rank of the process in a distributed run, 0 otherwise"),
+    ("started_ns", "Start, nanoseconds since the Unix epoch"),
+    ("ended_ns", "End, nanoseconds since the Unix epoch; null while the run goes on and after a crash"),
+    ("complete", "Whether the run was closed in order; where it was not, the tables hold what had been finished"),
+    ("environment", "Object: machine, operating system, devices, versions"),
+    ("model", "Object: name, architecture, dimensions, element types, parameters, bytes"),
+    (
+        "options",
+        "Object: options as resolved. `warmup` (0 where it is missing) is the number of requests that only warmed up: those with \
+         `request` ≤ `warmup` are in the tables, and statistics leave them out",
+    ),
+    ("clock", "Object: clock of the host times, its cost, and how it became Unix time"),
+    (
+        "gpu",
+        "Object: how GPU time was taken, what became of every mark, how far device times may be off; missing where none was asked for",
+    ),
+    ("counts", "Object: records handed to exporters, by table"),
+    ("loss", "Object: intervals that never became records, by reason"),
+    ("exporters", "Array: what each exporter received, exported and dropped, by table"),
+    ("overhead", "Object: what profiling cost"),
+    ("verdict", "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`"),
+    ("results", "Object: what the program said of itself"),
+];
+
+/// What people who read the tables have tripped over.
+const NOTES: &str = "\n## Before you compute\n\n\
+- Intervals nest: durations of different paths must not be added up. Self time is an interval's duration less those of the rows that name its\n  \
+  `seq` as their `parent_seq`; self times of a step add up to the step.\n\
+- A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
+- `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
+- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
+- Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
+- A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
 
 #[test]
 fn run_format() {
@@ -30,13 +71,21 @@ fn run_format() {
          RUN/steps/part-*.parquet        one row a step\n\
          RUN/requests/part-*.parquet     one row a request\n\
          RUN/samples/part-*.parquet      one row a sample of a metric\n\
+         RUN/kernels/part-*.parquet      one row a kernel, copy or memset on a GPU\n\
          RUN/report.html, report.md, operators.md, metrics.json    written by `candlescope report`\n\
          ```\n\n\
          A segment is written as `*.inprogress`, finished, synced and renamed. Columns are flat; strings are dictionary-encoded; times are\n\
          nanoseconds, absolute ones since the Unix epoch; what is not known is null, never zero. `run_id`, `host` and `rank` stand in\n\
-         every table, so that many runs in one place are one dataset.\n",
+         every table, so that many runs in one place are one dataset.\n\n\
+         In a folder of runs the *directory* tells runs apart: `run_id` is a name that somebody gave, and may be given twice.\n\
+         `**/spans/part-*.parquet` finds a table at any depth.\n\n\
+         ## `run.json`\n\n| key | meaning |\n|---|---|\n",
         run::SCHEMA_VERSION
     );
+    for (key, meaning) in MANIFEST {
+        let _ = writeln!(text, "| `{key}` | {meaning} |");
+    }
+    text.push_str(NOTES);
     for kind in RecordKind::ALL {
         let _ = write!(text, "\n## `{}`\n\n| column | type | null | meaning |\n|---|---|---|---|\n", kind.table());
         for column in run::columns(kind) {
@@ -51,6 +100,36 @@ fn run_format() {
         }
     }
     hold("run-format.md", &text);
+}
+
+/// The page above says what the list in the code says; this holds the page to what is on disk.
+#[test]
+fn the_page_has_every_column_of_every_file() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/run-format.md")).expect("the page");
+    for kind in RecordKind::ALL {
+        let (_, section) = page.split_once(&format!("\n## `{}`\n", kind.table())).expect("a section for each table");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let documented: Vec<Vec<&str>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+        let schema = candlescope_exporters::parquet::arrow_schema(kind);
+        assert_eq!(documented.len(), schema.fields().len(), "{}", kind.table());
+        for (row, field) in documented.iter().zip(schema.fields()) {
+            assert_eq!(row[1].trim_matches('`'), field.name());
+            let text = matches!(field.data_type(), DataType::Dictionary(..) | DataType::Utf8);
+            let stored = if text { "string".into() } else { field.data_type().to_string().to_lowercase() };
+            assert_eq!((row[2], row[3] == "yes"), (stored.as_str(), field.is_nullable()), "{}", field.name());
+            assert!(row[4].len() > 3, "{} is not explained", field.name());
+        }
+    }
+}
+
+#[test]
+fn the_page_has_every_key_of_the_manifest() {
+    let manifest = RunManifest { gpu: Some(GpuAccount::default()), ..RunManifest::default() };
+    let manifest = serde_json::to_value(manifest).expect("JSON");
+    let keys: BTreeSet<&str> = manifest.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(keys, MANIFEST.iter().map(|(key, _)| *key).collect());
 }
 
 #[test]
