@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv with the Python readers that tests hold our files against. Does nothing when it is up to date.
+# Makes .venv with the Python readers that tests hold our files against, and with what runs the notebooks. Does nothing when it is up to date.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 requirements="$root/tests/python/requirements.txt"
@@ -10,7 +10,7 @@ if [ -f "$stamp" ] && cmp -s "$requirements" "$stamp"; then
     exit 0
 fi
 if ! command -v python3 >/dev/null; then
-    echo "venv.sh: python3 is not installed; tests that read our files with DuckDB, Polars and Perfetto are skipped" >&2
+    echo "venv.sh: python3 is not installed; tests that read our files with DuckDB, Polars and Perfetto, and the notebooks', are skipped" >&2
     exit 3
 fi
 if ! python3 -m venv "$venv"; then
