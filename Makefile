@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test lint bench soak doc clean models venv nsys
+.PHONY: demo test test-services lint bench soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -11,12 +11,20 @@ demo:
 	target/debug/candlescope profile --model embedded --out $(RUN)
 	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"
 
-# Set-up and every test that a machine without a GPU can run.
-test: models venv nsys
-	CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --features candlescope-tests/nvtx,candlescope-exporters/otlp,candlescope-exporters/prometheus --no-fail-fast
+# One choice of features for all tests: another one would build candle and Arrow anew.
+TESTS = CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \
+	--features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
+
+# Set-up and every test that a machine without a GPU can run, those against real servers included.
+test: models venv nsys services
+	$(TESTS)
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
 	cargo check -q -p candlescope-collectors --no-default-features
+
+# The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
+test-services: venv services
+	$(TESTS) --test prometheus --test otlp_jaeger --test server --test long_run
 
 lint:
 	@scripts/setup.sh build
@@ -36,6 +44,10 @@ soak:
 	cargo build -q -p candlescope-bench --bin soak
 	target/debug/soak --seconds 600
 
+# Half an hour of load on the example server with every exporter on, while what they talk to is killed and the clock is set.
+soak-server: venv services
+	CANDLESCOPE_SOAK_SECONDS=1800 $(TESTS) --test long_run -- --nocapture
+
 # A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
 models:
 	@scripts/setup.sh test
@@ -50,9 +62,16 @@ nsys:
 	@scripts/setup.sh test
 	@tests/nsys/setup.sh
 
+# Jaeger (built, five minutes of two cores), Prometheus and a library that sets clocks, unpacked into .services.
+services:
+	@scripts/setup.sh test
+	@tests/services/prometheus.sh >/dev/null
+	@tests/services/faketime.sh >/dev/null
+	@tests/otlp/jaeger.sh >/dev/null
+
 doc:
 	cargo doc --workspace --no-deps --open
 
 clean:
 	cargo clean
-	rm -rf runs .venv .models .nsys
+	rm -rf runs .venv .models .nsys .services

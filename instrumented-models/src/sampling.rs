@@ -37,8 +37,11 @@ impl SamplingOptions {
         }
     }
 
-    /// What is wrong with the options, if anything.
-    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+    /// Whether the options make sense.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check(&self) -> std::result::Result<(), String> {
         if let Some(temperature) = self.temperature.filter(|t| !t.is_finite() || *t < 0.) {
             return Err(format!("temperature is {temperature}; it must be 0 or more"));
         }

@@ -43,7 +43,7 @@ pub use candlescope_core::{
     Schedule, Shape, annotate, is_recording, llm,
 };
 #[cfg(feature = "parquet")]
-pub use candlescope_exporters::parquet::ParquetConfig;
+pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]
 pub use candlescope_exporters::prometheus::PrometheusConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};

@@ -5,7 +5,7 @@ use super::fanout::Lane;
 use crate::HostNs;
 use crate::control::Control;
 use crate::ledger::DropReason;
-use crate::record::{Batch, RecordKind};
+use crate::record::{Batch, RecordKind, RequestRecord};
 use crate::run::{ClockInfo, OverheadInfo, RunManifest};
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
@@ -60,6 +60,7 @@ pub(crate) struct Capturing {
     /// Requests that the captured steps work for and that have not ended.
     requests: FxHashSet<u64>,
     seen: u64,
+    /// When the window was opened.
     started: HostNs,
     last_seen: Instant,
     before: Facts,
@@ -92,8 +93,10 @@ impl Capturing {
         let spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
         self.requests.extend(steps.iter().filter_map(|s| s.request));
-        // A request ends after its steps: its row may still come, or the capture ends before it does.
-        let requests = batch.requests.iter().filter(|r| self.requests.remove(&r.request)).cloned().collect();
+        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began before has steps
+        // that are not here, and would look as if it had been idle.
+        let whole = |r: &RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
+        let requests = batch.requests.iter().cloned().filter(whole).collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
         self.seen += steps.len() as u64;
         self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();

@@ -1,0 +1,162 @@
+//! A run of the next steps on demand, while the server goes on: `POST /debug/capture?steps=N` with the token, or SIGUSR1.
+
+use crate::error::ApiError;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use candlescope::core::CaptureError;
+use candlescope::core::run::RunManifest;
+use candlescope::{Handle, ParquetConfig, ParquetExporter};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use subtle::ConstantTimeEq;
+
+/// Steps that one capture may have.
+pub(crate) const MOST_STEPS: u64 = 100_000;
+
+/// Longest that a client waits for a capture.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+pub(crate) struct Captures {
+    handle: Option<Handle>,
+    dir: PathBuf,
+    token: Option<String>,
+    number: AtomicU64,
+    latest: Mutex<Value>,
+}
+
+impl Captures {
+    pub(crate) fn new(handle: Option<Handle>, dir: &Path, token: Option<String>) -> Self {
+        let latest = Mutex::new(json!({ "state": "none" }));
+        Self { handle, dir: dir.to_path_buf(), token, number: AtomicU64::new(0), latest }
+    }
+
+    /// Begins a capture; `done` hears of it when it is written.
+    fn begin(self: &Arc<Self>, steps: u64, done: impl FnOnce(Value) + Send + 'static) -> Result<Value, ApiError> {
+        let handle = self.handle.as_ref().ok_or_else(|| {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unobserved", "the server was started with --unobserved")
+        })?;
+        let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis());
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let run = self.dir.join(format!("capture-{millis}-{number}"));
+        let capture =
+            handle.capture(ParquetExporter::create(ParquetConfig::new(&run)), steps).map_err(|error| match &error {
+                CaptureError::Busy(_) => ApiError::new(StatusCode::CONFLICT, "capture_under_way", error.to_string()),
+                CaptureError::NoSteps => ApiError::invalid(error.to_string()),
+                _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", error.to_string()),
+            })?;
+        let (first, end) = (capture.steps().start, capture.steps().end);
+        let begun = json!({ "state": "running", "run": run, "first_step": first, "steps": end - first });
+        self.note(&begun);
+        let this = self.clone();
+        let spawned = std::thread::Builder::new().name("capture".into()).spawn(move || {
+            let manifest = capture.wait(Duration::MAX);
+            let result = manifest.map_or_else(|| json!({ "state": "lost", "run": run }), |m| result(&run, &m));
+            eprintln!("captured: {result}");
+            this.note(&result);
+            done(result);
+        });
+        // The capture goes on by itself; only nobody will say when it is done.
+        if let Err(error) = spawned {
+            eprintln!("the capture into {} is not watched: {error}", self.dir.display());
+        }
+        Ok(begun)
+    }
+
+    fn note(&self, state: &Value) {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone_from(state);
+    }
+
+    fn allow(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let token = self.token.as_ref().filter(|t| !t.is_empty()).ok_or_else(|| {
+            let message = "captures over HTTP are off: start the server with --capture-token";
+            ApiError::new(StatusCode::FORBIDDEN, "capture_off", message)
+        })?;
+        let given = headers.get(header::AUTHORIZATION).and_then(|h| h.as_bytes().strip_prefix(b"Bearer "));
+        // In constant time: how long a comparison takes tells nothing about the token.
+        if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
+            return Ok(());
+        }
+        let message = "captures need the header `Authorization: Bearer TOKEN`, with the server's --capture-token";
+        Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
+    }
+}
+
+fn result(run: &Path, manifest: &RunManifest) -> Value {
+    json!({
+        "state": "written",
+        "run": run,
+        "steps": manifest.counts.get("steps"),
+        "intervals": manifest.counts.get("spans"),
+        "ok": manifest.verdict.ok,
+        "findings": manifest.verdict.findings,
+    })
+}
+
+pub(crate) fn router(captures: Arc<Captures>) -> Router {
+    Router::new().route("/debug/capture", post(capture).get(latest)).with_state(captures)
+}
+
+#[derive(Debug, Deserialize)]
+struct CaptureQuery {
+    steps: u64,
+    /// Answer when the run is written instead of at once.
+    #[serde(default)]
+    wait: bool,
+}
+
+async fn capture(
+    State(captures): State<Arc<Captures>>,
+    headers: HeaderMap,
+    query: Result<Query<CaptureQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, ApiError> {
+    captures.allow(&headers)?;
+    let Query(CaptureQuery { steps, wait }) =
+        query.map_err(|e| ApiError::invalid(format!("{}; write ?steps=50 or ?steps=50&wait=true", e.body_text())))?;
+    if !(1..=MOST_STEPS).contains(&steps) {
+        return Err(ApiError::invalid(format!("steps must be from 1 to {MOST_STEPS}, not {steps}")));
+    }
+    let (done, written) = tokio::sync::oneshot::channel();
+    // Opening files, and waiting for a recorder of kernels, is nothing for the runtime's threads.
+    let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |result| _ = done.send(result)))
+        .await
+        .map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", e.to_string()))??;
+    if !wait {
+        return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
+    }
+    match tokio::time::timeout(LONGEST_WAIT, written).await {
+        Ok(Ok(result)) => Ok(Json(result).into_response()),
+        _ => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
+    }
+}
+
+async fn latest(State(captures): State<Arc<Captures>>, headers: HeaderMap) -> Result<Json<Value>, ApiError> {
+    captures.allow(&headers)?;
+    Ok(Json(captures.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+}
+
+/// Captures `steps` steps at every SIGUSR1: whoever may send signals to the process needs no token.
+pub(crate) fn at_signal(captures: Arc<Captures>, steps: u64) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut signals = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::user_defined1())?;
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                let captures = captures.clone();
+                let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |_| ())).await;
+                match begun {
+                    Ok(Ok(begun)) => eprintln!("capturing: {begun}"),
+                    Ok(Err(error)) => eprintln!("no capture: {}", error.message),
+                    Err(error) => eprintln!("no capture: {error}"),
+                }
+            }
+        });
+    }
+    Ok(())
+}

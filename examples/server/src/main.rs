@@ -1,0 +1,164 @@
+//! A small OpenAI-compatible completion server over an instrumented model: the living example of a program that is watched while it
+//! runs. What candlescope needs of it stands in [`observe`] and in `capture.rs`; the rest is a server.
+//!
+//! ```text
+//! cargo run -p candlescope-server -- --prometheus 9464 --otlp http://localhost:4318 --capture-token secret
+//! curl localhost:8080/v1/completions --json '{"prompt": "Hello", "max_tokens": 32, "stream": true}'
+//! curl -X POST -H 'Authorization: Bearer secret' 'localhost:8080/debug/capture?steps=50&wait=true'
+//! ```
+
+mod api;
+mod capture;
+mod engine;
+mod error;
+
+use anyhow::{Context, Result};
+use candlescope::{ParquetConfig, Scope};
+use candlescope_models::{LoadOptions, ModelSource};
+use clap::Parser;
+use engine::Engine;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+#[derive(Debug, Parser)]
+#[command(about = "A small OpenAI-compatible completion server, observable with candlescope", version)]
+struct Args {
+    /// Model: embedded, a .gguf file, a directory, a hub id, or config:NAME
+    #[arg(long, default_value = "embedded")]
+    model: String,
+    /// Device: cpu or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Address that answers requests
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    listen: String,
+    /// Threads that generate, each with a model of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
+    /// Requests that may wait; further ones are refused with status 429
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    queue: u16,
+    /// Most tokens that one request may ask for
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    most_tokens: u32,
+    /// Serve metrics for Prometheus here: HOST:PORT, or PORT for this machine only
+    #[arg(long, value_name = "ADDR")]
+    prometheus: Option<String>,
+    /// Send traces to the OpenTelemetry collector at this address
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Write everything into this directory, as a run
+    #[arg(long, value_name = "RUN")]
+    parquet: Option<PathBuf>,
+    /// Disk space of that run in MB; the oldest is removed beyond it
+    #[arg(long, value_name = "MB", requires = "parquet")]
+    disk_budget_mb: Option<u64>,
+    /// Directory for runs captured on demand
+    #[arg(long, value_name = "DIR", default_value = "runs/captures")]
+    captures: PathBuf,
+    /// Token that allows POST /debug/capture; without one it is off
+    #[arg(long, env = "CAPTURE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    capture_token: Option<String>,
+    /// Steps that are captured at the signal SIGUSR1
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=capture::MOST_STEPS))]
+    signal_steps: u64,
+    /// Run without candlescope, to measure what it costs
+    #[arg(long)]
+    unobserved: bool,
+}
+
+/// All that makes the server observable: before the models load, because their spans are made then.
+fn observe(args: &Args) -> Result<Scope> {
+    if args.unobserved {
+        return Ok(Scope::disabled());
+    }
+    let mut observed = candlescope::builder();
+    if let Some(address) = &args.prometheus {
+        observed = observed.prometheus(address);
+    }
+    if let Some(endpoint) = &args.otlp {
+        observed = observed.otlp(endpoint);
+    }
+    if let Some(run) = &args.parquet {
+        let mut config = ParquetConfig::new(run);
+        config.disk_budget = args.disk_budget_mb.map(|mb| mb * 1_000_000);
+        observed = observed.parquet_with(config);
+    }
+    // The web server's own spans are nobody's steps.
+    for target in ["axum", "hyper", "hyper_util", "h2", "tower", "tokio"] {
+        observed = observed.exclude_target(target);
+    }
+    Ok(observed.report_at_end(true).start_default()?)
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let scope = observe(&args)?;
+
+    let source = ModelSource::parse(&args.model)?;
+    let options = LoadOptions { device: device(&args.device)?, ..LoadOptions::default() };
+    let engine = Engine::start(&source, &options, usize::from(args.workers), usize::from(args.queue))?;
+    if let Some(handle) = scope.handle() {
+        for (key, value) in &engine.model.facts {
+            handle.set_model(key, value.clone());
+        }
+    }
+    let captures =
+        Arc::new(capture::Captures::new(scope.handle().cloned(), &args.captures, args.capture_token.clone()));
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let served = runtime.block_on(serve(&args, &engine, &captures));
+    // Requests under way have ended by now; what waits is refused, and the workers go home before the account is drawn.
+    drop(runtime);
+    engine.stop();
+    scope.finish();
+    served
+}
+
+async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<()> {
+    let listener = TcpListener::bind(&args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
+    let router = api::router(engine.clone(), args.most_tokens as usize).merge(capture::router(captures.clone()));
+    capture::at_signal(captures.clone(), args.signal_steps)?;
+    eprintln!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, router).with_graceful_shutdown(told_to_stop(engine.clone())).await?;
+    Ok(())
+}
+
+/// Ctrl-C or SIGTERM: no new requests, those under way get a while to end.
+async fn told_to_stop(engine: Arc<Engine>) {
+    let terminated = async {
+        #[cfg(unix)]
+        if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+    eprintln!("stopping");
+    engine.refuse();
+    tokio::spawn(async {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        eprintln!("requests still under way after 20 s are cut off");
+        std::process::exit(1);
+    });
+}
+
+fn device(name: &str) -> Result<candle_core::Device> {
+    match name.split_once(':') {
+        None if name == "cpu" => Ok(candle_core::Device::Cpu),
+        Some(("cuda", number)) => {
+            let number = number.parse().with_context(|| format!("--device {name}: write it like cuda:0"))?;
+            candle_core::Device::new_cuda(number)
+                .map_err(|error| anyhow::anyhow!("--device {name}: {}", candlescope_models::candle_message(&error)))
+        }
+        _ => anyhow::bail!("--device {name}: use cpu or cuda:N"),
+    }
+}

@@ -1,0 +1,319 @@
+//! The server under load with everything on, while Jaeger and Prometheus are killed and restarted, the run reaches its disk budget
+//! and the clock is set: what it costs, whether memory stays flat, and whether the account adds up.
+//!
+//! `CANDLESCOPE_SOAK_SECONDS` is how long the observed server is under load, in all: 60 unless told otherwise, 1800 for the real thing
+//! (`make soak-server`). `CANDLESCOPE_SOAK_MODEL` is the model, `embedded` unless told otherwise.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_analysis::Run;
+use candlescope_core::run::RunManifest;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const BUDGET_MB: u64 = 8;
+
+/// A program that can be killed and started again.
+struct Service {
+    command: Command,
+    child: Option<Child>,
+}
+
+impl Service {
+    fn new(mut command: Command) -> Self {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = Some(command.spawn().expect("starts"));
+        Self { command, child }
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+
+    fn restart(&mut self) {
+        self.child.get_or_insert_with(|| self.command.spawn().expect("starts again"));
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a script prints: a program, a directory, a library.
+fn from_script(script: &str) -> PathBuf {
+    let output = Command::new(format!("{ROOT}/tests/{script}")).stderr(Stdio::inherit()).output().expect("runs");
+    assert!(output.status.success(), "{script} says above what is missing");
+    String::from_utf8(output.stdout).expect("a path").trim().into()
+}
+
+fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port")
+}
+
+fn jaeger(otlp: SocketAddr, query: SocketAddr) -> Service {
+    let mut command = Command::new(from_script("otlp/jaeger.sh"));
+    command
+        .args(["--config", &format!("{ROOT}/tests/otlp/jaeger.yaml")])
+        .env("JAEGER_OTLP_HTTP", otlp.to_string())
+        .env("JAEGER_OTLP_GRPC", free_port().to_string())
+        .env("JAEGER_QUERY_HTTP", query.to_string())
+        .env("JAEGER_QUERY_GRPC", free_port().to_string())
+        .env("OTEL_TRACES_SAMPLER", "always_off");
+    Service::new(command)
+}
+
+fn prometheus(dir: &Path, address: SocketAddr, target: SocketAddr) -> Service {
+    let config = format!(
+        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: candlescope\n    static_configs:\n      - targets: [\"{target}\"]\n"
+    );
+    std::fs::write(dir.join("prometheus.yml"), config).expect("written");
+    let mut command = Command::new(from_script("services/prometheus.sh").join("prometheus"));
+    command
+        .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address={address}"));
+    Service::new(command)
+}
+
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+impl Server {
+    /// Both servers run with the library that can set their clock, because it makes reading it dearer.
+    fn start(arguments: &[String], clock: &Path) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_candlescope-server"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .env("RAYON_NUM_THREADS", "1")
+            .env("OTEL_SERVICE_NAME", "candlescope-soak")
+            .env("LD_PRELOAD", from_script("services/faketime.sh"))
+            .env("FAKETIME_TIMESTAMP_FILE", clock)
+            .env("FAKETIME_CACHE_DURATION", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut errors = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        let url = errors.find_map(|line| line.strip_prefix("listening on ").map(str::to_string)).expect("an address");
+        std::thread::spawn(move || errors.for_each(|line| eprintln!("server: {line}")));
+        Self { process, url }
+    }
+
+    fn load(&self, seconds: f64, clients: u32) -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_load"))
+            .args(["--server", &self.url, "--seconds", &seconds.to_string(), "--clients", &clients.to_string()])
+            .args(["--max-tokens", "48", "--prompt-tokens", "24"])
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("the load runs");
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Resident memory in MiB.
+    fn memory(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the process");
+        let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a size");
+        kib.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
+    }
+
+    fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        assert!(told.expect("kill runs").success());
+        let status = self.process.wait().expect("its end");
+        assert!(status.success(), "the server ended with {status}");
+    }
+}
+
+fn get(url: &str) -> String {
+    let agent = ureq::AgentBuilder::new().timeout(Duration::from_secs(20)).build();
+    agent.get(url).call().and_then(|r| Ok(r.into_string()?)).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+fn json_of(url: &str) -> Value {
+    serde_json::from_str(&get(url)).expect("JSON")
+}
+
+/// Sum of a metric's samples on a page.
+fn metric(page: &str, name: &str) -> f64 {
+    let value = |line: &str| line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok());
+    page.lines().filter(|line| line.starts_with(name)).filter_map(value).sum()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+fn dir_mb(dir: &Path) -> f64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().map_while(Result::ok);
+    entries
+        .map(|e| match e.metadata() {
+            Ok(m) if m.is_dir() => dir_mb(&e.path()),
+            Ok(m) => m.len() as f64 / 1e6,
+            Err(_) => 0.0,
+        })
+        .sum()
+}
+
+#[test]
+fn everything_on_and_everything_going_wrong() {
+    let total: f64 = std::env::var("CANDLESCOPE_SOAK_SECONDS").map_or(60.0, |s| s.parse().expect("seconds"));
+    let model = std::env::var("CANDLESCOPE_SOAK_MODEL").unwrap_or_else(|_| "embedded".to_string());
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let (otlp, query, prometheus_at, metrics_at) = (free_port(), free_port(), free_port(), free_port());
+    let jaeger = Mutex::new(jaeger(otlp, query));
+    let prometheus = Mutex::new(prometheus(dir.path(), prometheus_at, metrics_at));
+    let clock = dir.path().join("clock");
+    std::fs::write(&clock, "+0").expect("written");
+    let strings = |list: &[&str]| list.iter().map(|s| s.to_string()).collect::<Vec<_>>();
+    let observed = Server::start(
+        &[
+            strings(&["--model", &model, "--prometheus", &metrics_at.to_string()]),
+            strings(&["--otlp", &format!("http://{otlp}"), "--parquet", run.to_str().expect("UTF-8")]),
+            strings(&["--disk-budget-mb", &BUDGET_MB.to_string()]),
+        ]
+        .concat(),
+        &clock,
+    );
+    let bare = Server::start(&strings(&["--model", &model, "--unobserved"]), &clock);
+    observed.load(2.0, 2);
+    bare.load(2.0, 2);
+    let before = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{");
+
+    // Rounds, so that whatever else the machine does hits both; the bare one gets less, it is only the measure.
+    let (round, bare_round) = if total > 300.0 { (20.0, 10.0) } else { (4.0, 4.0) };
+    let rounds = (total / round).ceil() as usize;
+    let ends = rounds as f64 * (round + bare_round);
+    let begun = Instant::now();
+    let (mut ratios, mut memory, mut tokens, mut requests, mut failed) = (Vec::new(), Vec::new(), 0, 0, 0);
+    std::thread::scope(|scope| {
+        let trouble = scope.spawn(|| {
+            type Act<'a> = (f64, &'a str, Box<dyn Fn() + Send + 'a>);
+            let clock = |text: &'static str| {
+                let file = clock.clone();
+                Box::new(move || std::fs::write(&file, text).expect("written")) as Box<dyn Fn() + Send>
+            };
+            let acts: Vec<Act<'_>> = vec![
+                (0.15, "Jaeger is killed", Box::new(|| jaeger.lock().expect("no panic").kill())),
+                (0.30, "Jaeger is back", Box::new(|| jaeger.lock().expect("no panic").restart())),
+                (0.35, "Prometheus is killed", Box::new(|| prometheus.lock().expect("no panic").kill())),
+                (0.45, "Prometheus is back", Box::new(|| prometheus.lock().expect("no panic").restart())),
+                (0.50, "the clock goes an hour ahead", clock("+3600")),
+                (0.60, "the clock goes back by more", clock("-1800")),
+                (0.70, "the clock is right again", clock("+0")),
+            ];
+            for (at, what, act) in acts {
+                std::thread::sleep(Duration::from_secs_f64(at * ends).saturating_sub(begun.elapsed()));
+                eprintln!("{:6.1} s: {what}", begun.elapsed().as_secs_f64());
+                act();
+            }
+        });
+        for i in 0..rounds {
+            let both = || (observed.load(round, 2), bare.load(bare_round, 2));
+            let (ours, theirs) = if i % 2 == 0 {
+                both()
+            } else {
+                let theirs = bare.load(bare_round, 2);
+                (observed.load(round, 2), theirs)
+            };
+            let rate = |seen: &Value| seen["tokens_per_second"].as_f64().expect("a rate");
+            ratios.push(rate(&ours) / rate(&theirs));
+            tokens += ours["output_tokens"].as_u64().expect("a count");
+            requests += ours["requests"].as_u64().expect("a count");
+            failed += ours["failed"].as_u64().expect("a count") + theirs["failed"].as_u64().expect("a count");
+            memory.push(observed.memory());
+        }
+        trouble.join().expect("no act fails");
+    });
+    assert_eq!(failed, 0, "requests that failed");
+
+    // The page counts every token that clients saw, and Prometheus, killed or not, has the page's.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let counted = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{type=\"output\"");
+        let asked = json_of(&format!("http://{prometheus_at}/api/v1/query?query=sum(candlescope_tokens_total)"));
+        let known = asked["data"]["result"][0]["value"][1].as_str().and_then(|v| v.parse::<f64>().ok());
+        if counted >= tokens as f64 && known.is_some_and(|k| k > before && k >= counted) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{tokens} tokens seen, {counted} counted, Prometheus knows {known:?}");
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    // The restarted Jaeger, whose memory was empty, has traces again.
+    let traces = json_of(&format!("http://{query}/api/traces?service=candlescope-soak&limit=5"));
+    assert!(traces["data"].as_array().is_some_and(|t| !t.is_empty()), "no traces since Jaeger is back");
+
+    observed.stop();
+    drop(bare);
+    let opened = Run::open(&run).expect("the run is readable");
+    let m: RunManifest = opened.manifest().expect("its manifest").clone();
+    let mut rows = 0;
+    let mut batches = opened.batches();
+    batches.by_ref().for_each(|batch| rows += batch.spans.len());
+    assert!(rows > 0 && m.complete);
+    assert_eq!(m.loss.lost(), 0, "{:?}", m.loss);
+    let names: Vec<&str> = m.exporters.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["prometheus", "otlp", "parquet"]);
+    for exporter in &m.exporters {
+        assert!(exporter.conserved(), "{exporter:?}");
+        assert_eq!(exporter.received["spans"], m.counts["spans"]);
+    }
+    let finding = |code: &str| m.verdict.findings.iter().find(|f| f.code == code);
+    assert!(finding("clock_set").is_some(), "{:?}", m.verdict);
+    let removed = m.exporters[2].dropped.get("spans").and_then(|r| r.get("disk_budget")).copied().unwrap_or(0);
+    let disk = dir_mb(&run);
+    let lost_traces = m.exporters[1].dropped.get("spans").and_then(|r| r.get("io")).copied().unwrap_or(0);
+
+    let fifth = (memory.len() / 5).max(1);
+    let (early, late) = (median(&memory[fifth..2 * fifth]), median(&memory[memory.len() - fifth..]));
+    let mut sorted = ratios.clone();
+    sorted.sort_by(f64::total_cmp);
+    let at = |q: f64| sorted[((sorted.len() - 1) as f64 * q).round() as usize];
+    println!(
+        "{}",
+        json!({
+            "model": model,
+            "observed_seconds": round * rounds as f64,
+            "requests": requests,
+            "output_tokens": tokens,
+            "intervals": m.counts["spans"],
+            "throughput_observed_over_bare": { "n": ratios.len(), "median": at(0.5), "p10": at(0.1), "p90": at(0.9) },
+            "memory_mib": { "second_fifth": early, "last_fifth": late, "most": memory.iter().copied().fold(0.0, f64::max) },
+            "disk_mb": disk,
+            "spans_removed_for_the_disk_budget": removed,
+            "spans_lost_while_jaeger_was_dead": lost_traces,
+            "own_cost_of_step_time": m.overhead.ratio,
+            "background_cpu_share": m.overhead.background_cpu_ns.map(|ns| {
+                ns as f64 / (m.ended_ns.unwrap_or(m.started_ns) - m.started_ns) as f64
+            }),
+            "findings": m.verdict.findings.iter().map(|f| &f.message).collect::<Vec<_>>(),
+        })
+    );
+    assert!(disk <= BUDGET_MB as f64 * 1.25, "{disk} MB on disk");
+    assert!(late - early < 24.0, "memory grew from {early} to {late} MiB: {memory:?}");
+    let long = total >= 600.0;
+    if long {
+        assert!(removed > 0, "the disk budget was never reached");
+    }
+    assert!(at(0.5) > if long { 0.95 } else { 0.7 }, "throughput {} of the bare server's", at(0.5));
+}

@@ -1,0 +1,389 @@
+//! The server as a client, a Prometheus and an operator see it: a process of its own, spoken to over HTTP.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_analysis::Run;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+struct Server {
+    process: Child,
+    url: String,
+    said: Receiver<String>,
+    dir: Arc<tempfile::TempDir>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
+        let mut process = Command::new(env!("CARGO_BIN_EXE_candlescope-server"))
+            .args(["--listen", "127.0.0.1:0", "--captures"])
+            .arg(dir.path().join("captures"))
+            .args(arguments)
+            .env("RAYON_NUM_THREADS", "1")
+            .env_remove("CAPTURE_TOKEN")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let errors = BufReader::new(process.stderr.take().expect("piped"));
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                eprintln!("server: {line}");
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut server = Self { process, url: String::new(), said, dir };
+        server.url = server.hears("listening on ").trim_start_matches("listening on ").to_string();
+        server
+    }
+
+    /// The next line that contains `text`.
+    fn hears(&self, text: &str) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.said.recv_timeout(left).unwrap_or_else(|e| panic!("the server never said `{text}`: {e}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> (u16, Value) {
+        let mut request = agent().post(&format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.set(name, value);
+        }
+        outcome(match body {
+            Some(body) => request.send_json(body),
+            None => request.call(),
+        })
+    }
+
+    fn get(&self, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
+        let mut request = agent().get(&format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.set(name, value);
+        }
+        outcome(request.call())
+    }
+
+    fn complete(&self, body: Value) -> (u16, Value) {
+        self.post("/v1/completions", &[], Some(body))
+    }
+
+    /// Clients that ask for one answer after the other until the guard is dropped.
+    fn busy(&self, clients: usize) -> Busy {
+        let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
+        let stopped = std::sync::Arc::new(std::sync::Mutex::new(stopped));
+        let threads = (0..clients)
+            .map(|_| {
+                let (url, stopped) = (self.url.clone(), stopped.clone());
+                std::thread::spawn(move || {
+                    let mut answers = 0;
+                    let goes_on = || {
+                        let received = stopped.lock().expect("no panic").try_recv();
+                        received == Err(std::sync::mpsc::TryRecvError::Empty)
+                    };
+                    while goes_on() {
+                        let body = json!({ "prompt": "Hello", "max_tokens": 16, "ignore_eos": true });
+                        let (status, _) = outcome(agent().post(&format!("{url}/v1/completions")).send_json(body));
+                        assert_eq!(status, 200);
+                        answers += 1;
+                    }
+                    answers
+                })
+            })
+            .collect();
+        Busy { stop: Some(stop), threads }
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Ends as an operator ends it, and returns what the server said at the end.
+    fn stop(mut self) -> (bool, Vec<String>) {
+        self.signal("-TERM");
+        let status = self.process.wait().expect("its status");
+        let mut last = Vec::new();
+        while let Ok(line) = self.said.recv_timeout(Duration::from_secs(5)) {
+            last.push(line);
+        }
+        (status.success(), last)
+    }
+}
+
+struct Busy {
+    stop: Option<std::sync::mpsc::SyncSender<()>>,
+    threads: Vec<std::thread::JoinHandle<usize>>,
+}
+
+impl Busy {
+    fn stop(mut self) -> usize {
+        self.stop = None;
+        self.threads.drain(..).map(|t| t.join().expect("a client")).sum()
+    }
+}
+
+fn agent() -> ureq::Agent {
+    ureq::AgentBuilder::new().timeout(SOON).build()
+}
+
+fn outcome(result: Result<ureq::Response, ureq::Error>) -> (u16, Value) {
+    let response = match result {
+        Ok(response) | Err(ureq::Error::Status(_, response)) => response,
+        Err(error) => panic!("no answer: {error}"),
+    };
+    let status = response.status();
+    let text = response.into_string().expect("a body");
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// The data lines of a stream.
+fn stream(url: &str, body: Value) -> Vec<String> {
+    let response = agent().post(&format!("{url}/v1/completions")).send_json(body).expect("an answer");
+    assert_eq!(response.content_type(), "text/event-stream");
+    let lines = BufReader::new(response.into_reader()).lines().map(|l| l.expect("a line"));
+    lines.filter_map(|l| l.strip_prefix("data: ").map(str::to_string)).collect()
+}
+
+fn message(answer: &Value) -> &str {
+    answer["error"]["message"].as_str().unwrap_or_else(|| panic!("no error in {answer}"))
+}
+
+#[test]
+fn answers_whole_or_streamed_are_the_same_text() {
+    let server = Server::start(&[]);
+    let body = json!({ "prompt": "Hello", "max_tokens": 12, "temperature": 0, "ignore_eos": true });
+    let (status, whole) = server.complete(body.clone());
+    assert_eq!(status, 200, "{whole}");
+    assert_eq!(whole["object"], "text_completion");
+    assert_eq!(whole["choices"][0]["finish_reason"], "length");
+    assert_eq!(whole["usage"]["completion_tokens"], 12);
+    let prompt = whole["usage"]["prompt_tokens"].as_u64().expect("a number");
+    assert_eq!(whole["usage"]["total_tokens"], prompt + 12);
+    let text = whole["choices"][0]["text"].as_str().expect("a text");
+    assert!(!text.is_empty());
+
+    let mut streamed = body;
+    streamed["stream"] = true.into();
+    streamed["stream_options"] = json!({ "include_usage": true });
+    let mut chunks = stream(&server.url, streamed);
+    assert_eq!(chunks.pop().as_deref(), Some("[DONE]"));
+    let chunks: Vec<Value> = chunks.iter().map(|c| serde_json::from_str(c).expect("JSON")).collect();
+    let usage = chunks.last().expect("chunks");
+    assert_eq!((&usage["usage"]["completion_tokens"], &usage["choices"]), (&json!(12), &json!([])));
+    let pieces: String = chunks.iter().filter_map(|c| c["choices"][0]["text"].as_str()).collect();
+    assert_eq!(pieces, text);
+    assert_eq!(chunks[chunks.len() - 2]["choices"][0]["finish_reason"], "length");
+    assert!(chunks.iter().all(|c| c["id"] == chunks[0]["id"]));
+
+    let (status, models) = server.get("/v1/models", &[]);
+    assert_eq!((status, &models["data"][0]["id"]), (200, &whole["model"]));
+    assert_eq!(server.get("/healthz", &[]).0, 200);
+    let (ended_well, _) = server.stop();
+    assert!(ended_well);
+}
+
+#[test]
+fn what_cannot_be_answered_is_said() {
+    let server = Server::start(&["--most-tokens", "50"]);
+    let refused = |body: Value, status: u16, says: &str| {
+        let (got, answer) = server.complete(body);
+        assert_eq!(got, status, "{answer}");
+        assert!(message(&answer).contains(says), "{answer}");
+    };
+    refused(json!({ "max_tokens": 5 }), 400, "prompt");
+    refused(json!({ "prompt": "" }), 400, "empty");
+    refused(json!({ "prompt": "Hello", "max_tokens": 51 }), 400, "from 1 to 50");
+    refused(json!({ "prompt": "Hello", "max_tokens": 0 }), 400, "from 1 to 50");
+    refused(json!({ "prompt": "Hello", "model": "gpt-4" }), 404, "gpt-4");
+    refused(json!({ "prompt": "Hello", "n": 2 }), 400, "`n`");
+    refused(json!({ "prompt": "Hello", "stop": ["."] }), 400, "`stop`");
+    refused(json!({ "prompt": ["a", "b"] }), 400, "2 prompts");
+    refused(json!({ "prompt": [4_000_000_000_u32] }), 400, "4000000000");
+    refused(json!({ "prompt": "Hello", "stream": true, "temperature": -1.0 }), 400, "temperature");
+    refused(json!({ "prompt": [4_000_000_000_u32], "stream": true }), 400, "4000000000");
+    // And it goes on.
+    assert_eq!(server.complete(json!({ "prompt": "Hello" })).0, 200);
+}
+
+#[test]
+fn a_full_queue_refuses_and_a_client_that_goes_away_frees_the_model() {
+    let server = Server::start(&["--queue", "1", "--most-tokens", "1000000"]);
+    // As long as the context allows, again and again: the model is busy until its client goes away.
+    let long = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
+    let deadline = Instant::now() + SOON;
+    let mut open = Vec::new();
+    let refused = loop {
+        assert!(Instant::now() < deadline, "never full");
+        let (url, long) = (server.url.clone(), long.clone());
+        // Each on a thread, because an answer begins only when the model comes to it.
+        let (tell, heard) = channel();
+        std::thread::spawn(move || {
+            let _ = tell.send(agent().post(&format!("{url}/v1/completions")).send_json(long).map_err(Box::new));
+        });
+        match heard.recv_timeout(Duration::from_millis(30)) {
+            Ok(Err(error)) => break error,
+            other => open.push((other.ok(), heard)),
+        }
+    };
+    let (status, answer) = outcome(Err(*refused));
+    assert_eq!((status, &answer["error"]["code"]), (429, &json!("queue_full")));
+    drop(open);
+    // All clients are gone: the next one is answered.
+    loop {
+        assert!(Instant::now() < deadline, "the model is not free again");
+        let (status, _) = server.complete(json!({ "prompt": "Hello", "max_tokens": 2, "ignore_eos": true }));
+        if status == 200 {
+            break;
+        }
+    }
+}
+
+fn run_of(answer: &Value) -> PathBuf {
+    answer["run"].as_str().expect("a run").into()
+}
+
+/// Steps of a run, and whether each has its layers.
+fn steps_in(run: &Path) -> (usize, bool) {
+    let opened = Run::open(run).expect("a run");
+    assert!(opened.manifest().expect("a manifest").complete);
+    let mut steps = Vec::new();
+    let mut spans = Vec::new();
+    for batch in opened.batches() {
+        steps.extend(batch.steps);
+        spans.extend(batch.spans);
+    }
+    let whole = steps.iter().all(|step| {
+        let inside = spans.iter().filter(|s| s.step == Some(step.step)).count() as u64;
+        inside == step.intervals && inside > 10
+    });
+    (steps.len(), whole)
+}
+
+#[test]
+fn a_capture_on_demand_is_a_run_of_the_next_steps_while_the_server_goes_on() {
+    let server = Server::start(&["--capture-token", "secret", "--workers", "2"]);
+    let token = [("Authorization", "Bearer secret")];
+    let busy = server.busy(2);
+
+    let (status, answer) = server.post("/debug/capture?steps=5", &[], None);
+    assert_eq!(status, 401, "{answer}");
+    let (status, answer) = server.post("/debug/capture?steps=5", &[("Authorization", "Bearer secreT")], None);
+    assert_eq!(status, 401, "{answer}");
+    assert_eq!(server.get("/debug/capture", &[]).0, 401);
+    for (query, says) in [("", "steps"), ("?steps=0", "from 1"), ("?steps=many", "steps"), ("?steps=100001", "100000")]
+    {
+        let (status, answer) = server.post(&format!("/debug/capture{query}"), &token, None);
+        assert_eq!(status, 400, "{query}: {answer}");
+        assert!(message(&answer).contains(says), "{query}: {answer}");
+    }
+
+    let asked = Instant::now();
+    let (status, answer) = server.post("/debug/capture?steps=25&wait=true", &token, None);
+    println!("a capture of 25 steps was written after {:?}", asked.elapsed());
+    assert_eq!((status, &answer["state"], &answer["ok"]), (200, &json!("written"), &json!(true)), "{answer}");
+    assert_eq!(answer["steps"], 25);
+    assert_eq!(steps_in(&run_of(&answer)), (25, true));
+    let (_, latest) = server.get("/debug/capture", &token);
+    assert_eq!(latest, answer);
+
+    // One that takes long, and a second one meanwhile.
+    let (status, first) = server.post("/debug/capture?steps=100000", &token, None);
+    assert_eq!((status, &first["state"]), (202, &json!("running")), "{first}");
+    let (status, second) = server.post("/debug/capture?steps=5", &token, None);
+    assert_eq!((status, &second["error"]["code"]), (409, &json!("capture_under_way")), "{second}");
+    assert!(message(&second).contains("more steps"), "{second}");
+    assert!(busy.stop() > 2);
+
+    // The end of the server is the end of the capture, and nothing of it is lost.
+    let _kept = server.dir.clone();
+    let (ended_well, said) = server.stop();
+    assert!(ended_well, "{said:?}");
+    let (steps, whole) = steps_in(&run_of(&first));
+    assert!(steps > 0 && whole, "{steps} steps");
+}
+
+#[test]
+fn a_signal_captures_too_and_without_a_token_http_does_not() {
+    let server = Server::start(&["--signal-steps", "7"]);
+    let (status, answer) = server.post("/debug/capture?steps=5", &[("Authorization", "Bearer ")], None);
+    assert_eq!((status, &answer["error"]["code"]), (403, &json!("capture_off")), "{answer}");
+    server.signal("-USR1");
+    server.hears("capturing: ");
+    let busy = server.busy(1);
+    let written = server.hears("captured: ");
+    let answer: Value = serde_json::from_str(written.trim_start_matches("captured: ")).expect("JSON");
+    assert_eq!(steps_in(&run_of(&answer)), (7, true));
+    assert!(run_of(&answer).starts_with(server.dir.path()));
+    busy.stop();
+}
+
+#[test]
+fn metrics_and_the_run_say_what_the_clients_saw() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let server = Server::start(&["--prometheus", &port.to_string(), "--parquet", run.to_str().expect("UTF-8")]);
+    let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("00-{caller}-00f067aa0ba902b7-01");
+    for _ in 0..3 {
+        let body = json!({ "prompt": "Hello", "max_tokens": 8, "ignore_eos": true });
+        assert_eq!(server.post("/v1/completions", &[("traceparent", &traceparent)], Some(body)).0, 200);
+    }
+    // A client that leaves after its first token.
+    let body = json!({ "prompt": "Hello", "max_tokens": 200, "ignore_eos": true, "stream": true });
+    let mut left =
+        agent().post(&format!("{}/v1/completions", server.url)).send_json(body).expect("an answer").into_reader();
+    left.read_exact(&mut [0; 16]).expect("a first token");
+    drop(left);
+
+    let metrics = || agent().get(&format!("http://127.0.0.1:{port}/metrics")).call().expect("metrics").into_string();
+    let deadline = Instant::now() + SOON;
+    loop {
+        let page = metrics().expect("text");
+        let value = |name: &str| {
+            let of = |line: &str| line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok()).unwrap_or(f64::NAN);
+            page.lines().filter(|l| l.starts_with(name)).map(of).sum::<f64>()
+        };
+        if value("gen_ai_server_request_duration_seconds_count") == 4.0 {
+            assert!(value("candlescope_tokens_total{") > 24.0);
+            break;
+        }
+        assert!(Instant::now() < deadline, "four requests never showed:\n{page}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (ended_well, said) = server.stop();
+    assert!(ended_well && said.iter().any(|l| l.contains(" 0 lost")), "{said:?}");
+
+    let mut requests = Vec::new();
+    let opened = Run::open(&run).expect("a run");
+    opened.batches().for_each(|batch| requests.extend(batch.requests));
+    assert_eq!(requests.len(), 4);
+    let tokens: Vec<Option<u64>> = requests.iter().map(|r| r.output_tokens).collect();
+    assert_eq!(tokens[..3], [Some(8); 3]);
+    assert!(tokens[3].is_some_and(|n| n < 200), "it went on without its client: {tokens:?}");
+    assert!(requests[..3].iter().all(|r| r.trace_id.to_string() == caller && r.ttft_ns.is_some()));
+    let manifest = opened.manifest().expect("a manifest");
+    assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
+    assert_eq!(manifest.model["name"], json!("embedded"));
+}
