@@ -64,6 +64,9 @@ struct Args {
     /// Steps that are captured at the signal SIGUSR1
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=capture::MOST_STEPS))]
     signal_steps: u64,
+    /// Record kernels, too, in captures on a GPU
+    #[arg(long)]
+    capture_kernels: bool,
     /// Run without candlescope, to measure what it costs
     #[arg(long)]
     unobserved: bool,
@@ -85,6 +88,9 @@ fn observe(args: &Args) -> Result<Scope> {
         let mut config = ParquetConfig::new(run);
         config.disk_budget = args.disk_budget_mb.map(|mb| mb * 1_000_000);
         observed = observed.parquet_with(config);
+    }
+    if args.capture_kernels {
+        observed = observed.kernels(None);
     }
     // The web server's own spans are nobody's steps.
     for target in ["axum", "hyper", "hyper_util", "h2", "tower", "tokio"] {
