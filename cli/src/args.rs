@@ -173,6 +173,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nvtx: Option<bool>,
+    /// Send traces to the OpenTelemetry collector at this address as well, for example http://localhost:4318
+    #[arg(long, value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) otlp: Option<String>,
     /// Write a Perfetto trace as well
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,6 +213,9 @@ pub(crate) struct ExportArgs {
     /// File to write [default: RUN/trace.json or RUN/trace.pftrace]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Collector that `otlp` sends to [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318]
+    #[arg(long, value_name = "URL")]
+    pub(crate) endpoint: Option<String>,
     /// Print one machine-readable object on standard output instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -220,6 +227,8 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// Protobuf for ui.perfetto.dev and trace_processor
     Perfetto,
+    /// OpenTelemetry traces, sent to a collector such as Jaeger
+    Otlp,
 }
 
 #[derive(Debug, Args)]

@@ -2,28 +2,28 @@
 
 use crate::args::{ExportArgs, ExportFormat};
 use anyhow::{Context, Result};
-use candlescope_analysis::Run;
+use candlescope_analysis::{Batches, Run};
+use candlescope_core::run::RunManifest;
 use candlescope_exporters::{chrome, perfetto};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
+type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
+
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let run = Run::open(&args.run)?;
-    let name = match args.format {
-        ExportFormat::Chrome => "trace.json",
-        ExportFormat::Perfetto => "trace.pftrace",
+    let (name, write): (_, Writer) = match args.format {
+        ExportFormat::Chrome => ("trace.json", |out, run, batches| chrome::write(out, run, batches)),
+        ExportFormat::Perfetto => ("trace.pftrace", |out, run, batches| perfetto::write(out, run, batches)),
+        ExportFormat::Otlp => return otlp(args, &run),
     };
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
     let cannot = || format!("cannot write {}: choose another place with --out", file.display());
     let mut out = BufWriter::new(File::create(&file).with_context(cannot)?);
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = run.batches();
-    let written = match args.format {
-        ExportFormat::Chrome => chrome::write(&mut out, &manifest, batches.by_ref()),
-        ExportFormat::Perfetto => perfetto::write(&mut out, &manifest, batches.by_ref()),
-    };
-    written.and_then(|()| out.flush()).with_context(cannot)?;
+    write(&mut out, &manifest, &mut batches).and_then(|()| out.flush()).with_context(cannot)?;
     let findings = batches.findings();
     let spans = batches.records(candlescope_core::RecordKind::Span);
     if args.json {
@@ -35,10 +35,40 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     }
     println!("wrote {spans} intervals to {}", file.display());
     match args.format {
+        ExportFormat::Otlp => {}
         ExportFormat::Chrome => println!("open it at chrome://tracing, in speedscope, or at ui.perfetto.dev"),
         ExportFormat::Perfetto => {
             println!("open it at ui.perfetto.dev (it stays in your browser) or with trace_processor")
         }
     }
     Ok(())
+}
+
+#[cfg(feature = "otlp")]
+fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
+    use candlescope_exporters::otlp::{OtlpConfig, send_run};
+    anyhow::ensure!(args.out.is_none(), "--out is for files; otlp goes to a collector, which --endpoint names");
+    let mut config = OtlpConfig::default();
+    config.endpoint.clone_from(&args.endpoint);
+    let mut batches = run.batches();
+    let report = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
+        .context("start a collector such as Jaeger, or name another with --endpoint")?;
+    let findings = batches.findings();
+    if args.json {
+        println!("{}", json!({ "report": report, "findings": findings }));
+    } else {
+        for finding in &findings {
+            eprintln!("warning: {}; {}", finding.message, finding.remedy);
+        }
+        let left_out = report.dropped.get("spans").and_then(|reasons| reasons.get("limit")).copied().unwrap_or(0);
+        println!("sent {} intervals; {left_out} were left out to keep traces readable", report.exported["spans"]);
+    }
+    match &report.last_error {
+        Some(error) => anyhow::bail!("not everything arrived: {error}"),
+        None => Ok(()),
+    }
+}
+#[cfg(not(feature = "otlp"))]
+fn otlp(_: &ExportArgs, _: &Run) -> Result<()> {
+    anyhow::bail!("`export otlp` needs a build with the feature otlp, which is on by default")
 }

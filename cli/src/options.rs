@@ -37,6 +37,9 @@ pub(crate) struct Options {
     #[serde(skip)]
     pub(crate) kernels: Option<Schedule>,
     pub(crate) nvtx: Option<bool>,
+    /// May carry a password: never recorded.
+    #[serde(skip)]
+    pub(crate) otlp: Option<String>,
     #[serde(skip)]
     pub(crate) perfetto: Option<PathBuf>,
 }
@@ -129,6 +132,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         top_p: p.top_p,
         out: p.out,
         disk_budget_mb: p.disk_budget_mb,
+        otlp: p.otlp,
         perfetto: p.perfetto,
     };
     for (name, value) in

@@ -85,6 +85,9 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     if let Some(file) = &options.perfetto {
         builder = builder.perfetto(file);
     }
+    if let Some(endpoint) = &options.otlp {
+        builder = otlp(builder, endpoint)?;
+    }
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {
@@ -101,6 +104,15 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
         .context("another tracing subscriber is installed")?;
     keep_data_on_interrupt(&scope);
     Ok(scope)
+}
+
+#[cfg(feature = "otlp")]
+fn otlp(builder: candlescope::Builder, endpoint: &str) -> Result<candlescope::Builder> {
+    Ok(builder.otlp(endpoint))
+}
+#[cfg(not(feature = "otlp"))]
+fn otlp(_: candlescope::Builder, _: &str) -> Result<candlescope::Builder> {
+    anyhow::bail!("--otlp needs a build with the feature otlp, which is on by default")
 }
 
 /// Ctrl-C writes what there is before it ends the program.

@@ -1,0 +1,236 @@
+//! A request's way through the session to a real Jaeger and to Parquet, and both compared: the same tree, the same nanoseconds.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_analysis::Run;
+use candlescope_core::llm::{self, Request};
+use candlescope_core::{Batch, RecordKind, Session};
+use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
+use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tracing_subscriber::prelude::*;
+
+/// The caller's span, which Jaeger never hears of.
+const PARENT: &str = "00f067aa0ba902b7";
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A Jaeger of our own, ended with the test.
+struct Jaeger {
+    process: Child,
+    otlp: String,
+    query: String,
+}
+
+impl Drop for Jaeger {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+impl Jaeger {
+    fn start() -> Self {
+        let built = Command::new(format!("{ROOT}/tests/otlp/jaeger.sh"))
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("the script runs");
+        assert!(built.status.success(), "tests/otlp/jaeger.sh failed");
+        let program = String::from_utf8(built.stdout).expect("a path");
+        // All three are open at once, so that they differ.
+        let free: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let [otlp, query, grpc] = [0, 1, 2].map(|i| free[i].local_addr().expect("an address").to_string());
+        drop(free);
+        let process = Command::new(program.trim())
+            .args(["--config", &format!("{ROOT}/tests/otlp/jaeger.yaml")])
+            .envs([("JAEGER_OTLP_HTTP", &otlp), ("JAEGER_QUERY_HTTP", &query), ("JAEGER_QUERY_GRPC", &grpc)])
+            .env("OTEL_TRACES_SAMPLER", "always_off")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Jaeger starts");
+        let mut jaeger = Self { process, otlp, query };
+        let began = Instant::now();
+        while jaeger.get("/api/services").is_none() || TcpStream::connect(&jaeger.otlp).is_err() {
+            let ended = jaeger.process.try_wait().expect("its state");
+            assert!(ended.is_none() && began.elapsed() < Duration::from_secs(60), "Jaeger did not come up: {ended:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        jaeger
+    }
+
+    /// The body of a successful answer.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(&self.query).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        // HTTP/1.0, so that the end of the answer is the end of the connection.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.query).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.lines().next()?.contains(" 200 ").then(|| body.to_string())
+    }
+
+    /// The trace as OTLP JSON, once it has `spans` spans: storing takes a moment.
+    fn trace(&self, id: &str, spans: usize) -> Value {
+        let began = Instant::now();
+        loop {
+            // One JSON object after another, as gRPC's gateway streams them.
+            let body = self.get(&format!("/api/v3/traces/{id}")).unwrap_or_default();
+            let parts = serde_json::Deserializer::from_str(&body).into_iter::<Value>();
+            let resources: Vec<Value> = parts
+                .filter_map(Result::ok)
+                .filter_map(|part| Some(part["result"]["resourceSpans"].as_array()?.clone()))
+                .flatten()
+                .collect();
+            let trace = Value::Array(resources);
+            let n = spans_of(&trace).len();
+            if n >= spans || began.elapsed() > Duration::from_secs(20) {
+                assert_eq!(n, spans, "spans that Jaeger has of trace {id}");
+                return trace;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn spans_of(resources: &Value) -> Vec<&Value> {
+    let list = |value: &'_ Value, key: &str| value[key].as_array().map(|a| a.len()).unwrap_or(0);
+    let mut all = Vec::new();
+    for resource in resources.as_array().into_iter().flatten() {
+        for scope in 0..list(resource, "scopeSpans") {
+            all.extend(resource["scopeSpans"][scope]["spans"].as_array().into_iter().flatten());
+        }
+    }
+    all
+}
+
+/// An attribute's value as text, whatever its type.
+fn attribute(of: &Value, key: &str) -> Option<String> {
+    let found = of["attributes"].as_array()?.iter().find(|a| a["key"] == key)?;
+    let value = found["value"].as_object()?.values().next()?;
+    Some(value.as_str().map_or_else(|| value.to_string(), str::to_string))
+}
+
+/// What both must agree on: id → (parent, name, start, end).
+type Tree = BTreeMap<String, (String, String, i64, i64)>;
+
+fn tree_in_jaeger(trace: &Value) -> Tree {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_string();
+    let time = |v: &Value| text(v).parse().expect("nanoseconds");
+    let one = |s: &&Value| {
+        let times = (time(&s["startTimeUnixNano"]), time(&s["endTimeUnixNano"]));
+        (text(&s["spanId"]), (text(&s["parentSpanId"]), text(&s["name"]), times.0, times.1))
+    };
+    spans_of(trace).iter().map(one).collect()
+}
+
+/// The same from the run on disk: the request above its steps, whose own interval is no span.
+fn tree_on_disk(run: &Batch) -> Tree {
+    let by_seq: BTreeMap<u64, _> = run.spans.iter().map(|s| (s.seq, s)).collect();
+    let request = &run.requests[0];
+    let mut tree = Tree::new();
+    let name = format!("{} {}", request.operation, request.model);
+    let end = request.host_start.plus_ns(request.host_dur_ns);
+    tree.insert(request.span_id.to_string(), (PARENT.to_string(), name, request.host_start.0, end.0));
+    for s in run.spans.iter().filter(|s| s.step.is_some()) {
+        let parent = s.parent_seq.and_then(|seq| by_seq.get(&seq)).filter(|p| p.step.is_some());
+        let parent = parent.map_or(request.span_id, |p| p.span_id);
+        let end = s.host_start.plus_ns(s.host_dur_ns);
+        tree.insert(s.span_id.to_string(), (parent.to_string(), s.path.name.to_string(), s.host_start.0, end.0));
+    }
+    tree
+}
+
+fn work(caller: &str) {
+    let (block, linear) = (tracing::info_span!("block"), tracing::info_span!("linear"));
+    let request =
+        Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(&format!("00-{caller}-{PARENT}-01"));
+    let _in_request = request.enter();
+    for step in 0..20 {
+        let _phase = if step == 0 { llm::prefill(5, 5, 1) } else { llm::decode(1, 5 + step, 1) };
+        for _ in 0..4 {
+            block.in_scope(|| (0..3).for_each(|_| linear.in_scope(|| std::hint::black_box(()))));
+        }
+        request.token();
+    }
+}
+
+fn profile(
+    jaeger: &Jaeger,
+    dir: &Path,
+    caller: &str,
+    limits: OtlpLimits,
+) -> (Batch, candlescope_core::run::RunManifest) {
+    let mut config = OtlpConfig::new(format!("http://{}", jaeger.otlp));
+    config.service_name = Some("candlescope-test".into());
+    config.limits = limits;
+    let (layer, session) = Session::builder()
+        .exporter(ParquetExporter::create(ParquetConfig::new(dir)))
+        .exporter(OtlpExporter::create(config))
+        .start()
+        .expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(caller));
+    let manifest = session.finish();
+    for exporter in &manifest.exporters {
+        assert!(exporter.conserved(), "{exporter:?}");
+    }
+    let mut on_disk = Batch::default();
+    for batch in Run::open(dir).expect("a run").batches() {
+        on_disk.spans.extend(batch.spans);
+        on_disk.steps.extend(batch.steps);
+        on_disk.requests.extend(batch.requests);
+    }
+    (on_disk, manifest)
+}
+
+#[test]
+fn a_trace_in_jaeger_is_the_run_on_disk() {
+    let jaeger = Jaeger::start();
+    let dir = tempfile::tempdir().expect("a directory");
+
+    // Everything: the two trees are the same, to the nanosecond.
+    let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let (run, manifest) = profile(&jaeger, &dir.path().join("whole"), caller, OtlpLimits::none());
+    let expected = tree_on_disk(&run);
+    assert_eq!(expected.len(), 1 + 20 * (1 + 4 + 12));
+    let trace = jaeger.trace(caller, expected.len());
+    let found = tree_in_jaeger(&trace);
+    for (id, span) in &expected {
+        assert_eq!(found.get(id), Some(span), "span {id}");
+    }
+    let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
+    assert_eq!(otlp.exported["spans"], run.spans.len() as u64);
+    assert_eq!(otlp.dropped_total(RecordKind::Span), 0, "{otlp:?}");
+
+    let resource = &trace[0]["resource"];
+    assert_eq!(attribute(resource, "service.name").as_deref(), Some("candlescope-test"));
+    assert_eq!(attribute(resource, "candlescope.run_id"), Some(manifest.run_id));
+    let spans = spans_of(&trace);
+    let top = spans.iter().find(|s| s["name"] == "text_completion tiny").expect("the request");
+    assert_eq!(attribute(top, "gen_ai.request.model").as_deref(), Some("tiny"));
+    assert_eq!(attribute(top, "gen_ai.usage.output_tokens").as_deref(), Some("20"));
+    let paths: Vec<String> = spans.iter().filter_map(|s| attribute(s, "candlescope.path")).collect();
+    for record in &run.spans {
+        let there = record.step.is_none() || paths.contains(&record.path.path);
+        assert!(there, "{}", record.path.path);
+    }
+
+    // Limited: what is there is the same, and what is not is on the books.
+    let caller = "4bf92f3577b34da6a3ce929d0e0e4737";
+    let (run, manifest) = profile(&jaeger, &dir.path().join("limited"), caller, OtlpLimits::default());
+    let expected = tree_on_disk(&run);
+    // The request, the prefill, decode steps 0 and 16 in full, the seventeen other decode steps.
+    let sent = 1 + 3 * (1 + 4 + 12) + 17;
+    let found = tree_in_jaeger(&jaeger.trace(caller, sent));
+    for (id, span) in &found {
+        assert_eq!(expected.get(id), Some(span), "span {id}");
+    }
+    let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
+    assert_eq!(otlp.dropped["spans"]["limit"], (expected.len() - sent) as u64);
+}
