@@ -177,6 +177,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) otlp: Option<String>,
+    /// Serve metrics for Prometheus at this address while the run lasts, for example 127.0.0.1:9464, or 9464 for that
+    #[arg(long, value_name = "ADDR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prometheus: Option<String>,
     /// Write a Perfetto trace as well
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,11 +13,18 @@ type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::i
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let run = Run::open(&args.run)?;
-    let (name, write): (_, Writer) = match args.format {
-        ExportFormat::Chrome => ("trace.json", |out, run, batches| chrome::write(out, run, batches)),
-        ExportFormat::Perfetto => ("trace.pftrace", |out, run, batches| perfetto::write(out, run, batches)),
+    let (name, hint, write): (_, _, Writer) = match args.format {
+        ExportFormat::Chrome => {
+            let hint = "open it at chrome://tracing, in speedscope, or at ui.perfetto.dev";
+            ("trace.json", hint, |out, run, batches| chrome::write(out, run, batches))
+        }
+        ExportFormat::Perfetto => {
+            let hint = "open it at ui.perfetto.dev (it stays in your browser) or with trace_processor";
+            ("trace.pftrace", hint, |out, run, batches| perfetto::write(out, run, batches))
+        }
         ExportFormat::Otlp => return otlp(args, &run),
     };
+    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
     let cannot = || format!("cannot write {}: choose another place with --out", file.display());
     let mut out = BufWriter::new(File::create(&file).with_context(cannot)?);
@@ -34,22 +41,15 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         eprintln!("warning: {}; {}", finding.message, finding.remedy);
     }
     println!("wrote {spans} intervals to {}", file.display());
-    match args.format {
-        ExportFormat::Otlp => {}
-        ExportFormat::Chrome => println!("open it at chrome://tracing, in speedscope, or at ui.perfetto.dev"),
-        ExportFormat::Perfetto => {
-            println!("open it at ui.perfetto.dev (it stays in your browser) or with trace_processor")
-        }
-    }
+    println!("{hint}");
     Ok(())
 }
 
 #[cfg(feature = "otlp")]
 fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
-    use candlescope_exporters::otlp::{OtlpConfig, send_run};
+    use candlescope_exporters::otlp::send_run;
     anyhow::ensure!(args.out.is_none(), "--out is for files; otlp goes to a collector, which --endpoint names");
-    let mut config = OtlpConfig::default();
-    config.endpoint.clone_from(&args.endpoint);
+    let config = crate::services::collector(args.endpoint.as_deref());
     let mut batches = run.batches();
     let report = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
         .context("start a collector such as Jaeger, or name another with --endpoint")?;

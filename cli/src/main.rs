@@ -11,6 +11,7 @@ mod profile;
 mod progress;
 mod report;
 mod run_dir;
+mod services;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -41,6 +41,8 @@ pub(crate) struct Options {
     #[serde(skip)]
     pub(crate) otlp: Option<String>,
     #[serde(skip)]
+    pub(crate) prometheus: Option<String>,
+    #[serde(skip)]
     pub(crate) perfetto: Option<PathBuf>,
 }
 
@@ -133,6 +135,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         out: p.out,
         disk_budget_mb: p.disk_budget_mb,
         otlp: p.otlp,
+        prometheus: p.prometheus,
         perfetto: p.perfetto,
     };
     for (name, value) in

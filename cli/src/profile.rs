@@ -4,6 +4,7 @@ use crate::args::ProfileArgs;
 use crate::options::{Options, Prompt, resolve};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
+use crate::services;
 use anyhow::{Context, Result, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReportOptions, write_report};
@@ -86,7 +87,10 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
         builder = builder.perfetto(file);
     }
     if let Some(endpoint) = &options.otlp {
-        builder = otlp(builder, endpoint)?;
+        builder = services::otlp(builder, endpoint)?;
+    }
+    if let Some(address) = &options.prometheus {
+        builder = services::prometheus(builder, address)?;
     }
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
@@ -104,15 +108,6 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
         .context("another tracing subscriber is installed")?;
     keep_data_on_interrupt(&scope);
     Ok(scope)
-}
-
-#[cfg(feature = "otlp")]
-fn otlp(builder: candlescope::Builder, endpoint: &str) -> Result<candlescope::Builder> {
-    Ok(builder.otlp(endpoint))
-}
-#[cfg(not(feature = "otlp"))]
-fn otlp(_: candlescope::Builder, _: &str) -> Result<candlescope::Builder> {
-    anyhow::bail!("--otlp needs a build with the feature otlp, which is on by default")
 }
 
 /// Ctrl-C writes what there is before it ends the program.

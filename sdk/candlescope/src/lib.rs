@@ -42,6 +42,8 @@ pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, GpuTier, GpuTiming, Handle, MemoryExporter, Phase,
     Schedule, Shape, annotate, is_recording, llm,
 };
+#[cfg(feature = "otlp")]
+pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits};
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]

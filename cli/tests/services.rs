@@ -1,0 +1,170 @@
+//! `--otlp`, `--prometheus` and `export otlp` against servers of this test's own, and without any.
+#![cfg(all(feature = "otlp", feature = "prometheus"))]
+#![allow(missing_docs, reason = "a test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+fn candlescope(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_candlescope"));
+    command.args(args);
+    for (name, _) in std::env::vars_os() {
+        // What the machine is set up for must not decide a test.
+        if name.to_string_lossy().starts_with("OTEL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Each request's path and body.
+type Got = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// A collector that takes everything.
+fn collector() -> (SocketAddr, Got) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let kept = got.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
+            while let Some(request) = read(&mut reader) {
+                kept.lock().expect("a lock").push(request);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            }
+        }
+    });
+    (address, got)
+}
+
+fn read(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let path = line.split(' ').nth(1)?.to_string();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((path, body))
+}
+
+fn contains(body: &[u8], text: &str) -> bool {
+    body.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string()
+}
+
+fn scraped(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn exporter(run: &Path, name: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(run.join("run.json")).expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let all = manifest["exporters"].as_array().expect("accounts");
+    all.iter().find(|e| e["name"] == name).unwrap_or_else(|| panic!("no {name} in {all:?}")).clone()
+}
+
+#[test]
+fn a_run_goes_to_a_collector_and_is_scraped_while_it_lasts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let (address, got) = collector();
+    let (endpoint, metrics) = (format!("http://{address}"), free_port());
+    let mut child = candlescope(&["profile", "--repeats", "20", "--no-progress", "--otlp", &endpoint])
+        .args(["--prometheus", &metrics, "--out"])
+        .arg(&run)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let began = Instant::now();
+    let mut page = String::new();
+    while !page.contains("candlescope_steps_total{phase=\"decode\"}") {
+        assert!(began.elapsed() < Duration::from_secs(60), "never scraped a decode step: {page}");
+        assert!(child.try_wait().expect("a state").is_none(), "the run ended before it was scraped");
+        page = scraped(&metrics).unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.wait().expect("ends").success());
+    assert!(scraped(&metrics).is_none(), "metrics end with the run");
+
+    let got = std::mem::take(&mut *got.lock().expect("a lock"));
+    assert!(!got.is_empty() && got.iter().all(|(path, body)| path == "/v1/traces" && contains(body, "decode")));
+    assert!(got.iter().all(|(_, body)| contains(body, "service.name") && !contains(body, "unknown_service")));
+    let account = exporter(&run, "otlp");
+    assert_eq!(account["exported"]["requests"], 21, "{account}");
+    assert!(account["dropped"]["spans"].get("io").is_none(), "{account}");
+    // The endpoint may carry a password.
+    let manifest = std::fs::read_to_string(run.join("run.json")).expect("a manifest");
+    assert!(!manifest.contains(&endpoint), "{manifest}");
+}
+
+#[test]
+fn a_run_on_disk_is_sent_and_a_missing_collector_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let run = run.to_str().expect("text");
+    let profiled = candlescope(&["profile", "--repeats", "2", "--no-progress", "--out", run]).output().expect("runs");
+    assert!(profiled.status.success(), "{}", said(&profiled));
+
+    let (address, got) = collector();
+    let sent = candlescope(&["export", "otlp", run, "--json", "--endpoint", &format!("http://{address}")])
+        .env("OTEL_SERVICE_NAME", "mine")
+        .output()
+        .expect("runs");
+    assert!(sent.status.success(), "{}", said(&sent));
+    let told: serde_json::Value = serde_json::from_slice(&sent.stdout).expect("JSON");
+    assert_eq!(told["report"]["exported"]["requests"], 3, "{told}");
+    let got = got.lock().expect("a lock");
+    assert!(!got.is_empty() && got.iter().all(|(_, body)| contains(body, "mine")));
+
+    let nobody = free_port();
+    let failed =
+        candlescope(&["export", "otlp", run, "--endpoint", &format!("http://{nobody}")]).output().expect("runs");
+    let message = said(&failed);
+    assert!(!failed.status.success() && message.contains(&nobody) && message.contains("--endpoint"), "{message}");
+    assert_eq!(message.trim().lines().count(), 1, "{message}");
+    let mixed = candlescope(&["export", "chrome", run, "--endpoint", "http://x:1"]).output().expect("runs");
+    assert!(!mixed.status.success() && said(&mixed).contains("--endpoint is for otlp"), "{}", said(&mixed));
+}
+
+#[test]
+fn addresses_that_cannot_be_used_leave_no_run_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = (taken.local_addr().expect("an address").to_string(), taken);
+    for (option, value, part) in [
+        ("--otlp", "localhost:4317", "http://localhost:4318"),
+        ("--prometheus", taken.0.as_str(), "another program has the port"),
+    ] {
+        let run = dir.path().join("run");
+        let output =
+            candlescope(&["profile", "--no-progress", option, value, "--out"]).arg(&run).output().expect("runs");
+        assert!(!output.status.success() && said(&output).contains(part), "{}", said(&output));
+        assert!(!run.exists(), "{option}");
+    }
+}
