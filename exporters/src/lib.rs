@@ -28,6 +28,8 @@
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[cfg(feature = "prometheus")]
+pub mod metrics;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod nesting;
 #[cfg(feature = "nvtx")]

@@ -1,21 +1,17 @@
 //! The exporter: aggregates on its own thread, serves on another.
 
-use super::aggregate::Aggregate;
 use super::http::Response;
 use super::server::Server;
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, Stats};
 use prometheus::{Encoder, Registry, TEXT_FORMAT, TextEncoder};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
 
 /// Port where none is said: the one OpenTelemetry's Prometheus exporters use.
 pub const DEFAULT_PORT: u16 = 9464;
-
-/// Least time between two looks at the session's account, which takes locks.
-const ACCOUNT_EVERY: Duration = Duration::from_millis(250);
 
 /// Options of the exporter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +29,7 @@ pub struct PrometheusConfig {
 impl PrometheusConfig {
     /// Listens at `address`.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), max_paths: 500 }
+        Self { address: address.into(), max_paths: DEFAULT_MAX_PATHS }
     }
 
     /// As many paths get series of their own.
@@ -51,38 +47,28 @@ impl Default for PrometheusConfig {
     }
 }
 
-type StatsSource = Box<dyn Fn() -> Stats + Send>;
-
 /// The other end of an exporter that a session has taken: where it listens, and what it is to say of the session itself.
-#[derive(Clone, Default)]
-pub struct Endpoint(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    address: OnceLock<SocketAddr>,
-    stats: Mutex<Option<StatsSource>>,
-}
-
-impl std::fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Endpoint").field(&self.0.address.get()).finish()
-    }
+#[derive(Debug, Clone, Default)]
+pub struct Endpoint {
+    address: Arc<OnceLock<SocketAddr>>,
+    stats: SessionStats,
 }
 
 impl Endpoint {
     /// Where it listens, with the port that it got; `None` before the session starts.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.0.address.get().copied()
+        self.address.get().copied()
     }
 
     /// Shows the session's own account too: loss, every exporter's records, overhead. Called on the exporter's thread a few times a
     /// second, usually with `move || handle.stats()`.
     pub fn with_stats(&self, stats: impl Fn() -> Stats + Send + 'static) {
-        *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(stats));
+        self.stats.with_stats(stats);
     }
 
-    fn stats(&self) -> Option<Stats> {
-        self.0.stats.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|stats| stats())
+    /// The same as a value of its own, for those who have several exporters of metrics.
+    pub fn session_stats(&self) -> SessionStats {
+        self.stats.clone()
     }
 }
 
@@ -97,7 +83,7 @@ pub struct PrometheusExporter {
 #[derive(Debug)]
 struct Running {
     aggregate: Aggregate,
-    accounted: Option<Instant>,
+    accountant: Accountant,
     /// Stops serving when it is dropped.
     _server: Server,
 }
@@ -111,18 +97,6 @@ impl PrometheusExporter {
     /// What is left of the exporter when a session has taken it.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()
-    }
-}
-
-impl Running {
-    fn account(&mut self, endpoint: &Endpoint) {
-        if self.accounted.is_some_and(|at| at.elapsed() < ACCOUNT_EVERY) {
-            return;
-        }
-        self.accounted = Some(Instant::now());
-        if let Some(stats) = endpoint.stats() {
-            self.aggregate.account(&stats);
-        }
     }
 }
 
@@ -140,8 +114,8 @@ impl Exporter for PrometheusExporter {
         let registry = aggregate.registry();
         let server = Server::start(listener, move |path| respond(&registry, path))
             .map_err(|e| ExportError::fatal(format!("cannot serve metrics on {address}")).with_source(e))?;
-        let _ = self.endpoint.0.address.set(server.address());
-        self.running = Some(Running { aggregate, accounted: None, _server: server });
+        let _ = self.endpoint.address.set(server.address());
+        self.running = Some(Running { aggregate, accountant: Accountant::default(), _server: server });
         Ok(())
     }
 
@@ -163,15 +137,14 @@ impl Exporter for PrometheusExporter {
         if refused > 0 {
             ledger.take_back(RecordKind::Sample, DropReason::Limit, refused);
         }
-        running.account(&self.endpoint);
+        running.accountant.account(&mut running.aggregate, &self.endpoint.stats);
         Ok(())
     }
 
     fn flush(&mut self, _: &Ledger) -> Result<(), ExportError> {
         // Whoever flushes and then scrapes wants to see where things stand.
         if let Some(running) = &mut self.running {
-            running.accounted = None;
-            running.account(&self.endpoint);
+            running.accountant.account_now(&mut running.aggregate, &self.endpoint.stats);
         }
         Ok(())
     }
@@ -179,15 +152,14 @@ impl Exporter for PrometheusExporter {
     fn tick(&mut self, _: &Ledger) -> Result<(), ExportError> {
         if let Some(running) = &mut self.running {
             running.aggregate.expire(HostNs::now());
-            running.account(&self.endpoint);
+            running.accountant.account(&mut running.aggregate, &self.endpoint.stats);
         }
         Ok(())
     }
 
     fn finish(&mut self, _: &RunManifest) -> Result<(), ExportError> {
         self.running = None;
-        // The source holds on to the session.
-        *self.endpoint.0.stats.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.endpoint.stats.end();
         Ok(())
     }
 }

@@ -26,14 +26,9 @@
 //! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few seconds may
 //! miss it.
 
-mod aggregate;
-mod catalogue;
 mod exporter;
 mod http;
-mod requests;
-mod samples;
 mod server;
-mod utilisation;
 
-pub use catalogue::{Kind, METRICS, Metric, SAMPLES};
+pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
 pub use exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};

@@ -26,7 +26,7 @@ enum Series {
 
 /// The series made of samples.
 #[derive(Debug)]
-pub(super) struct Samples {
+pub(crate) struct Samples {
     registry: Registry,
     /// By name and whether there is a label for the device.
     families: HashMap<(String, bool), Option<Family>>,
@@ -36,12 +36,12 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(registry: Registry) -> Self {
+    pub(crate) fn new(registry: Registry) -> Self {
         Self { registry, families: HashMap::new(), series: HashMap::new(), count: 0 }
     }
 
     /// Shows the sample. `false` where there is no room for it, or its name is none that Prometheus takes.
-    pub(super) fn add(&mut self, sample: &SampleRecord) -> bool {
+    pub(crate) fn add(&mut self, sample: &SampleRecord) -> bool {
         let known = self.series.get_mut(sample.metric).and_then(|devices| devices.get_mut(&sample.device));
         if let Some(series) = known {
             series.set(sample.value);

@@ -37,87 +37,87 @@ const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'
 const MODEL: &[&str] = &["gen_ai_request_model"];
 const GPU: &[&str] = &["hw_id"];
 
-pub(super) const TTFT: Metric = histogram(
+pub(crate) const TTFT: Metric = histogram(
     "gen_ai_server_time_to_first_token_seconds",
     MODEL,
     "Time from a request's start to its first output token on the host",
 );
-pub(super) const TPOT: Metric = histogram(
+pub(crate) const TPOT: Metric = histogram(
     "gen_ai_server_time_per_output_token_seconds",
     MODEL,
     "Time for each output token of a sequence after the first, mean of a request; requests of one token have none",
 );
-pub(super) const REQUEST: Metric =
+pub(crate) const REQUEST: Metric =
     histogram("gen_ai_server_request_duration_seconds", MODEL, "Duration of a request on the host");
-pub(super) const ITL: Metric = histogram(
+pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
     "Gap between the ends of consecutive steps of a request that yield a token",
 );
-pub(super) const SPAN: Metric = histogram(
+pub(crate) const SPAN: Metric = histogram(
     "candlescope_span_duration_seconds",
     &["path", "clock"],
     "Duration of an interval by its path without ordinals, on the host or the GPU, its children included",
 );
-pub(super) const PHASE_SECONDS: Metric =
+pub(crate) const PHASE_SECONDS: Metric =
     counter("candlescope_phase_seconds_total", &["phase", "clock"], "Time in steps of a phase, on the host or the GPU");
-pub(super) const STEPS: Metric =
+pub(crate) const STEPS: Metric =
     counter("candlescope_steps_total", &["phase"], "Steps that ended; phase none outside phases");
-pub(super) const TOKENS: Metric =
+pub(crate) const TOKENS: Metric =
     counter("candlescope_tokens_total", &["type"], "Tokens of requests that ended, of prompts and output");
-pub(super) const STEP_TOKENS: Metric =
+pub(crate) const STEP_TOKENS: Metric =
     counter("candlescope_step_tokens_total", &["phase"], "Tokens that steps of a phase processed, as they end");
-pub(super) const FLOPS: Metric =
+pub(crate) const FLOPS: Metric =
     counter("candlescope_flops_total", &["phase"], "Floating-point operations of steps that tell them, analytic");
-pub(super) const BYTES: Metric =
+pub(crate) const BYTES: Metric =
     counter("candlescope_moved_bytes_total", &["phase"], "Bytes moved by steps that tell them, analytic lower bound");
-pub(super) const MFU: Metric = gauge(
+pub(crate) const MFU: Metric = gauge(
     "candlescope_mfu_ratio",
     &["phase", "peak"],
     "FLOPs over time and peak FLOP/s of the element type, steps of the last 15 s; absent where work or peak is unknown",
 );
-pub(super) const MBU: Metric = gauge(
+pub(crate) const MBU: Metric = gauge(
     "candlescope_mbu_ratio",
     &["phase", "peak"],
     "Bytes over time and peak bandwidth, steps of the last 15 s; absent where work or peak is unknown",
 );
-pub(super) const REQUESTS_ACTIVE: Metric =
+pub(crate) const REQUESTS_ACTIVE: Metric =
     gauge("candlescope_requests_active", &[], "Requests that had a step and have not ended");
-pub(super) const TOKENS_IN_FLIGHT: Metric =
+pub(crate) const TOKENS_IN_FLIGHT: Metric =
     gauge("candlescope_tokens_in_flight", &[], "Context of all active requests, in tokens over all their sequences");
-pub(super) const KERNELS: Metric =
+pub(crate) const KERNELS: Metric =
     counter("candlescope_kernels_total", &["kind"], "Kernels, copies and memsets recorded in windows of steps");
-pub(super) const KERNEL_SECONDS: Metric = counter(
+pub(crate) const KERNEL_SECONDS: Metric = counter(
     "candlescope_kernel_seconds_total",
     &["kind"],
     "Time on the device of recorded kernels, copies and memsets",
 );
-pub(super) const PATHS: Metric = gauge("candlescope_paths", &[], "Paths that have series of their own");
-pub(super) const PATHS_OVERFLOW: Metric = counter(
+pub(crate) const PATHS: Metric = gauge("candlescope_paths", &[], "Paths that have series of their own");
+pub(crate) const PATHS_OVERFLOW: Metric = counter(
     "candlescope_paths_overflow_total",
     &[],
     "Intervals counted under path (overflow), because as many paths as allowed have series already",
 );
-pub(super) const RECORDS: Metric = counter(
+pub(crate) const RECORDS: Metric = counter(
     "candlescope_records_total",
     &["exporter", "outcome"],
     "Records of all kinds by exporter: exported, or dropped and why",
 );
-pub(super) const RECORDS_PENDING: Metric =
+pub(crate) const RECORDS_PENDING: Metric =
     gauge("candlescope_records_pending", &["exporter"], "Records an exporter received and has not settled: its queue");
-pub(super) const INTERVALS: Metric = counter(
+pub(crate) const INTERVALS: Metric = counter(
     "candlescope_intervals_total",
     &["outcome"],
     "Intervals that ended while capture was on: recorded, or lost before they became records and why",
 );
-pub(super) const LOST: Metric =
+pub(crate) const LOST: Metric =
     counter("candlescope_lost_total", &["kind"], "Requests and samples lost before they became records");
-pub(super) const OVERHEAD: Metric = gauge(
+pub(crate) const OVERHEAD: Metric = gauge(
     "candlescope_overhead_ratio",
     &[],
     "Time the profiler took from the application's threads over time in steps, since the start (derived)",
 );
-pub(super) const RUN_INFO: Metric =
+pub(crate) const RUN_INFO: Metric =
     gauge("candlescope_run_info", &["run_id", "host", "model", "version"], "The run that is observed; always 1");
 
 /// What is made of spans, steps, requests, kernels and the session's own account.
@@ -191,7 +191,7 @@ pub const SAMPLES: &[Metric] = &[
 
 /// The family that a sample belongs to, and the value of its last label where the sample's name carries one:
 /// `candlescope_gpu_clock_hertz_sm` is `candlescope_gpu_clock_hertz` with `domain="sm"`.
-pub(super) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
+pub(crate) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
     SAMPLES.iter().find_map(|metric| {
         let rest = sample.strip_prefix(metric.name)?;
         match (rest.strip_prefix('_'), metric.labels.len()) {
@@ -203,16 +203,16 @@ pub(super) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
 }
 
 /// From OpenTelemetry's advice for each metric, extended down to 0.25 ms: a small model's token takes less than OTel's first bucket.
-pub(super) const TTFT_BUCKETS: &[f64] =
+pub(crate) const TTFT_BUCKETS: &[f64] =
     &[0.00025, 0.0005, 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-pub(super) const TPOT_BUCKETS: &[f64] =
+pub(crate) const TPOT_BUCKETS: &[f64] =
     &[0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5];
-pub(super) const REQUEST_BUCKETS: &[f64] = &[
+pub(crate) const REQUEST_BUCKETS: &[f64] = &[
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
     40.96, 81.92,
 ];
 /// A norm on a GPU takes a microsecond, a long prefill seconds.
-pub(super) const SPAN_BUCKETS: &[f64] = &[
+pub(crate) const SPAN_BUCKETS: &[f64] = &[
     1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0,
 ];

@@ -23,7 +23,7 @@ struct Open {
 
 /// The requests that had a step and have not ended.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     open: HashMap<u64, Open>,
 }
 
@@ -32,7 +32,7 @@ impl Requests {
     ///
     /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and each decode
     /// step do.
-    pub(super) fn step(&mut self, step: &StepRecord) -> Option<u64> {
+    pub(crate) fn step(&mut self, step: &StepRecord) -> Option<u64> {
         let request = step.request?;
         let end = step.host_start.plus_ns(step.host_dur_ns).0;
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&request) {
@@ -63,7 +63,7 @@ impl Requests {
     }
 
     /// Takes the end of a request; says the time for each output token after the first, in nanoseconds.
-    pub(super) fn end(&mut self, request: &RequestRecord) -> Option<f64> {
+    pub(crate) fn end(&mut self, request: &RequestRecord) -> Option<f64> {
         let open = self.open.remove(&request.request).unwrap_or_default();
         let sequences = u64::from(request.batch.unwrap_or(1).max(1));
         // Along the longest sequence: steps count its tokens where others stop early, the tokens do where a step yields several.
@@ -79,12 +79,12 @@ impl Requests {
     }
 
     /// Number of open requests.
-    pub(super) fn active(&self) -> usize {
+    pub(crate) fn active(&self) -> usize {
         self.open.len()
     }
 
     /// Context of all open requests together, in tokens.
-    pub(super) fn context(&self) -> u64 {
+    pub(crate) fn context(&self) -> u64 {
         self.open.values().map(|open| open.context).sum()
     }
 }

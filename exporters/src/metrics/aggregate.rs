@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Path or model of whatever has found the room taken.
-pub(super) const OVERFLOW: &str = "(overflow)";
+pub(crate) const OVERFLOW: &str = "(overflow)";
 
 /// Models that get series of their own.
 const MAX_MODELS: usize = 100;
@@ -56,7 +56,7 @@ struct PhaseSeries {
 
 /// What all batches so far amount to.
 #[derive(Debug)]
-pub(super) struct Aggregate {
+pub(crate) struct Aggregate {
     registry: Registry,
     max_paths: usize,
     requests: Requests,
@@ -113,7 +113,7 @@ fn registered<C: Collector + Clone + 'static>(registry: &Registry, collector: Re
 
 impl Aggregate {
     /// Nothing aggregated yet; `max_paths` paths get series of their own.
-    pub(super) fn new(max_paths: usize) -> Result<Self, Error> {
+    pub(crate) fn new(max_paths: usize) -> Result<Self, Error> {
         let registry = Registry::new();
         let r = &registry;
         let counters = |m: &Metric| registered(r, IntCounterVec::new(opts(m), m.labels));
@@ -162,12 +162,12 @@ impl Aggregate {
     }
 
     /// Where the metrics are gathered from.
-    pub(super) fn registry(&self) -> Registry {
+    pub(crate) fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
     /// Takes what the run says of itself.
-    pub(super) fn learn(&mut self, run: &RunManifest) {
+    pub(crate) fn learn(&mut self, run: &RunManifest) {
         self.utilisation.learn(run);
         let text = |map: &std::collections::BTreeMap<String, Value>, key: &str| {
             map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
@@ -178,7 +178,7 @@ impl Aggregate {
     }
 
     /// Takes a batch; says how many of its samples had no room.
-    pub(super) fn add(&mut self, batch: &Batch) -> u64 {
+    pub(crate) fn add(&mut self, batch: &Batch) -> u64 {
         for span in &batch.spans {
             self.span(span);
         }
@@ -215,7 +215,7 @@ impl Aggregate {
     }
 
     /// Lets what is over a window of time end although nothing comes.
-    pub(super) fn expire(&mut self, now: HostNs) {
+    pub(crate) fn expire(&mut self, now: HostNs) {
         self.utilisation.expire(now);
         self.show_utilisation();
     }
@@ -313,7 +313,7 @@ impl Aggregate {
     }
 
     /// Takes the session's own account.
-    pub(super) fn account(&mut self, stats: &Stats) {
+    pub(crate) fn account(&mut self, stats: &Stats) {
         let raise = |counter: IntCounter, to: u64| counter.inc_by(to.saturating_sub(counter.get()));
         for exporter in &stats.exporters {
             let name = exporter.name.as_str();

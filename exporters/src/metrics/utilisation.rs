@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Seconds that a ratio is over: a few scrapes, so that none of the work goes unseen between them.
-pub(super) const WINDOW_S: i64 = 15;
+pub(crate) const WINDOW_S: i64 = 15;
 
 /// Which of the two ratios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ratio {
+pub(crate) enum Ratio {
     /// FLOPs against peak FLOP/s.
     Mfu,
     /// Bytes against peak bandwidth.
@@ -41,7 +41,7 @@ struct Second {
 
 /// Work of the last seconds.
 #[derive(Debug, Default)]
-pub(super) struct Utilisation {
+pub(crate) struct Utilisation {
     peaks: Vec<Peak>,
     model_dtype: Option<String>,
     flops_by_dtype: HashMap<DType, u64>,
@@ -50,7 +50,7 @@ pub(super) struct Utilisation {
 
 impl Utilisation {
     /// Takes the peaks and the model's element type from what the run says.
-    pub(super) fn learn(&mut self, run: &RunManifest) {
+    pub(crate) fn learn(&mut self, run: &RunManifest) {
         let list = run.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
         self.peaks = list
             .filter_map(|peak| {
@@ -70,13 +70,13 @@ impl Utilisation {
     }
 
     /// Notes the element type that FLOPs were done in.
-    pub(super) fn flops(&mut self, dtype: DType, flops: u64) {
+    pub(crate) fn flops(&mut self, dtype: DType, flops: u64) {
         let sum = self.flops_by_dtype.entry(dtype).or_default();
         *sum = sum.saturating_add(flops);
     }
 
     /// Takes a step.
-    pub(super) fn step(&mut self, step: &StepRecord) {
+    pub(crate) fn step(&mut self, step: &StepRecord) {
         let Some(phase) = step.phase else { return };
         let told = [(Ratio::Mfu, step.flops), (Ratio::Mbu, step.bytes)];
         if told.iter().all(|(_, amount)| amount.is_none()) {
@@ -99,7 +99,7 @@ impl Utilisation {
     }
 
     /// Forgets what is older than the window.
-    pub(super) fn expire(&mut self, now: HostNs) {
+    pub(crate) fn expire(&mut self, now: HostNs) {
         let now = now.0.div_euclid(1_000_000_000);
         while self.seconds.front().is_some_and(|first| first.at <= now - WINDOW_S) {
             self.seconds.pop_front();
@@ -107,7 +107,7 @@ impl Utilisation {
     }
 
     /// Every ratio that is known: which, phase, the peak's label, value.
-    pub(super) fn ratios(&self) -> Vec<(Ratio, Phase, &str, f64)> {
+    pub(crate) fn ratios(&self) -> Vec<(Ratio, Phase, &str, f64)> {
         let mut sums: BTreeMap<(Phase, Ratio), Work> = BTreeMap::new();
         for (&key, work) in self.seconds.iter().flat_map(|second| &second.work) {
             let sum = sums.entry(key).or_default();
