@@ -16,7 +16,7 @@
 )]
 #![cfg_attr(
     feature = "otlp",
-    doc = "| [`otlp`] | `otlp` | spans over OTLP/HTTP | Jaeger, Tempo, OpenTelemetry Collector |"
+    doc = "| [`otlp`] | `otlp`, `otlp-grpc` | spans and metrics over OTLP, by HTTP or gRPC | Jaeger, Tempo, OpenTelemetry Collector |"
 )]
 #![cfg_attr(feature = "nvtx", doc = "| [`nvtx`] | `nvtx` | NVTX ranges, as they happen | Nsight Systems |")]
 #![cfg_attr(
@@ -28,7 +28,7 @@
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
-#[cfg(feature = "prometheus")]
+#[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod metrics;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod nesting;

@@ -1,10 +1,14 @@
 //! The OTLP exporter against servers in this process: good ones, bad ones and none.
 #![allow(missing_docs, reason = "a test")]
 
+#[path = "common/collector.rs"]
+mod collector;
+
 use candlescope_core::llm::{self, Request};
 use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, MemoryExporter, RecordKind, Session, SpanId};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, send_run};
+use collector::{Got, nobody, ok, reply, serve};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -12,74 +16,14 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
-/// One request as the server got it.
-#[derive(Debug, Clone)]
-struct Got {
-    path: String,
-    headers: HashMap<String, String>,
-    body: Vec<u8>,
-}
-
-impl Got {
-    fn decoded(&self) -> ExportTraceServiceRequest {
-        ExportTraceServiceRequest::decode(self.body.as_slice()).expect("OTLP")
-    }
-}
-
-/// Answers requests as told, by their number from 0.
-fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (SocketAddr, Arc<Mutex<Vec<Got>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("address");
-    let got = Arc::new(Mutex::new(Vec::new()));
-    let seen = got.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let Ok(reader) = stream.try_clone() else { return };
-            let mut reader = BufReader::new(reader);
-            while let Some(request) = read(&mut reader) {
-                let n = {
-                    let mut seen = seen.lock().unwrap();
-                    seen.push(request);
-                    seen.len() - 1
-                };
-                answer(n, &mut stream);
-            }
-        }
-    });
-    (address, got)
-}
-
-fn read(reader: &mut impl BufRead) -> Option<Got> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-    let path = line.split(' ').nth(1)?.to_string();
-    let mut headers = HashMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        headers.insert(name.to_ascii_lowercase(), value.trim().to_string());
-    }
-    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
-    reader.read_exact(&mut body).ok()?;
-    Some(Got { path, headers, body })
-}
-
-fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
-    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
-    // A client that has gone away is the client's business.
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-}
-
-fn ok(_: usize, stream: &mut TcpStream) {
-    reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
+fn decoded(got: &Got) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest::decode(got.body.as_slice()).expect("OTLP")
 }
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -121,7 +65,7 @@ fn profile(config: OtlpConfig) -> (Batch, RunManifest, ExporterReport) {
 
 fn spans(got: &Arc<Mutex<Vec<Got>>>) -> Vec<Span> {
     let got = got.lock().unwrap();
-    let resources = got.iter().flat_map(|g| g.decoded().resource_spans);
+    let resources = got.iter().flat_map(|g| decoded(g).resource_spans);
     resources.flat_map(|r| r.scope_spans).flat_map(|s| s.spans).collect()
 }
 
@@ -172,7 +116,7 @@ fn what_arrives_is_what_was_recorded() {
     assert_eq!(first.path, "/v1/traces");
     assert_eq!(first.headers["content-type"], "application/x-protobuf");
     assert_eq!(first.headers["x-tenant"], "t1");
-    let resource = first.decoded().resource_spans[0].resource.clone().expect("a resource");
+    let resource = decoded(&first).resource_spans[0].resource.clone().expect("a resource");
     let text = |key: &str| {
         let found = resource.attributes.iter().find(|a| a.key == key)?.value.clone()?.value?;
         if let Value::StringValue(text) = found { Some(text) } else { None }
@@ -231,11 +175,8 @@ fn spans_that_the_collector_rejects_are_not_called_exported() {
 
 #[test]
 fn nobody_listening_costs_neither_the_application_nor_the_end() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("address");
-    drop(listener);
     let started = Instant::now();
-    let (batch, _, report) = profile(config(address));
+    let (batch, _, report) = profile(config(nobody()));
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1);
     let error = report.last_error.expect("an error");
@@ -324,9 +265,96 @@ fn a_run_read_back_arrives_too_and_a_missing_collector_is_an_error() {
     assert_eq!(report.exported["spans"], all.spans.len() as u64);
     assert_eq!(spans(&got).len(), 17);
 
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nobody = listener.local_addr().expect("address");
-    drop(listener);
+    let nobody = nobody();
     let error = send_run(config(nobody), &manifest, tables()).expect_err("nobody is there");
     assert!(error.to_string().contains(&nobody.to_string()), "{error}");
+}
+
+#[test]
+fn an_answer_without_end_and_one_cut_short_are_no_success() {
+    type Answer = fn(usize, &mut TcpStream);
+    let cases: [(&str, Answer); 2] = [
+        ("endless", |_, s| {
+            let _ = s.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while s.write_all(&[b'x'; 4_096]).is_ok() {}
+        }),
+        ("cut short", |_, s| {
+            let _ = s.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n\x00");
+            let _ = s.shutdown(std::net::Shutdown::Both);
+        }),
+    ];
+    for (name, answer) in cases {
+        let (address, _) = serve(answer);
+        let started = Instant::now();
+        let (batch, _, report) = profile(config(address));
+        assert!(started.elapsed() < Duration::from_secs(8), "{name}: {:?}", started.elapsed());
+        assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{name}: {report:?}");
+    }
+}
+
+/// Everything that was recorded arrived or is on the books, and the program took as long as it takes.
+#[test]
+fn a_collector_slower_than_the_program_costs_records_and_no_time() {
+    let (address, got) = serve(|n, stream| {
+        std::thread::sleep(Duration::from_millis(100));
+        ok(n, stream);
+    });
+    let memory = MemoryExporter::new();
+    let mut config = config(address);
+    config.timeout = Some(Duration::from_secs(5));
+    // A queue that the collector's slowness fills in no time.
+    let session =
+        Session::builder().queue_records(2_000).exporter(memory.clone()).exporter(OtlpExporter::create(config));
+    let (layer, session) = session.start().expect("starts");
+    let took = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let span = tracing::info_span!("linear");
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(1) {
+            let _phase = llm::decode(1, 1, 1);
+            (0..50).for_each(|_| span.in_scope(|| ()));
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        started.elapsed()
+    });
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let manifest = session.finish();
+    let report = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
+    assert!(report.conserved(), "{report:?}");
+    // What the collector has taken when the time is over, and not said so, is in doubt: that is a batch at most.
+    let arrived = spans(&got).len() as u64;
+    assert!((0..=512).contains(&(arrived as i64 - report.exported["spans"] as i64)), "{arrived} arrived: {report:?}");
+    assert!(report.dropped["spans"]["queue_full"] > 0, "{report:?}");
+    assert!(!report.dropped["spans"].contains_key("unaccounted"), "{report:?}");
+    let received = report.exported["spans"] + report.dropped_total(RecordKind::Span);
+    assert_eq!(report.received["spans"], received);
+    assert_eq!(received + manifest.loss.lost(), manifest.loss.emitted, "{:?}", manifest.loss);
+}
+
+/// Run by the test below, in a process of its own.
+#[test]
+#[ignore = "run by another test"]
+fn child_that_fails_to_send_many_times() {
+    let mut config = config(nobody());
+    config.timeout = Some(Duration::from_millis(20));
+    let (layer, session) = Session::builder().exporter(OtlpExporter::create(config)).start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for _ in 0..20 {
+            work();
+            session.handle().flush(Duration::from_secs(5)).expect("flushed");
+        }
+    });
+    session.finish();
+}
+
+#[test]
+fn many_failures_are_one_line_in_the_log() {
+    let output = std::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "child_that_fails_to_send_many_times", "--ignored", "--nocapture"])
+        .output()
+        .expect("runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| line.starts_with("candlescope: otlp")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains("is a collector listening there?"), "{log}");
 }

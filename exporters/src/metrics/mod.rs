@@ -1,10 +1,12 @@
-//! What all batches amount to: one aggregation for every exporter of metrics.
+//! What all batches amount to: one aggregation, which Prometheus scrapes and OTLP sends.
 //!
 //! [`METRICS`] and [`SAMPLES`] name every metric with its labels. Labels are bounded: paths carry no ordinals and are limited in
 //! number, requests have no ids.
 
 mod aggregate;
 mod catalogue;
+#[cfg(feature = "otlp")]
+mod otel_names;
 mod requests;
 mod samples;
 mod session_stats;
@@ -12,6 +14,8 @@ mod utilisation;
 
 pub(crate) use aggregate::Aggregate;
 pub use catalogue::{Kind, METRICS, Metric, SAMPLES};
+#[cfg(feature = "otlp")]
+pub(crate) use otel_names::{attribute, otel_name};
 pub(crate) use session_stats::Accountant;
 pub use session_stats::SessionStats;
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::config::Settings;
+use super::settings::Settings;
 
 /// Events that a span has at most, which is OpenTelemetry's own limit.
 pub(super) const MAX_EVENTS: usize = 128;

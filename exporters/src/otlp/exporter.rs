@@ -1,11 +1,15 @@
 //! The exporter: when spans go out, and what becomes of them where they do not arrive.
 
-use super::config::{OtlpConfig, Settings};
+use super::config::OtlpConfig;
 use super::convert;
+use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
-use super::transport::{SendError, Transport};
+use super::transport::{Message, Pause, SendError, Transport};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::trace::SpanData;
 use std::time::{Duration, Instant};
 
@@ -19,7 +23,7 @@ const MAX_WAITING: usize = 8_192;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Time for what is left at the end, whatever the timeout is: ending a session waits for it.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Sends traces to an OpenTelemetry collector; see the [module](super).
 ///
@@ -35,6 +39,7 @@ pub struct OtlpExporter {
 struct Running {
     settings: Settings,
     transport: Transport,
+    resource: ResourceAttributesWithSchema,
     traces: Traces,
     waiting: Vec<Outgoing>,
     /// When the oldest of `waiting` came.
@@ -56,15 +61,15 @@ impl Exporter for OtlpExporter {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        let program = std::env::current_exe().ok();
-        let program = program.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("rust");
-        let settings = Settings::resolve(&self.config, program, |name| std::env::var(name).ok())
-            .map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
-        let transport = Transport::new(&settings, &convert::resource(run, &settings))
-            .map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
+        let settings =
+            Settings::of_process(&self.config, Signal::Traces).map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
+        let transport =
+            Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
+        let resource = (&convert::resource(run, &settings)).into();
         self.running = Some(Running {
             settings,
             transport,
+            resource,
             traces: Traces::new(self.config.limits),
             waiting: Vec::new(),
             since: None,
@@ -75,13 +80,13 @@ impl Exporter for OtlpExporter {
 
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
-            r.transport.set_resource(&convert::resource(run, &r.settings));
+            r.resource = (&convert::resource(run, &r.settings)).into();
         }
         Ok(())
     }
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
-        // Traces have no place for them; Prometheus and Parquet do.
+        // Traces have no place for them; metrics and Parquet do.
         ledger.dropped(RecordKind::Sample, DropReason::Limit, batch.count(RecordKind::Sample));
         ledger.dropped(RecordKind::Kernel, DropReason::Limit, batch.count(RecordKind::Kernel));
         let Some(r) = &mut self.running else {
@@ -108,7 +113,7 @@ impl Exporter for OtlpExporter {
         r.traces.finish();
         r.queue(ledger);
         let sent = r.send_all(ledger, Some(Instant::now() + LAST_WORDS));
-        settle(std::mem::take(&mut r.waiting), ledger, Some(DropReason::Io));
+        settle(std::mem::take(&mut r.waiting).into_iter().map(|o| o.records), ledger, Some(DropReason::Io));
         sent
     }
 }
@@ -122,7 +127,7 @@ impl Running {
         if !self.waiting.is_empty() && self.pause.is_on(Instant::now()) {
             let room = MAX_WAITING.saturating_sub(self.waiting.len());
             let beyond = ready.split_off(room.min(ready.len()));
-            settle(beyond, ledger, Some(DropReason::Io));
+            settle(beyond.into_iter().map(|o| o.records), ledger, Some(DropReason::Io));
         }
         if !ready.is_empty() {
             self.since.get_or_insert_with(Instant::now);
@@ -153,28 +158,29 @@ impl Running {
 
     fn send_batch(&mut self, ledger: &Ledger, deadline: Option<Instant>) -> Result<(), ExportError> {
         let n = self.waiting.len().min(MAX_BATCH);
-        let batch: Vec<Outgoing> = self.waiting.drain(..n).collect();
+        let (spans, records): (Vec<SpanData>, Vec<Counts>) =
+            self.waiting.drain(..n).map(|o| (o.span, o.records)).unzip();
         self.since = (!self.waiting.is_empty()).then(Instant::now);
         let timeout = Instant::now() + self.settings.timeout;
-        let spans: Vec<SpanData> = batch.iter().map(|o| o.span.clone()).collect();
-        match self.transport.send(spans, deadline.map_or(timeout, |d| d.min(timeout))) {
+        let message =
+            ExportTraceServiceRequest { resource_spans: group_spans_by_resource_and_scope(spans, &self.resource) };
+        match self.transport.send(Message::Traces(message), deadline.map_or(timeout, |d| d.min(timeout))) {
             Ok(0) => {
                 self.pause = Pause::default();
-                settle(batch, ledger, None);
+                settle(records, ledger, None);
                 Ok(())
             }
             Ok(rejected) => {
                 self.pause = Pause::default();
-                let rejected = settle_partly(batch, rejected, ledger);
+                let rejected = settle_partly(records, rejected, ledger);
                 Err(ExportError::new(format!(
                     "otlp: the collector at {} rejected {rejected} spans",
                     self.settings.endpoint
                 )))
             }
             Err(error) => {
-                settle(batch, ledger, Some(DropReason::Io));
-                // A refusal of these very spans says nothing about the next ones.
-                if !matches!(error, SendError::Refused(400 | 413, _)) {
+                settle(records, ledger, Some(DropReason::Io));
+                if !matches!(error, SendError::Unwanted(..)) {
                     self.pause.lengthen(Instant::now());
                 }
                 Err(ExportError::new(format!("otlp: {}: {error}; {n} spans dropped", self.settings.endpoint)))
@@ -183,9 +189,9 @@ impl Running {
     }
 }
 
-fn settle(batch: Vec<Outgoing>, ledger: &Ledger, dropped: Option<DropReason>) {
+fn settle(records: impl IntoIterator<Item = Counts>, ledger: &Ledger, dropped: Option<DropReason>) {
     let mut total = Counts::default();
-    batch.iter().for_each(|o| total += o.records);
+    records.into_iter().for_each(|counts| total += counts);
     match dropped {
         None => total.exported(ledger),
         Some(reason) => total.dropped(ledger, reason),
@@ -193,51 +199,10 @@ fn settle(batch: Vec<Outgoing>, ledger: &Ledger, dropped: Option<DropReason>) {
 }
 
 /// The collector took a batch but for some spans, and does not say which: as many records are booked as lost.
-fn settle_partly(mut batch: Vec<Outgoing>, rejected: u64, ledger: &Ledger) -> u64 {
-    let rejected = usize::try_from(rejected).unwrap_or(usize::MAX).min(batch.len());
-    let lost = batch.split_off(batch.len() - rejected);
-    settle(batch, ledger, None);
+fn settle_partly(mut records: Vec<Counts>, rejected: u64, ledger: &Ledger) -> u64 {
+    let rejected = usize::try_from(rejected).unwrap_or(usize::MAX).min(records.len());
+    let lost = records.split_off(records.len() - rejected);
+    settle(records, ledger, None);
     settle(lost, ledger, Some(DropReason::Io));
     rejected as u64
-}
-
-/// How long a collector that could not be reached is left alone, so that trying does not take all of the thread's time.
-#[derive(Debug, Default)]
-struct Pause {
-    until: Option<Instant>,
-    length: Duration,
-}
-
-impl Pause {
-    const LONGEST: Duration = Duration::from_secs(30);
-
-    fn is_on(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
-    }
-
-    fn lengthen(&mut self, now: Instant) {
-        self.length = (self.length * 2).clamp(Duration::from_secs(1), Self::LONGEST);
-        self.until = Some(now + self.length);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_get_longer_up_to_a_bound_and_end() {
-        let now = Instant::now();
-        let mut pause = Pause::default();
-        assert!(!pause.is_on(now));
-        let lengths: Vec<u64> = (0..7)
-            .map(|_| {
-                pause.lengthen(now);
-                pause.length.as_secs()
-            })
-            .collect();
-        assert_eq!(lengths, [1, 2, 4, 8, 16, 30, 30]);
-        assert!(pause.is_on(now + Duration::from_secs(29)));
-        assert!(!pause.is_on(now + Duration::from_secs(30)));
-    }
 }

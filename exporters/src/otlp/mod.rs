@@ -1,10 +1,20 @@
-//! OpenTelemetry traces over OTLP (HTTP with protobuf), for Jaeger, Tempo, the OpenTelemetry Collector and everything behind them.
+//! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and everything behind them.
 //!
 //! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their intervals, with the
 //! ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its caller's trace id stands in the caller's trace.
 //!
-//! No async runtime is needed or started. Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of
-//! every sixteenth decode step all, of the others the step alone.
+//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step all, of the others
+//! the step alone.
+//!
+//! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
+//! the end.
+//!
+//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime. The standard
+//! `OTEL_*` variables are honoured, see [`OtlpConfig`].
+//!
+//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the exporter's own
+//! thread behind a bounded queue, each export is tried again until its deadline, what is lost is counted, and the log has one line a
+//! minute.
 //!
 //! ```no_run
 //! use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
@@ -17,12 +27,19 @@
 mod config;
 mod convert;
 mod exporter;
+#[cfg(feature = "otlp-grpc")]
+mod grpc;
+mod http;
+mod metrics_exporter;
+mod points;
 mod replay;
+mod settings;
 mod traces;
 mod transport;
 
-pub use config::{OtlpConfig, OtlpLimits};
+pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol};
 pub use exporter::OtlpExporter;
+pub use metrics_exporter::OtlpMetricsExporter;
 pub use replay::send_run;
 
 #[cfg(test)]

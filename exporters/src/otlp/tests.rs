@@ -1,10 +1,10 @@
 //! The conversion and the choice of spans, without a network.
 
-use super::OtlpLimits;
-use super::config::{OtlpConfig, Settings};
 use super::convert;
 use super::replay::Order;
+use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
+use super::{OtlpConfig, OtlpLimits};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, RequestRecord, SpanId, SpanRecord};
@@ -337,7 +337,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     let mut config = OtlpConfig::new("http://localhost:4318");
     config.service_name = Some("chat".into());
     config.resource.insert("host.name".into(), "told".into());
-    let settings = Settings::resolve(&config, "app", |_| None).unwrap();
+    let settings = Settings::resolve(&config, Signal::Traces, "app", |_| None).unwrap();
     let resource = convert::resource(&run, &settings);
     let get = |key: &str| resource.get(&Key::from(key.to_string())).map(|v| v.to_string());
     assert_eq!(get("service.name").as_deref(), Some("chat"));

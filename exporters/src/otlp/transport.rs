@@ -1,103 +1,108 @@
-//! Brings spans to the collector: one request at a time, on the calling thread, within a deadline.
+//! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
 //!
-//! The HTTP client is ureq instead of reqwest, which would start a runtime and a thread of its own: here everything that happens while
-//! sending happens on the exporter's thread, so all of it can be kept out of the application's telemetry.
+//! How a message travels is the business of [`http`](super::http) and [`grpc`](super::grpc); here is what they have in common, so that
+//! both behave alike towards a collector that is not well. Neither needs a runtime of the application's or starts a thread that
+//! outlives the exporter's, so all of it can be kept out of the application's telemetry.
 
-use super::config::Settings;
-use async_trait::async_trait;
+#[cfg(feature = "otlp-grpc")]
+use super::grpc::Grpc;
+use super::http::Http;
+use super::settings::{Protocol, Settings};
 use opentelemetry::Context;
-use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SpanData, SpanExporter};
-use prost::Message;
-use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
-use std::io::Read;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use std::time::{Duration, Instant};
 use tracing::dispatcher::{self, Dispatch};
 
-/// Longest answer that is read. A collector says nothing or a sentence.
-const MAX_ANSWER: u64 = 64 * 1024;
+/// What is sent.
+#[derive(Debug, Clone)]
+pub(super) enum Message {
+    Traces(ExportTraceServiceRequest),
+    Metrics(ExportMetricsServiceRequest),
+}
 
-/// Why spans did not arrive, and what may help.
+/// Why a message did not arrive, and what may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SendError {
     #[error("cannot reach it: {0}; is a collector listening there?")]
     Unreachable(String),
+    /// What was sent is the reason, so the next message may fare better.
     #[error("it answered with status {0}{1}")]
-    Refused(u16, String),
-    #[error("it answered with something that is not OTLP; is it a collector's HTTP port (usually 4318)?")]
-    NotOtlp,
+    Unwanted(String, String),
+    #[error("it answered with status {0}{1}")]
+    Refused(String, String),
+    #[error("it answered with something that is not OTLP; is it a collector's {0}?")]
+    NotOtlp(&'static str),
     #[error("no time was left to send")]
     NoTime,
     #[error("the request could not be made: {0}")]
     Client(String),
 }
 
-/// How the latest export ended. Returned through here because opentelemetry-otlp reports neither causes nor partial success.
+/// What one attempt led to.
 #[derive(Debug)]
-struct Exchange {
-    deadline: Instant,
-    outcome: Option<Result<u64, SendError>>,
+pub(super) enum Attempt {
+    /// Nothing more to do. Of what arrived so many were rejected all the same.
+    Done(Result<u64, SendError>),
+    /// Try again, after this long if the collector said so.
+    Again(SendError, Option<Duration>),
+}
+
+#[derive(Debug)]
+enum Way {
+    Http(Http),
+    #[cfg(feature = "otlp-grpc")]
+    Grpc(Box<Grpc>),
 }
 
 #[derive(Debug)]
 pub(super) struct Transport {
-    exporter: opentelemetry_otlp::SpanExporter,
-    exchange: Arc<Mutex<Exchange>>,
+    way: Way,
 }
 
 impl Transport {
     /// Connects to nothing yet.
-    pub(super) fn new(settings: &Settings, resource: &Resource) -> Result<Self, SendError> {
-        let exchange = Arc::new(Mutex::new(Exchange { deadline: Instant::now(), outcome: None }));
-        let client = Client {
-            agent: ureq::AgentBuilder::new().redirects(0).build(),
-            headers: settings.headers.clone(),
-            exchange: exchange.clone(),
+    pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
+        let way = match settings.protocol {
+            Protocol::HttpProtobuf => Way::Http(Http::new(settings)),
+            #[cfg(feature = "otlp-grpc")]
+            Protocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
+            #[cfg(not(feature = "otlp-grpc"))]
+            Protocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
         };
-        let mut builder = opentelemetry_otlp::SpanExporter::builder()
-            .with_http()
-            .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(&settings.endpoint)
-            .with_timeout(settings.timeout)
-            .with_headers(HashMap::new())
-            // The client retries itself, so that it can keep to a deadline.
-            .with_retry_policy(RetryPolicy::disabled())
-            .with_http_client(client);
-        if let Some(compression) = settings.compression {
-            builder = builder.with_compression(compression);
-        }
-        let exporter = quietly(|| builder.build()).map_err(|e| SendError::Client(e.to_string()))?;
-        let mut transport = Self { exporter, exchange };
-        transport.set_resource(resource);
-        Ok(transport)
+        Ok(Self { way })
     }
 
-    /// From here on spans belong to this resource.
-    pub(super) fn set_resource(&mut self, resource: &Resource) {
-        self.exporter.set_resource(resource);
-    }
-
-    /// Sends spans until they have arrived or `deadline` is over; returns how many the collector took but rejected.
-    pub(super) fn send(&self, spans: Vec<SpanData>, deadline: Instant) -> Result<u64, SendError> {
-        *self.exchange.lock().unwrap_or_else(PoisonError::into_inner) = Exchange { deadline, outcome: None };
-        let result = quietly(|| {
-            let export = pin!(self.exporter.export(spans));
-            // The client blocks, so there is nothing to wait for.
-            match export.poll(&mut std::task::Context::from_waker(Waker::noop())) {
-                Poll::Ready(result) => result.map_err(|e| SendError::Client(e.to_string())),
-                Poll::Pending => Err(SendError::Client("the client did not finish".into())),
+    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but rejected.
+    pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
+        quietly(|| match &mut self.way {
+            Way::Http(http) => {
+                let post = http.prepare(message)?;
+                until(deadline, |left| http.attempt(&post, left))
             }
-        });
-        match self.exchange.lock().unwrap_or_else(PoisonError::into_inner).outcome.take() {
-            Some(outcome) => outcome,
-            None => result.map(|()| 0),
+            #[cfg(feature = "otlp-grpc")]
+            Way::Grpc(grpc) => until(deadline, |left| grpc.attempt(&message, left)),
+        })
+    }
+}
+
+/// Attempts with growing pauses, as long as there is time.
+fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Result<u64, SendError> {
+    let mut backoff = Backoff::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(SendError::NoTime);
+        }
+        match attempt(left) {
+            Attempt::Done(outcome) => return outcome,
+            Attempt::Again(error, asked) => {
+                let wait = backoff.next(asked);
+                if wait >= deadline.saturating_duration_since(Instant::now()) {
+                    return Err(error);
+                }
+                std::thread::sleep(wait);
+            }
         }
     }
 }
@@ -109,116 +114,11 @@ fn quietly<T>(f: impl FnOnce() -> T) -> T {
     dispatcher::with_default(&Dispatch::none(), f)
 }
 
-#[derive(Debug)]
-struct Client {
-    agent: ureq::Agent,
-    headers: BTreeMap<String, String>,
-    exchange: Arc<Mutex<Exchange>>,
-}
-
-#[async_trait]
-impl HttpClient for Client {
-    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let deadline = self.exchange.lock().unwrap_or_else(PoisonError::into_inner).deadline;
-        let outcome = self.deliver(&request, deadline);
-        let status = match &outcome {
-            Ok(_) => 200,
-            Err(SendError::Refused(status, _)) => *status,
-            Err(_) => 599,
-        };
-        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).outcome = Some(outcome);
-        Ok(Response::builder().status(status).body(Bytes::new())?)
-    }
-}
-
-/// What one attempt led to.
-enum Attempt {
-    Done(Result<u64, SendError>),
-    /// Try again, after this long if the collector said so.
-    Again(SendError, Option<Duration>),
-}
-
-impl Client {
-    fn deliver(&self, request: &Request<Bytes>, deadline: Instant) -> Result<u64, SendError> {
-        let mut backoff = Backoff::new();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(SendError::NoTime);
-            }
-            match self.attempt(request, left) {
-                Attempt::Done(outcome) => return outcome,
-                Attempt::Again(error, asked) => {
-                    let wait = backoff.next(asked);
-                    if wait >= deadline.saturating_duration_since(Instant::now()) {
-                        return Err(error);
-                    }
-                    std::thread::sleep(wait);
-                }
-            }
-        }
-    }
-
-    fn attempt(&self, request: &Request<Bytes>, timeout: Duration) -> Attempt {
-        let mut post = self.agent.post(&request.uri().to_string()).timeout(timeout);
-        for (name, value) in request.headers() {
-            // The crate adds the environment's headers to the request; what the program says goes before them.
-            if let Ok(value) = value.to_str()
-                && !self.headers.contains_key(name.as_str())
-            {
-                post = post.set(name.as_str(), value);
-            }
-        }
-        for (name, value) in &self.headers {
-            post = post.set(name, value);
-        }
-        match post.send_bytes(request.body()) {
-            Ok(answer) => Attempt::Done(accepted(answer)),
-            Err(ureq::Error::Status(status, answer)) => {
-                let asked = answer.header("retry-after").and_then(|s| s.trim().parse().ok()).map(Duration::from_secs);
-                let error = SendError::Refused(status, reason(answer));
-                // The statuses that OTLP says to retry.
-                match status {
-                    429 | 502 | 503 | 504 => Attempt::Again(error, asked),
-                    _ => Attempt::Done(Err(error)),
-                }
-            }
-            Err(ureq::Error::Transport(error)) => {
-                let fault = SendError::Unreachable(error.to_string());
-                match error.kind() {
-                    ureq::ErrorKind::BadStatus | ureq::ErrorKind::BadHeader => Attempt::Done(Err(SendError::NotOtlp)),
-                    ureq::ErrorKind::InvalidUrl | ureq::ErrorKind::UnknownScheme => Attempt::Done(Err(fault)),
-                    _ => Attempt::Again(fault, None),
-                }
-            }
-        }
-    }
-}
-
-/// Reads a success: how many spans were rejected all the same.
-fn accepted(answer: ureq::Response) -> Result<u64, SendError> {
-    if answer.status() != 200 {
-        // 204 and the like say nothing more; a redirect is no place to follow with somebody's headers.
-        return match answer.status() {
-            201..=299 => Ok(0),
-            status => Err(SendError::Refused(status, String::new())),
-        };
-    }
-    let mut body = Vec::new();
-    let read = answer.into_reader().take(MAX_ANSWER).read_to_end(&mut body);
-    read.map_err(|e| SendError::Unreachable(e.to_string()))?;
-    let message = ExportTraceServiceResponse::decode(body.as_slice()).map_err(|_| SendError::NotOtlp)?;
-    let rejected = message.partial_success.map_or(0, |partial| partial.rejected_spans);
-    Ok(u64::try_from(rejected).unwrap_or(0))
-}
-
 /// What a refusal says, as far as it is a line of text.
-fn reason(answer: ureq::Response) -> String {
-    let mut text = String::new();
-    let read = answer.into_reader().take(200).read_to_string(&mut text);
+pub(super) fn reason(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
-    let printable = read.is_ok() && !line.is_empty() && !line.contains(|c: char| c.is_control());
-    if printable { format!(" ({line})") } else { String::new() }
+    let printable = !line.is_empty() && !line.contains(|c: char| c.is_control());
+    if printable { format!(" ({})", line.chars().take(200).collect::<String>()) } else { String::new() }
 }
 
 /// Waiting times between attempts: doubling, with some disorder so that many processes do not come back at once.
@@ -249,9 +149,30 @@ impl Backoff {
     }
 }
 
+/// How long a collector that could not be reached is left alone, so that trying does not take all of the thread's time.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    until: Option<Instant>,
+    length: Duration,
+}
+
+impl Pause {
+    const LONGEST: Duration = Duration::from_secs(30);
+
+    pub(super) fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    pub(super) fn lengthen(&mut self, now: Instant) {
+        self.length = (self.length * 2).clamp(Duration::from_secs(1), Self::LONGEST);
+        self.until = Some(now + self.length);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn sending_makes_no_telemetry_of_its_own() {
@@ -287,5 +208,40 @@ mod tests {
             assert!(*wait >= base && *wait <= base.mul_f64(1.26), "{n}: {wait:?} for {base:?}");
         }
         assert_eq!(Backoff::new().next(Some(Duration::from_secs(7))), Duration::from_secs(7));
+    }
+
+    #[test]
+    fn a_collector_that_asks_for_more_time_than_there_is_gets_none() {
+        let started = Instant::now();
+        let mut attempts = 0;
+        let outcome = until(started + Duration::from_secs(30), |_| {
+            attempts += 1;
+            Attempt::Again(SendError::NoTime, Some(Duration::from_secs(u64::MAX)))
+        });
+        assert_eq!((outcome, attempts), (Err(SendError::NoTime), 1));
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn refusals_are_quoted_as_far_as_they_are_a_line_of_text() {
+        assert_eq!(reason(" too old \nsecond line"), " (too old)");
+        assert_eq!(reason("\u{1b}[31mred"), "");
+        assert_eq!(reason(&"x".repeat(1_000)).len(), 203);
+    }
+
+    #[test]
+    fn pauses_get_longer_up_to_a_bound_and_end() {
+        let now = Instant::now();
+        let mut pause = Pause::default();
+        assert!(!pause.is_on(now));
+        let lengths: Vec<u64> = (0..7)
+            .map(|_| {
+                pause.lengthen(now);
+                pause.length.as_secs()
+            })
+            .collect();
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 30, 30]);
+        assert!(pause.is_on(now + Duration::from_secs(29)));
+        assert!(!pause.is_on(now + Duration::from_secs(30)));
     }
 }

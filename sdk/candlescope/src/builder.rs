@@ -15,8 +15,9 @@ pub struct Builder {
     destinations: Vec<String>,
     report_at_end: bool,
     gpu: crate::gpu::Gpu,
-    #[cfg(feature = "prometheus")]
-    metrics: Vec<candlescope_exporters::prometheus::Endpoint>,
+    /// Exporters that show the session's own account, which is known once it has started.
+    #[cfg(any(feature = "prometheus", feature = "otlp"))]
+    stats: Vec<candlescope_exporters::metrics::SessionStats>,
     #[cfg(feature = "host")]
     host: bool,
 }
@@ -30,8 +31,8 @@ pub fn builder() -> Builder {
         destinations: Vec::new(),
         report_at_end: false,
         gpu: crate::gpu::Gpu::default(),
-        #[cfg(feature = "prometheus")]
-        metrics: Vec::new(),
+        #[cfg(any(feature = "prometheus", feature = "otlp"))]
+        stats: Vec::new(),
         #[cfg(feature = "host")]
         host: true,
     }
@@ -84,6 +85,21 @@ impl Builder {
         self.exporter(candlescope_exporters::otlp::OtlpExporter::create(config))
     }
 
+    /// Sends metrics to the OpenTelemetry collector at `endpoint`, every 60 seconds and at the end.
+    #[cfg(feature = "otlp")]
+    pub fn otlp_metrics(self, endpoint: impl Into<String>) -> Self {
+        self.otlp_metrics_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
+    }
+
+    /// As [`otlp_metrics`](Builder::otlp_metrics), with interval, headers and resource as given; what is not given comes from the
+    /// `OTEL_*` variables.
+    #[cfg(feature = "otlp")]
+    pub fn otlp_metrics_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
+        let exporter = candlescope_exporters::otlp::OtlpMetricsExporter::create(config);
+        self.stats.push(exporter.session_stats());
+        self.exporter(exporter)
+    }
+
     /// Serves metrics for Prometheus at `address` while the session runs: `HOST:PORT`, or `PORT` for this machine only.
     #[cfg(feature = "prometheus")]
     pub fn prometheus(self, address: impl Into<String>) -> Self {
@@ -94,7 +110,7 @@ impl Builder {
     #[cfg(feature = "prometheus")]
     pub fn prometheus_with(mut self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
         let exporter = candlescope_exporters::prometheus::PrometheusExporter::new(config);
-        self.metrics.push(exporter.endpoint());
+        self.stats.push(exporter.endpoint().session_stats());
         self.exporter(exporter)
     }
 
@@ -226,10 +242,10 @@ impl Builder {
             session = session.collector(candlescope_collectors::host::HostCollector::new());
         }
         let (layer, session) = session.start()?;
-        #[cfg(feature = "prometheus")]
-        for endpoint in self.metrics {
+        #[cfg(any(feature = "prometheus", feature = "otlp"))]
+        for stats in self.stats {
             let handle = session.handle().clone();
-            endpoint.with_stats(move || handle.stats());
+            stats.with_stats(move || handle.stats());
         }
         Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
     }

@@ -15,6 +15,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `perfetto=FILE` | a native Perfetto trace |
 /// | `chrome=FILE` | Chrome's JSON trace format |
 /// | `otlp=URL`, `otlp` | traces to an OpenTelemetry collector; without a URL to the one that the `OTEL_*` variables name |
+/// | `otlp-metrics=URL`, `otlp-metrics` | metrics to an OpenTelemetry collector, likewise |
 /// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
 /// | `host`, `host=off` | samples of the process; on by default |
 /// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
@@ -35,6 +36,8 @@ pub struct EnvConfig {
     pub chrome: Option<String>,
     /// Collector of traces; empty where the `OTEL_*` variables say which.
     pub otlp: Option<String>,
+    /// Collector of metrics; empty where the `OTEL_*` variables say which.
+    pub otlp_metrics: Option<String>,
     /// Address of the metrics.
     pub prometheus: Option<String>,
     /// Whether the host collector is off.
@@ -62,7 +65,7 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
@@ -104,6 +107,7 @@ impl EnvConfig {
                 "perfetto" => config.perfetto = Some(path("perfetto", value)?),
                 "chrome" => config.chrome = Some(path("chrome", value)?),
                 "otlp" => config.otlp = Some(value.to_string()),
+                "otlp-metrics" => config.otlp_metrics = Some(value.to_string()),
                 "prometheus" => config.prometheus = Some(path("prometheus", value)?),
                 "host" => config.no_host = !switch("host", value)?,
                 "paused" => config.paused = switch("paused", value)?,
@@ -134,6 +138,9 @@ impl EnvConfig {
         }
         if let Some(endpoint) = self.otlp {
             b = otlp(b, endpoint)?;
+        }
+        if let Some(endpoint) = self.otlp_metrics {
+            b = otlp_metrics(b, endpoint)?;
         }
         if let Some(address) = self.prometheus {
             b = prometheus(b, address)?;
@@ -196,13 +203,27 @@ fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
 }
 
 #[cfg(feature = "otlp")]
-fn otlp(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+fn collector(endpoint: String) -> candlescope_exporters::otlp::OtlpConfig {
     let mut config = candlescope_exporters::otlp::OtlpConfig::default();
     config.endpoint = Some(endpoint).filter(|e| !e.is_empty());
-    Ok(b.otlp_with(config))
+    config
+}
+
+#[cfg(feature = "otlp")]
+fn otlp(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+    Ok(b.otlp_with(collector(endpoint)))
 }
 #[cfg(not(feature = "otlp"))]
 fn otlp(_: Builder, _: String) -> Result<Builder, InitError> {
+    Err(ConfigError::NotInThisBuild("otlp").into())
+}
+
+#[cfg(feature = "otlp")]
+fn otlp_metrics(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+    Ok(b.otlp_metrics_with(collector(endpoint)))
+}
+#[cfg(not(feature = "otlp"))]
+fn otlp_metrics(_: Builder, _: String) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("otlp").into())
 }
 
@@ -303,7 +324,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,otlp=http://c:4318,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,otlp=http://c:4318,otlp-metrics,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -313,6 +334,7 @@ mod tests {
                 chrome: Some("t.json".into()),
                 prometheus: Some(":9464".into()),
                 otlp: Some("http://c:4318".into()),
+                otlp_metrics: Some(String::new()),
                 no_host: true,
                 gpu: Some(GpuTier::Blocks),
                 gpu_budget: Some("0.05".into()),

@@ -27,7 +27,8 @@
 //! Additive. On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process). For
 //! NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml` (power, energy,
 //! memory, clocks), or all three as `gpu`; they load the driver's libraries when they run, so they build anywhere. `nvtx` (ranges
-//! for Nsight Systems) needs libclang to build. With everything off the crate still records and hands records to exporters of your own.
+//! for Nsight Systems) needs libclang to build. For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an
+//! OpenTelemetry collector over HTTP, without an async runtime), `otlp-grpc` (the same by gRPC). With everything off the crate still records and hands records to exporters of your own.
 
 mod builder;
 mod env;
@@ -43,7 +44,7 @@ pub use candlescope_core::{
     Schedule, Shape, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
-pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits};
+pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol};
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]

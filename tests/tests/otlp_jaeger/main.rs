@@ -1,105 +1,24 @@
 //! A request's way through the session to a real Jaeger and to Parquet, and both compared: the same tree, the same nanoseconds.
 #![allow(missing_docs, reason = "a test")]
 
+mod metrics;
+mod server;
+
 use candlescope_analysis::Run;
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Batch, RecordKind, Session};
-use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
+use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use serde_json::Value;
+use server::Jaeger;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
 /// The caller's span, which Jaeger never hears of.
 const PARENT: &str = "00f067aa0ba902b7";
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
-/// A Jaeger of our own, ended with the test.
-struct Jaeger {
-    process: Child,
-    otlp: String,
-    query: String,
-}
-
-impl Drop for Jaeger {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = self.process.kill().and_then(|()| self.process.wait());
-    }
-}
-
-impl Jaeger {
-    fn start() -> Self {
-        let built = Command::new(format!("{ROOT}/tests/otlp/jaeger.sh"))
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("the script runs");
-        assert!(built.status.success(), "tests/otlp/jaeger.sh failed");
-        let program = String::from_utf8(built.stdout).expect("a path");
-        // All three are open at once, so that they differ.
-        let free: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let [otlp, query, grpc] = [0, 1, 2].map(|i| free[i].local_addr().expect("an address").to_string());
-        drop(free);
-        let process = Command::new(program.trim())
-            .args(["--config", &format!("{ROOT}/tests/otlp/jaeger.yaml")])
-            .envs([("JAEGER_OTLP_HTTP", &otlp), ("JAEGER_QUERY_HTTP", &query), ("JAEGER_QUERY_GRPC", &grpc)])
-            .env("OTEL_TRACES_SAMPLER", "always_off")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("Jaeger starts");
-        let mut jaeger = Self { process, otlp, query };
-        let began = Instant::now();
-        while jaeger.get("/api/services").is_none() || TcpStream::connect(&jaeger.otlp).is_err() {
-            let ended = jaeger.process.try_wait().expect("its state");
-            assert!(ended.is_none() && began.elapsed() < Duration::from_secs(60), "Jaeger did not come up: {ended:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        jaeger
-    }
-
-    /// The body of a successful answer.
-    fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(&self.query).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        // HTTP/1.0, so that the end of the answer is the end of the connection.
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.query).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        head.lines().next()?.contains(" 200 ").then(|| body.to_string())
-    }
-
-    /// The trace as OTLP JSON, once it has `spans` spans: storing takes a moment.
-    fn trace(&self, id: &str, spans: usize) -> Value {
-        let began = Instant::now();
-        loop {
-            // One JSON object after another, as gRPC's gateway streams them.
-            let body = self.get(&format!("/api/v3/traces/{id}")).unwrap_or_default();
-            let parts = serde_json::Deserializer::from_str(&body).into_iter::<Value>();
-            let resources: Vec<Value> = parts
-                .filter_map(Result::ok)
-                .filter_map(|part| Some(part["result"]["resourceSpans"].as_array()?.clone()))
-                .flatten()
-                .collect();
-            let trace = Value::Array(resources);
-            let n = spans_of(&trace).len();
-            if n >= spans || began.elapsed() > Duration::from_secs(20) {
-                assert_eq!(n, spans, "spans that Jaeger has of trace {id}");
-                return trace;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-fn spans_of(resources: &Value) -> Vec<&Value> {
+pub(crate) fn spans_of(resources: &Value) -> Vec<&Value> {
     let list = |value: &'_ Value, key: &str| value[key].as_array().map(|a| a.len()).unwrap_or(0);
     let mut all = Vec::new();
     for resource in resources.as_array().into_iter().flatten() {
@@ -147,7 +66,7 @@ fn tree_on_disk(run: &Batch) -> Tree {
     tree
 }
 
-fn work(caller: &str) {
+pub(crate) fn work(caller: &str) {
     let (block, linear) = (tracing::info_span!("block"), tracing::info_span!("linear"));
     let request =
         Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(&format!("00-{caller}-{PARENT}-01"));
@@ -162,12 +81,13 @@ fn work(caller: &str) {
 }
 
 fn profile(
-    jaeger: &Jaeger,
+    to: (OtlpProtocol, &str),
     dir: &Path,
     caller: &str,
     limits: OtlpLimits,
 ) -> (Batch, candlescope_core::run::RunManifest) {
-    let mut config = OtlpConfig::new(format!("http://{}", jaeger.otlp));
+    let mut config = OtlpConfig::new(format!("http://{}", to.1));
+    config.protocol = Some(to.0);
     config.service_name = Some("candlescope-test".into());
     config.limits = limits;
     let (layer, session) = Session::builder()
@@ -190,13 +110,23 @@ fn profile(
 }
 
 #[test]
-fn a_trace_in_jaeger_is_the_run_on_disk() {
+fn a_trace_sent_over_http_is_the_run_on_disk() {
     let jaeger = Jaeger::start();
+    compare(&jaeger, (OtlpProtocol::HttpProtobuf, &jaeger.http));
+}
+
+#[test]
+fn a_trace_sent_by_grpc_is_the_run_on_disk() {
+    let jaeger = Jaeger::start();
+    compare(&jaeger, (OtlpProtocol::Grpc, &jaeger.grpc));
+}
+
+fn compare(jaeger: &Jaeger, to: (OtlpProtocol, &str)) {
     let dir = tempfile::tempdir().expect("a directory");
 
     // Everything: the two trees are the same, to the nanosecond.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let (run, manifest) = profile(&jaeger, &dir.path().join("whole"), caller, OtlpLimits::none());
+    let (run, manifest) = profile(to, &dir.path().join("whole"), caller, OtlpLimits::none());
     let expected = tree_on_disk(&run);
     assert_eq!(expected.len(), 1 + 20 * (1 + 4 + 12));
     let trace = jaeger.trace(caller, expected.len());
@@ -223,7 +153,7 @@ fn a_trace_in_jaeger_is_the_run_on_disk() {
 
     // Limited: what is there is the same, and what is not is on the books.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4737";
-    let (run, manifest) = profile(&jaeger, &dir.path().join("limited"), caller, OtlpLimits::default());
+    let (run, manifest) = profile(to, &dir.path().join("limited"), caller, OtlpLimits::default());
     let expected = tree_on_disk(&run);
     // The request, the prefill, decode steps 0 and 16 in full, the seventeen other decode steps.
     let sent = 1 + 3 * (1 + 4 + 12) + 17;

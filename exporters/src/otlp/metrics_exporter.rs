@@ -1,0 +1,169 @@
+//! The exporter of metrics: aggregates, and sends everything now and then.
+
+use super::config::OtlpConfig;
+use super::convert;
+use super::points;
+use super::settings::{Settings, Signal};
+use super::transport::{Message, Pause, Transport};
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use std::time::Instant;
+
+use super::exporter::LAST_WORDS;
+
+/// Sends metrics to an OpenTelemetry collector, the same that Prometheus can scrape; see the [module](super).
+///
+/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it all again. A
+/// record counts as exported once an export that has it in it was taken whole, and as lost if none was until the end.
+#[derive(Debug)]
+pub struct OtlpMetricsExporter {
+    config: OtlpConfig,
+    stats: SessionStats,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    settings: Settings,
+    transport: Transport,
+    resource: ResourceAttributesWithSchema,
+    started: HostNs,
+    aggregate: Aggregate,
+    accountant: Accountant,
+    /// Aggregated and not in an export that arrived, by kind.
+    unsettled: [u64; RecordKind::ALL.len()],
+    due: Instant,
+    pause: Pause,
+}
+
+impl OtlpMetricsExporter {
+    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first export, so a
+    /// collector may come later.
+    pub fn create(config: OtlpConfig) -> Self {
+        Self { config, stats: SessionStats::default(), running: None }
+    }
+
+    /// Where it is told of the session's own account, once a session has taken it.
+    pub fn session_stats(&self) -> SessionStats {
+        self.stats.clone()
+    }
+}
+
+impl Exporter for OtlpMetricsExporter {
+    fn name(&self) -> &'static str {
+        "otlp-metrics"
+    }
+
+    fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        let settings = Settings::of_process(&self.config, Signal::Metrics)
+            .map_err(|e| ExportError::fatal(format!("otlp metrics: {e}")))?;
+        let transport = Transport::new(&settings)
+            .map_err(|e| ExportError::fatal(format!("otlp metrics: {}: {e}", settings.endpoint)))?;
+        let mut aggregate = Aggregate::new(DEFAULT_MAX_PATHS)
+            .map_err(|e| ExportError::fatal("cannot set the metrics up: a bug in candlescope").with_source(e))?;
+        aggregate.learn(run);
+        self.running = Some(Running {
+            transport,
+            resource: (&convert::resource(run, &settings)).into(),
+            started: HostNs(run.started_ns),
+            aggregate,
+            accountant: Accountant::default(),
+            unsettled: Default::default(),
+            due: Instant::now() + settings.interval,
+            pause: Pause::default(),
+            settings,
+        });
+        Ok(())
+    }
+
+    fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
+        if let Some(r) = &mut self.running {
+            r.aggregate.learn(run);
+            r.resource = (&convert::resource(run, &r.settings)).into();
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+        let Some(r) = &mut self.running else {
+            ledger.dropped_batch(batch, DropReason::Dead);
+            return Ok(());
+        };
+        let refused = r.aggregate.add(batch);
+        ledger.dropped(RecordKind::Sample, DropReason::Limit, refused);
+        for kind in RecordKind::ALL {
+            r.unsettled[kind as usize] += batch.count(kind);
+        }
+        r.unsettled[RecordKind::Sample as usize] -= refused;
+        r.accountant.account(&mut r.aggregate, &self.stats);
+        r.send_due(ledger)
+    }
+
+    fn flush(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+        let Some(r) = &mut self.running else { return Ok(()) };
+        r.accountant.account_now(&mut r.aggregate, &self.stats);
+        r.send(ledger, Instant::now() + r.settings.timeout)
+    }
+
+    fn tick(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+        let Some(r) = &mut self.running else { return Ok(()) };
+        r.accountant.account(&mut r.aggregate, &self.stats);
+        r.send_due(ledger)
+    }
+
+    fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+        let Some(r) = &mut self.running else { return Ok(()) };
+        r.accountant.account_now(&mut r.aggregate, &self.stats);
+        let sent = r.send(ledger, Instant::now() + r.settings.timeout.min(LAST_WORDS));
+        for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut r.unsettled)) {
+            ledger.dropped(kind, DropReason::Io, n);
+        }
+        sent
+    }
+
+    fn finish(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+        self.stats.end();
+        Ok(())
+    }
+}
+
+impl Running {
+    fn send_due(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
+        let now = Instant::now();
+        if now < self.due || self.pause.is_on(now) {
+            return Ok(());
+        }
+        self.send(ledger, now + self.settings.timeout)
+    }
+
+    fn send(&mut self, ledger: &Ledger, deadline: Instant) -> Result<(), ExportError> {
+        let now = HostNs::now();
+        self.aggregate.expire(now);
+        let families = self.aggregate.registry().gather();
+        let metrics = points::resource_metrics(&families, &self.resource, self.started, now);
+        let message = Message::Metrics(ExportMetricsServiceRequest { resource_metrics: vec![metrics] });
+        let outcome = self.transport.send(message, deadline);
+        self.due = Instant::now() + self.settings.interval;
+        let endpoint = &self.settings.endpoint;
+        match outcome {
+            Ok(0) => {
+                self.pause = Pause::default();
+                for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut self.unsettled)) {
+                    ledger.exported(kind, n);
+                }
+                Ok(())
+            }
+            Ok(rejected) => {
+                Err(ExportError::new(format!("otlp metrics: the collector at {endpoint} rejected {rejected} points")))
+            }
+            Err(error) => {
+                // A short interval must not make a dead collector take all of the thread's time.
+                self.pause.lengthen(Instant::now());
+                Err(ExportError::new(format!("otlp metrics: {endpoint}: {error}")))
+            }
+        }
+    }
+}

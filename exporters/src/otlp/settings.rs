@@ -1,0 +1,375 @@
+//! What the standard environment variables say where the configuration decides nothing.
+
+use super::config::{OtlpConfig, OtlpProtocol};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) use super::config::OtlpProtocol as Protocol;
+
+/// What kind of telemetry is sent. Each has its own variables and its own path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+}
+
+/// A signal's own variables; each goes before the general one of the same meaning.
+struct Names {
+    endpoint: &'static str,
+    protocol: &'static str,
+    headers: &'static str,
+    timeout: &'static str,
+    compression: &'static str,
+}
+
+impl Signal {
+    fn path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+        }
+    }
+
+    fn names(self) -> Names {
+        match self {
+            Signal::Traces => Names {
+                endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+                headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+                timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+                compression: "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+            },
+            Signal::Metrics => Names {
+                endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+                protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+                headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+                timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+                compression: "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+            },
+        }
+    }
+}
+
+/// Settings as resolved.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) protocol: Protocol,
+    pub(super) endpoint: String,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) timeout: Duration,
+    pub(super) service_name: String,
+    pub(super) resource: BTreeMap<String, String>,
+    pub(super) gzip: bool,
+    /// Between two exports of metrics.
+    pub(super) interval: Duration,
+}
+
+/// The settings cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SettingsError {
+    #[error("`{0}` is no address of a collector: it should look like {1}")]
+    Endpoint(String, &'static str),
+    #[error(
+        "{0}: the protocol `{1}` is not supported; use http/protobuf (usually port 4318) or grpc (usually port 4317)"
+    )]
+    Protocol(&'static str, String),
+    #[error(
+        "gRPC needs the feature `otlp-grpc` of the crate candlescope, which this build lacks; enable it and rebuild, or use http/protobuf (usually port 4318)"
+    )]
+    NoGrpc,
+    #[error("{0}: `{1}` is not a number of milliseconds")]
+    Milliseconds(&'static str, String),
+    #[error("{0}: the compression `{1}` is not supported; use gzip or none")]
+    Compression(&'static str, String),
+    #[error("{0}: `{1}` is not supported: metrics are sent as cumulative; set it to cumulative")]
+    Temporality(&'static str, String),
+}
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Settings {
+    /// Puts the variables, read through `env`, below what the configuration says. `program` is the executable's name.
+    pub(super) fn resolve(
+        config: &OtlpConfig,
+        signal: Signal,
+        program: &str,
+        env: impl Fn(&'static str) -> Option<String>,
+    ) -> Result<Self, SettingsError> {
+        // Set but empty counts as unset.
+        let get = |name| env(name).map(|v| v.trim().to_string()).filter(|v| !v.is_empty()).map(|v| (name, v));
+        let either = |signal, general| get(signal).or_else(|| get(general));
+        let own = signal.names();
+
+        let protocol = match (config.protocol, either(own.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL")) {
+            (Some(protocol), _) => protocol,
+            (None, None) => Protocol::HttpProtobuf,
+            (None, Some((_, word))) if word == "http/protobuf" => Protocol::HttpProtobuf,
+            (None, Some((_, word))) if word == "grpc" => Protocol::Grpc,
+            (None, Some((name, word))) => return Err(SettingsError::Protocol(name, word)),
+        };
+        if protocol == Protocol::Grpc && !cfg!(feature = "otlp-grpc") {
+            return Err(SettingsError::NoGrpc);
+        }
+        let endpoint = endpoint(config, signal, protocol, &get)?;
+        let milliseconds = |(name, text): (&'static str, String)| {
+            text.parse().map(Duration::from_millis).map_err(|_| SettingsError::Milliseconds(name, text))
+        };
+        let timeout = either(own.timeout, "OTEL_EXPORTER_OTLP_TIMEOUT")
+            .or_else(|| get("OTEL_METRIC_EXPORT_TIMEOUT").filter(|_| signal == Signal::Metrics));
+        let timeout = match (config.timeout, timeout) {
+            (Some(timeout), _) => timeout,
+            (None, Some(said)) => milliseconds(said)?,
+            (None, None) => DEFAULT_TIMEOUT,
+        };
+        let interval = match (config.interval, get("OTEL_METRIC_EXPORT_INTERVAL")) {
+            (Some(interval), _) => interval,
+            (None, Some(said)) if signal == Signal::Metrics => milliseconds(said)?,
+            (None, _) => DEFAULT_INTERVAL,
+        };
+        // What wants differences would take sums for them.
+        if let Some((name, word)) = get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
+            && signal == Signal::Metrics
+            && !word.eq_ignore_ascii_case("cumulative")
+        {
+            return Err(SettingsError::Temporality(name, word));
+        }
+        let gzip = match (config.gzip, either(own.compression, "OTEL_EXPORTER_OTLP_COMPRESSION")) {
+            (Some(on), _) => on,
+            (None, None) => false,
+            (None, Some((_, word))) if word == "none" => false,
+            (None, Some((_, word))) if word == "gzip" => true,
+            (None, Some((name, word))) => return Err(SettingsError::Compression(name, word)),
+        };
+        let mut headers: BTreeMap<String, String> = either(own.headers, "OTEL_EXPORTER_OTLP_HEADERS")
+            .map(|(_, list)| pairs(&list).into_iter().map(|(k, v)| (k.to_ascii_lowercase(), v)).collect())
+            .unwrap_or_default();
+        headers.extend(config.headers.iter().map(|(k, v)| (k.to_ascii_lowercase(), v.clone())));
+        let mut resource = get("OTEL_RESOURCE_ATTRIBUTES").map(|(_, list)| pairs(&list)).unwrap_or_default();
+        resource.extend(config.resource.clone());
+        let service_name = config
+            .service_name
+            .clone()
+            .or_else(|| config.resource.get("service.name").cloned())
+            .or_else(|| get("OTEL_SERVICE_NAME").map(|(_, name)| name))
+            .or_else(|| resource.get("service.name").cloned())
+            .unwrap_or_else(|| format!("unknown_service:{program}"));
+        Ok(Self { protocol, endpoint, headers, timeout, service_name, resource, gzip, interval })
+    }
+
+    /// As [`resolve`](Settings::resolve), with this process's variables and name.
+    pub(super) fn of_process(config: &OtlpConfig, signal: Signal) -> Result<Self, SettingsError> {
+        let program = std::env::current_exe().ok();
+        let program = program.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("rust");
+        Self::resolve(config, signal, program, |name| std::env::var(name).ok())
+    }
+}
+
+fn endpoint(
+    config: &OtlpConfig,
+    signal: Signal,
+    protocol: OtlpProtocol,
+    get: &impl Fn(&'static str) -> Option<(&'static str, String)>,
+) -> Result<String, SettingsError> {
+    let said = config.endpoint.as_deref().map(|endpoint| endpoint.trim().to_string());
+    let own = get(signal.names().endpoint).map(|(_, endpoint)| endpoint);
+    let general = get("OTEL_EXPORTER_OTLP_ENDPOINT").map(|(_, base)| base);
+    let (endpoint, example) = match protocol {
+        Protocol::Grpc => {
+            let example = "http://localhost:4317";
+            (said.or(own).or(general).unwrap_or_else(|| example.into()), example)
+        }
+        Protocol::HttpProtobuf => {
+            let example = "http://localhost:4318";
+            let endpoint = match (said, own) {
+                (Some(endpoint), _) => with_default_path(&endpoint, signal.path()),
+                // The signal's own variable is taken as it is, the general one is a base.
+                (None, Some(endpoint)) => endpoint,
+                (None, None) => {
+                    format!("{}{}", general.as_deref().unwrap_or(example).trim_end_matches('/'), signal.path())
+                }
+            };
+            (endpoint, example)
+        }
+    };
+    if is_http_url(&endpoint) { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
+}
+
+fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|r| !r.is_empty() && !r.starts_with('/')) && ureq::post(text).request_url().is_ok()
+}
+
+fn with_default_path(endpoint: &str, path: &str) -> String {
+    let has_path =
+        endpoint.split_once("://").and_then(|(_, rest)| rest.split_once('/')).is_some_and(|(_, p)| !p.is_empty());
+    if has_path { endpoint.to_string() } else { format!("{}{path}", endpoint.trim_end_matches('/')) }
+}
+
+/// `k1=v1,k2=v2` with percent-encoded values, as W3C Baggage writes it. What is no pair is passed over.
+fn pairs(list: &str) -> BTreeMap<String, String> {
+    list.split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(key, value)| (key.trim().to_string(), percent_decoded(value.trim())))
+        .filter(|(key, _)| !key.is_empty())
+        .collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let code = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (byte, code) {
+            (b'%', Some(code)) => {
+                out.push(code);
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(config: &OtlpConfig, vars: &[(&'static str, &str)]) -> Result<Settings, SettingsError> {
+        resolve_for(Signal::Traces, config, vars)
+    }
+
+    fn resolve_for(
+        signal: Signal,
+        config: &OtlpConfig,
+        vars: &[(&'static str, &str)],
+    ) -> Result<Settings, SettingsError> {
+        Settings::resolve(config, signal, "app", |name| {
+            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string())
+        })
+    }
+
+    #[test]
+    fn without_anything_the_local_collector_is_used() {
+        let s = resolve(&OtlpConfig::default(), &[]).unwrap();
+        assert_eq!(s.endpoint, "http://localhost:4318/v1/traces");
+        assert_eq!(s.service_name, "unknown_service:app");
+        assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, DEFAULT_TIMEOUT, false));
+    }
+
+    #[test]
+    fn variables_count_and_the_signals_own_come_first() {
+        let vars = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/base/"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20abc, x-tenant = t1,nonsense"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_SERVICE_NAME", "chatbot"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=prod,service.name=other"),
+        ];
+        let s = resolve(&OtlpConfig::default(), &vars).unwrap();
+        assert_eq!(s.endpoint, "http://collector:4318/base/v1/traces");
+        assert_eq!(s.headers["authorization"], "Basic abc");
+        assert_eq!(s.headers["x-tenant"], "t1");
+        assert_eq!(s.headers.len(), 2);
+        assert_eq!(s.timeout, Duration::from_millis(1500));
+        assert!(s.gzip);
+        assert_eq!(s.service_name, "chatbot");
+        assert_eq!(s.resource["deployment.environment.name"], "prod");
+
+        let own = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/as/is"), vars[0]];
+        assert_eq!(resolve(&OtlpConfig::default(), &own).unwrap().endpoint, "http://t:1/as/is");
+    }
+
+    #[test]
+    fn what_the_program_says_wins() {
+        let mut config = OtlpConfig::new("http://mine:9");
+        config.headers.insert("X-Tenant".into(), "mine".into());
+        config.timeout = Some(Duration::from_secs(1));
+        config.service_name = Some("mine".into());
+        config.gzip = Some(false);
+        config.protocol = Some(Protocol::HttpProtobuf);
+        let vars = [
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://theirs:1"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=theirs"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "9999"),
+            ("OTEL_SERVICE_NAME", "theirs"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ];
+        let s = resolve(&config, &vars).unwrap();
+        assert_eq!(s.endpoint, "http://mine:9/v1/traces");
+        assert_eq!(s.headers["x-tenant"], "mine");
+        assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, Duration::from_secs(1), false));
+        assert_eq!(s.service_name, "mine");
+        assert_eq!(resolve(&OtlpConfig::new("http://h:1/v1/traces"), &[]).unwrap().endpoint, "http://h:1/v1/traces");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let bad = |name, value| resolve(&OtlpConfig::default(), &[(name, value)]).unwrap_err().to_string();
+        assert!(bad("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317").contains("localhost:4317"));
+        assert!(bad("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").contains("http/protobuf"));
+        assert!(bad("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon").contains("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"));
+        assert!(bad("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli").contains("gzip"));
+        assert_eq!(
+            resolve(&OtlpConfig::new("http://"), &[]).unwrap_err(),
+            SettingsError::Endpoint("http:/v1/traces".into(), "http://localhost:4318")
+        );
+    }
+
+    #[test]
+    fn metrics_have_variables_of_their_own() {
+        let vars = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:1/t"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "X-Of=metrics"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "x-of=all"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "gzip"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "250"),
+            ("OTEL_METRIC_EXPORT_TIMEOUT", "40"),
+        ];
+        let metrics = |vars| resolve_for(Signal::Metrics, &OtlpConfig::default(), vars);
+        let s = metrics(&vars).unwrap();
+        assert_eq!((s.endpoint.as_str(), s.headers["x-of"].as_str()), ("http://c:1/v1/metrics", "metrics"));
+        assert_eq!((s.gzip, s.interval, s.timeout), (true, Duration::from_millis(250), Duration::from_millis(40)));
+        let traces = resolve(&OtlpConfig::default(), &vars).unwrap();
+        assert_eq!((traces.endpoint.as_str(), traces.headers["x-of"].as_str()), ("http://traces:1/t", "all"));
+        assert_eq!((traces.gzip, traces.timeout), (false, DEFAULT_TIMEOUT), "metrics' variables are of metrics only");
+        assert_eq!(metrics(&[]).unwrap().interval, DEFAULT_INTERVAL);
+        let own = [("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:1/as/is"), vars[0]];
+        assert_eq!(metrics(&own).unwrap().endpoint, "http://m:1/as/is");
+        let delta = [("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")];
+        assert!(metrics(&delta).unwrap_err().to_string().contains("set it to cumulative"));
+        assert!(resolve(&OtlpConfig::default(), &delta).is_ok(), "traces have no temporality");
+    }
+
+    #[cfg(feature = "otlp-grpc")]
+    #[test]
+    fn grpc_has_a_port_of_its_own_and_no_path() {
+        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        let s = resolve(&OtlpConfig::default(), &[grpc]).unwrap();
+        assert_eq!((s.protocol, s.endpoint.as_str()), (Protocol::Grpc, "http://localhost:4317"));
+        assert_eq!(resolve(&OtlpConfig::new("http://c:1"), &[grpc]).unwrap().endpoint, "http://c:1");
+        let mixed = [grpc, ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")];
+        let metrics = resolve_for(Signal::Metrics, &OtlpConfig::default(), &mixed).unwrap();
+        assert_eq!(metrics.protocol, Protocol::HttpProtobuf);
+        let error = resolve(&OtlpConfig::new("localhost:4317"), &[grpc]).unwrap_err().to_string();
+        assert!(error.contains("http://localhost:4317"), "{error}");
+    }
+
+    #[cfg(not(feature = "otlp-grpc"))]
+    #[test]
+    fn without_the_feature_grpc_is_refused_by_name() {
+        let config = OtlpConfig { protocol: Some(Protocol::Grpc), ..OtlpConfig::default() };
+        let by_config = resolve(&config, &[]).unwrap_err().to_string();
+        let by_variable = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
+        assert!(by_config.contains("`otlp-grpc`"), "{by_config}");
+        assert_eq!(by_config, by_variable.to_string());
+    }
+}

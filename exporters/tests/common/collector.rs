@@ -1,0 +1,70 @@
+//! A collector in this process that answers as told.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// One request as the server got it.
+#[derive(Debug, Clone)]
+pub struct Got {
+    pub path: String,
+    pub headers: HashMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+/// Answers requests as told, by their number from 0.
+pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (SocketAddr, Arc<Mutex<Vec<Got>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("address");
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = got.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let Ok(reader) = stream.try_clone() else { return };
+            let mut reader = BufReader::new(reader);
+            while let Some(request) = read(&mut reader) {
+                let n = {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push(request);
+                    seen.len() - 1
+                };
+                answer(n, &mut stream);
+            }
+        }
+    });
+    (address, got)
+}
+
+fn read(reader: &mut impl BufRead) -> Option<Got> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let path = line.split(' ').nth(1)?.to_string();
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_string());
+    }
+    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    reader.read_exact(&mut body).ok()?;
+    Some(Got { path, headers, body })
+}
+
+pub fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+    // A client that has gone away is the client's business.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+pub fn ok(_: usize, stream: &mut TcpStream) {
+    reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
+}
+
+/// An address where nobody listens.
+pub fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+}

@@ -1,0 +1,139 @@
+//! Metrics sent over OTLP to a real collector, which shows them to Prometheus: the same series as our own page has, the same values.
+
+use crate::server::{self, Jaeger};
+use crate::work;
+use candlescope_core::{Batch, MemoryExporter, Session};
+use candlescope_exporters::otlp::{OtlpConfig, OtlpMetricsExporter, OtlpProtocol};
+use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use tracing_subscriber::prelude::*;
+
+/// Series → value, without the labels that the collector adds.
+type Page = BTreeMap<String, f64>;
+
+fn page(text: &str) -> Page {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("target_info"));
+    lines
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').expect("a series and a value");
+            let (name, labels) = series.split_once('{').map_or((series, ""), |(n, l)| (n, l.trim_end_matches('}')));
+            // No value here has a comma in it.
+            let mut labels: Vec<String> = labels.split(',').filter(|l| !l.is_empty()).map(bound_as_number).collect();
+            labels.retain(|label| !["job=", "instance=", "otel_scope_"].iter().any(|added| label.starts_with(added)));
+            labels.sort_unstable();
+            (format!("{name}{{{}}}", labels.join(",")), value.parse().expect("a number"))
+        })
+        .collect()
+}
+
+/// Go writes a microsecond as `1e-06` and Rust as `0.000001`.
+fn bound_as_number(label: &str) -> String {
+    match label.strip_prefix("le=").and_then(|bound| bound.trim_matches('"').parse::<f64>().ok()) {
+        Some(bound) => format!("le=\"{bound}\""),
+        None => label.to_string(),
+    }
+}
+
+/// What the profiler says of itself changes between two looks.
+fn of_the_profiler(series: &str) -> bool {
+    ["candlescope_records", "candlescope_overhead_ratio", "candlescope_intervals_total", "candlescope_lost_total"]
+        .iter()
+        .any(|name| series.starts_with(name))
+}
+
+fn check(page: &Page, all: &Batch) {
+    let value = |series: &str| *page.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", page.keys()));
+    assert_eq!(value("candlescope_steps_total{phase=\"decode\"}"), 38.0);
+    assert_eq!(value("candlescope_steps_total{phase=\"prefill\"}"), 2.0);
+    assert_eq!(value("candlescope_tokens_total{type=\"output\"}"), 40.0);
+    assert_eq!(value("candlescope_tokens_total{type=\"input\"}"), 10.0);
+    let model = "gen_ai_request_model=\"tiny\"";
+    assert_eq!(value(&format!("gen_ai_server_request_duration_seconds_count{{{model}}}")), 2.0);
+    let seconds: f64 = all.requests.iter().map(|r| r.host_dur_ns as f64 / 1e9).sum();
+    assert_eq!(value(&format!("gen_ai_server_request_duration_seconds_sum{{{model}}}")), seconds);
+    // Intervals by path and by bucket, counted again from the records.
+    let mut expected: BTreeMap<String, f64> = BTreeMap::new();
+    for span in &all.spans {
+        let path = &span.path.rollup;
+        *expected
+            .entry(format!("candlescope_span_duration_seconds_count{{clock=\"host\",path=\"{path}\"}}"))
+            .or_default() += 1.0;
+        let below = span.host_dur_ns <= 100_000;
+        let bucket =
+            format!("candlescope_span_duration_seconds_bucket{{clock=\"host\",le=\"0.0001\",path=\"{path}\"}}");
+        *expected.entry(bucket).or_default() += f64::from(u8::from(below));
+    }
+    assert!(expected.len() > 8, "{expected:?}");
+    for (series, n) in expected {
+        assert_eq!(value(&series), n, "{series}");
+    }
+}
+
+fn compare(protocol: OtlpProtocol) {
+    let jaeger = Jaeger::start();
+    let address = if protocol == OtlpProtocol::Grpc { &jaeger.grpc } else { &jaeger.http };
+    let mut config = OtlpConfig::new(format!("http://{address}"));
+    config.protocol = Some(protocol);
+    config.service_name = Some("candlescope-test".into());
+    // The first export is the one asked for below, and the second the one at the end.
+    config.interval = Some(Duration::from_secs(3_600));
+    let (memory, sent) = (MemoryExporter::new(), OtlpMetricsExporter::create(config));
+    let served = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
+    let (stats, endpoint) = (sent.session_stats(), served.endpoint());
+    let builder = Session::builder().exporter(memory.clone()).exporter(sent).exporter(served);
+    let (layer, session) = builder.start().expect("starts");
+    for source in [stats, endpoint.session_stats()] {
+        let handle = session.handle().clone();
+        source.with_stats(move || handle.stats());
+    }
+    let subscriber = tracing_subscriber::registry().with(layer);
+    let ours = tracing::subscriber::with_default(subscriber, || {
+        work("4bf92f3577b34da6a3ce929d0e0e4736");
+        session.handle().flush(Duration::from_secs(20)).expect("flushed");
+        let half = wait_for(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&19.0));
+        assert_eq!(half["candlescope_tokens_total{type=\"output\"}"], 20.0);
+        work("4bf92f3577b34da6a3ce929d0e0e4737");
+        session.handle().flush(Duration::from_secs(20)).expect("flushed");
+        let address = endpoint.address().expect("serves").to_string();
+        page(&server::get(&address, "/metrics").expect("metrics"))
+    });
+    let manifest = session.finish();
+    let theirs = wait_for(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&38.0));
+    check(&theirs, &memory.batch());
+
+    // Every series of our own page, by the same name and with the same value.
+    let names = |page: &Page| page.keys().filter(|s| !of_the_profiler(s)).cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&theirs), names(&ours));
+    for (series, value) in ours.iter().filter(|(series, _)| !of_the_profiler(series)) {
+        assert_eq!(theirs[series], *value, "{series}");
+    }
+    let recorded = "candlescope_intervals_total{outcome=\"recorded\"}";
+    assert_eq!(theirs[recorded], memory.batch().spans.len() as f64);
+
+    let account = manifest.exporters.iter().find(|e| e.name == "otlp-metrics").expect("an account");
+    assert!(account.conserved() && account.dropped.is_empty() && account.last_error.is_none(), "{account:?}");
+    assert_eq!(account.exported, account.received);
+}
+
+fn wait_for(jaeger: &Jaeger, done: impl Fn(&Page) -> bool) -> Page {
+    let began = Instant::now();
+    loop {
+        let page = page(&jaeger.metrics());
+        if done(&page) {
+            return page;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "never came: {page:#?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn metrics_sent_over_http_are_those_that_prometheus_sees() {
+    compare(OtlpProtocol::HttpProtobuf);
+}
+
+#[test]
+fn metrics_sent_by_grpc_are_those_that_prometheus_sees() {
+    compare(OtlpProtocol::Grpc);
+}
