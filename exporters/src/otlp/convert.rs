@@ -11,10 +11,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use super::decodes::Group;
 use super::settings::Settings;
 
-/// Events that a span has at most, which is OpenTelemetry's own limit.
-pub(super) const MAX_EVENTS: usize = 128;
+/// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128 that OpenTelemetry
+/// sets as a limit.
+pub(super) const MAX_ENTRIES: usize = 64;
 
 /// Sums over all steps of a request, those that are not sent included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -149,10 +151,12 @@ pub(super) fn span(
     finish(record.trace_id, record.span_id, parent, name, (record.host_start, record.host_dur_ns), a, scope)
 }
 
-/// A request as a span. `entries` are the intervals during which a thread worked for it; they become events, as many as fit.
+/// A request as a span. Its events are `entries`, the intervals during which a thread worked for it, and `course`, its decode steps in
+/// groups.
 pub(super) fn request(
     record: &RequestRecord,
     totals: &Totals,
+    course: &[Group],
     entries: &[SpanRecord],
     spans_omitted: u64,
     scope: &InstrumentationScope,
@@ -185,9 +189,19 @@ pub(super) fn request(
     let mut span = finish(record.trace_id, record.span_id, record.parent_span_id, name, time, a, scope);
     span.parent_span_is_remote = record.parent_span_id.is_some();
     span.events = SpanEvents::default();
-    span.events.events = entries.iter().take(MAX_EVENTS).map(entered).collect();
-    span.events.dropped_count = u32::try_from(entries.len().saturating_sub(MAX_EVENTS)).unwrap_or(u32::MAX);
+    span.events.events = entries.iter().map(entered).chain(course.iter().map(decoded)).collect();
     span
+}
+
+/// What several decode steps took together, for those that are no spans.
+fn decoded(group: &Group) -> Event {
+    let mut a = Attributes(Vec::with_capacity(5));
+    a.put("candlescope.decode.first", int(group.first));
+    a.put("candlescope.decode.steps", int(group.steps));
+    a.put("candlescope.decode.duration", seconds(group.total_ns));
+    a.put("candlescope.decode.max_duration", seconds(group.max_ns));
+    a.maybe("candlescope.gpu.duration", group.gpu_ns.map(seconds));
+    Event::new("candlescope.decoded", system_time(group.start), a.0, 0)
 }
 
 fn entered(entry: &SpanRecord) -> Event {

@@ -4,7 +4,7 @@
 //! ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its caller's trace id stands in the caller's trace.
 //!
 //! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step all, of the others
-//! the step alone.
+//! the step alone; what is left out is summed up in the request's attributes and events. Slow requests can be kept whole.
 //!
 //! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
 //! the end.
@@ -26,6 +26,7 @@
 
 mod config;
 mod convert;
+mod decodes;
 mod exporter;
 #[cfg(feature = "otlp-grpc")]
 mod grpc;

@@ -156,6 +156,19 @@ fn by_default_a_trace_is_small_and_says_so() {
     assert_eq!(span.span_context.span_id().to_bytes(), record.span_id.0.to_be_bytes());
     assert_eq!(attribute(span, "candlescope.spans_omitted"), Some((omitted.spans as i64).into()));
     assert_eq!(attribute(span, "candlescope.decode.steps"), Some(100.into()), "sums are of all steps");
+    // The course of the decoding, of all its steps.
+    let decoded: Vec<_> = span.events.iter().filter(|e| e.name == "candlescope.decoded").collect();
+    assert_eq!(decoded.len(), 50, "a hundred steps in pairs");
+    let start = batches[1].steps[0].host_start;
+    assert_eq!(nanos(decoded[0].timestamp), i128::from(start.0));
+    let steps: u64 = batches[1..=100].iter().map(|b| b.steps[0].host_dur_ns).sum();
+    let told: f64 = decoded
+        .iter()
+        .flat_map(|e| &e.attributes)
+        .filter(|kv| kv.key.as_str() == "candlescope.decode.duration")
+        .map(|kv| if let Value::F64(s) = kv.value { s } else { f64::NAN })
+        .sum();
+    assert!((told - steps as f64 / 1e9).abs() < 1e-9, "{told}");
 }
 
 #[test]
@@ -205,12 +218,24 @@ fn slow_requests_are_whole_and_quick_ones_are_not() {
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 100);
     assert_eq!(sent.iter().filter(|o| o.records.steps == 1).count(), 21, "steps go before what is below them");
-    // One that outgrows the limit while it runs is cut like any other.
+    // One that outgrows its own limit while it runs has that many spans, of every step the first levels.
     limits.slow_request = Some(Duration::ZERO);
     limits.slow_max_spans = 2_000;
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
-    assert!(sent.len() <= 2_000, "{}", sent.len());
+    assert_eq!(sent.len(), 2_000);
+    let per_step = |level: usize| {
+        let mut steps: HashMap<String, usize> = HashMap::new();
+        for o in &sent {
+            let path = attribute(&o.span, "candlescope.path").map(|p| p.to_string()).unwrap_or_default();
+            let step = attribute(&o.span, "candlescope.step").map(|s| s.to_string()).unwrap_or_default();
+            *steps.entry(step).or_default() += usize::from(path.matches('/').count() == level);
+        }
+        let counts: HashSet<usize> = steps.into_iter().filter(|(step, _)| !step.is_empty()).map(|(_, n)| n).collect();
+        counts
+    };
+    let blocks = per_step(1);
+    assert!(blocks.len() <= 2 && blocks.iter().all(|n| *n > 1), "every step, not every sixteenth: {blocks:?}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! how many spans its trace has. Steps outside of requests are traces of their own and go out at once.
 
 use super::config::OtlpLimits;
-use super::convert::{self, MAX_EVENTS, Totals};
+use super::convert::{self, MAX_ENTRIES, Totals};
+use super::decodes::Decodes;
 use candlescope_core::{
     Batch, DropReason, Ledger, Phase, RecordKind, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
 };
@@ -78,13 +79,13 @@ struct Open {
     trace: Option<TraceId>,
     steps: Vec<Held>,
     totals: Totals,
+    /// All decode steps, in groups.
+    course: Decodes,
     decodes: u64,
     /// Spans in `steps`.
     held: usize,
     /// Left out so far, to be said on the request's span.
     omitted: u64,
-    /// Steps not sent in full have been stripped: even if the request turns out slow, it cannot be sent whole.
-    stripped: bool,
     /// When the latest step came, by the count of batches.
     touched: u64,
 }
@@ -197,7 +198,7 @@ impl Traces {
     fn enter(&mut self, entry: &SpanRecord) {
         let entries = self.entries.entry(entry.trace_id).or_default();
         // A future that is polled a million times enters its request as often.
-        if entries.len() < MAX_EVENTS {
+        if entries.len() < MAX_ENTRIES {
             entries.push(entry.clone());
             self.held += 1;
         } else {
@@ -251,6 +252,9 @@ impl Traces {
         let open = self.open.entry(number).or_default();
         open.trace = Some(step.trace_id);
         open.totals.add(step);
+        if step.phase == Some(Phase::Decode) {
+            open.course.add(step);
+        }
         open.touched = self.batches;
         open.omitted += left_out;
         open.held += held.spans.len();
@@ -261,7 +265,8 @@ impl Traces {
             return;
         }
         let mut gone = Counts::default();
-        if !std::mem::replace(&mut open.stripped, true) {
+        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not sent in full do.
+        if self.limits.slow_request.is_none() {
             gone.spans += open.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
         }
         let mut fits = Fits::new(open.steps.iter().flat_map(|s| &s.spans), limit);
@@ -298,21 +303,22 @@ impl Traces {
             self.entries.insert(request.trace_id, others);
         }
         let slow = self.limits.slow_request.is_some_and(|t| u128::from(request.host_dur_ns) >= t.as_nanos());
-        let limit = match slow && !open.stripped {
-            true => self.limits.slow_max_spans,
-            false => {
-                let before = self.omitted.spans;
-                self.strip_all(&mut open);
-                open.omitted += self.omitted.spans - before;
-                self.limits.max_spans
-            }
+        let limit = if slow {
+            self.limits.slow_max_spans
+        } else {
+            let before = self.omitted.spans;
+            self.strip_all(&mut open);
+            open.omitted += self.omitted.spans - before;
+            self.limits.max_spans
         };
         let before = (self.out.len(), self.omitted.spans);
         let steps = std::mem::take(&mut open.steps);
         // The request's own span counts too.
         self.emit(steps, Some((request.span_id, request.trace_id)), HashMap::new(), limit.saturating_sub(1));
         open.omitted += self.omitted.spans - before.1;
-        let span = convert::request(request, &open.totals, &mine, open.omitted, &self.scope);
+        // Where the steps are there in full, their sums would only say it twice.
+        let course = if open.omitted > 0 { open.course.groups() } else { &[] };
+        let span = convert::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
         // Parents first reads better in every tool that shows traces while they arrive.
         self.out.insert(before.0, Outgoing { span, records });
@@ -384,7 +390,6 @@ impl Traces {
                 gone.spans = open.held as u64;
                 open.steps.clear();
             }
-            open.stripped = true;
             open.held -= gone.spans as usize;
             open.omitted += gone.spans;
             self.held -= gone.spans as usize;
