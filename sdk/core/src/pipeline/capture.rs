@@ -95,8 +95,8 @@ impl Capturing {
         self.requests.extend(steps.iter().filter_map(|s| s.request));
         // A request ends after its steps: its row may still come, or the capture ends before it does. One that began before has steps
         // that are not here, and would look as if it had been idle.
-        let whole = |r: &RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
-        let requests = batch.requests.iter().cloned().filter(whole).collect();
+        let whole = |r: &&RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
+        let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
         self.seen += steps.len() as u64;
         self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();
