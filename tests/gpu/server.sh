@@ -29,6 +29,17 @@ load() { # NAME SECONDS
   "$bin/load" --server "$(cat "$scratch/$1.url")" --seconds "$2" --clients 2 --max-tokens 64 --prompt-tokens 64
 }
 
+ask() { # METHOD URL: the answer, whatever its status
+  python3 - "$@" <<'PY'
+import sys, urllib.error, urllib.request
+request = urllib.request.Request(sys.argv[2], method=sys.argv[1], headers={"Authorization": "Bearer t"})
+try:
+    print(urllib.request.urlopen(request, timeout=60).read().decode())
+except urllib.error.HTTPError as refused:
+    print(refused.read().decode())
+PY
+}
+
 start observed --prometheus 19464 --parquet "$scratch/run" --capture-token t --capture-kernels --captures "$scratch/captures"
 start bare --unobserved
 for name in observed bare; do load $name 5 >/dev/null; done
@@ -57,15 +68,15 @@ PY
 load observed 12 >"$out/server_capture_load.json" &
 sleep 2
 url=$(cat "$scratch/observed.url")
-for wait in true true; do
-  curl -s -X POST -H "Authorization: Bearer t" "$url/debug/capture?steps=50&wait=$wait" | tee -a "$out/server_capture.json"
-  echo >>"$out/server_capture.json"
+# The first attaches CUPTI, the second finds it known.
+for again in 1 2; do
+  ask POST "$url/debug/capture?steps=50&wait=true" | tee -a "$out/server_capture.json"
 done
 wait %?load 2>/dev/null || true
 run=$(ls -d "$scratch"/captures/* | tail -1)
 "$bin/candlescope" report "$run" >"$out/server_capture.txt"
 cp "$run/metrics.json" "$out/server_capture_metrics.json"
-curl -s http://127.0.0.1:19464/metrics >"$out/server_metrics.txt"
+ask GET http://127.0.0.1:19464/metrics >"$out/server_metrics.txt"
 pkill -TERM -f "candlescope-server --model" || true
 sleep 3
 cat "$scratch/observed.log"
