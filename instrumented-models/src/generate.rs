@@ -199,11 +199,9 @@ pub fn generate(
     options: &GenerateOptions,
     on_token: &mut dyn FnMut(TokenEvent<'_>),
 ) -> Result<GenerationOutput, GenerateError> {
-    let request = Request::new(&options.operation, &loaded.info.name);
-    generate_for(loaded, request, prompts, options, &mut |token| {
-        on_token(token);
-        ControlFlow::Continue(())
-    })
+    let LoadedModel { model, tokenizer, info, .. } = loaded;
+    let context = Context::of(info, tokenizer.as_ref(), options);
+    generate_with(model.as_mut(), &context, prompts, options, on_token)
 }
 
 /// As [`generate`], for a request that exists already: a server makes it when the call arrives, so that the wait for the model is
@@ -219,12 +217,8 @@ pub fn generate_for(
     on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
 ) -> Result<GenerationOutput, GenerateError> {
     let LoadedModel { model, tokenizer, info, .. } = loaded;
-    let mut stop = options.stop_tokens.clone();
-    if !options.ignore_eos {
-        stop.extend(&info.eos_tokens);
-    }
-    let context = Context { name: &info.name, stop, tokenizer: tokenizer.as_ref() };
-    run(model.as_mut(), &context, request, prompts, options, on_token)
+    let context = Context::of(info, tokenizer.as_ref(), options);
+    run(model.as_mut(), &context, || request, prompts, options, on_token)
 }
 
 /// What the loop needs to know besides the model.
@@ -236,6 +230,20 @@ pub struct Context<'a> {
     pub stop: Vec<u32>,
     /// Makes text of the tokens.
     pub tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
+}
+
+impl<'a> Context<'a> {
+    fn of(
+        info: &'a crate::info::ModelInfo,
+        tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
+        options: &GenerateOptions,
+    ) -> Self {
+        let mut stop = options.stop_tokens.clone();
+        if !options.ignore_eos {
+            stop.extend(&info.eos_tokens);
+        }
+        Self { name: &info.name, stop, tokenizer }
+    }
 }
 
 fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) -> Result<usize, GenerateError> {
@@ -269,17 +277,18 @@ pub fn generate_with(
     options: &GenerateOptions,
     on_token: &mut dyn FnMut(TokenEvent<'_>),
 ) -> Result<GenerationOutput, GenerateError> {
-    let request = Request::new(&options.operation, context.name);
+    let request = || Request::new(&options.operation, context.name);
     run(model, context, request, prompts, options, &mut |token| {
         on_token(token);
         ControlFlow::Continue(())
     })
 }
 
+/// What cannot be generated becomes no `request`, unless it is one already.
 fn run(
     model: &mut dyn CausalLm,
     context: &Context<'_>,
-    request: Request,
+    request: impl FnOnce() -> Request,
     prompts: &[Vec<u32>],
     options: &GenerateOptions,
     on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
@@ -293,7 +302,7 @@ fn run(
     model.reserve(prompt_tokens + most - 1);
 
     let started = Instant::now();
-    let request = request.prompt_tokens(prompt_tokens).batch(batch);
+    let request = request().prompt_tokens(prompt_tokens).batch(batch);
     let in_request = request.enter();
     let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = prompts.to_vec();

@@ -201,7 +201,7 @@ fn everything_on_and_everything_going_wrong() {
     let before = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{");
 
     // Rounds, so that whatever else the machine does hits both; the bare one gets less, it is only the measure.
-    let (round, bare_round) = if total > 300.0 { (20.0, 10.0) } else { (4.0, 4.0) };
+    let (round, bare_round) = if total > 300.0 { (20.0, 4.0) } else { (4.0, 4.0) };
     let rounds = (total / round).ceil() as usize;
     let ends = rounds as f64 * (round + bare_round);
     let begun = Instant::now();
