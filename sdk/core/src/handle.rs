@@ -181,8 +181,16 @@ impl Handle {
         let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, self.0.background.clone())
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
         // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer.
-        if self.capture_kernels(steps.saturating_add(steps / 8).saturating_add(2)).is_ok() {
-            self.wait_for_kernels(KERNELS_PATIENCE);
+        let wanted = steps.saturating_add(steps / 8).saturating_add(2);
+        let until = std::time::Instant::now() + KERNELS_PATIENCE;
+        let mut asked = self.capture_kernels(wanted);
+        while matches!(asked, Err(KernelsRefused::Busy { .. })) && std::time::Instant::now() < until {
+            // The window of the capture before is being closed.
+            std::thread::sleep(Duration::from_millis(5));
+            asked = self.capture_kernels(wanted);
+        }
+        if asked.is_ok() {
+            self.wait_for_kernels(until.saturating_duration_since(std::time::Instant::now()));
         }
         let ended = Arc::new(AtomicBool::new(false));
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));

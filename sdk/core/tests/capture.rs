@@ -141,6 +141,11 @@ fn requests_that_end_in_the_capture_are_in_it() {
         assert!(run.counts["requests"] >= 1, "{:?}", run.counts);
         assert_eq!(run.counts["requests"] + run.loss.requests_open_at_end, 2);
     });
+    // The run stands on its own: steps are outermost in it, though a request was around them.
+    let seqs: BTreeSet<u64> = captured.batch().spans.iter().map(|s| s.seq).collect();
+    let spans = captured.batch().spans;
+    assert!(spans.iter().all(|s| s.parent_seq.is_none_or(|parent| seqs.contains(&parent))));
+    assert_eq!(spans.iter().filter(|s| s.parent_seq.is_none()).count(), 4);
 }
 
 #[test]

@@ -371,7 +371,7 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
 #[test]
 fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
     let device = Device::new();
-    let captured = MemoryExporter::new();
+    let (captured, again) = (MemoryExporter::new(), MemoryExporter::new());
     let session = Session::builder()
         .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
         .kernels(Recorder(device.clone()), None);
@@ -382,7 +382,12 @@ fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
         assert_eq!(capture.steps(), 4..7);
         steps(&device, 20);
         run = capture.wait(Duration::from_secs(20));
+        // At once after the first, while the recorder's window may still be closing.
+        let capture = handle.capture(again.clone(), 3).expect("begins");
+        steps(&device, 20);
+        capture.wait(Duration::from_secs(20)).expect("written");
     });
+    assert_eq!(again.batch().kernels.len(), 24);
     let (run, captured) = (run.expect("written"), captured.batch());
     assert_eq!((captured.steps.len(), captured.spans.len()), (3, 39));
     assert!(captured.spans.iter().all(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Cupti)));

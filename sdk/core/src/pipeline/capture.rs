@@ -90,7 +90,10 @@ impl Capturing {
     pub(crate) fn take(&mut self, batch: &Batch) {
         let inside = |step: Option<u64>| step.is_some_and(|step| self.window.contains(&step));
         let steps: Vec<_> = batch.steps.iter().filter(|s| inside(Some(s.step))).cloned().collect();
-        let spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
+        let mut spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
+        // What a step stands in, such as a request's span, is not in this run.
+        let roots: FxHashSet<u64> = steps.iter().map(|s| s.seq).collect();
+        spans.iter_mut().filter(|s| roots.contains(&s.seq)).for_each(|s| s.parent_seq = None);
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
         self.requests.extend(steps.iter().filter_map(|s| s.request));
         // A request ends after its steps: its row may still come, or the capture ends before it does. One that began before has steps
