@@ -163,8 +163,11 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
         Prompt::Tokens(tokens) => tokens,
         Prompt::Chat(messages) => model.encode_chat(&messages)?,
     };
+    // A named configuration has the shape of a model and no words: its tokens' numbers stand in for them.
+    let has_words = model.tokenizer.is_some();
     let output = generate_for(model, request, &[prompt], &options, &mut |token| {
-        let sent = events.try_send(Event::Token(token.text.to_string()));
+        let text = if has_words { token.text.to_string() } else { format!("{} ", token.token) };
+        let sent = events.try_send(Event::Token(text));
         if sent.is_err() || stopping.load(Ordering::Relaxed) {
             ControlFlow::Break(())
         } else {
