@@ -24,21 +24,6 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
   exit 1
 fi
 
-mkdir -p "$cache"
-work=$(mktemp -d "$cache/prometheus.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-# As root, apt would download as a user who may not write here.
-fetch() { apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download -qq prometheus >&2; }
-if ! fetch 2>/dev/null; then
-  # A fresh image has no package lists. Ours are private, so that no root is needed.
-  mkdir -p lists/partial archives/partial
-  private=(-o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work" -o APT::Sandbox::User=root -o Acquire::Languages=none)
-  apt-get "${private[@]}" update -qq >&2
-  apt-get "${private[@]}" -o Acquire::Retries=3 download -qq prometheus >&2
-fi
-dpkg -x prometheus_*.deb unpacked
-rm -rf "$cache/prometheus"
-mv unpacked "$cache/prometheus"
+"$(dirname "$0")/unpack-deb.sh" prometheus "$cache/prometheus"
 "$bin/prometheus" --version 2>&1 | head -n 1 >&2
 echo "$bin"
