@@ -170,8 +170,8 @@ async fn respond(
     if let Some(caller) = headers.get("traceparent").and_then(|h| h.to_str().ok()) {
         request = request.traceparent(caller);
     }
-    // One event a token, and one that ends it.
-    let (events, mut receive) = mpsc::channel(options.max_new_tokens + 1);
+    // One event a token, a last piece of text, and one that ends it.
+    let (events, mut receive) = mpsc::channel(options.max_new_tokens + 2);
     api.engine.submit(Job { place, request, prompt, options, events }).map_err(refused)?;
     let number = api.answered.fetch_add(1, Ordering::Relaxed);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
@@ -305,6 +305,9 @@ impl Answer {
             Event::Token(text) => vec![chunk(self.kind.choice(&text, None, true))],
             Event::Failed(message) => {
                 vec![json!({ "error": { "message": message, "type": "server_error" } }).to_string()]
+            }
+            Event::Done(Usage { finish: FinishReason::Cancelled, .. }) => {
+                vec![json!({ "error": { "message": cut_off().message, "type": "server_error" } }).to_string()]
             }
             Event::Done(usage) => {
                 let mut last = vec![chunk(self.kind.choice("", Some(finish(usage.finish)), true))];

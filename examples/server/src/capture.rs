@@ -29,12 +29,21 @@ pub(crate) struct Captures {
     token: Option<String>,
     number: AtomicU64,
     latest: Mutex<Value>,
+    /// Told when the server stops: nobody is to wait for steps that do not come.
+    stopping: tokio::sync::Notify,
 }
 
 impl Captures {
     pub(crate) fn new(handle: Option<Handle>, dir: &Path, token: Option<String>) -> Self {
         let latest = Mutex::new(json!({ "state": "none" }));
-        Self { handle, dir: dir.to_path_buf(), token, number: AtomicU64::new(0), latest }
+        Self {
+            handle,
+            dir: dir.to_path_buf(),
+            token,
+            number: AtomicU64::new(0),
+            latest,
+            stopping: tokio::sync::Notify::new(),
+        }
     }
 
     /// Begins a capture; `done` hears of it when it is written.
@@ -67,6 +76,11 @@ impl Captures {
             eprintln!("the capture into {} is not watched: {error}", self.dir.display());
         }
         Ok(begun)
+    }
+
+    /// Lets go of clients that wait for a capture. What it has is written when the session ends.
+    pub(crate) fn stop(&self) {
+        self.stopping.notify_waiters();
     }
 
     fn note(&self, state: &Value) {
@@ -124,15 +138,18 @@ async fn capture(
     }
     let (done, written) = tokio::sync::oneshot::channel();
     // Opening files, and waiting for a recorder of kernels, is nothing for the runtime's threads.
+    let stopping = captures.clone();
+    let stopping = stopping.stopping.notified();
     let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |result| _ = done.send(result)))
         .await
         .map_err(|e| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", e.to_string()))??;
     if !wait {
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    match tokio::time::timeout(LONGEST_WAIT, written).await {
-        Ok(Ok(result)) => Ok(Json(result).into_response()),
-        _ => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
+    tokio::select! {
+        Ok(result) = written => Ok(Json(result).into_response()),
+        () = stopping => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
+        () = tokio::time::sleep(LONGEST_WAIT) => Ok((StatusCode::ACCEPTED, Json(begun)).into_response()),
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) struct Engine {
     queue: Mutex<Option<Sender<Job>>>,
     capacity: usize,
     waiting: Arc<AtomicUsize>,
+    refusing: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -88,7 +89,7 @@ impl Engine {
     ) -> Result<Arc<Self>> {
         // What bounds it is the number of places.
         let (queue, jobs) = unbounded();
-        let stopping = Arc::new(AtomicBool::new(false));
+        let (refusing, stopping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let mut model = None;
         let mut threads = Vec::new();
         for worker in 0..workers {
@@ -98,16 +99,16 @@ impl Engine {
                 chats: loaded.chat.is_some(),
                 facts: loaded.info.to_map().into_iter().collect(),
             });
-            let (jobs, stopping) = (jobs.clone(), stopping.clone());
+            let (jobs, refusing, stopping) = (jobs.clone(), refusing.clone(), stopping.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("model-{worker}"))
-                .spawn(move || work(loaded, &jobs, &stopping))
+                .spawn(move || work(loaded, &jobs, &refusing, &stopping))
                 .context("cannot start a worker")?;
             threads.push(thread);
         }
         let model = model.context("no workers")?;
         let (queue, waiting) = (Mutex::new(Some(queue)), Arc::default());
-        Ok(Arc::new(Self { model, queue, capacity, waiting, stopping, workers: Mutex::new(threads) }))
+        Ok(Arc::new(Self { model, queue, capacity, waiting, refusing, stopping, workers: Mutex::new(threads) }))
     }
 
     /// A place in the queue. Taken before anything else, so that a request that is refused never was one.
@@ -124,14 +125,20 @@ impl Engine {
         queue.as_ref().and_then(|queue| queue.send(job).ok()).ok_or(Refused::Stopping)
     }
 
-    /// Takes no more requests.
+    /// Ends every answer at the token it is at.
+    pub(crate) fn hurry(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes no more requests, and lets go of those that wait.
     pub(crate) fn refuse(&self) {
+        self.refusing.store(true, Ordering::Relaxed);
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Ends the workers after the token they are at.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.hurry();
         self.refuse();
         for thread in std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner)) {
             let _ = thread.join();
@@ -139,10 +146,10 @@ impl Engine {
     }
 }
 
-fn work(mut model: LoadedModel, jobs: &Receiver<Job>, stopping: &AtomicBool) {
+fn work(mut model: LoadedModel, jobs: &Receiver<Job>, refusing: &AtomicBool, stopping: &AtomicBool) {
     for job in jobs {
-        // Whoever waited too long has gone.
-        if job.events.is_closed() {
+        // Whoever waited too long has gone; and a server that stops answers what it has begun, and no more.
+        if job.events.is_closed() || refusing.load(Ordering::Relaxed) {
             continue;
         }
         let events = job.events.clone();
@@ -165,8 +172,10 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
     };
     // A named configuration has the shape of a model and no words: its tokens' numbers stand in for them.
     let has_words = model.tokenizer.is_some();
+    let mut told = 0;
     let output = generate_for(model, request, &[prompt], &options, &mut |token| {
         let text = if has_words { token.text.to_string() } else { format!("{} ", token.token) };
+        told += token.text.len();
         let sent = events.try_send(Event::Token(text));
         if sent.is_err() || stopping.load(Ordering::Relaxed) {
             ControlFlow::Break(())
@@ -175,5 +184,9 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
         }
     })?;
     let sequence = output.sequences.first().context("no sequence")?;
+    // A character that was never completed is held back until the end.
+    if let Some(rest) = sequence.text.get(told..).filter(|rest| has_words && !rest.is_empty()) {
+        let _ = events.try_send(Event::Token(rest.to_string()));
+    }
     Ok(Usage { prompt_tokens: output.prompt_tokens, completion_tokens: sequence.tokens.len(), finish: sequence.finish })
 }

@@ -130,12 +130,12 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
     let router = api::router(engine.clone(), args.most_tokens as usize).merge(capture::router(captures.clone()));
     capture::at_signal(captures.clone(), args.signal_steps)?;
     eprintln!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router).with_graceful_shutdown(told_to_stop(engine.clone())).await?;
+    axum::serve(listener, router).with_graceful_shutdown(told_to_stop(engine.clone(), captures.clone())).await?;
     Ok(())
 }
 
 /// Ctrl-C or SIGTERM: no new requests, those under way get a while to end.
-async fn told_to_stop(engine: Arc<Engine>) {
+async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>) {
     let terminated = async {
         #[cfg(unix)]
         if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
@@ -150,9 +150,13 @@ async fn told_to_stop(engine: Arc<Engine>) {
     }
     eprintln!("stopping");
     engine.refuse();
-    tokio::spawn(async {
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        eprintln!("requests still under way after 20 s are cut off");
+    captures.stop();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        eprintln!("requests still under way after 15 s are cut off");
+        engine.hurry();
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        eprintln!("clients that do not go are left behind");
         std::process::exit(1);
     });
 }

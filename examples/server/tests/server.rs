@@ -324,6 +324,30 @@ fn a_capture_on_demand_is_a_run_of_the_next_steps_while_the_server_goes_on() {
 }
 
 #[test]
+fn a_server_that_stops_lets_go_of_whoever_waits() {
+    let server = Server::start(&["--capture-token", "secret"]);
+    let (dir, url) = (server.dir.clone(), server.url.clone());
+    let waiting = std::thread::spawn(move || {
+        let path = format!("{url}/debug/capture?steps=50&wait=true");
+        outcome(agent().post(&path).set("Authorization", "Bearer secret").call())
+    });
+    let captures = dir.path().join("captures");
+    let deadline = Instant::now() + SOON;
+    while std::fs::read_dir(&captures).map_or(0, Iterator::count) == 0 {
+        assert!(Instant::now() < deadline, "no capture began");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Two of the fifty steps.
+    assert_eq!(server.complete(json!({ "prompt": "Hello", "max_tokens": 2, "ignore_eos": true })).0, 200);
+    let (ended_well, said) = server.stop();
+    assert!(ended_well, "{said:?}");
+    let (status, answer) = waiting.join().expect("a client");
+    assert_eq!((status, &answer["state"]), (202, &json!("running")), "{answer}");
+    let (steps, whole) = steps_in(&run_of(&answer));
+    assert!(steps <= 2 && whole, "{steps} steps");
+}
+
+#[test]
 fn a_signal_captures_too_and_without_a_token_http_does_not() {
     let server = Server::start(&["--signal-steps", "7"]);
     let (status, answer) = server.post("/debug/capture?steps=5", &[("Authorization", "Bearer ")], None);
@@ -343,7 +367,14 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-    let server = Server::start(&["--prometheus", &port.to_string(), "--parquet", run.to_str().expect("UTF-8")]);
+    let server = Server::start(&[
+        "--prometheus",
+        &port.to_string(),
+        "--parquet",
+        run.to_str().expect("UTF-8"),
+        "--most-tokens",
+        "1000000",
+    ]);
     let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
     let traceparent = format!("00-{caller}-00f067aa0ba902b7-01");
     for _ in 0..3 {
@@ -351,7 +382,7 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
         assert_eq!(server.post("/v1/completions", &[("traceparent", &traceparent)], Some(body)).0, 200);
     }
     // A client that leaves after its first token.
-    let body = json!({ "prompt": "Hello", "max_tokens": 200, "ignore_eos": true, "stream": true });
+    let body = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
     let mut left =
         agent().post(&format!("{}/v1/completions", server.url)).send_json(body).expect("an answer").into_reader();
     left.read_exact(&mut [0; 16]).expect("a first token");
@@ -381,7 +412,8 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
     assert_eq!(requests.len(), 4);
     let tokens: Vec<Option<u64>> = requests.iter().map(|r| r.output_tokens).collect();
     assert_eq!(tokens[..3], [Some(8); 3]);
-    assert!(tokens[3].is_some_and(|n| n < 200), "it went on without its client: {tokens:?}");
+    // The context ends at 2,048 tokens.
+    assert!(tokens[3].is_some_and(|n| n < 2_000), "it went on without its client: {tokens:?}");
     assert!(requests[..3].iter().all(|r| r.trace_id.to_string() == caller && r.ttft_ns.is_some()));
     let manifest = opened.manifest().expect("a manifest");
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);

@@ -169,11 +169,13 @@ impl Control {
         Some(window)
     }
 
-    /// Ends the window that is open, for steps that have not begun.
-    pub(crate) fn close_window(&self) {
+    /// Ends the window before step `end`, for steps that have not begun; one that was opened since goes on.
+    pub(crate) fn close_window(&self, end: u64) {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        self.full_end.store(0, SeqCst);
-        self.window_end.store(0, SeqCst);
+        if self.window_end.load(SeqCst) == end {
+            self.full_end.store(0, SeqCst);
+            self.window_end.store(0, SeqCst);
+        }
     }
 
     /// Steps of the window that have not begun.
@@ -239,7 +241,9 @@ mod tests {
         assert_eq!(control.open_window(1, false), None);
         assert!(control.begin_step().record && control.in_full(0) && control.in_full(2) && !control.in_full(3));
         assert_eq!(control.remaining(), 2);
-        control.close_window();
+        control.close_window(2);
+        assert_eq!(control.remaining(), 2, "another window's end");
+        control.close_window(3);
         assert_eq!((control.remaining(), control.begin_step().record), (0, false));
         assert_eq!(control.open_window(1, false), Some(2..3));
     }

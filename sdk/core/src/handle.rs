@@ -199,11 +199,11 @@ impl Handle {
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
         // The pipeline answers at once, and drops the question when it ends, or where a window was opened meanwhile.
         match begun.recv() {
-            Ok(steps) => {
+            Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);
                 Ok(Capture { steps, finished, ended })
             }
-            Err(_) if self.0.shared.control.remaining() > 0 => Err(self.busy().into()),
+            Ok(None) => Err(self.busy().into()),
             Err(_) => Err(CaptureError::Ended),
         }
     }

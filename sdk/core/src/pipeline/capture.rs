@@ -31,8 +31,8 @@ pub(crate) struct CaptureRequest {
     pub(crate) ended: Arc<AtomicBool>,
     /// Hears of the finished run.
     pub(crate) finished: Sender<RunManifest>,
-    /// Hears the numbers of the steps, before the first of them begins; nothing where a window is open already.
-    pub(crate) begun: Sender<Range<u64>>,
+    /// Hears the numbers of the steps, before the first of them begins; `None` where a window is open already.
+    pub(crate) begun: Sender<Option<Range<u64>>>,
     /// Cleared when another capture may begin.
     pub(crate) busy: Busy,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Capturing {
     /// Requests that the captured steps work for and that have not ended.
     requests: FxHashSet<u64>,
     seen: u64,
-    /// When the window was opened.
+    /// When the window was opened, on the line of the run's times: the system clock may have been set meanwhile.
     started: HostNs,
     last_seen: Instant,
     before: Facts,
@@ -70,15 +70,19 @@ pub(crate) struct Capturing {
 
 impl Capturing {
     /// Opens the window; `None`, and the request is dropped, where one is open already.
-    pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts) -> Option<Self> {
-        let window = control.open_window(request.steps, true)?;
-        let _ = request.begun.send(window.clone());
+    pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
+        let window = control.open_window(request.steps, true);
+        if window.is_none() {
+            let _ = request.begun.send(None);
+        }
+        let window = window?;
+        let _ = request.begun.send(Some(window.clone()));
         Some(Self {
             request,
             window,
             requests: FxHashSet::default(),
             seen: 0,
-            started: HostNs::now(),
+            started: now,
             last_seen: Instant::now(),
             before,
             step_ns: 0,
@@ -122,9 +126,7 @@ impl Capturing {
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
-        if control.steps() < self.window.end {
-            control.close_window();
-        }
+        control.close_window(self.window.end);
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end)).ok()
     }
@@ -145,7 +147,7 @@ impl Capturing {
         let mut m = end.manifest;
         m.run_id = run_id;
         m.started_ns = started.0;
-        m.ended_ns = Some(HostNs::now().0);
+        m.ended_ns = Some(end.now.0);
         m.complete = true;
         m.clock = end.clock;
         m.counts.clone_from(&report.received);
@@ -206,4 +208,5 @@ pub(crate) struct CaptureEnd {
     pub(crate) manifest: RunManifest,
     pub(crate) clock: ClockInfo,
     pub(crate) per_interval_ns: f64,
+    pub(crate) now: HostNs,
 }

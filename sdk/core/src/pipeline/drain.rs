@@ -179,7 +179,10 @@ impl Drain {
                 Ok(Command::Capture(request)) => {
                     // What the rings hold now is before the window: let it count for the session alone.
                     self.cycle(&mut state, &meter, false);
-                    state.capture = Capturing::begin(*request, &self.shared.control, self.facts(&state));
+                    state.capture = {
+                        let now = state.mapper.now();
+                        Capturing::begin(*request, &self.shared.control, self.facts(&state), now)
+                    };
                 }
                 Ok(Command::Stop(answer)) => {
                     self.stop(state, &meter, &answer);
@@ -251,6 +254,7 @@ impl Drain {
             manifest: self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             clock: state.mapper.info(),
             per_interval_ns: self.per_interval_ns,
+            now: state.mapper.now(),
         };
         state.captures.retain(|thread| !thread.is_finished());
         state.captures.extend(capture.finish(end, &self.shared.control));
