@@ -4,7 +4,7 @@
 # Usage: tests/gpu/server.sh
 #   BIN    folder with the programs `candlescope`, `candlescope-server` and `load`, built with --features candlescope-server/cuda
 #   OUT    folder for results (default: target/bench)
-#   MODEL  config:smollm2-135m unless told otherwise; ROUNDS of 2 x SECONDS each (20 and 5)
+#   MODEL  config:smollm2-135m unless told otherwise; ROUNDS of 2 x SECONDS_EACH (20 and 5)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${BIN:-$root/target/release}
@@ -19,6 +19,7 @@ start() { # NAME ARGUMENTS: waits until it listens and prints its address
   local name=$1 log=$scratch/$1.log
   shift
   "$bin/candlescope-server" --model "$model" --device cuda:0 --listen 127.0.0.1:0 "$@" 2>"$log" &
+  pids+=($!)
   until grep -q "^listening on" "$log"; do
     kill -0 $! || { cat "$log" >&2; exit 1; }
     sleep 0.2
@@ -40,6 +41,8 @@ except urllib.error.HTTPError as refused:
 PY
 }
 
+rm -f "$out/server_rounds.jsonl" "$out/server_capture.json"
+pids=()
 start observed --prometheus 19464 --parquet "$scratch/run" --capture-token t --capture-kernels --captures "$scratch/captures"
 start bare --unobserved
 for name in observed bare; do load $name 5 >/dev/null; done
@@ -65,7 +68,7 @@ print(json.dumps({
     "observed_over_bare": {"median": statistics.median(ratios), "low_95": medians[250], "high_95": medians[9750]},
 }))
 PY
-load observed 12 >"$out/server_capture_load.json" &
+load observed 25 >"$out/server_capture_load.json" &
 sleep 2
 url=$(cat "$scratch/observed.url")
 # The first attaches CUPTI, the second finds it known.
@@ -77,6 +80,6 @@ run=$(ls -d "$scratch"/captures/* | tail -1)
 "$bin/candlescope" report "$run" >"$out/server_capture.txt"
 cp "$run/metrics.json" "$out/server_capture_metrics.json"
 ask GET http://127.0.0.1:19464/metrics >"$out/server_metrics.txt"
-pkill -TERM -f "candlescope-server --model" || true
-sleep 3
+kill -TERM "${pids[@]}"
+wait "${pids[@]}" || true
 cat "$scratch/observed.log"
