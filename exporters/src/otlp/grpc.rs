@@ -5,6 +5,7 @@
 
 use super::settings::Settings;
 use super::transport::{Attempt, Message, SendError, reason};
+use candlescope_core::exporter::describe;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use prost::Message as _;
@@ -41,7 +42,7 @@ impl Drop for Connected {
 
 impl Grpc {
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
-        let client = |e: tonic::transport::Error| SendError::Client(described(&e));
+        let client = |e: tonic::transport::Error| SendError::Client(describe(&e));
         let mut endpoint = Endpoint::from_shared(settings.endpoint.clone())
             .and_then(|e| e.user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION"))))
             .map_err(client)?;
@@ -118,7 +119,7 @@ fn failed(status: &Status) -> Attempt {
     let said = reason(status.message());
     // What the client made up itself has a cause; what a server said has none.
     if let Some(cause) = std::error::Error::source(status) {
-        return Attempt::Again(SendError::Unreachable(described(cause)), None);
+        return Attempt::Again(SendError::Unreachable(describe(cause)), None);
     }
     match (status.code(), asked_to_wait(status.details())) {
         (Code::InvalidArgument, _) => Attempt::Done(Err(SendError::Unwanted(name, said))),
@@ -134,18 +135,6 @@ fn failed(status: &Status) -> Attempt {
         ) => Attempt::Again(SendError::Refused(name, said), wait),
         _ => Attempt::Done(Err(SendError::Refused(name, said))),
     }
-}
-
-/// An error with its causes on one line.
-fn described(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// `google.rpc.Status`, as far as it matters here.

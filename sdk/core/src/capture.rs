@@ -1,8 +1,7 @@
 //! A run of the next steps, taken from a session that goes on.
 
-use crate::exporter::ExportError;
+use crate::exporter::{ExportError, describe};
 use crate::handle::CaptureBusy;
-use crate::pipeline::fanout::describe;
 use crate::run::RunManifest;
 use crossbeam_channel::Receiver;
 use std::ops::Range;

@@ -114,3 +114,15 @@ pub trait Exporter: Send + 'static {
         Ok(())
     }
 }
+
+/// An error with its causes on one line.
+pub fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -197,7 +197,7 @@ impl Handle {
         let request =
             CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
-        // The pipeline answers at once, and drops the question when it ends, or where a window was opened meanwhile.
+        // The pipeline answers at once, with nothing where a window was opened meanwhile, and drops the question when it ends.
         match begun.recv() {
             Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);

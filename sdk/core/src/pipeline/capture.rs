@@ -72,11 +72,8 @@ impl Capturing {
     /// Opens the window; `None`, and the request is dropped, where one is open already.
     pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
         let window = control.open_window(request.steps, true);
-        if window.is_none() {
-            let _ = request.begun.send(None);
-        }
+        let _ = request.begun.send(window.clone());
         let window = window?;
-        let _ = request.begun.send(Some(window.clone()));
         Some(Self {
             request,
             window,

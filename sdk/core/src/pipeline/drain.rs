@@ -179,10 +179,8 @@ impl Drain {
                 Ok(Command::Capture(request)) => {
                     // What the rings hold now is before the window: let it count for the session alone.
                     self.cycle(&mut state, &meter, false);
-                    state.capture = {
-                        let now = state.mapper.now();
-                        Capturing::begin(*request, &self.shared.control, self.facts(&state), now)
-                    };
+                    let (facts, now) = (self.facts(&state), state.mapper.now());
+                    state.capture = Capturing::begin(*request, &self.shared.control, facts, now);
                 }
                 Ok(Command::Stop(answer)) => {
                     self.stop(state, &meter, &answer);

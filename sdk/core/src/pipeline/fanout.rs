@@ -1,6 +1,6 @@
 //! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
 
-use crate::exporter::{ExportError, Exporter};
+use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::{DropReason, Ledger};
 use crate::record::Batch;
 use crate::run::RunManifest;
@@ -224,16 +224,4 @@ impl Worker {
         eprintln!("candlescope: {}: {message}{more}", self.name);
         self.last_log = Some(Instant::now());
     }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
