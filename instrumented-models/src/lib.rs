@@ -38,7 +38,7 @@ pub use generate::{
 };
 pub use info::ModelInfo;
 pub use llama::Llama;
-pub use load::{Engine, LoadError, LoadOptions, LoadedModel};
+pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError};
 pub use sampling::SamplingOptions;
 pub use source::ModelSource;
 pub use tokenizer::Tokenizer;

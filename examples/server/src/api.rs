@@ -1,6 +1,6 @@
 //! The part of OpenAI's API that clients need: completions and chat, whole or streamed.
 
-use crate::engine::{Engine, Event, Job, Prompt, Refused, Usage};
+use crate::engine::{Engine, Event, Failure, Job, Prompt, Refused, Usage};
 use crate::error::ApiError;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -130,7 +130,7 @@ async fn completions(
     headers: HeaderMap,
     body: Result<Json<CompletionRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
-    let Json(CompletionRequest { prompt, common }) = body.map_err(|e| ApiError::invalid(e.body_text()))?;
+    let Json(CompletionRequest { prompt, common }) = body.map_err(|e| malformed(&e))?;
     let prompt = match prompt {
         PromptField::Text(text) => Prompt::Text(text),
         PromptField::Tokens(tokens) => Prompt::Tokens(tokens),
@@ -147,7 +147,7 @@ async fn chat(
     headers: HeaderMap,
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
-    let Json(ChatRequest { messages, common }) = body.map_err(|e| ApiError::invalid(e.body_text()))?;
+    let Json(ChatRequest { messages, common }) = body.map_err(|e| malformed(&e))?;
     if !api.engine.model.chats {
         let message = format!("{} has no chat template: use /v1/completions", api.engine.model.name);
         return Err(ApiError::invalid(message));
@@ -164,15 +164,18 @@ async fn respond(
     common: &Common,
 ) -> Result<Response, ApiError> {
     let options = options(api, kind, common)?;
-    let place = api.engine.place().map_err(refused)?;
     let model = &api.engine.model.name;
-    let mut request = Request::new(kind.operation(), model);
-    if let Some(caller) = headers.get("traceparent").and_then(|h| h.to_str().ok()) {
-        request = request.traceparent(caller);
-    }
     // One event a token, a last piece of text, and one that ends it.
     let (events, mut receive) = mpsc::channel(options.max_new_tokens + 2);
-    api.engine.submit(Job { place, request, prompt, options, events }).map_err(refused)?;
+    let job = || {
+        let mut request = Request::new(kind.operation(), model);
+        if let Some(caller) = headers.get("traceparent").and_then(|h| h.to_str().ok()) {
+            request = request.traceparent(caller);
+        }
+        Job { request, prompt, options, events }
+    };
+    // Held until there is an answer: a client that leaves takes its request out of the queue.
+    let _waiting = api.engine.submit(job).map_err(refused)?;
     let number = api.answered.fetch_add(1, Ordering::Relaxed);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let answer = Answer { kind, id: format!("{}-{created}-{number}", kind.operation()), created, model: model.clone() };
@@ -181,7 +184,7 @@ async fn respond(
     }
     // The first event decides about the status: a prompt that cannot be processed is the client's mistake.
     let first = match receive.recv().await {
-        Some(Event::Failed(message)) => return Err(ApiError::invalid(message)),
+        Some(Event::Failed(failure)) => return Err(failed(failure)),
         Some(event) => event,
         None => return Err(cut_off()),
     };
@@ -200,6 +203,22 @@ fn refused(why: Refused) -> ApiError {
             format!("{waiting} requests are waiting already; try again later"),
         ),
         Refused::Stopping => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"),
+    }
+}
+
+fn failed(failure: Failure) -> ApiError {
+    match failure {
+        Failure::Request(message) => ApiError::invalid(message),
+        Failure::Model(message) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message),
+    }
+}
+
+/// OpenAI's servers answer 400 to a body of the wrong shape. One that is too large, or of another type, has its own status.
+fn malformed(body: &JsonRejection) -> ApiError {
+    let error = ApiError::invalid(body.body_text());
+    match body.status() {
+        status @ (StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNSUPPORTED_MEDIA_TYPE) => ApiError { status, ..error },
+        _ => error,
     }
 }
 
@@ -250,7 +269,7 @@ async fn whole(answer: &Answer, mut events: mpsc::Receiver<Event>) -> Result<Res
     while let Some(event) = events.recv().await {
         match event {
             Event::Token(piece) => text.push_str(&piece),
-            Event::Failed(message) => return Err(ApiError::invalid(message)),
+            Event::Failed(failure) => return Err(failed(failure)),
             Event::Done(Usage { finish: FinishReason::Cancelled, .. }) => break,
             Event::Done(usage) => {
                 let choice = answer.kind.choice(&text, Some(finish(usage.finish)), false);
@@ -303,12 +322,8 @@ impl Answer {
         match event {
             Event::Token(text) if text.is_empty() => Vec::new(),
             Event::Token(text) => vec![chunk(self.kind.choice(&text, None, true))],
-            Event::Failed(message) => {
-                vec![json!({ "error": { "message": message, "type": "server_error" } }).to_string()]
-            }
-            Event::Done(Usage { finish: FinishReason::Cancelled, .. }) => {
-                vec![json!({ "error": { "message": cut_off().message, "type": "server_error" } }).to_string()]
-            }
+            Event::Failed(failure) => vec![failed(failure).body().to_string()],
+            Event::Done(Usage { finish: FinishReason::Cancelled, .. }) => vec![cut_off().body().to_string()],
             Event::Done(usage) => {
                 let mut last = vec![chunk(self.kind.choice("", Some(finish(usage.finish)), true))];
                 if with_usage {

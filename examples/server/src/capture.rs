@@ -28,14 +28,15 @@ pub(crate) struct Captures {
     dir: PathBuf,
     token: Option<String>,
     number: AtomicU64,
-    latest: Mutex<Value>,
+    /// The last capture, by its number, and what is known of it.
+    latest: Mutex<(u64, Value)>,
     /// Told when the server stops: nobody is to wait for steps that do not come.
     stopping: tokio::sync::Notify,
 }
 
 impl Captures {
     pub(crate) fn new(handle: Option<Handle>, dir: &Path, token: Option<String>) -> Self {
-        let latest = Mutex::new(json!({ "state": "none" }));
+        let latest = Mutex::new((0, json!({ "state": "none" })));
         Self {
             handle,
             dir: dir.to_path_buf(),
@@ -62,13 +63,13 @@ impl Captures {
             })?;
         let (first, end) = (capture.steps().start, capture.steps().end);
         let begun = json!({ "state": "running", "run": run, "first_step": first, "steps": end - first });
-        self.note(&begun);
+        self.note(number, &begun);
         let this = self.clone();
         let spawned = std::thread::Builder::new().name("capture".into()).spawn(move || {
             let manifest = capture.wait(Duration::MAX);
             let result = manifest.map_or_else(|| json!({ "state": "lost", "run": run }), |m| result(&run, &m));
             eprintln!("captured: {result}");
-            this.note(&result);
+            this.note(number, &result);
             done(result);
         });
         // The capture goes on by itself; only nobody will say when it is done.
@@ -83,8 +84,12 @@ impl Captures {
         self.stopping.notify_waiters();
     }
 
-    fn note(&self, state: &Value) {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone_from(state);
+    /// Of two captures the later one is shown, whichever is heard of last.
+    fn note(&self, number: u64, state: &Value) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if number >= latest.0 {
+            *latest = (number, state.clone());
+        }
     }
 
     fn allow(&self, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -155,10 +160,12 @@ async fn capture(
 
 async fn latest(State(captures): State<Arc<Captures>>, headers: HeaderMap) -> Result<Json<Value>, ApiError> {
     captures.allow(&headers)?;
-    Ok(Json(captures.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    let latest = captures.latest.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Json(latest.1.clone()))
 }
 
-/// Captures `steps` steps at every SIGUSR1: whoever may send signals to the process needs no token.
+/// Captures `steps` steps at every SIGUSR1: whoever may send signals to the process needs no token. Called within the runtime and
+/// before the model loads, because until then the signal ends the process.
 pub(crate) fn at_signal(captures: Arc<Captures>, steps: u64) -> std::io::Result<()> {
     #[cfg(unix)]
     {

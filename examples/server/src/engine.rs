@@ -1,13 +1,16 @@
 //! The model behind the server: a bounded queue, and threads that each work for one request at a time.
 
+use crate::queue::{Queue, Waiting};
 use anyhow::{Context, Result};
 use candlescope::llm::Request;
 use candlescope_models::chat::Message;
-use candlescope_models::{FinishReason, GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate_for};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use candlescope_models::{
+    FinishReason, GenerateError, GenerateOptions, LoadOptions, LoadedModel, ModelSource, PromptError, generate_for,
+};
 use serde_json::Value;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
@@ -25,7 +28,30 @@ pub(crate) enum Prompt {
 pub(crate) enum Event {
     Token(String),
     Done(Usage),
-    Failed(String),
+    Failed(Failure),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// What was asked for cannot be done: the client's mistake.
+    Request(String),
+    /// The model failed at it.
+    Model(String),
+}
+
+impl From<PromptError> for Failure {
+    fn from(error: PromptError) -> Self {
+        Self::Request(format!("{:#}", anyhow::Error::from(error)))
+    }
+}
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Self {
+        let at_the_model = matches!(error, GenerateError::Step { .. } | GenerateError::Tokenizer(_));
+        let message = format!("{:#}", anyhow::Error::from(error));
+        if at_the_model { Self::Model(message) } else { Self::Request(message) }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,18 +61,8 @@ pub(crate) struct Usage {
     pub(crate) finish: FinishReason,
 }
 
-/// A place in the queue, free again when a worker has come to it.
-pub(crate) struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// One request on its way to a worker. Its span was made when it arrived, so the wait is part of it.
 pub(crate) struct Job {
-    pub(crate) place: Place,
     pub(crate) request: Request,
     pub(crate) prompt: Prompt,
     pub(crate) options: GenerateOptions,
@@ -62,17 +78,6 @@ pub(crate) struct Model {
     pub(crate) facts: Vec<(String, Value)>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Engine {
-    pub(crate) model: Model,
-    queue: Mutex<Option<Sender<Job>>>,
-    capacity: usize,
-    waiting: Arc<AtomicUsize>,
-    refusing: Arc<AtomicBool>,
-    stopping: Arc<AtomicBool>,
-    workers: Mutex<Vec<JoinHandle<()>>>,
-}
-
 /// Why a job is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -80,49 +85,54 @@ pub(crate) enum Refused {
     Stopping,
 }
 
+/// How much the server takes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) workers: usize,
+    /// Threads that compute for each of them.
+    pub(crate) threads: usize,
+    /// Requests that may wait.
+    pub(crate) queue: usize,
+}
+
+pub(crate) struct Engine {
+    pub(crate) model: Model,
+    queue: Arc<Queue<Job>>,
+    stopping: Arc<AtomicBool>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
 impl Engine {
-    pub(crate) fn start(
-        source: &ModelSource,
-        options: &LoadOptions,
-        workers: usize,
-        capacity: usize,
-    ) -> Result<Arc<Self>> {
-        // What bounds it is the number of places.
-        let (queue, jobs) = unbounded();
-        let (refusing, stopping) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    pub(crate) fn start(source: &ModelSource, options: &LoadOptions, size: Size) -> Result<Arc<Self>> {
+        let queue = Arc::new(Queue::new(size.queue));
+        let stopping = Arc::new(AtomicBool::new(false));
         let mut model = None;
         let mut threads = Vec::new();
-        for worker in 0..workers {
+        for worker in 0..size.workers {
             let loaded = LoadedModel::load(source, options)?;
             model.get_or_insert_with(|| Model {
                 name: loaded.info.name.clone(),
                 chats: loaded.chat.is_some(),
                 facts: loaded.info.to_map().into_iter().collect(),
             });
-            let (jobs, refusing, stopping) = (jobs.clone(), refusing.clone(), stopping.clone());
+            let (queue, stopping) = (queue.clone(), stopping.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("model-{worker}"))
-                .spawn(move || work(loaded, &jobs, &refusing, &stopping))
+                .spawn(move || {
+                    // Goes on without: candle computes on rayon's own threads then.
+                    let _pool = computing(worker, size.threads).inspect_err(|e| eprintln!("model-{worker}: {e}"));
+                    work(loaded, &queue, &stopping);
+                })
                 .context("cannot start a worker")?;
             threads.push(thread);
         }
         let model = model.context("no workers")?;
-        let (queue, waiting) = (Mutex::new(Some(queue)), Arc::default());
-        Ok(Arc::new(Self { model, queue, capacity, waiting, refusing, stopping, workers: Mutex::new(threads) }))
+        Ok(Arc::new(Self { model, queue, stopping, workers: Mutex::new(threads) }))
     }
 
-    /// A place in the queue. Taken before anything else, so that a request that is refused never was one.
-    pub(crate) fn place(&self) -> Result<Place, Refused> {
-        let one_more = |waiting| (waiting < self.capacity).then_some(waiting + 1);
-        match self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Ok(Place(self.waiting.clone())),
-            Err(_) => Err(Refused::Full(self.capacity)),
-        }
-    }
-
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.as_ref().and_then(|queue| queue.send(job).ok()).ok_or(Refused::Stopping)
+    /// Queues a job, which is made only where there is room for it: a request that is refused never was one.
+    pub(crate) fn submit(&self, job: impl FnOnce() -> Job) -> Result<Waiting<Job>, Refused> {
+        self.queue.push(job)
     }
 
     /// Ends every answer at the token it is at.
@@ -130,10 +140,9 @@ impl Engine {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Takes no more requests, and lets go of those that wait.
+    /// Takes no more requests, and lets go of those that wait: a server that stops answers what it has begun, and no more.
     pub(crate) fn refuse(&self) {
-        self.refusing.store(true, Ordering::Relaxed);
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.close();
     }
 
     /// Ends the workers after the token they are at.
@@ -146,25 +155,35 @@ impl Engine {
     }
 }
 
-fn work(mut model: LoadedModel, jobs: &Receiver<Job>, refusing: &AtomicBool, stopping: &AtomicBool) {
-    for job in jobs {
-        // Whoever waited too long has gone; and a server that stops answers what it has begun, and no more.
-        if job.events.is_closed() || refusing.load(Ordering::Relaxed) {
-            continue;
-        }
+/// Makes the calling thread the first of `threads` that compute for it. Else candle hands each operation to threads of rayon's and
+/// waits for them: with small models much of a step is the change from one thread to another and back.
+fn computing(worker: usize, threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
+    let name = move |thread| format!("model-{worker}-{thread}");
+    rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(name).build()
+}
+
+fn work(mut model: LoadedModel, jobs: &Queue<Job>, stopping: &AtomicBool) {
+    while let Some(job) = jobs.next() {
         let events = job.events.clone();
-        let outcome = answer(&mut model, job, stopping);
+        let outcome = unless_it_panics(|| answer(&mut model, job, stopping));
+        if let Err(Failure::Model(message)) = &outcome {
+            eprintln!("a request failed: {message}");
+        }
         // The channel holds every event there can be; it is closed where nobody listens any more.
-        let _ = events.try_send(match outcome {
-            Ok(usage) => Event::Done(usage),
-            Err(error) => Event::Failed(format!("{error:#}")),
-        });
+        let _ = events.try_send(outcome.map_or_else(Event::Failed, Event::Done));
     }
 }
 
-fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Usage> {
-    let Job { place, request, prompt, options, events } = job;
-    drop(place);
+/// One request that brings the model down must not take the worker with it: the next one begins with an empty cache.
+fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(Failure::Model(format!("the model panicked: {}", message.unwrap_or("the server's log says more"))))
+    })
+}
+
+fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Usage, Failure> {
+    let Job { request, prompt, options, events } = job;
     let prompt = match prompt {
         Prompt::Text(text) => model.encode_prompt(&text)?,
         Prompt::Tokens(tokens) => tokens,
@@ -183,10 +202,34 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
             ControlFlow::Continue(())
         }
     })?;
-    let sequence = output.sequences.first().context("no sequence")?;
+    let sequence = output.sequences.first().ok_or_else(|| Failure::Model("no sequence".to_string()))?;
     // A character that was never completed is held back until the end.
     if let Some(rest) = sequence.text.get(told..).filter(|rest| has_words && !rest.is_empty()) {
         let _ = events.try_send(Event::Token(rest.to_string()));
     }
     Ok(Usage { prompt_tokens: output.prompt_tokens, completion_tokens: sequence.tokens.len(), finish: sequence.finish })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_model_is_a_failure_of_one_request() {
+        let failed = unless_it_panics::<()>(|| panic!("index {} out of bounds", 3));
+        assert_eq!(failed, Err(Failure::Model("the model panicked: index 3 out of bounds".to_string())));
+        assert_eq!(unless_it_panics(|| Ok(1)), Ok(1));
+    }
+
+    #[test]
+    fn whose_mistake_it_is() {
+        assert!(matches!(GenerateError::EmptyPrompt.into(), Failure::Request(_)));
+        assert!(matches!(PromptError::Empty.into(), Failure::Request(_)));
+        let cause = candle_core::Error::Msg("out of memory".to_string());
+        let step = GenerateError::Step { step: "output token 3".to_string(), cause };
+        assert_eq!(
+            Failure::from(step),
+            Failure::Model("generation failed at output token 3: out of memory".to_string())
+        );
+    }
 }

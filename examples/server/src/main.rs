@@ -11,12 +11,13 @@ mod api;
 mod capture;
 mod engine;
 mod error;
+mod queue;
 
 use anyhow::{Context, Result};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
-use engine::Engine;
+use engine::{Engine, Size};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,9 @@ struct Args {
     /// Threads that generate, each with a model of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// Threads that compute for each of them; all cores together unless told otherwise
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Requests that may wait; further ones are refused with status 429
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
@@ -103,18 +107,22 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let scope = observe(&args)?;
 
+    let captures =
+        Arc::new(capture::Captures::new(scope.handle().cloned(), &args.captures, args.capture_token.clone()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    {
+        let _within = runtime.enter();
+        capture::at_signal(captures.clone(), args.signal_steps)?;
+    }
+
     let source = ModelSource::parse(&args.model)?;
     let options = LoadOptions { device: device(&args.device)?, ..LoadOptions::default() };
-    let engine = Engine::start(&source, &options, usize::from(args.workers), usize::from(args.queue))?;
+    let engine = Engine::start(&source, &options, size(&args))?;
     if let Some(handle) = scope.handle() {
         for (key, value) in &engine.model.facts {
             handle.set_model(key, value.clone());
         }
     }
-    let captures =
-        Arc::new(capture::Captures::new(scope.handle().cloned(), &args.captures, args.capture_token.clone()));
-
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let served = runtime.block_on(serve(&args, &engine, &captures));
     // Requests under way have ended by now; what waits is refused, and the workers go home before the account is drawn.
     drop(runtime);
@@ -128,7 +136,6 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         .await
         .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
     let router = api::router(engine.clone(), args.most_tokens as usize).merge(capture::router(captures.clone()));
-    capture::at_signal(captures.clone(), args.signal_steps)?;
     eprintln!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router).with_graceful_shutdown(told_to_stop(engine.clone(), captures.clone())).await?;
     Ok(())
@@ -159,6 +166,12 @@ async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>) {
         eprintln!("clients that do not go are left behind");
         std::process::exit(1);
     });
+}
+
+fn size(args: &Args) -> Size {
+    let workers = usize::from(args.workers);
+    let share = || std::thread::available_parallelism().map_or(1, |cores| (cores.get() / workers).max(1));
+    Size { workers, threads: args.threads.map_or_else(share, usize::from), queue: usize::from(args.queue) }
 }
 
 fn device(name: &str) -> Result<candle_core::Device> {
