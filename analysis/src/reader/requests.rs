@@ -22,6 +22,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
             span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
             parent_span_id: None,
+            caller_sampled: None,
             operation: interner.word(operation.get(row).unwrap_or_default()),
             model: interner.word(model.get(row).unwrap_or_default()),
             host_start: when.0,

@@ -17,6 +17,7 @@ fn request(number: u64, start: i64, dur: u64) -> RequestRecord {
         trace_id: TraceId(7),
         span_id: SpanId(9),
         parent_span_id: None,
+        caller_sampled: None,
         operation: "chat".into(),
         model: "m".into(),
         host_start: HostNs(T0 + start),

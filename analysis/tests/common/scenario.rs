@@ -308,6 +308,7 @@ impl Maker<'_> {
             trace_id: span.trace_id,
             span_id: span.span_id,
             parent_span_id: None,
+            caller_sampled: None,
             operation: "text_completion".into(),
             model: "smollm2-135m".into(),
             host_start: HostNs(T0 + start),

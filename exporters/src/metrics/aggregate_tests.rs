@@ -89,6 +89,7 @@ fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: 
         trace_id: TraceId(1),
         span_id: SpanId(2),
         parent_span_id: None,
+        caller_sampled: None,
         operation: "chat".into(),
         model: model.into(),
         host_start: HostNs(0),

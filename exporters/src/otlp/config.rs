@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// What is `None` or empty is taken from the standard `OTEL_*` variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL`, `_HEADERS`,
 /// `_TIMEOUT`, `_COMPRESSION` and their `_TRACES_` and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
-/// `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`. What is set here wins.
+/// `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct OtlpConfig {
@@ -27,7 +27,9 @@ pub struct OtlpConfig {
     pub resource: BTreeMap<String, String>,
     /// Whether requests are compressed with gzip. Off by default: on the loopback interface it costs more than it saves.
     pub gzip: Option<bool>,
-    /// How much of each trace is sent.
+    /// Which traces are sent. By default all but those of callers who do not record theirs.
+    pub sampler: Option<OtlpSampler>,
+    /// How much is sent of traces.
     pub limits: OtlpLimits,
     /// Time between two exports of metrics, by default 60 s. The last one is made when the session ends.
     pub interval: Option<Duration>,
@@ -43,6 +45,23 @@ pub enum OtlpProtocol {
     Grpc,
 }
 
+/// Which traces are sent, as OpenTelemetry's samplers of the same names decide it. Metrics and runs have all requests nevertheless.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OtlpSampler {
+    /// Share of the traces that are sent, from 0 to 1, chosen by their ids: `always_on` is 1, `always_off` 0, `traceidratio` what is
+    /// between.
+    pub ratio: f64,
+    /// Whether a caller's decision, the flag of its `traceparent`, goes before the ratio.
+    pub parent_based: bool,
+}
+
+impl Default for OtlpSampler {
+    /// OpenTelemetry's `parentbased_always_on`.
+    fn default() -> Self {
+        Self { ratio: 1.0, parent_based: true }
+    }
+}
+
 impl OtlpConfig {
     /// The defaults, for the collector at `endpoint`.
     pub fn new(endpoint: impl Into<String>) -> Self {
@@ -50,7 +69,7 @@ impl OtlpConfig {
     }
 }
 
-/// How much of each trace is sent. What is left out is counted as dropped for
+/// How much is sent of traces. What is left out is counted as dropped for
 /// [`Limit`](candlescope_core::DropReason::Limit), and said on the request's span.
 ///
 /// Trace stores are made for traces of tens to hundreds of spans, while a small model makes 400 intervals a token: Jaeger struggles
@@ -74,6 +93,9 @@ pub struct OtlpLimits {
     /// Spans kept in memory for requests that have not ended, all together. Over it the request that was quiet the longest loses its
     /// details first and then all it has.
     pub max_held: usize,
+    /// Spans a second in the long run; ten seconds' worth may go out at once. Beyond it requests are sent as one span each, with their
+    /// sums and without their steps, and steps outside of requests not at all. Slow requests are sent in any case.
+    pub spans_per_second: u64,
 }
 
 impl Default for OtlpLimits {
@@ -85,6 +107,7 @@ impl Default for OtlpLimits {
             slow_request: None,
             slow_max_spans: 10_000,
             max_held: 100_000,
+            spans_per_second: 2_000,
         }
     }
 }
@@ -99,6 +122,7 @@ impl OtlpLimits {
             slow_request: None,
             slow_max_spans: usize::MAX,
             max_held: usize::MAX,
+            spans_per_second: u64::MAX,
         }
     }
 }

@@ -66,11 +66,12 @@ impl Exporter for OtlpExporter {
         let transport =
             Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
         let resource = (&convert::resource(run, &settings)).into();
+        let traces = Traces::new(self.config.limits, settings.sampler);
         self.running = Some(Running {
             settings,
             transport,
             resource,
-            traces: Traces::new(self.config.limits),
+            traces,
             waiting: Vec::new(),
             since: None,
             pause: Pause::default(),

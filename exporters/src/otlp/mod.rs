@@ -4,7 +4,9 @@
 //! ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its caller's trace id stands in the caller's trace.
 //!
 //! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step all, of the others
-//! the step alone; what is left out is summed up in the request's attributes and events. Slow requests can be kept whole.
+//! the step alone; what is left out is summed up in the request's attributes and events. Slow requests can be kept whole. All traces
+//! together have 2,000 spans a second in the long run: beyond that a request is one span. Which traces are sent at all is up to
+//! OpenTelemetry's samplers, see [`OtlpSampler`].
 //!
 //! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
 //! the end.
@@ -37,8 +39,9 @@ mod replay;
 mod settings;
 mod traces;
 mod transport;
+mod volume;
 
-pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol};
+pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
 pub use exporter::OtlpExporter;
 pub use metrics_exporter::OtlpMetricsExporter;
 pub use replay::send_run;

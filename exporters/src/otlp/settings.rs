@@ -1,6 +1,6 @@
 //! What the standard environment variables say where the configuration decides nothing.
 
-use super::config::{OtlpConfig, OtlpProtocol};
+use super::config::{OtlpConfig, OtlpProtocol, OtlpSampler};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ pub(super) struct Settings {
     pub(super) gzip: bool,
     /// Between two exports of metrics.
     pub(super) interval: Duration,
+    pub(super) sampler: OtlpSampler,
 }
 
 /// The settings cannot be used.
@@ -81,6 +82,12 @@ pub(super) enum SettingsError {
     Milliseconds(&'static str, String),
     #[error("{0}: the compression `{1}` is not supported; use gzip or none")]
     Compression(&'static str, String),
+    #[error(
+        "{0}: the sampler `{1}` is not supported; use always_on, always_off, traceidratio, or one of these with parentbased_ before it"
+    )]
+    Sampler(&'static str, String),
+    #[error("{0}: `{1}` is not a ratio from 0 to 1")]
+    Ratio(&'static str, String),
     #[error("{0}: `{1}` is not supported: metrics are sent as cumulative; set it to cumulative")]
     Temporality(&'static str, String),
 }
@@ -142,6 +149,14 @@ impl Settings {
             (None, Some((_, word))) if word == "gzip" => true,
             (None, Some((name, word))) => return Err(SettingsError::Compression(name, word)),
         };
+        let sampler = match config.sampler {
+            Some(sampler) => sampler,
+            None if signal == Signal::Traces => sampler(&get)?,
+            None => OtlpSampler::default(),
+        };
+        if !(0.0..=1.0).contains(&sampler.ratio) {
+            return Err(SettingsError::Ratio("the sampler", sampler.ratio.to_string()));
+        }
         let mut headers: BTreeMap<String, String> = either(own.headers, "OTEL_EXPORTER_OTLP_HEADERS")
             .map(|(_, list)| pairs(&list).into_iter().map(|(k, v)| (k.to_ascii_lowercase(), v)).collect())
             .unwrap_or_default();
@@ -155,7 +170,7 @@ impl Settings {
             .or_else(|| get("OTEL_SERVICE_NAME").map(|(_, name)| name))
             .or_else(|| resource.get("service.name").cloned())
             .unwrap_or_else(|| format!("unknown_service:{program}"));
-        Ok(Self { protocol, endpoint, headers, timeout, service_name, resource, gzip, interval })
+        Ok(Self { protocol, endpoint, headers, timeout, service_name, resource, gzip, interval, sampler })
     }
 
     /// As [`resolve`](Settings::resolve), with this process's variables and name.
@@ -194,6 +209,23 @@ fn endpoint(
         }
     };
     if is_http_url(&endpoint) { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
+}
+
+fn sampler(
+    get: &impl Fn(&'static str) -> Option<(&'static str, String)>,
+) -> Result<OtlpSampler, SettingsError> {
+    let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return Ok(OtlpSampler::default()) };
+    let (parent_based, root) = word.strip_prefix("parentbased_").map_or((false, word.as_str()), |root| (true, root));
+    let ratio = match (root, get("OTEL_TRACES_SAMPLER_ARG")) {
+        ("always_on", _) | ("traceidratio", None) => 1.0,
+        ("always_off", _) => 0.0,
+        ("traceidratio", Some((name, text))) => {
+            let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+            ratio.ok_or(SettingsError::Ratio(name, text))?
+        }
+        _ => return Err(SettingsError::Sampler(name, word)),
+    };
+    Ok(OtlpSampler { ratio, parent_based })
 }
 
 fn is_http_url(text: &str) -> bool {
@@ -287,6 +319,26 @@ mod tests {
     }
 
     #[test]
+    fn samplers_are_those_of_opentelemetry() {
+        let sampler = |word, argument| {
+            let vars = [("OTEL_TRACES_SAMPLER", word), ("OTEL_TRACES_SAMPLER_ARG", argument)];
+            let s = resolve(&OtlpConfig::default(), &vars).unwrap().sampler;
+            (s.ratio, s.parent_based)
+        };
+        assert_eq!(resolve(&OtlpConfig::default(), &[]).unwrap().sampler, OtlpSampler::default());
+        assert_eq!(sampler("always_on", "0.5"), (1.0, false));
+        assert_eq!(sampler("always_off", ""), (0.0, false));
+        assert_eq!(sampler("traceidratio", "0.25"), (0.25, false));
+        assert_eq!(sampler("traceidratio", ""), (1.0, false));
+        assert_eq!(sampler("parentbased_always_on", ""), (1.0, true));
+        assert_eq!(sampler("parentbased_always_off", ""), (0.0, true));
+        assert_eq!(sampler("parentbased_traceidratio", "0.01"), (0.01, true));
+        let mine = OtlpSampler { ratio: 0.5, parent_based: false };
+        let config = OtlpConfig { sampler: Some(mine), ..OtlpConfig::default() };
+        assert_eq!(resolve(&config, &[("OTEL_TRACES_SAMPLER", "always_off")]).unwrap().sampler, mine);
+    }
+
+    #[test]
     fn what_the_program_says_wins() {
         let mut config = OtlpConfig::new("http://mine:9");
         config.headers.insert("X-Tenant".into(), "mine".into());
@@ -317,6 +369,13 @@ mod tests {
         assert!(bad("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").contains("http/protobuf"));
         assert!(bad("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon").contains("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"));
         assert!(bad("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli").contains("gzip"));
+        assert!(bad("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote").contains("traceidratio"));
+        let vars = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "10%")];
+        let error = resolve(&OtlpConfig::default(), &vars).unwrap_err().to_string();
+        assert!(error.contains("OTEL_TRACES_SAMPLER_ARG") && error.contains("10%"), "{error}");
+        let sampler = Some(OtlpSampler { ratio: 1.5, parent_based: true });
+        let error = resolve(&OtlpConfig { sampler, ..OtlpConfig::default() }, &[]).unwrap_err().to_string();
+        assert!(error.contains("1.5"), "{error}");
         assert_eq!(
             resolve(&OtlpConfig::new("http://"), &[]).unwrap_err(),
             SettingsError::Endpoint("http:/v1/traces".into(), "http://localhost:4318")

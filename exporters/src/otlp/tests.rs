@@ -4,7 +4,7 @@ use super::convert;
 use super::replay::Order;
 use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
-use super::{OtlpConfig, OtlpLimits};
+use super::{OtlpConfig, OtlpLimits, OtlpSampler};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, RequestRecord, SpanId, SpanRecord};
@@ -49,7 +49,11 @@ fn with_entry(batches: &mut Vec<Batch>, record: &RequestRecord) -> SpanRecord {
 }
 
 fn run(limits: OtlpLimits, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
-    let mut traces = Traces::new(limits);
+    run_sampled(limits, OtlpSampler::default(), batches)
+}
+
+fn run_sampled(limits: OtlpLimits, sampler: OtlpSampler, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
+    let mut traces = Traces::new(limits, sampler);
     batches.iter().for_each(|b| traces.take(b));
     traces.finish();
     traces.drain()
@@ -268,17 +272,93 @@ fn conservation_and_trees_hold_whatever_the_limits_and_the_batches() {
             slow_request: (seed % 2 == 1).then_some(Duration::from_millis(seed)),
             slow_max_spans: 700,
             max_held: 50 + (seed as usize * 53) % 2_000,
+            spans_per_second: if seed % 5 == 0 { seed % 3 } else { 2_000 },
         };
-        let (sent, omitted) = run(limits, &batches);
+        let sampler = OtlpSampler { ratio: f64::from(u8::from(seed % 11 != 0)), parent_based: seed % 4 == 0 };
+        let (sent, omitted) = run_sampled(limits, sampler, &batches);
         check(&batches, &sent, omitted);
     }
+}
+
+#[test]
+fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
+    let mut source = Synthetic::new(10);
+    let (mut batches, mut records) = (Vec::new(), Vec::new());
+    for number in 1..=12 {
+        // After ten of them nothing happens for long.
+        source.now += if number == 11 { 3_600_000_000_000 } else { 1_000_000 };
+        let started = HostNs(source.now);
+        let mut step = source.decode();
+        step.steps[0].request = Some(number);
+        let mut end = Batch::default();
+        records.push(source.request(number, started));
+        end.requests.push(records[records.len() - 1].clone());
+        batches.extend([step, end]);
+    }
+    let per_step = batches[0].spans.len();
+    // Ten seconds' worth is a little more than four requests have.
+    let limits = OtlpLimits { spans_per_second: (4 * per_step as u64).div_ceil(10) + 1, ..OtlpLimits::none() };
+    let (sent, omitted) = run(limits, &batches);
+    check(&batches, &sent, omitted);
+    let spans_of = |record: &RequestRecord| {
+        let own = record.span_id.0.to_be_bytes();
+        let root = sent.iter().find(|o| o.span.span_context.span_id().to_bytes() == own).unwrap();
+        let whole = sent.iter().any(|o| o.span.parent_span_id.to_bytes() == own);
+        (whole, attribute(&root.span, "candlescope.spans_omitted"), attribute(&root.span, "candlescope.decode.steps"))
+    };
+    for (i, record) in records.iter().enumerate() {
+        let (whole, left_out, steps) = spans_of(record);
+        let expected = (5..10).contains(&i);
+        assert_eq!((whole, left_out), (!expected, expected.then(|| (per_step as i64).into())), "request {}", i + 1);
+        assert_eq!(steps, Some(1.into()), "sums are of all steps");
+    }
+    // Those that are slow are sent whatever else is.
+    let slow = OtlpLimits { slow_request: Some(Duration::ZERO), ..limits };
+    assert_eq!(run(slow, &batches).1, Counts::default());
+    let none_slow = OtlpLimits { slow_request: Some(Duration::MAX), ..limits };
+    let (sent, omitted) = run(none_slow, &batches);
+    check(&batches, &sent, omitted);
+    assert!(omitted.steps >= 5, "{omitted:?}");
+}
+
+#[test]
+fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
+    let (mut batches, mut record) = request(11, 3);
+    with_entry(&mut batches, &record);
+    let last = batches.len() - 1;
+    for (said, sampler, sent_at_all) in [
+        (Some(false), OtlpSampler::default(), false),
+        (Some(true), OtlpSampler { ratio: 0.0, parent_based: true }, true),
+        (Some(true), OtlpSampler { ratio: 0.0, parent_based: false }, false),
+        (Some(false), OtlpSampler { ratio: 1.0, parent_based: false }, true),
+        (None, OtlpSampler { ratio: 0.0, parent_based: true }, false),
+    ] {
+        record.caller_sampled = said;
+        batches[last].requests = vec![record.clone()];
+        let (sent, omitted) = run_sampled(OtlpLimits::none(), sampler, &batches);
+        check(&batches, &sent, omitted);
+        assert_eq!(!sent.is_empty(), sent_at_all, "{said:?} {sampler:?}");
+        assert_eq!(omitted == Counts::default(), sent_at_all);
+    }
+    // Steps outside of requests, and requests that never end, are nobody's but ours.
+    let off = OtlpSampler { ratio: 0.0, parent_based: true };
+    for batch in &mut batches {
+        batch.requests.clear();
+    }
+    let (sent, omitted) = run_sampled(OtlpLimits::none(), off, &batches);
+    check(&batches, &sent, omitted);
+    assert!(sent.is_empty());
+    batches.iter_mut().flat_map(|b| &mut b.steps).for_each(|s| s.request = None);
+    let (sent, omitted) = run_sampled(OtlpLimits::none(), off, &batches);
+    check(&batches, &sent, omitted);
+    assert!(sent.is_empty());
 }
 
 #[test]
 fn requests_that_never_end_are_bounded_and_accounted_for() {
     let mut source = Synthetic::new(6);
     let limits = OtlpLimits { max_held: 2_000, ..OtlpLimits::default() };
-    let mut traces = Traces::new(limits);
+    let mut traces = Traces::new(limits, OtlpSampler::default());
     let mut batches = Vec::new();
     for number in 0..50 {
         let mut batch = source.decode();
@@ -338,7 +418,7 @@ fn steps_outside_requests_go_out_at_once() {
     let mut source = Synthetic::new(8);
     let mut batch = source.step("embed");
     batch.steps[0].request = None;
-    let mut traces = Traces::new(OtlpLimits::none());
+    let mut traces = Traces::new(OtlpLimits::none(), OtlpSampler::default());
     traces.take(&batch);
     let (sent, omitted) = traces.drain();
     check(&[batch], &sent, omitted);

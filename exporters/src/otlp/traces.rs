@@ -3,9 +3,10 @@
 //! A request's steps are kept until the request has ended, because only its record says how long it took and only then is it known
 //! how many spans its trace has. Steps outside of requests are traces of their own and go out at once.
 
-use super::config::OtlpLimits;
+use super::config::{OtlpLimits, OtlpSampler};
 use super::convert::{self, MAX_ENTRIES, Totals};
 use super::decodes::Decodes;
+use super::volume::Allowance;
 use candlescope_core::{
     Batch, DropReason, Ledger, Phase, RecordKind, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
 };
@@ -77,6 +78,8 @@ impl Held {
 #[derive(Debug, Default)]
 struct Open {
     trace: Option<TraceId>,
+    /// Whether its steps are only summed up: there was no room for more when it began, or its trace is not sent.
+    sums_only: bool,
     steps: Vec<Held>,
     totals: Totals,
     /// All decode steps, in groups.
@@ -93,13 +96,16 @@ struct Open {
 #[derive(Debug)]
 pub(super) struct Traces {
     limits: OtlpLimits,
+    sampler: OtlpSampler,
+    allowance: Allowance,
     scope: InstrumentationScope,
     open: HashMap<u64, Open>,
     /// Intervals whose step has not ended.
     loose: HashMap<u64, Vec<SpanRecord>>,
     /// Intervals of requests' own spans.
     entries: HashMap<TraceId, Vec<SpanRecord>>,
-    ended: VecDeque<(u64, SpanId)>,
+    /// With the span, where there is one, that late steps stand below.
+    ended: VecDeque<(u64, Option<SpanId>)>,
     /// Decode steps outside of requests.
     decodes: u64,
     held: usize,
@@ -109,9 +115,11 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    pub(super) fn new(limits: OtlpLimits) -> Self {
+    pub(super) fn new(limits: OtlpLimits, sampler: OtlpSampler) -> Self {
         Self {
             limits,
+            sampler,
+            allowance: Allowance::new(limits.spans_per_second),
             scope: convert::scope(),
             open: HashMap::new(),
             loose: HashMap::new(),
@@ -179,18 +187,22 @@ impl Traces {
         let mut roots = HashMap::new();
         for entry in entries.values_mut().flat_map(std::mem::take) {
             roots.insert(entry.seq, entry.span_id);
-            self.send(&entry, None, None);
+            self.send_alone(&entry);
         }
         let mut open: Vec<(u64, Open)> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_unstable_by_key(|(number, _)| *number);
         for (_, mut open) in open {
             self.strip_all(&mut open);
             let steps = std::mem::take(&mut open.steps);
-            self.emit(steps, None, roots.clone(), self.limits.max_spans);
+            if open.trace.is_some_and(|trace| self.sampler.takes(trace, None)) {
+                self.emit(steps, None, roots.clone(), self.limits.max_spans);
+            } else {
+                self.omit(steps);
+            }
         }
         // Intervals whose step had ended before them, or never did.
         for record in std::mem::take(&mut self.loose).into_values().flatten() {
-            self.send(&record, None, None);
+            self.send_alone(&record);
         }
         self.held = 0;
     }
@@ -220,9 +232,19 @@ impl Traces {
         let total = loose.len() + run.len();
         let late = step.request.and_then(|r| self.ended.iter().find(|(n, _)| *n == r)).map(|(_, id)| *id);
         let waits = step.request.is_some() && late.is_none();
-        let decodes = match step.request.filter(|_| waits) {
-            Some(number) => &mut self.open.entry(number).or_default().decodes,
-            None => &mut self.decodes,
+        let room = self.allowance.is_left(step.host_start);
+        let (decodes, sums_only) = match step.request.filter(|_| waits) {
+            Some(number) => {
+                let open = self.open.entry(number).or_insert_with(|| Open {
+                    sums_only: !self.sampler.may_take(step.trace_id) || (!room && self.limits.slow_request.is_none()),
+                    ..Open::default()
+                });
+                (&mut open.decodes, open.sums_only)
+            }
+            None => {
+                let sent = late.map_or_else(|| self.sampler.takes(step.trace_id, None), |span| span.is_some());
+                (&mut self.decodes, !(room && sent))
+            }
         };
         let detail = match step.phase {
             Some(Phase::Decode) => {
@@ -235,15 +257,23 @@ impl Traces {
         // Without a threshold nothing can make a step interesting later.
         let whole = detail || (waits && self.limits.slow_request.is_some());
         let max_depth = if whole { self.limits.max_depth } else { 0 };
-        let keep = |s: &SpanRecord| if whole { depth(s) <= max_depth } else { s.seq == step.seq };
+        let keep = |s: &SpanRecord| match (sums_only, whole) {
+            (true, _) => false,
+            (false, true) => depth(s) <= max_depth,
+            (false, false) => s.seq == step.seq,
+        };
         let mut spans: Vec<SpanRecord> = loose.into_iter().filter(|s| keep(s)).collect();
         spans.extend(run.iter().filter(|s| keep(s)).cloned());
         let left_out = (total - spans.len()) as u64;
         self.omitted.spans += left_out;
+        if sums_only {
+            self.omitted.steps += 1;
+        }
         let held = Held { step: step.clone(), detail, spans };
         let Some(number) = step.request.filter(|_| waits) else {
-            let parent = late.map(|id| (id, step.trace_id));
-            return self.emit(vec![held], parent, HashMap::new(), self.limits.max_spans);
+            let parent = late.flatten().map(|id| (id, step.trace_id));
+            let steps = if sums_only { Vec::new() } else { vec![held] };
+            return self.emit(steps, parent, HashMap::new(), self.limits.max_spans);
         };
         let limit = match self.limits.slow_request {
             Some(_) => self.limits.slow_max_spans.max(self.limits.max_spans),
@@ -257,6 +287,9 @@ impl Traces {
         }
         open.touched = self.batches;
         open.omitted += left_out;
+        if sums_only {
+            return;
+        }
         open.held += held.spans.len();
         self.held += held.spans.len();
         open.steps.push(held);
@@ -302,7 +335,21 @@ impl Traces {
         if !others.is_empty() {
             self.entries.insert(request.trace_id, others);
         }
+        if self.ended.len() >= REMEMBERED {
+            self.ended.pop_front();
+        }
+        let sampled = self.sampler.takes(request.trace_id, request.caller_sampled);
+        self.ended.push_back((request.request, sampled.then_some(request.span_id)));
+        if !sampled {
+            self.omit(std::mem::take(&mut open.steps));
+            self.omitted += Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
+            return;
+        }
         let slow = self.limits.slow_request.is_some_and(|t| u128::from(request.host_dur_ns) >= t.as_nanos());
+        if !slow && self.limits.slow_request.is_some() && !self.allowance.is_left(request.host_start) {
+            open.omitted += open.held as u64;
+            self.omit(std::mem::take(&mut open.steps));
+        }
         let limit = if slow {
             self.limits.slow_max_spans
         } else {
@@ -322,10 +369,12 @@ impl Traces {
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
         // Parents first reads better in every tool that shows traces while they arrive.
         self.out.insert(before.0, Outgoing { span, records });
-        if self.ended.len() >= REMEMBERED {
-            self.ended.pop_front();
-        }
-        self.ended.push_back((request.request, request.span_id));
+        self.allowance.spend_one();
+    }
+
+    fn omit(&mut self, steps: Vec<Held>) {
+        self.omitted.steps += steps.len() as u64;
+        self.omitted.spans += steps.iter().map(|held| held.spans.len() as u64).sum::<u64>();
     }
 
     fn strip_all(&mut self, open: &mut Open) {
@@ -374,9 +423,19 @@ impl Traces {
         }
     }
 
+    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are.
+    fn send_alone(&mut self, record: &SpanRecord) {
+        if self.sampler.takes(record.trace_id, None) {
+            self.send(record, None, None);
+        } else {
+            self.omitted.spans += 1;
+        }
+    }
+
     fn send(&mut self, record: &SpanRecord, parent: Option<SpanId>, step: Option<&StepRecord>) {
         let span = convert::span(record, parent, step, &self.scope);
         self.out.push(Outgoing { span, records: Counts { spans: 1, steps: u64::from(step.is_some()), requests: 0 } });
+        self.allowance.spend_one();
     }
 
     /// Keeps memory within its bound, whatever requests never end.

@@ -246,6 +246,7 @@ impl Synthetic {
             trace_id: self.trace,
             span_id: SpanId(self.base_span.wrapping_sub(number)),
             parent_span_id: None,
+            caller_sampled: None,
             operation: "text_completion".into(),
             model: "smollm2-135m".into(),
             host_start: started,

@@ -44,7 +44,7 @@ pub use candlescope_core::{
     Schedule, Shape, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
-pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol};
+pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]

@@ -1,7 +1,7 @@
 //! Reads the fields of spans that candlescope knows.
 
 use crate::annotate::Annotation;
-use crate::llm::{PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
+use crate::llm::{CALLER_SAMPLED_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
 use crate::vocabulary::{DType, Phase, Shape};
 use std::fmt;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub(crate) struct FieldValues {
     pub(crate) ttft_seconds: Option<f64>,
     pub(crate) trace_id: Option<u128>,
     pub(crate) parent_span_id: Option<u64>,
+    pub(crate) caller_sampled: Option<bool>,
 }
 
 impl FieldValues {
@@ -126,6 +127,12 @@ impl Visit for FieldValues {
 
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.number(field.name(), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        if field.name() == CALLER_SAMPLED_FIELD {
+            self.caller_sampled = Some(value);
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

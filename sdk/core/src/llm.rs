@@ -46,6 +46,9 @@ pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
 /// Field that names the caller's span: a W3C span id of 16 hex digits.
 pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
 
+/// Field that says whether the caller's trace is recorded: a boolean.
+pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
+
 /// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
 ///
 /// A phase is a *step* of the run unless it stands inside another phase. The guard ends it.
@@ -96,6 +99,7 @@ impl Request {
             gen_ai.response.time_to_first_chunk = Empty,
             candlescope.trace_id = Empty,
             candlescope.parent_span_id = Empty,
+            candlescope.caller_sampled = Empty,
             batch = Empty,
         );
         Self { span, started: Instant::now(), tokens: AtomicU64::new(0) }
@@ -123,12 +127,13 @@ impl Request {
     }
 
     /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is ignored, as the
-    /// standard has it.
+    /// standard has it. Where the caller's trace is not recorded, exporters of traces leave the request out by default.
     #[must_use]
     pub fn traceparent(self, header: &str) -> Self {
         if let Ok(caller) = header.parse::<Traceparent>() {
             self.span.record("candlescope.trace_id", tracing::field::display(caller.trace_id));
             self.span.record("candlescope.parent_span_id", tracing::field::display(caller.parent_id));
+            self.span.record("candlescope.caller_sampled", caller.sampled);
         }
         self
     }

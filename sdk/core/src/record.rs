@@ -170,6 +170,8 @@ pub struct RequestRecord {
     pub span_id: SpanId,
     /// The caller's span, in another process, where the request was given one. Runs on disk do not keep it.
     pub parent_span_id: Option<SpanId>,
+    /// Whether the caller's trace is recorded, where there is a caller that says so. Runs on disk do not keep it.
+    pub caller_sampled: Option<bool>,
     /// `gen_ai.operation.name`, for example `text_completion` or `chat`.
     pub operation: Arc<str>,
     /// `gen_ai.request.model`.

@@ -338,6 +338,7 @@ impl Drain {
                 trace_id: self.shared.request_trace(raw.number),
                 span_id: self.shared.request_span_id(number),
                 parent_span_id: v.parent_span_id.map(SpanId),
+                caller_sampled: v.caller_sampled,
                 operation: v.operation.unwrap_or_else(|| "inference".into()),
                 model: v.model.unwrap_or_else(|| "unknown".into()),
                 host_start: start,
