@@ -211,9 +211,7 @@ fn endpoint(
     if is_http_url(&endpoint) { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
-fn sampler(
-    get: &impl Fn(&'static str) -> Option<(&'static str, String)>,
-) -> Result<OtlpSampler, SettingsError> {
+fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>) -> Result<OtlpSampler, SettingsError> {
     let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return Ok(OtlpSampler::default()) };
     let (parent_based, root) = word.strip_prefix("parentbased_").map_or((false, word.as_str()), |root| (true, root));
     let ratio = match (root, get("OTEL_TRACES_SAMPLER_ARG")) {

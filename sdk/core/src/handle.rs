@@ -5,7 +5,7 @@ use crate::capture::{Capture, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::pipeline::BackgroundCpu;
-use crate::pipeline::capture::{Busy, CaptureRequest};
+use crate::pipeline::capture::{Busy, CaptureRequest, KernelsTicket};
 use crate::pipeline::drain::{Command, Facts};
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
@@ -180,22 +180,23 @@ impl Handle {
         let name = exporter.name();
         let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, self.0.background.clone())
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
-        // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer.
+        // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer. It ends with ours.
         let wanted = steps.saturating_add(steps / 8).saturating_add(2);
         let until = std::time::Instant::now() + KERNELS_PATIENCE;
-        let mut asked = self.capture_kernels(wanted);
+        let mut asked = self.request_kernels(wanted);
         while matches!(asked, Err(KernelsRefused::Busy { .. })) && std::time::Instant::now() < until {
             // The window of the capture before is being closed.
             std::thread::sleep(Duration::from_millis(5));
-            asked = self.capture_kernels(wanted);
+            asked = self.request_kernels(wanted);
         }
-        if asked.is_ok() {
+        let kernels = asked.ok();
+        if kernels.is_some() {
             self.wait_for_kernels(until.saturating_duration_since(std::time::Instant::now()));
         }
         let ended = Arc::new(AtomicBool::new(false));
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));
         let request =
-            CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
+            CaptureRequest { lane, run_id, steps, kernels, ended: ended.clone(), finished: finish, begun: begin, busy };
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
         // The pipeline answers at once, with nothing where a window was opened meanwhile, and drops the question when it ends.
         match begun.recv() {
@@ -213,9 +214,13 @@ impl Handle {
     /// # Errors
     /// While an earlier window is still open, or where the session has no recorder of kernels.
     pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
+        self.request_kernels(steps).map(KernelsTicket::keep)
+    }
+
+    fn request_kernels(&self, steps: u64) -> Result<KernelsTicket, KernelsRefused> {
         let kernels = self.0.shared.kernels.as_ref().ok_or(KernelsRefused::NoRecorder)?;
-        if kernels.window.request(steps) {
-            return Ok(());
+        if let Some(window) = kernels.window.request(steps) {
+            return Ok(KernelsTicket { shared: self.0.shared.clone(), window: Some(window) });
         }
         Err(if kernels.window.has_failed() {
             KernelsRefused::Failed

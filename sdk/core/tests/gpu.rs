@@ -416,6 +416,43 @@ fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
 }
 
 #[test]
+fn a_capture_leaves_the_recorder_off_however_it_ends() {
+    let device = Device::new();
+    let session = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), None)
+        .paused(true);
+    let begun = Instant::now();
+    let off = || {
+        while device.recording() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the recorder is still on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    record(session, |handle| {
+        // No steps but the captured ones are recorded, so none are left to use up the rest of the recorder's window.
+        let memory = MemoryExporter::new();
+        let capture = handle.capture(memory.clone(), 40).expect("begins");
+        assert!(device.recording());
+        steps(&device, 50);
+        capture.wait(Duration::from_secs(20)).expect("written");
+        assert_eq!(memory.batch().kernels.len(), 40 * 8);
+        off();
+        // Ended before any step came.
+        let capture = handle.capture(MemoryExporter::new(), 3).expect("begins");
+        capture.end();
+        assert_eq!(capture.wait(Duration::from_secs(20)).expect("written").counts["steps"], 0);
+        off();
+        // Another capture finds it free.
+        let memory = MemoryExporter::new();
+        let capture = handle.capture(memory.clone(), 2).expect("begins");
+        steps(&device, 5);
+        capture.wait(Duration::from_secs(20)).expect("written");
+        assert_eq!(memory.batch().kernels.len(), 16);
+    });
+}
+
+#[test]
 fn a_recorder_that_cannot_says_why_and_costs_nothing_else() {
     for (error, said) in [("no permission: ask the administrator", "no permission"), ("panic", "panicked")] {
         let device = Device::new();

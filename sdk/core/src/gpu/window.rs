@@ -13,6 +13,9 @@ const READY: u8 = 2;
 const CLOSING: u8 = 3;
 const FAILED: u8 = 4;
 
+/// Bits of `remaining` that count steps. Those above hold the window's number, so that the end of one window is not another's.
+const STEPS: u64 = (1 << 48) - 1;
+
 /// Shared between application threads, the recorder's thread and the drain.
 #[derive(Debug)]
 pub(crate) struct KernelWindow {
@@ -20,7 +23,7 @@ pub(crate) struct KernelWindow {
     schedule: Option<Schedule>,
     /// Steps begun.
     steps: AtomicU64,
-    /// Steps the window still takes.
+    /// Steps the window still takes, below the lower bits of its number.
     remaining: AtomicU64,
     /// Steps taken into windows so far.
     taken: AtomicU64,
@@ -68,11 +71,11 @@ impl KernelWindow {
     }
 
     fn take(&self) -> bool {
-        let one_less = |n: u64| n.checked_sub(1);
+        let one_less = |n: u64| (n & STEPS > 0).then(|| n - 1);
         match self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
             Ok(before) => {
                 self.taken.fetch_add(1, Ordering::Relaxed);
-                if before == 1 {
+                if before & STEPS == 1 {
                     let _ = self.state.compare_exchange(READY, CLOSING, Ordering::Release, Ordering::Relaxed);
                 }
                 true
@@ -95,18 +98,33 @@ impl KernelWindow {
         })
     }
 
-    fn want(&self, steps: u64) -> bool {
-        if self.state.compare_exchange(IDLE, WANTED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        self.remaining.store(steps, Ordering::Relaxed);
-        self.windows.fetch_add(1, Ordering::Relaxed);
-        true
+    /// The number of the window.
+    fn want(&self, steps: u64) -> Option<u64> {
+        self.state.compare_exchange(IDLE, WANTED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let number = self.windows.fetch_add(1, Ordering::Relaxed);
+        self.remaining.store(tagged(number) | steps.min(STEPS), Ordering::Release);
+        Some(number)
     }
 
-    /// Asks for a window of the next `steps` steps; `false` while another is under way or nothing can be recorded.
-    pub(crate) fn request(&self, steps: u64) -> bool {
-        steps > 0 && self.want(steps)
+    /// Asks for a window of the next `steps` steps, and returns its number; `None` while another is under way or nothing can be
+    /// recorded.
+    pub(crate) fn request(&self, steps: u64) -> Option<u64> {
+        if steps == 0 { None } else { self.want(steps) }
+    }
+
+    /// Ends a window that was requested, if it is still open: no further step is in it.
+    pub(crate) fn end(&self, number: u64) {
+        let none_left = |n: u64| (n & !STEPS == tagged(number) && n & STEPS > 0).then_some(n & !STEPS);
+        if self.remaining.fetch_update(Ordering::AcqRel, Ordering::Relaxed, none_left).is_ok() {
+            self.close_if_used_up();
+        }
+    }
+
+    /// Where the recorder is not on yet, the same happens once it is.
+    fn close_if_used_up(&self) {
+        if self.remaining.load(Ordering::Acquire) & STEPS == 0 {
+            let _ = self.state.compare_exchange(READY, CLOSING, Ordering::Release, Ordering::Relaxed);
+        }
     }
 
     /// Whether the recorder should be switched on.
@@ -126,7 +144,8 @@ impl KernelWindow {
 
     /// The recorder is on.
     pub(crate) fn ready(&self) {
-        let _ = self.state.compare_exchange(WANTED, READY, Ordering::Release, Ordering::Relaxed);
+        let _ = self.state.compare_exchange(WANTED, READY, Ordering::AcqRel, Ordering::Relaxed);
+        self.close_if_used_up();
     }
 
     /// The recorder is off again.
@@ -154,8 +173,12 @@ impl KernelWindow {
 
     /// Steps of the window under way that are still to come.
     pub(crate) fn remaining(&self) -> u64 {
-        self.remaining.load(Ordering::Relaxed)
+        self.remaining.load(Ordering::Relaxed) & STEPS
     }
+}
+
+const fn tagged(number: u64) -> u64 {
+    number << STEPS.count_ones()
 }
 
 #[cfg(test)]
@@ -176,8 +199,8 @@ mod tests {
     #[test]
     fn a_request_takes_the_steps_after_it_became_ready() {
         let window = KernelWindow::new(None);
-        assert!(window.request(2));
-        assert!(!window.request(2), "one at a time");
+        assert_eq!(window.request(2), Some(0));
+        assert_eq!(window.request(2), None, "one at a time");
         assert!(!window.begin_step(), "not ready yet");
         assert!(window.is_wanted());
         window.ready();
@@ -188,7 +211,34 @@ mod tests {
         assert!(!window.begin_step());
         assert_eq!((window.taken(), window.windows()), (2, 1));
         window.closed();
-        assert!(window.request(1), "and then the next");
+        assert_eq!(window.request(1), Some(1), "and then the next");
+    }
+
+    #[test]
+    fn a_window_ends_early_and_no_other_with_it() {
+        let window = KernelWindow::new(None);
+        let first = window.request(5).unwrap();
+        window.ready();
+        assert!(window.begin_step());
+        window.end(first + 1);
+        assert!(window.begin_step(), "another window's end");
+        window.end(first);
+        assert!(window.is_closing() && !window.begin_step());
+        assert_eq!((window.remaining(), window.taken()), (0, 2));
+        window.closed();
+        // Before the recorder was on.
+        let second = window.request(5).unwrap();
+        window.end(second);
+        assert!(window.is_wanted(), "the recorder is being switched on");
+        window.ready();
+        assert!(window.is_closing() && !window.begin_step());
+        window.closed();
+        // Long after.
+        let third = window.request(5).unwrap();
+        window.ready();
+        window.end(second);
+        assert!((0..5).all(|_| window.begin_step()));
+        assert!(window.is_closing() && window.request(1).is_none() && third == 2);
     }
 
     #[test]
@@ -242,6 +292,6 @@ mod tests {
         let window = KernelWindow::new(schedule(0, 0, 0, 5, 0));
         window.fail();
         window.ready();
-        assert!(!window.begin_step() && !window.request(1) && window.has_failed());
+        assert!(!window.begin_step() && window.request(1).is_none() && window.has_failed());
     }
 }

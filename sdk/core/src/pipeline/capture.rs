@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
 use crate::run::{ClockInfo, OverheadInfo, RunManifest};
+use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
 use rustc_hash::FxHashSet;
@@ -27,6 +28,8 @@ pub(crate) struct CaptureRequest {
     pub(crate) lane: Lane,
     pub(crate) run_id: String,
     pub(crate) steps: u64,
+    /// The recorder's window, where there is one.
+    pub(crate) kernels: Option<KernelsTicket>,
     /// Told by the user that no more steps are wanted.
     pub(crate) ended: Arc<AtomicBool>,
     /// Hears of the finished run.
@@ -35,6 +38,27 @@ pub(crate) struct CaptureRequest {
     pub(crate) begun: Sender<Option<Range<u64>>>,
     /// Cleared when another capture may begin.
     pub(crate) busy: Busy,
+}
+
+/// A recorder's window that ends, if it has not, with this value.
+pub(crate) struct KernelsTicket {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) window: Option<u64>,
+}
+
+impl KernelsTicket {
+    /// Lets the window have all its steps.
+    pub(crate) fn keep(mut self) {
+        self.window = None;
+    }
+}
+
+impl Drop for KernelsTicket {
+    fn drop(&mut self) {
+        if let (Some(kernels), Some(window)) = (&self.shared.kernels, self.window) {
+            kernels.window.end(window);
+        }
+    }
 }
 
 /// Keeps others out while it lives.
@@ -122,8 +146,10 @@ impl Capturing {
     }
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
-    pub(crate) fn finish(self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
+    pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
+        // The kernels of all captured steps have come by now.
+        self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end)).ok()
     }

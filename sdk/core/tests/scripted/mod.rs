@@ -70,6 +70,11 @@ impl Device {
         }
     }
 
+    /// Whether kernels are recorded now.
+    pub fn recording(&self) -> bool {
+        self.state.lock().unwrap().on
+    }
+
     /// Queues a kernel of `ns`.
     pub fn launch(&self, name: &'static str, ns: i64) {
         // A launch takes longer than a mark.
