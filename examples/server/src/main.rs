@@ -35,12 +35,9 @@ struct Args {
     /// Address that answers requests
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
     listen: String,
-    /// Threads that generate, each with a model of its own
+    /// Threads that generate, each with a model of its own. They compute with RAYON_NUM_THREADS threads, or as many as there are cores
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// Threads that compute for each of them; all cores together unless told otherwise
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
     /// Requests that may wait; further ones are refused with status 429
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
@@ -170,8 +167,9 @@ async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>) {
 
 fn size(args: &Args) -> Size {
     let workers = usize::from(args.workers);
-    let share = || std::thread::available_parallelism().map_or(1, |cores| (cores.get() / workers).max(1));
-    Size { workers, threads: args.threads.map_or_else(share, usize::from), queue: usize::from(args.queue) }
+    // Candle itself has no other setting than this variable.
+    let threads = (candle_core::utils::get_num_threads() / workers).max(1);
+    Size { workers, threads, queue: usize::from(args.queue) }
 }
 
 fn device(name: &str) -> Result<candle_core::Device> {

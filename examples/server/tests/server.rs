@@ -2,8 +2,10 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_analysis::Run;
+use candlescope_tests::services::free_addresses;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -28,6 +30,13 @@ impl Drop for Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
+        let mut server = Self::launch(arguments);
+        server.url = server.hears("listening on ").trim_start_matches("listening on ").to_string();
+        server
+    }
+
+    /// Does not wait until it listens.
+    fn launch(arguments: &[&str]) -> Self {
         let dir = Arc::new(tempfile::tempdir().expect("a directory"));
         let mut process = Command::new(env!("CARGO_BIN_EXE_candlescope-server"))
             .args(["--listen", "127.0.0.1:0", "--captures"])
@@ -48,9 +57,7 @@ impl Server {
                 }
             }
         });
-        let mut server = Self { process, url: String::new(), said, dir };
-        server.url = server.hears("listening on ").trim_start_matches("listening on ").to_string();
-        server
+        Self { process, url: String::new(), said, dir }
     }
 
     /// The next line that contains `text`.
@@ -206,6 +213,11 @@ fn answers_whole_or_streamed_are_the_same_text() {
 #[test]
 fn what_cannot_be_answered_is_said() {
     let server = Server::start(&["--most-tokens", "50"]);
+    let path = format!("{}/v1/completions", server.url);
+    let (status, answer) = outcome(agent().post(&path).send_string("{}"));
+    assert_eq!((status, &answer["error"]["type"]), (415, &json!("invalid_request_error")), "{answer}");
+    let huge = json!({ "prompt": "x".repeat(3 << 20) });
+    assert_eq!(outcome(agent().post(&path).send_json(huge)).0, 413);
     let refused = |body: Value, status: u16, says: &str| {
         let (got, answer) = server.complete(body);
         assert_eq!(got, status, "{answer}");
@@ -257,6 +269,72 @@ fn a_full_queue_refuses_and_a_client_that_goes_away_frees_the_model() {
             break;
         }
     }
+}
+
+/// A request that its client may leave at any time, which `agent` cannot.
+fn ask(url: &str) -> TcpStream {
+    let address = url.trim_start_matches("http://");
+    let body = json!({ "prompt": "Hello", "max_tokens": 2, "ignore_eos": true }).to_string();
+    let mut stream = TcpStream::connect(address).expect("connects");
+    let length = body.len();
+    let head = "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json";
+    write!(stream, "{head}\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
+    stream
+}
+
+/// Whether a request was refused for lack of room; `None` while it waits.
+fn no_room(stream: &mut TcpStream) -> Option<bool> {
+    stream.set_read_timeout(Some(Duration::from_millis(60))).expect("set");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).ok()?;
+    Some(&status == b"HTTP/1.1 429")
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_makes_room_at_once() {
+    let server = Server::start(&["--queue", "1", "--most-tokens", "1000000"]);
+    let deadline = Instant::now() + SOON;
+    let long = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
+    // The model is busy for a second or two, until its context is full. What follows may take longer on a machine with much else to
+    // do, and is then tried again.
+    loop {
+        assert!(Instant::now() < deadline, "nobody was let in while the model was busy");
+        let response = agent().post(&format!("{}/v1/completions", server.url)).send_json(&long).expect("an answer");
+        let mut first = response.into_reader();
+        first.read_exact(&mut [0; 16]).expect("a first token");
+        let busy = std::thread::spawn(move || std::io::copy(&mut first, &mut std::io::sink()));
+
+        let mut waiting = ask(&server.url);
+        if no_room(&mut waiting).is_none() && no_room(&mut ask(&server.url)) == Some(true) {
+            drop(waiting);
+            // It takes the server a moment to notice.
+            let mut let_in = false;
+            while !let_in && !busy.is_finished() {
+                let_in = no_room(&mut ask(&server.url)).is_none();
+            }
+            if let_in && !busy.is_finished() {
+                break;
+            }
+        }
+        busy.join().expect("no panic").expect("a whole answer");
+    }
+}
+
+#[test]
+fn a_signal_while_the_model_loads_does_no_harm() {
+    let [metrics] = free_addresses();
+    let server = Server::launch(&["--model", "config:smollm2-135m", "--prometheus", &metrics.to_string()]);
+    let deadline = Instant::now() + SOON;
+    while TcpStream::connect(metrics).is_err() {
+        assert!(Instant::now() < deadline, "no metrics");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Captures are made ready right after the metrics, and the model loads for about a second.
+    std::thread::sleep(Duration::from_millis(50));
+    server.signal("-USR1");
+    let first = server.hears("");
+    assert!(first.starts_with("capturing: "), "too late, or not at all: {first}");
+    let _listens = server.hears("listening on ");
 }
 
 fn run_of(answer: &Value) -> PathBuf {
@@ -366,7 +444,8 @@ fn a_signal_captures_too_and_without_a_token_http_does_not() {
 fn metrics_and_the_run_say_what_the_clients_saw() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let [address] = free_addresses();
+    let port = address.port();
     let server = Server::start(&[
         "--prometheus",
         &port.to_string(),

@@ -9,9 +9,10 @@ use candlescope_core::llm::{self, Request};
 use candlescope_core::{Batch, RecordKind, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_tests::services::Jaeger;
 use serde_json::Value;
-use server::Jaeger;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use tracing_subscriber::prelude::*;
 
@@ -67,9 +68,12 @@ fn tree_on_disk(run: &Batch) -> Tree {
 }
 
 pub(crate) fn work(caller: &str) {
+    work_for(&format!("00-{caller}-{PARENT}-01"));
+}
+
+fn work_for(caller: &str) {
     let (block, linear) = (tracing::info_span!("block"), tracing::info_span!("linear"));
-    let request =
-        Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(&format!("00-{caller}-{PARENT}-01"));
+    let request = Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(caller);
     let _in_request = request.enter();
     for step in 0..20 {
         let _phase = if step == 0 { llm::prefill(5, 5, 1) } else { llm::decode(1, 5 + step, 1) };
@@ -81,7 +85,7 @@ pub(crate) fn work(caller: &str) {
 }
 
 fn profile(
-    to: (OtlpProtocol, &str),
+    to: (OtlpProtocol, SocketAddr),
     dir: &Path,
     caller: &str,
     limits: OtlpLimits,
@@ -95,7 +99,7 @@ fn profile(
         .exporter(OtlpExporter::create(config))
         .start()
         .expect("starts");
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(caller));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work_for(caller));
     let manifest = session.finish();
     for exporter in &manifest.exporters {
         assert!(exporter.conserved(), "{exporter:?}");
@@ -112,24 +116,25 @@ fn profile(
 #[test]
 fn a_trace_sent_over_http_is_the_run_on_disk() {
     let jaeger = Jaeger::start();
-    compare(&jaeger, (OtlpProtocol::HttpProtobuf, &jaeger.http));
+    compare(&jaeger, (OtlpProtocol::HttpProtobuf, jaeger.http));
 }
 
 #[test]
 fn a_trace_sent_by_grpc_is_the_run_on_disk() {
     let jaeger = Jaeger::start();
-    compare(&jaeger, (OtlpProtocol::Grpc, &jaeger.grpc));
+    compare(&jaeger, (OtlpProtocol::Grpc, jaeger.grpc));
 }
 
-fn compare(jaeger: &Jaeger, to: (OtlpProtocol, &str)) {
+fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
     let dir = tempfile::tempdir().expect("a directory");
 
     // Everything: the two trees are the same, to the nanosecond.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let (run, manifest) = profile(to, &dir.path().join("whole"), caller, OtlpLimits::none());
+    let (run, manifest) =
+        profile(to, &dir.path().join("whole"), &format!("00-{caller}-{PARENT}-01"), OtlpLimits::none());
     let expected = tree_on_disk(&run);
     assert_eq!(expected.len(), 1 + 20 * (1 + 4 + 12));
-    let trace = jaeger.trace(caller, expected.len());
+    let trace = server::trace(jaeger, caller, expected.len());
     let found = tree_in_jaeger(&trace);
     for (id, span) in &expected {
         assert_eq!(found.get(id), Some(span), "span {id}");
@@ -153,14 +158,24 @@ fn compare(jaeger: &Jaeger, to: (OtlpProtocol, &str)) {
 
     // Limited: what is there is the same, and what is not is on the books.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4737";
-    let (run, manifest) = profile(to, &dir.path().join("limited"), caller, OtlpLimits::default());
+    let (run, manifest) =
+        profile(to, &dir.path().join("limited"), &format!("00-{caller}-{PARENT}-01"), OtlpLimits::default());
     let expected = tree_on_disk(&run);
     // The request, the prefill, decode steps 0 and 16 in full, the seventeen other decode steps.
     let sent = 1 + 3 * (1 + 4 + 12) + 17;
-    let found = tree_in_jaeger(&jaeger.trace(caller, sent));
+    let found = tree_in_jaeger(&server::trace(jaeger, caller, sent));
     for (id, span) in &found {
         assert_eq!(expected.get(id), Some(span), "span {id}");
     }
     let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
     assert_eq!(otlp.dropped["spans"]["limit"], (expected.len() - sent) as u64);
+
+    // A caller that does not record its trace: nothing is sent, and everything is on disk.
+    let caller = "4bf92f3577b34da6a3ce929d0e0e4738";
+    let not_recorded = format!("00-{caller}-{PARENT}-00");
+    let (run, manifest) = profile(to, &dir.path().join("unsampled"), &not_recorded, OtlpLimits::default());
+    assert_eq!(tree_on_disk(&run).len(), expected.len());
+    let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
+    assert_eq!((otlp.exported["spans"], otlp.dropped["requests"]["limit"]), (0, 1), "{otlp:?}");
+    assert!(spans_of(&server::stored(jaeger, caller)).is_empty());
 }

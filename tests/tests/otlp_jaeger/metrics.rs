@@ -1,10 +1,11 @@
 //! Metrics sent over OTLP to a real collector, which shows them to Prometheus: the same series as our own page has, the same values.
 
-use crate::server::{self, Jaeger};
+use crate::server;
 use crate::work;
 use candlescope_core::{Batch, MemoryExporter, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpMetricsExporter, OtlpProtocol};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use candlescope_tests::services::{Jaeger, get};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
@@ -72,7 +73,7 @@ fn check(page: &Page, all: &Batch) {
 
 fn compare(protocol: OtlpProtocol) {
     let jaeger = Jaeger::start();
-    let address = if protocol == OtlpProtocol::Grpc { &jaeger.grpc } else { &jaeger.http };
+    let address = if protocol == OtlpProtocol::Grpc { jaeger.grpc } else { jaeger.http };
     let mut config = OtlpConfig::new(format!("http://{address}"));
     config.protocol = Some(protocol);
     config.service_name = Some("candlescope-test".into());
@@ -95,8 +96,7 @@ fn compare(protocol: OtlpProtocol) {
         assert_eq!(half["candlescope_tokens_total{type=\"output\"}"], 20.0);
         work("4bf92f3577b34da6a3ce929d0e0e4737");
         session.handle().flush(Duration::from_secs(20)).expect("flushed");
-        let address = endpoint.address().expect("serves").to_string();
-        page(&server::get(&address, "/metrics").expect("metrics"))
+        page(&get(endpoint.address().expect("serves"), "/metrics").expect("metrics"))
     });
     let manifest = session.finish();
     let theirs = wait_for(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&38.0));
@@ -119,7 +119,7 @@ fn compare(protocol: OtlpProtocol) {
 fn wait_for(jaeger: &Jaeger, done: impl Fn(&Page) -> bool) -> Page {
     let began = Instant::now();
     loop {
-        let page = page(&jaeger.metrics());
+        let page = page(&server::metrics(jaeger));
         if done(&page) {
             return page;
         }

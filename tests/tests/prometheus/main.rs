@@ -8,13 +8,12 @@ mod lint;
 mod load;
 mod server;
 
+use candlescope_tests::services::{Jaeger, ROOT, get};
 use dashboards::{DASHBOARDS, Query, queries};
 use server::{Prometheus, promtool, stdin_to};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// What the dashboards leave to be chosen, as it is chosen here.
 fn chosen(expr: &str) -> String {
@@ -65,7 +64,7 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
 
     // What promtool's linter says of a page that has everything in it.
     for address in [live.address, marked.address] {
-        let page = server::get(address, "/metrics").expect("metrics");
+        let page = get(address, "/metrics").expect("metrics");
         let (ok, said) = stdin_to(&promtool(), &["check", "metrics"], page.as_bytes());
         assert!(ok && said.trim().is_empty(), "promtool check metrics: {said}");
     }
@@ -226,9 +225,9 @@ fn links_of_panels_lead_to_traces_in_a_real_jaeger() {
     // A request of 40 ms a minute ago.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let began = u64::try_from(now.as_millis()).expect("fits") - 60_000;
-    let jaeger = jaeger::Jaeger::start();
-    jaeger.store("chatbot", began, 40);
-    let base = format!("http://{}", jaeger.address);
+    let jaeger = Jaeger::start();
+    jaeger::store(&jaeger, "chatbot", began, 40);
+    let base = format!("http://{}", jaeger.query);
     let click = |to_ms: u64, seconds: f64, service: &'static str| grafana::Click {
         from_ms: began - 600_000,
         to_ms,
@@ -259,11 +258,11 @@ fn links_of_panels_lead_to_traces_in_a_real_jaeger() {
                     _ => panic!("{of} leads to {url}"),
                 };
                 let expected = if search.contains("minDuration") { slow } else { any };
-                assert_eq!(jaeger.found(&search).as_ref(), Ok(expected), "{of}: {search}");
+                assert_eq!(jaeger::found(&jaeger, &search).as_ref(), Ok(expected), "{of}: {search}");
                 followed += 1;
             }
         }
     }
     assert!(followed > 80, "{followed}");
-    assert!(jaeger.found("service=chatbot&minDuration=12").is_err(), "a search that is wrong is refused");
+    assert!(jaeger::found(&jaeger, "service=chatbot&minDuration=12").is_err(), "a search that is wrong is refused");
 }

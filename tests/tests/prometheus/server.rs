@@ -1,10 +1,10 @@
-//! Prometheus as a child process, and the little HTTP that talking to it takes.
+//! Prometheus as a child process, and its tool.
 
-use super::ROOT;
+use candlescope_tests::services::{ROOT, free_addresses, from_script, get};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -13,12 +13,7 @@ use std::time::{Duration, Instant};
 /// Where the programs are, fetched on first use.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAMS.get_or_init(|| {
-        let script = Path::new(ROOT).join("tests/services/prometheus.sh");
-        let output = Command::new(script).stderr(Stdio::inherit()).output().expect("prometheus.sh runs");
-        assert!(output.status.success(), "prometheus.sh says above what is missing");
-        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
-    })
+    PROGRAMS.get_or_init(|| from_script("services/prometheus.sh"))
 }
 
 pub(crate) fn promtool() -> PathBuf {
@@ -38,30 +33,6 @@ pub(crate) fn stdin_to(program: &Path, arguments: &[&str], input: &[u8]) -> (boo
     let output = child.wait_with_output().expect("ends");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output.status.success(), said)
-}
-
-/// The body of an answer. HTTP/1.0, so that nothing comes in chunks.
-pub(crate) fn get(address: SocketAddr, target: &str) -> io::Result<String> {
-    ask(address, &format!("GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n"))
-}
-
-/// Sends JSON; the body of the answer.
-pub(crate) fn post(address: SocketAddr, target: &str, json: &str) -> io::Result<String> {
-    let length = json.len();
-    let head = format!("POST {target} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json");
-    ask(address, &format!("{head}\r\nContent-Length: {length}\r\n\r\n{json}"))
-}
-
-fn ask(address: SocketAddr, request: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((_, body)) => Ok(body.to_string()),
-        None => Err(io::Error::other(format!("not HTTP: {answer}"))),
-    }
 }
 
 pub(crate) struct Prometheus {
@@ -84,9 +55,9 @@ impl Prometheus {
             listed.join(", ")
         );
         std::fs::write(dir.path().join("prometheus.yml"), config).expect("written");
-        // A port that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
-        let child = Command::new(programs().join("prometheus"))
+        let program = programs().join("prometheus");
+        let [address] = free_addresses();
+        let child = Command::new(program)
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))
