@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services lint bench soak soak-server doc clean models venv nsys services
+.PHONY: demo test test-services lint bench bench-server soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -24,7 +24,7 @@ test: models venv nsys services
 
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services
-	$(TESTS) --test prometheus --test otlp_jaeger --test server --test long_run
+	$(TESTS) --test prometheus --test otlp_jaeger --test server --test cost --test long_run
 
 lint:
 	@scripts/setup.sh build
@@ -44,9 +44,17 @@ soak:
 	cargo build -q -p candlescope-bench --bin soak
 	target/debug/soak --seconds 600
 
-# Half an hour of load on the example server with every exporter on, while what they talk to is killed and the clock is set.
-soak-server: venv services
-	CANDLESCOPE_SOAK_SECONDS=1800 $(TESTS) --test long_run -- --nocapture
+# Half an hour of load on the example server with every exporter on, while what they talk to is killed and the clock is set. With a
+# real model on all cores; MODEL=embedded THREADS=1 is one with steps of a third of a millisecond.
+MODEL ?= $(CURDIR)/.models/SmolLM2-135M-Instruct.Q4_1.gguf
+THREADS ?= $(shell nproc)
+soak-server: models venv services
+	CANDLESCOPE_SOAK_SECONDS=1800 CANDLESCOPE_SOAK_MODEL=$(MODEL) RAYON_NUM_THREADS=$(THREADS) \
+		$(TESTS) --test long_run -- --nocapture
+
+# What each exporter costs the example server, about a quarter of an hour.
+bench-server: venv services
+	CANDLESCOPE_COST_ROUNDS=60 CANDLESCOPE_COST_SECONDS=2 $(TESTS) --test cost -- --nocapture
 
 # A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
 models:

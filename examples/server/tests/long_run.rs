@@ -6,14 +6,16 @@
 //! `RAYON_NUM_THREADS` says otherwise.
 #![allow(missing_docs, reason = "a test")]
 
+mod common;
+
 use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
-use candlescope_tests::services::{Jaeger, Service, cpu_of, free_addresses, from_script};
+use candlescope_tests::services::{Jaeger, Service, free_addresses, from_script};
+use common::{Server, median, spread};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -32,68 +34,6 @@ fn prometheus(dir: &Path, address: SocketAddr, target: SocketAddr) -> Service {
     Service::start(command)
 }
 
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill().and_then(|()| self.process.wait());
-    }
-}
-
-impl Server {
-    /// Both servers run with the library that can set their clock, because it makes reading it dearer.
-    fn start(arguments: &[String], clock: &Path) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_candlescope-server"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .env("RAYON_NUM_THREADS", std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| "1".to_string()))
-            .env("OTEL_SERVICE_NAME", "candlescope-soak")
-            .env("LD_PRELOAD", from_script("services/faketime.sh"))
-            .env("FAKETIME_TIMESTAMP_FILE", clock)
-            .env("FAKETIME_CACHE_DURATION", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut errors = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let url = errors.find_map(|line| line.strip_prefix("listening on ").map(str::to_string)).expect("an address");
-        std::thread::spawn(move || errors.for_each(|line| eprintln!("server: {line}")));
-        Self { process, url }
-    }
-
-    fn load(&self, seconds: f64, clients: u32) -> Value {
-        let output = Command::new(env!("CARGO_BIN_EXE_load"))
-            .args(["--server", &self.url, "--seconds", &seconds.to_string(), "--clients", &clients.to_string()])
-            .args(["--max-tokens", "48", "--prompt-tokens", "24"])
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("the load runs");
-        assert!(output.status.success());
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-
-    fn cpu(&self) -> Duration {
-        cpu_of(self.process.id()).expect("it runs")
-    }
-
-    /// Resident memory in MiB.
-    fn memory(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the process");
-        let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a size");
-        kib.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
-    }
-
-    fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
-        assert!(told.expect("kill runs").success());
-        let status = self.process.wait().expect("its end");
-        assert!(status.success(), "the server ended with {status}");
-    }
-}
-
 fn get(url: &str) -> String {
     let agent = ureq::AgentBuilder::new().timeout(Duration::from_secs(60)).build();
     agent.get(url).call().and_then(|r| Ok(r.into_string()?)).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -107,34 +47,6 @@ fn json_of(url: &str) -> Value {
 fn metric(page: &str, name: &str) -> f64 {
     let value = |line: &str| line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok());
     page.lines().filter(|line| line.starts_with(name)).filter_map(value).sum()
-}
-
-/// What is at `q` of the way through sorted values.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
-}
-
-fn median(values: &[f64]) -> f64 {
-    quantile(&sorted(values), 0.5)
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-}
-
-/// Median, spread, and between which of the values the true median is in 95 of 100 cases, whatever they are distributed like.
-fn spread(values: &[f64]) -> Value {
-    let (sorted, n) = (sorted(values), values.len() as f64);
-    let beside = 0.98 / n.sqrt();
-    json!({
-        "n": values.len(),
-        "median": quantile(&sorted, 0.5),
-        "median_95": [quantile(&sorted, (0.5 - beside).max(0.0)), quantile(&sorted, (0.5 + beside).min(1.0))],
-        "p10": quantile(&sorted, 0.1),
-        "p90": quantile(&sorted, 0.9),
-    })
 }
 
 fn dir_mb(dir: &Path) -> f64 {
@@ -169,9 +81,9 @@ fn everything_on_and_everything_going_wrong() {
             strings(&["--disk-budget-mb", &BUDGET_MB.to_string()]),
         ]
         .concat(),
-        &clock,
+        Some(&clock),
     );
-    let bare = Server::start(&strings(&["--model", &model, "--unobserved"]), &clock);
+    let bare = Server::start(&strings(&["--model", &model, "--unobserved"]), Some(&clock));
     observed.load(2.0, 2);
     bare.load(2.0, 2);
     let before = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{");
