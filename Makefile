@@ -29,7 +29,7 @@ test-services: venv services
 lint:
 	@scripts/setup.sh build
 	cargo fmt --all --check
-	cargo clippy -q --workspace --all-targets -- -D warnings
+	cargo clippy -q --workspace --all-targets --features candlescope-tests/services,candlescope-server/services -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
 

@@ -10,7 +10,7 @@ mod common;
 
 use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
-use candlescope_tests::services::{Jaeger, Service, free_addresses, from_script};
+use candlescope_tests::services::{Jaeger, Service, free_addresses, from_script, get};
 use common::{Server, median, spread};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -34,13 +34,8 @@ fn prometheus(dir: &Path, address: SocketAddr, target: SocketAddr) -> Service {
     Service::start(command)
 }
 
-fn get(url: &str) -> String {
-    let agent = ureq::AgentBuilder::new().timeout(Duration::from_secs(60)).build();
-    agent.get(url).call().and_then(|r| Ok(r.into_string()?)).unwrap_or_else(|error| panic!("{url}: {error}"))
-}
-
-fn json_of(url: &str) -> Value {
-    serde_json::from_str(&get(url)).expect("JSON")
+fn page(address: SocketAddr, target: &str) -> String {
+    get(address, target).unwrap_or_else(|error| panic!("{address}{target}: {error}"))
 }
 
 /// Sum of a metric's samples on a page.
@@ -86,7 +81,7 @@ fn everything_on_and_everything_going_wrong() {
     let bare = Server::start(&strings(&["--model", &model, "--unobserved"]), Some(&clock));
     observed.load(2.0, 2);
     bare.load(2.0, 2);
-    let before = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{");
+    let before = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{");
 
     // Rounds, so that whatever else the machine does hits both; the bare one gets less, it is only the measure.
     let (round, bare_round) = if total > 300.0 { (12.0, 6.0) } else { (4.0, 4.0) };
@@ -147,8 +142,9 @@ fn everything_on_and_everything_going_wrong() {
     // The page counts every token that clients saw, and Prometheus, killed or not, has the page's.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let counted = metric(&get(&format!("http://{metrics_at}/metrics")), "candlescope_tokens_total{type=\"output\"");
-        let asked = json_of(&format!("http://{prometheus_at}/api/v1/query?query=sum(candlescope_tokens_total)"));
+        let counted = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{type=\"output\"");
+        let asked = page(prometheus_at, "/api/v1/query?query=sum(candlescope_tokens_total)");
+        let asked: Value = serde_json::from_str(&asked).expect("JSON");
         let known = asked["data"]["result"][0]["value"][1].as_str().and_then(|v| v.parse::<f64>().ok());
         if counted >= tokens as f64 && known.is_some_and(|k| k > before && k >= counted) {
             break;
@@ -158,7 +154,7 @@ fn everything_on_and_everything_going_wrong() {
     }
     // The restarted Jaeger, whose memory was empty, has traces again. Asking for the traces themselves would take it long.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !get(&format!("http://{query}/api/services")).contains("candlescope-soak") {
+    while !page(query, "/api/services").contains("candlescope-soak") {
         assert!(Instant::now() < deadline, "no traces since Jaeger is back");
         std::thread::sleep(Duration::from_millis(500));
     }

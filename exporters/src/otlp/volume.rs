@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(spend(5.5), 50);
         assert_eq!(spend(4.0), 0, "a record that is late brings nothing");
         assert_eq!(spend(1_000.0), 1_000);
-        assert_eq!(Allowance::new(u64::MAX).is_left(second(0.0)), true);
+        assert!(Allowance::new(u64::MAX).is_left(second(0.0)));
         assert!(!Allowance::new(0).is_left(second(0.0)));
     }
 }
