@@ -54,7 +54,7 @@ soak-server: models venv services
 
 # What each exporter costs the example server, about a quarter of an hour.
 bench-server: venv services
-	CANDLESCOPE_COST_ROUNDS=60 CANDLESCOPE_COST_SECONDS=2 $(TESTS) --test cost -- --nocapture
+	CANDLESCOPE_COST_ROUNDS=8 CANDLESCOPE_COST_SECONDS=12 $(TESTS) --test cost -- --nocapture
 
 # A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
 models:

@@ -1,5 +1,6 @@
 //! Real servers as child processes of a test, and the little HTTP that talking to them takes.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -32,10 +33,10 @@ pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     listeners.each_ref().map(|listener| listener.local_addr().expect("an address"))
 }
 
-/// The body of an answer, whatever its status. HTTP/1.0, so that nothing comes in chunks.
+/// The body of an answer with status 200. HTTP/1.0, so that nothing comes in chunks.
 ///
 /// # Errors
-/// When there is no answer within 30 s, or it is not HTTP.
+/// When there is no answer within 30 s, it is not HTTP, or it has another status: then with its head and body.
 pub fn get(address: SocketAddr, target: &str) -> io::Result<String> {
     ask(address, &format!("GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n"))
 }
@@ -56,10 +57,9 @@ fn ask(address: SocketAddr, request: &str) -> io::Result<String> {
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((_, body)) => Ok(body.to_string()),
-        None => Err(io::Error::other(format!("not HTTP: {answer}"))),
-    }
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.lines().next().and_then(|line| line.split(' ').nth(1));
+    if status == Some("200") { Ok(body.to_string()) } else { Err(io::Error::other(answer)) }
 }
 
 /// A program that ends with the test, and can be killed and started again before that.
@@ -154,11 +154,20 @@ impl Jaeger {
     /// # Panics
     /// When it cannot be built or does not come up.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`start`](Self::start), with more files of configuration, which go before its own.
+    ///
+    /// # Panics
+    /// As for [`start`](Self::start).
+    pub fn start_with(more: &[PathBuf]) -> Self {
         let program = from_script("otlp/jaeger.sh");
         let [http, grpc, query, query_grpc, metrics] = free_addresses();
         let mut command = Command::new(program);
         command
             .args(["--config", &format!("{ROOT}/tests/otlp/jaeger.yaml")])
+            .args(more.iter().flat_map(|file| [OsStr::new("--config"), file.as_os_str()]))
             .env("JAEGER_OTLP_HTTP", http.to_string())
             .env("JAEGER_OTLP_GRPC", grpc.to_string())
             .env("JAEGER_QUERY_HTTP", query.to_string())

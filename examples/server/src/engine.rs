@@ -42,7 +42,9 @@ pub(crate) enum Failure {
 
 impl From<PromptError> for Failure {
     fn from(error: PromptError) -> Self {
-        Self::Request(format!("{:#}", anyhow::Error::from(error)))
+        let at_the_model = matches!(error, PromptError::Tokenizer(_));
+        let message = format!("{:#}", anyhow::Error::from(error));
+        if at_the_model { Self::Model(message) } else { Self::Request(message) }
     }
 }
 
@@ -155,8 +157,9 @@ impl Engine {
     }
 }
 
-/// Makes the calling thread the first of `threads` that compute for it. Else candle hands each operation to threads of rayon's and
-/// waits for them: with small models much of a step is the change from one thread to another and back.
+/// Makes the calling thread the first of `threads` that compute for it, where candle computes with rayon. Else candle hands such an
+/// operation to rayon's own threads and waits for them: with small models much of a step is the change from one thread to another and
+/// back.
 fn computing(worker: usize, threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
     let name = move |thread| format!("model-{worker}-{thread}");
     rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(name).build()
@@ -174,7 +177,8 @@ fn work(mut model: LoadedModel, jobs: &Queue<Job>, stopping: &AtomicBool) {
     }
 }
 
-/// One request that brings the model down must not take the worker with it: the next one begins with an empty cache.
+/// One request that brings the model down must not take the worker with it: the next one begins with an empty cache. (What a panic on
+/// one of candle's own threads leaves behind is candle's; requests go on to be answered with what it says.)
 fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -35,7 +35,7 @@ struct Args {
     /// Address that answers requests
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
     listen: String,
-    /// Threads that generate, each with a model of its own. They compute with RAYON_NUM_THREADS threads, or as many as there are cores
+    /// Threads that generate, each with a model of its own. candle computes with RAYON_NUM_THREADS threads, or as many as there are cores
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// Requests that may wait; further ones are refused with status 429

@@ -1,7 +1,7 @@
 //! What each exporter costs the server, one at a time and all together, beside a server without candlescope.
 //!
-//! `CANDLESCOPE_COST_ROUNDS` and `CANDLESCOPE_COST_SECONDS` are how often and how long each server is under load: twice half a second
-//! unless told otherwise, sixty times two seconds for a measurement (`make bench-server`). `CANDLESCOPE_COST_MODEL` is the model,
+//! `CANDLESCOPE_COST_ROUNDS` and `CANDLESCOPE_COST_SECONDS` are how often and how long each server is under load: three times half a
+//! second unless told otherwise, eight times twelve seconds for a measurement (`make bench-server`). `CANDLESCOPE_COST_MODEL` is the model,
 //! `embedded` unless told otherwise; it computes on one thread, unless `RAYON_NUM_THREADS` says otherwise.
 #![allow(missing_docs, reason = "a test")]
 
@@ -10,6 +10,10 @@ mod common;
 use candlescope_tests::services::Jaeger;
 use common::{Server, median, spread};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Spans wait up to a second for others to be sent with.
+const SETTLES: Duration = Duration::from_millis(1_200);
 
 fn setting<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: {text}?")))
@@ -26,7 +30,7 @@ struct Case {
 
 #[test]
 fn each_exporter_costs_what_it_costs() {
-    let rounds: usize = setting("CANDLESCOPE_COST_ROUNDS", 2);
+    let rounds: usize = setting("CANDLESCOPE_COST_ROUNDS", 3);
     let seconds: f64 = setting("CANDLESCOPE_COST_SECONDS", 0.5);
     let model: String = setting("CANDLESCOPE_COST_MODEL", "embedded".to_string());
     let jaeger = Jaeger::start();
@@ -56,8 +60,11 @@ fn each_exporter_costs_what_it_costs() {
 
     let count = cases.len();
     for round in 0..rounds {
-        // Each in every place, so that what comes before a server is not always the same.
+        // Each in every place, and now after the one and now after the other.
         for at in 0..count {
+            let at = if round % 2 == 0 { at } else { count - 1 - at };
+            // What the one before has left to do, such as spans that wait to be sent, is not to be done now.
+            std::thread::sleep(SETTLES);
             let case = &mut cases[(round + at) % count];
             let cpu = || (case.server.cpu(), jaeger.service.cpu().expect("Jaeger runs"));
             let before = cpu();

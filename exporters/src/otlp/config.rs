@@ -1,12 +1,13 @@
 //! What a user decides about OTLP.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of the [`OtlpExporter`](super::OtlpExporter) and the [`OtlpMetricsExporter`](super::OtlpMetricsExporter).
 ///
 /// What is `None` or empty is taken from the standard `OTEL_*` variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL`, `_HEADERS`,
-/// `_TIMEOUT`, `_COMPRESSION` and their `_TRACES_` and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+/// `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their `_TRACES_` and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
 /// `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -27,6 +28,12 @@ pub struct OtlpConfig {
     pub resource: BTreeMap<String, String>,
     /// Whether requests are compressed with gzip. Off by default: on the loopback interface it costs more than it saves.
     pub gzip: Option<bool>,
+    /// Certificates, in PEM, of the authority that is trusted for `https` addresses, instead of the public ones.
+    pub ca_certificate: Option<PathBuf>,
+    /// A certificate of our own, in PEM, for collectors that want to know who calls. Needs its key.
+    pub client_certificate: Option<PathBuf>,
+    /// The key of that certificate, in PEM.
+    pub client_key: Option<PathBuf>,
     /// Which traces are sent. By default all but those of callers who do not record theirs.
     pub sampler: Option<OtlpSampler>,
     /// How much is sent of traces.

@@ -63,6 +63,9 @@ impl Exporter for OtlpExporter {
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let settings =
             Settings::of_process(&self.config, Signal::Traces).map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
+        for warning in &settings.warnings {
+            eprintln!("candlescope: otlp: {warning}");
+        }
         let transport =
             Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
         let resource = (&convert::resource(run, &settings)).into();

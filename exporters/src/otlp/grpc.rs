@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
-use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Grpc {
             .and_then(|e| e.user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION"))))
             .map_err(client)?;
         if settings.endpoint.starts_with("https://") {
-            endpoint = endpoint.tls_config(ClientTlsConfig::new().with_webpki_roots()).map_err(client)?;
+            endpoint = endpoint.tls_config(settings.tls.for_grpc()).map_err(client)?;
         }
         let mut metadata = MetadataMap::new();
         for (name, value) in &settings.headers {

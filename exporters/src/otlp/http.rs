@@ -35,17 +35,16 @@ pub(super) struct Post {
 }
 
 impl Http {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self {
-            // A redirect is no place to follow with somebody's headers.
-            agent: ureq::AgentBuilder::new()
-                .redirects(0)
-                .user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION")))
-                .build(),
-            endpoint: settings.endpoint.clone(),
-            headers: settings.headers.clone(),
-            gzip: settings.gzip,
+    pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
+        // A redirect is no place to follow with somebody's headers.
+        let mut agent = ureq::AgentBuilder::new()
+            .redirects(0)
+            .user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION")));
+        if let Some(tls) = settings.tls.for_http().map_err(|e| SendError::Client(e.to_string()))? {
+            agent = agent.tls_config(tls);
         }
+        let (endpoint, headers, gzip) = (settings.endpoint.clone(), settings.headers.clone(), settings.gzip);
+        Ok(Self { agent: agent.build(), endpoint, headers, gzip })
     }
 
     pub(super) fn prepare(&self, message: Message) -> Result<Post, SendError> {

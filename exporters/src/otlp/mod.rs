@@ -37,6 +37,7 @@ mod metrics_exporter;
 mod points;
 mod replay;
 mod settings;
+mod tls;
 mod traces;
 mod transport;
 mod volume;

@@ -1,7 +1,9 @@
 //! What the standard environment variables say where the configuration decides nothing.
 
 use super::config::{OtlpConfig, OtlpProtocol, OtlpSampler};
+use super::tls::{Tls, TlsError};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) use super::config::OtlpProtocol as Protocol;
@@ -20,6 +22,9 @@ struct Names {
     headers: &'static str,
     timeout: &'static str,
     compression: &'static str,
+    certificate: &'static str,
+    client_certificate: &'static str,
+    client_key: &'static str,
 }
 
 impl Signal {
@@ -38,6 +43,9 @@ impl Signal {
                 headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
                 timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
                 compression: "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+                certificate: "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+                client_certificate: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+                client_key: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
             },
             Signal::Metrics => Names {
                 endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
@@ -45,6 +53,9 @@ impl Signal {
                 headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
                 timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
                 compression: "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+                certificate: "OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
+                client_certificate: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE",
+                client_key: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
             },
         }
     }
@@ -63,6 +74,9 @@ pub(super) struct Settings {
     /// Between two exports of metrics.
     pub(super) interval: Duration,
     pub(super) sampler: OtlpSampler,
+    pub(super) tls: Tls,
+    /// What was said and cannot be followed, and what happens instead.
+    pub(super) warnings: Vec<String>,
 }
 
 /// The settings cannot be used.
@@ -80,14 +94,12 @@ pub(super) enum SettingsError {
     NoGrpc,
     #[error("{0}: `{1}` is not a number of milliseconds")]
     Milliseconds(&'static str, String),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("{0}: the compression `{1}` is not supported; use gzip or none")]
     Compression(&'static str, String),
-    #[error(
-        "{0}: the sampler `{1}` is not supported; use always_on, always_off, traceidratio, or one of these with parentbased_ before it"
-    )]
-    Sampler(&'static str, String),
-    #[error("{0}: `{1}` is not a ratio from 0 to 1")]
-    Ratio(&'static str, String),
+    #[error("the sampler's ratio {0} is not from 0 to 1")]
+    Ratio(String),
     #[error("{0}: `{1}` is not supported: metrics are sent as cumulative; set it to cumulative")]
     Temporality(&'static str, String),
 }
@@ -149,14 +161,24 @@ impl Settings {
             (None, Some((_, word))) if word == "gzip" => true,
             (None, Some((name, word))) => return Err(SettingsError::Compression(name, word)),
         };
+        let mut warnings = Vec::new();
         let sampler = match config.sampler {
             Some(sampler) => sampler,
-            None if signal == Signal::Traces => sampler(&get)?,
+            None if signal == Signal::Traces => sampler(&get, &mut warnings),
             None => OtlpSampler::default(),
         };
         if !(0.0..=1.0).contains(&sampler.ratio) {
-            return Err(SettingsError::Ratio("the sampler", sampler.ratio.to_string()));
+            return Err(SettingsError::Ratio(sampler.ratio.to_string()));
         }
+        let file = |said: &Option<PathBuf>, signal, general| {
+            said.clone().or_else(|| either(signal, general).map(|(_, path)| path.into()))
+        };
+        let tls = Tls::read(
+            file(&config.ca_certificate, own.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE").as_deref(),
+            file(&config.client_certificate, own.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE")
+                .as_deref(),
+            file(&config.client_key, own.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY").as_deref(),
+        )?;
         let mut headers: BTreeMap<String, String> = either(own.headers, "OTEL_EXPORTER_OTLP_HEADERS")
             .map(|(_, list)| pairs(&list).into_iter().map(|(k, v)| (k.to_ascii_lowercase(), v)).collect())
             .unwrap_or_default();
@@ -170,7 +192,19 @@ impl Settings {
             .or_else(|| get("OTEL_SERVICE_NAME").map(|(_, name)| name))
             .or_else(|| resource.get("service.name").cloned())
             .unwrap_or_else(|| format!("unknown_service:{program}"));
-        Ok(Self { protocol, endpoint, headers, timeout, service_name, resource, gzip, interval, sampler })
+        Ok(Self {
+            protocol,
+            endpoint,
+            headers,
+            timeout,
+            service_name,
+            resource,
+            gzip,
+            interval,
+            sampler,
+            tls,
+            warnings,
+        })
     }
 
     /// As [`resolve`](Settings::resolve), with this process's variables and name.
@@ -211,19 +245,30 @@ fn endpoint(
     if is_http_url(&endpoint) { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
-fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>) -> Result<OtlpSampler, SettingsError> {
-    let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return Ok(OtlpSampler::default()) };
+/// These variables may be meant for another SDK of the process, which knows more samplers. As the standard has it, what is not
+/// understood is told and passed over.
+fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>, warnings: &mut Vec<String>) -> OtlpSampler {
+    let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return OtlpSampler::default() };
     let (parent_based, root) = word.strip_prefix("parentbased_").map_or((false, word.as_str()), |root| (true, root));
     let ratio = match (root, get("OTEL_TRACES_SAMPLER_ARG")) {
         ("always_on", _) | ("traceidratio", None) => 1.0,
         ("always_off", _) => 0.0,
         ("traceidratio", Some((name, text))) => {
             let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-            ratio.ok_or(SettingsError::Ratio(name, text))?
+            ratio.unwrap_or_else(|| {
+                warnings.push(format!("{name}: `{text}` is not a ratio from 0 to 1; 1 is used"));
+                1.0
+            })
         }
-        _ => return Err(SettingsError::Sampler(name, word)),
+        _ => {
+            warnings.push(format!(
+                "{name}: the sampler `{word}` is not supported, parentbased_always_on is used; there are always_on, always_off and \
+                 traceidratio, and each of them with parentbased_ before it"
+            ));
+            return OtlpSampler::default();
+        }
     };
-    Ok(OtlpSampler { ratio, parent_based })
+    OtlpSampler { ratio, parent_based }
 }
 
 fn is_http_url(text: &str) -> bool {
@@ -331,6 +376,15 @@ mod tests {
         assert_eq!(sampler("parentbased_always_on", ""), (1.0, true));
         assert_eq!(sampler("parentbased_always_off", ""), (0.0, true));
         assert_eq!(sampler("parentbased_traceidratio", "0.01"), (0.01, true));
+        // Another SDK of the process may know it.
+        let told = |vars: &[(&'static str, &str)]| {
+            let s = resolve(&OtlpConfig::default(), vars).unwrap();
+            assert_eq!(s.sampler.ratio, 1.0);
+            s.warnings.concat()
+        };
+        assert!(told(&[("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote")]).contains("traceidratio"));
+        let told = told(&[("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "10%")]);
+        assert!(told.contains("OTEL_TRACES_SAMPLER_ARG") && told.contains("10%"), "{told}");
         let mine = OtlpSampler { ratio: 0.5, parent_based: false };
         let config = OtlpConfig { sampler: Some(mine), ..OtlpConfig::default() };
         assert_eq!(resolve(&config, &[("OTEL_TRACES_SAMPLER", "always_off")]).unwrap().sampler, mine);
@@ -367,10 +421,12 @@ mod tests {
         assert!(bad("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").contains("http/protobuf"));
         assert!(bad("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon").contains("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"));
         assert!(bad("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli").contains("gzip"));
-        assert!(bad("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote").contains("traceidratio"));
-        let vars = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "10%")];
-        let error = resolve(&OtlpConfig::default(), &vars).unwrap_err().to_string();
-        assert!(error.contains("OTEL_TRACES_SAMPLER_ARG") && error.contains("10%"), "{error}");
+        assert!(bad("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/ca.pem").contains("/no/such/ca.pem"));
+        // A file that is there and holds something else.
+        let this = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let error = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", this)]).unwrap_err();
+        assert!(error.to_string().contains("no certificate in PEM"), "{error}");
+        assert!(bad("OTEL_EXPORTER_OTLP_CLIENT_KEY", this).contains("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"));
         let sampler = Some(OtlpSampler { ratio: 1.5, parent_based: true });
         let error = resolve(&OtlpConfig { sampler, ..OtlpConfig::default() }, &[]).unwrap_err().to_string();
         assert!(error.contains("1.5"), "{error}");

@@ -78,6 +78,8 @@ impl Held {
 #[derive(Debug, Default)]
 struct Open {
     trace: Option<TraceId>,
+    /// Intervals that its steps stand in: the threads' entries into the request.
+    parents: HashSet<u64>,
     /// Whether its steps are only summed up: there was no room for more when it began, or its trace is not sent.
     sums_only: bool,
     steps: Vec<Held>,
@@ -104,8 +106,8 @@ pub(super) struct Traces {
     loose: HashMap<u64, Vec<SpanRecord>>,
     /// Intervals of requests' own spans.
     entries: HashMap<TraceId, Vec<SpanRecord>>,
-    /// With the span, where there is one, that late steps stand below.
-    ended: VecDeque<(u64, Option<SpanId>)>,
+    /// With the span, where one was sent, that late steps stand below.
+    ended: VecDeque<(u64, TraceId, Option<SpanId>)>,
     /// Decode steps outside of requests.
     decodes: u64,
     held: usize,
@@ -230,7 +232,8 @@ impl Traces {
     /// A step ended: `loose` are intervals that came before, `run` those that came with it.
     fn step(&mut self, step: &StepRecord, loose: Vec<SpanRecord>, run: &[SpanRecord]) {
         let total = loose.len() + run.len();
-        let late = step.request.and_then(|r| self.ended.iter().find(|(n, _)| *n == r)).map(|(_, id)| *id);
+        let inside = loose.iter().chain(run).find(|s| s.seq == step.seq).and_then(|s| s.parent_seq);
+        let late = step.request.and_then(|r| self.ended.iter().find(|(n, ..)| *n == r)).map(|(.., id)| *id);
         let waits = step.request.is_some() && late.is_none();
         let room = self.allowance.is_left(step.host_start);
         let (decodes, sums_only) = match step.request.filter(|_| waits) {
@@ -281,6 +284,9 @@ impl Traces {
         };
         let open = self.open.entry(number).or_default();
         open.trace = Some(step.trace_id);
+        if open.parents.len() < MAX_ENTRIES {
+            open.parents.extend(inside);
+        }
         open.totals.add(step);
         if step.phase == Some(Phase::Decode) {
             open.course.add(step);
@@ -323,14 +329,9 @@ impl Traces {
         self.held -= open.held;
         // A caller's trace may have several requests in it.
         let alone = !self.open.values().any(|o| o.trace == Some(request.trace_id));
-        let parents: HashSet<u64> = open
-            .steps
-            .iter()
-            .flat_map(|s| s.spans.iter().filter(|i| i.seq == s.step.seq))
-            .filter_map(|s| s.parent_seq)
-            .collect();
         let entries = self.entries.remove(&request.trace_id).unwrap_or_default();
-        let (mine, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| alone || parents.contains(&e.seq));
+        let (mine, others): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| alone || open.parents.contains(&e.seq));
         self.held -= mine.len();
         if !others.is_empty() {
             self.entries.insert(request.trace_id, others);
@@ -339,7 +340,7 @@ impl Traces {
             self.ended.pop_front();
         }
         let sampled = self.sampler.takes(request.trace_id, request.caller_sampled);
-        self.ended.push_back((request.request, sampled.then_some(request.span_id)));
+        self.ended.push_back((request.request, request.trace_id, sampled.then_some(request.span_id)));
         if !sampled {
             self.omit(std::mem::take(&mut open.steps));
             self.omitted += Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
@@ -423,9 +424,11 @@ impl Traces {
         }
     }
 
-    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are.
+    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are. What the caller of a request
+    /// that never ended decided is not known.
     fn send_alone(&mut self, record: &SpanRecord) {
-        if self.sampler.takes(record.trace_id, None) {
+        let left_out = self.ended.iter().any(|(_, trace, span)| *trace == record.trace_id && span.is_none());
+        if !left_out && self.sampler.takes(record.trace_id, None) {
             self.send(record, None, None);
         } else {
             self.omitted.spans += 1;

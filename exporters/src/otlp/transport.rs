@@ -64,7 +64,7 @@ impl Transport {
     /// Connects to nothing yet.
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let way = match settings.protocol {
-            Protocol::HttpProtobuf => Way::Http(Http::new(settings)),
+            Protocol::HttpProtobuf => Way::Http(Http::new(settings)?),
             #[cfg(feature = "otlp-grpc")]
             Protocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
             #[cfg(not(feature = "otlp-grpc"))]

@@ -45,7 +45,8 @@ impl Allowance {
         Self { per_second, left: per_second * BURST_SECONDS, latest: None }
     }
 
-    /// Whether anything may go out at `now`. What then goes out may overdraw it, and is made up for later.
+    /// Whether anything may go out at `now`. What then goes out may overdraw it, and is made up for later, up to ten seconds' worth: an
+    /// hour of slow requests, which are sent in any case, is not to cost the hour after it.
     pub(super) fn is_left(&mut self, now: HostNs) -> bool {
         let latest = *self.latest.get_or_insert(now);
         if now > latest {
@@ -57,7 +58,7 @@ impl Allowance {
     }
 
     pub(super) fn spend_one(&mut self) {
-        self.left -= 1.0;
+        self.left = (self.left - 1.0).max(-self.per_second * BURST_SECONDS);
     }
 }
 
@@ -98,6 +99,10 @@ mod tests {
         assert_eq!(spend(5.5), 50);
         assert_eq!(spend(4.0), 0, "a record that is late brings nothing");
         assert_eq!(spend(1_000.0), 1_000);
+        // Whatever is sent in any case overdraws it by no more than the burst.
+        (0..100_000).for_each(|_| allowance.spend_one());
+        assert!(!allowance.is_left(second(1_009.9)));
+        assert!(allowance.is_left(second(1_010.1)));
         assert!(Allowance::new(u64::MAX).is_left(second(0.0)));
         assert!(!Allowance::new(0).is_left(second(0.0)));
     }

@@ -594,6 +594,7 @@ impl Session {
             gpu: m.gpu.as_ref(),
             set_up: &self.findings,
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
+            capture: false,
         });
         m
     }

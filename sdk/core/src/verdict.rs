@@ -22,6 +22,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) set_up: &'a [Finding],
     /// Capture was never on: no data is what was asked for.
     pub(crate) paused_throughout: bool,
+    /// The run is a capture: it is cut out of one that goes on.
+    pub(crate) capture: bool,
 }
 
 pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
@@ -99,7 +101,14 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "sample less often, or give the process more CPU",
         );
     }
-    if loss.requests_open_at_end > 0 {
+    if loss.requests_open_at_end > 0 && e.capture {
+        add(
+            Severity::Info,
+            "requests_open",
+            format!("{} requests went on after the captured steps, and are not in this run", loss.requests_open_at_end),
+            "their steps are here; the session's own run has the requests when they have ended",
+        );
+    } else if loss.requests_open_at_end > 0 {
         add(
             Severity::Warning,
             "requests_open",

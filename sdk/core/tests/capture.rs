@@ -1,7 +1,7 @@
 //! A run of some steps, taken from a session that goes on.
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, Severity};
 use candlescope_core::*;
 use common::*;
 use std::collections::BTreeSet;
@@ -121,6 +121,8 @@ fn steps_of_many_threads_are_captured_exactly() {
     assert_eq!(run.counts["spans"], 100);
     // Requests that go on are not in it, and it says so.
     assert_eq!(run.loss.requests_open_at_end, 3);
+    let said = run.verdict.findings.iter().find(|f| f.code == "requests_open").expect("a finding");
+    assert_eq!((said.severity, said.message.starts_with("3 requests went on")), (Severity::Info, true), "{said:?}");
     let m = session.finish();
     assert_eq!(m.counts["requests"], 3);
     assert_conserved(&m);

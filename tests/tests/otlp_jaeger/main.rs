@@ -3,6 +3,7 @@
 
 mod metrics;
 mod server;
+mod tls;
 
 use candlescope_analysis::Run;
 use candlescope_core::llm::{self, Request};

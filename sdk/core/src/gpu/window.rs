@@ -12,6 +12,8 @@ const READY: u8 = 2;
 /// All its steps have begun; the recorder stays on until their kernels are in.
 const CLOSING: u8 = 3;
 const FAILED: u8 = 4;
+/// Between the two: how many steps are wanted is being written down.
+const PREPARING: u8 = 5;
 
 /// Bits of `remaining` that count steps. Those above hold the window's number, so that the end of one window is not another's.
 const STEPS: u64 = (1 << 48) - 1;
@@ -100,9 +102,11 @@ impl KernelWindow {
 
     /// The number of the window.
     fn want(&self, steps: u64) -> Option<u64> {
-        self.state.compare_exchange(IDLE, WANTED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        self.state.compare_exchange(IDLE, PREPARING, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let number = self.windows.fetch_add(1, Ordering::Relaxed);
-        self.remaining.store(tagged(number) | steps.min(STEPS), Ordering::Release);
+        self.remaining.store(tagged(number) | steps.min(STEPS), Ordering::Relaxed);
+        // Only now may the recorder be told: one that is quick would find no steps left, and close the window.
+        self.state.compare_exchange(PREPARING, WANTED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(number)
     }
 
@@ -139,7 +143,7 @@ impl KernelWindow {
 
     /// Whether the recorder is, or is about to be, on.
     pub(crate) fn is_active(&self) -> bool {
-        matches!(self.state.load(Ordering::Acquire), WANTED | READY | CLOSING)
+        matches!(self.state.load(Ordering::Acquire), PREPARING | WANTED | READY | CLOSING)
     }
 
     /// The recorder is on.

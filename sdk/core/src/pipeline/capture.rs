@@ -148,7 +148,7 @@ impl Capturing {
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
-        // The kernels of all captured steps have come by now.
+        // The kernels of all captured steps have come by now, unless the capture was ended before.
         self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end)).ok()
@@ -203,6 +203,7 @@ impl Capturing {
             gpu: None,
             set_up: &[],
             paused_throughout: false,
+            capture: true,
         });
         let wanted = window.end - window.start;
         if seen < wanted {
