@@ -81,7 +81,7 @@ fn collectors_with_certificates_of_their_own_are_reached_and_strangers_are_not()
         for (n, config) in (n + 1..).zip([without_ca, another, nameless]) {
             let report = sent(config, &caller(n));
             assert_eq!(report.exported["spans"], 0, "{report:?}");
-            assert_eq!(report.dropped["spans"]["io"], report.received["spans"], "{report:?}");
+            assert!(report.dropped["spans"]["io"] > 0 && report.conserved(), "{report:?}");
             assert!(report.last_error.is_some_and(|e| e.contains("https://localhost")));
         }
     }
