@@ -7,8 +7,9 @@ use std::time::Duration;
 /// Settings of the [`OtlpExporter`](super::OtlpExporter) and the [`OtlpMetricsExporter`](super::OtlpMetricsExporter).
 ///
 /// What is `None` or empty is taken from the standard `OTEL_*` variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL`, `_HEADERS`,
-/// `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their `_TRACES_` and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
-/// `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
+/// `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their `_TRACES_` and `_METRICS_` forms,
+/// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`,
+/// `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct OtlpConfig {

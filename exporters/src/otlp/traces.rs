@@ -260,23 +260,19 @@ impl Traces {
         // Without a threshold nothing can make a step interesting later.
         let whole = detail || (waits && self.limits.slow_request.is_some());
         let max_depth = if whole { self.limits.max_depth } else { 0 };
-        let keep = |s: &SpanRecord| match (sums_only, whole) {
-            (true, _) => false,
-            (false, true) => depth(s) <= max_depth,
-            (false, false) => s.seq == step.seq,
-        };
+        let keep = |s: &SpanRecord| !sums_only && if whole { depth(s) <= max_depth } else { s.seq == step.seq };
         let mut spans: Vec<SpanRecord> = loose.into_iter().filter(|s| keep(s)).collect();
         spans.extend(run.iter().filter(|s| keep(s)).cloned());
         let left_out = (total - spans.len()) as u64;
         self.omitted.spans += left_out;
-        if sums_only {
-            self.omitted.steps += 1;
-        }
-        let held = Held { step: step.clone(), detail, spans };
+        self.omitted.steps += u64::from(sums_only);
+        let held = || Held { step: step.clone(), detail, spans };
         let Some(number) = step.request.filter(|_| waits) else {
-            let parent = late.flatten().map(|id| (id, step.trace_id));
-            let steps = if sums_only { Vec::new() } else { vec![held] };
-            return self.emit(steps, parent, HashMap::new(), self.limits.max_spans);
+            if !sums_only {
+                let parent = late.flatten().map(|id| (id, step.trace_id));
+                self.emit(vec![held()], parent, HashMap::new(), self.limits.max_spans);
+            }
+            return;
         };
         let limit = match self.limits.slow_request {
             Some(_) => self.limits.slow_max_spans.max(self.limits.max_spans),
@@ -296,6 +292,7 @@ impl Traces {
         if sums_only {
             return;
         }
+        let held = held();
         open.held += held.spans.len();
         self.held += held.spans.len();
         open.steps.push(held);
