@@ -11,7 +11,8 @@ use candlescope_core::{Phase, StepRecord, TraceId};
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<StepRecord>> {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);
-    let (step, seq, request, intervals) = (int("step"), int("seq"), int("request"), int("intervals"));
+    let (step, seq, request) = (int("step"), int("seq"), int("request"));
+    let (intervals, lost) = (int("intervals"), int("intervals_lost"));
     let (start, dur) = (int("host_start_ns"), int("host_dur_ns"));
     let gpu = GpuColumns::of(batch);
     let energy = FloatColumn::of(batch, "energy_mj");
@@ -40,6 +41,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             flops: flops.unsigned(row),
             bytes: bytes.unsigned(row),
             intervals: intervals.unsigned(row).unwrap_or(1),
+            intervals_lost: lost.unsigned(row).unwrap_or(0),
         })
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()

@@ -1,6 +1,7 @@
 //! The server as a client, a Prometheus and an operator see it: a process of its own, spoken to over HTTP.
 #![allow(missing_docs, reason = "a test")]
 
+use candlescope::core::StepRecord;
 use candlescope_analysis::Run;
 use candlescope_tests::services::free_addresses;
 use serde_json::{Value, json};
@@ -358,20 +359,32 @@ fn run_of(answer: &Value) -> PathBuf {
     answer["run"].as_str().expect("a run").into()
 }
 
-/// Steps of a run, and whether each has its layers.
+/// Intervals that a step made, recorded or not.
+fn made(step: &StepRecord) -> u64 {
+    step.intervals + step.intervals_lost
+}
+
+/// Steps of a run, and whether each has its layers, or says how many of them it lost.
 fn steps_in(run: &Path) -> (usize, bool) {
     let opened = Run::open(run).expect("a run");
-    assert!(opened.manifest().expect("a manifest").complete);
+    let manifest = opened.manifest().expect("a manifest").clone();
+    assert!(manifest.complete);
     let mut steps = Vec::new();
     let mut spans = Vec::new();
     for batch in opened.batches() {
         steps.extend(batch.steps);
         spans.extend(batch.spans);
     }
+    let mut inside = std::collections::HashMap::<u64, u64>::new();
+    spans.iter().filter_map(|s| s.step).for_each(|step| *inside.entry(step).or_default() += 1);
+    // Every step does the same, whatever a machine that stands still for a while makes it lose.
+    let mut of_phase = std::collections::HashMap::new();
     let whole = steps.iter().all(|step| {
-        let inside = spans.iter().filter(|s| s.step == Some(step.step)).count() as u64;
-        inside == step.intervals && inside > 10
+        let usual = *of_phase.entry(step.phase).or_insert_with(|| made(step));
+        inside.get(&step.step) == Some(&step.intervals) && made(step) == usual && usual > 10
     });
+    assert_eq!(manifest.loss.lost(), steps.iter().map(|s| s.intervals_lost).sum::<u64>(), "{:?}", manifest.loss);
+    assert_eq!(manifest.verdict.ok, manifest.loss.lost() == 0, "{:?}", manifest.verdict);
     (steps.len(), whole)
 }
 

@@ -55,6 +55,16 @@ pub struct PathInfo {
     pub target: Arc<str>,
 }
 
+impl PathInfo {
+    /// Name above intervals whose parent's record never came.
+    pub(crate) const LOST: &str = "(lost)";
+
+    /// Whether the interval's place in its step is not known, because the record of one around it was lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.path.strip_prefix(Self::LOST).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
 /// A thread that produced intervals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadInfo {
@@ -157,6 +167,9 @@ pub struct StepRecord {
     pub bytes: Option<u64>,
     /// Intervals recorded in the step, itself included.
     pub intervals: u64,
+    /// Intervals that the step's thread lost while the step ran, because its ring was full or they were nested too deeply: where this is
+    /// not 0, layers are missing from the step. 65,535 stands for that many or more.
+    pub intervals_lost: u64,
 }
 
 /// One inference request, from the creation of its span to its close.

@@ -413,6 +413,12 @@ pub const STEPS: &[Column] = &[
     FLOPS,
     BYTES,
     col("intervals", Int64, false, "Intervals recorded in the step, itself included"),
+    col(
+        "intervals_lost",
+        Int64,
+        false,
+        "Intervals that the step's thread lost while it ran: where not 0, layers are missing from the step; 65535: that many or more",
+    ),
 ];
 
 /// Columns of `RUN/requests`.

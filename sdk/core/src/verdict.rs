@@ -42,7 +42,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
                 "{} of {} intervals ({share:.2} %) were dropped because a thread's ring was full",
                 loss.ring_full, loss.emitted
             ),
-            "enlarge the ring (ring_capacity), or record fewer steps with a schedule",
+            "enlarge the ring (ring_capacity), or record fewer steps with a schedule; steps.intervals_lost says which steps lack some",
         );
     }
     if loss.too_deep > 0 {

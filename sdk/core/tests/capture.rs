@@ -150,6 +150,56 @@ fn requests_that_end_in_the_capture_are_in_it() {
     assert_eq!(spans.iter().filter(|s| s.parent_seq.is_none()).count(), 4);
 }
 
+/// A step of more intervals than the ring of [`tight`] holds.
+fn flood() {
+    let (step, inner) = (trace_span!("flood"), trace_span!("inner"));
+    let _step = step.enter();
+    (0..1_000).for_each(|_| inner.in_scope(|| ()));
+}
+
+/// A session that nobody drains but at commands.
+fn tight() -> SessionBuilder {
+    Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600))
+}
+
+#[test]
+fn what_is_lost_before_and_after_the_captured_steps_is_not_theirs() {
+    let captured = MemoryExporter::new();
+    let (batch, m) = record(tight(), |handle| {
+        flood();
+        let capture = handle.capture(captured.clone(), 3).expect("begins");
+        (1..=3).for_each(step);
+        flood();
+        handle.flush(SOON).expect("flushes");
+        let run = capture.wait(SOON).expect("written");
+        assert!(run.verdict.ok && run.verdict.findings.is_empty(), "{:?}", run.verdict);
+        assert_eq!((run.loss.lost(), run.loss.emitted), (0, 6));
+        assert_conserved(&run);
+    });
+    let lost: Vec<u64> = batch.steps.iter().map(|s| s.intervals_lost).collect();
+    assert!(lost[0] > 0 && lost[1..4] == [0; 3] && lost[4] > 0, "{lost:?}");
+    assert_eq!(lost.iter().sum::<u64>(), m.loss.ring_full);
+    assert!(!m.verdict.ok);
+}
+
+#[test]
+fn what_the_captured_steps_lost_is_said_exactly() {
+    let captured = MemoryExporter::new();
+    record(tight(), |handle| {
+        let capture = handle.capture(captured.clone(), 2).expect("begins");
+        step(1);
+        flood();
+        flood();
+        handle.flush(SOON).expect("flushes");
+        let run = capture.wait(SOON).expect("written");
+        let steps = captured.batch().steps;
+        assert_eq!(steps.iter().map(|s| s.intervals + s.intervals_lost).collect::<Vec<_>>(), [2, 1_001]);
+        assert_eq!(run.loss.ring_full, steps[1].intervals_lost);
+        assert!(!run.verdict.ok && run.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", run.verdict);
+        assert_conserved(&run);
+    });
+}
+
 #[test]
 fn a_capture_that_waits_for_steps_can_be_ended() {
     let captured = MemoryExporter::new();

@@ -85,6 +85,9 @@ fn a_full_ring_drops_the_newest_counts_it_and_keeps_the_steps() {
     assert_eq!(m.loss.emitted, 3 * N as u64 + 3);
     assert!(m.loss.ring_full > 0);
     assert_eq!(batch.steps.len(), 3, "steps have slots of their own");
+    // Each step says what it lacks.
+    assert!(batch.steps.iter().all(|s| s.intervals + s.intervals_lost == N as u64 + 1), "{:?}", batch.steps);
+    assert_eq!(batch.steps.iter().map(|s| s.intervals_lost).sum::<u64>(), m.loss.ring_full);
     assert!(m.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", m.verdict);
     assert!(!m.verdict.ok);
     assert_conserved(&m);

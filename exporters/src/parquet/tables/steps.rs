@@ -33,6 +33,7 @@ pub(in crate::parquet) struct Steps {
     flops: ValueColumn<i64>,
     bytes: ValueColumn<i64>,
     intervals: ValueColumn<i64>,
+    intervals_lost: ValueColumn<i64>,
 }
 
 impl Table for Steps {
@@ -59,6 +60,7 @@ impl Table for Steps {
         self.flops.push_opt(step.flops.map(signed));
         self.bytes.push_opt(step.bytes.map(signed));
         self.intervals.push(signed(step.intervals));
+        self.intervals_lost.push(signed(step.intervals_lost));
     }
 
     fn rows(&self) -> usize {
@@ -87,6 +89,7 @@ impl Table for Steps {
             ColumnData::Int64(&self.flops),
             ColumnData::Int64(&self.bytes),
             ColumnData::Int64(&self.intervals),
+            ColumnData::Int64(&self.intervals_lost),
         ]);
         columns
     }

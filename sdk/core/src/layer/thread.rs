@@ -128,12 +128,12 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame as an interval that stood at `depth`, with `flags` besides its own.
+    /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
     #[inline]
     fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
         let Frame { start, seq, parent, step, name, request, marks, phase, .. } = self;
         let (depth, flags) = (depth as u16, self.flags | flags);
-        RawInterval { start, end, seq, parent, step, name, request, marks, depth, phase, flags, open: false }
+        RawInterval { start, end, seq, parent, step, name, request, marks, depth, lost: 0, phase, flags, open: false }
     }
 }
 
@@ -148,6 +148,8 @@ pub(crate) struct ThreadState {
     depth: usize,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
+    /// What was lost when a frame began that is a step: one for each frame, valid for steps.
+    lost_before: Box<[u64]>,
     /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
     overflow: u32,
     next_seq: u64,
@@ -172,6 +174,7 @@ impl ThreadState {
             frames: vec![Frame::default(); MAX_DEPTH].into_boxed_slice(),
             depth: 0,
             annotations: vec![Annotation::new(); MAX_DEPTH].into_boxed_slice(),
+            lost_before: vec![0; MAX_DEPTH].into_boxed_slice(),
             overflow: 0,
             next_seq: Shared::first_seq(index),
             since_split: 0,
@@ -254,6 +257,7 @@ impl ThreadState {
             recorded = decision.record;
             flags = flag::STEP_ROOT | nested;
             self.since_split = 0;
+            self.lost_before[at] = self.lost();
         }
         let writes = recorded && !transparent;
         self.next_seq += u64::from(writes);
@@ -345,6 +349,7 @@ impl ThreadState {
         let frame = self.frames[at];
         self.frames[at..self.depth].rotate_left(1);
         self.annotations[at..self.depth].rotate_left(1);
+        self.lost_before[at..self.depth].rotate_left(1);
         if frame.flags & flag::STEP_ROOT != 0 {
             let later = &mut self.frames[at..self.depth - 1];
             later.iter_mut().filter(|f| f.step == frame.step).for_each(|f| f.flags |= flag::DETACHED);
@@ -362,7 +367,9 @@ impl ThreadState {
             if annotated {
                 let _ = self.ring.push(Raw::Annotation(self.annotations[at]));
             }
-            let _ = self.ring.push(Raw::Interval(frame.to_raw(depth, end, 0)));
+            let lost = if is_root { self.lost() - self.lost_before[at] } else { 0 };
+            let lost = u16::try_from(lost).unwrap_or(u16::MAX);
+            let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
         } else {
             // Overload policy: the newest record goes, because what is in the ring may already be half read.
             add(&self.counts.ring_full);
@@ -372,6 +379,12 @@ impl ThreadState {
         if self.since_split >= SPLIT_AFTER {
             self.announce_open();
         }
+    }
+
+    /// Intervals of this thread that did not reach the ring.
+    #[inline]
+    fn lost(&self) -> u64 {
+        self.counts.ring_full.load(Relaxed) + self.counts.too_deep.load(Relaxed)
     }
 
     #[inline]

@@ -90,6 +90,9 @@ pub(crate) struct Capturing {
     before: Facts,
     step_ns: u64,
     model_spans: u64,
+    /// Intervals of these steps that were dropped, and those whose parent was.
+    dropped: u64,
+    orphans: u64,
 }
 
 impl Capturing {
@@ -108,6 +111,8 @@ impl Capturing {
             before,
             step_ns: 0,
             model_spans: 0,
+            dropped: 0,
+            orphans: 0,
         })
     }
 
@@ -127,6 +132,8 @@ impl Capturing {
         let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
         self.seen += steps.len() as u64;
+        self.dropped += steps.iter().map(|s| s.intervals_lost).sum::<u64>();
+        self.orphans += spans.iter().filter(|s| s.path.is_lost()).count() as u64;
         self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();
         self.model_spans += spans.iter().filter(|s| &*s.path.target != crate::llm::TARGET).count() as u64;
         if !spans.is_empty() || !steps.is_empty() {
@@ -142,22 +149,30 @@ impl Capturing {
     pub(crate) fn is_done(&self, control: &Control) -> bool {
         self.seen >= self.window.end - self.window.start
             || self.request.ended.load(Ordering::Relaxed)
-            || (control.steps() >= self.window.end && self.last_seen.elapsed() > PATIENCE)
+            || self.gives_up(control)
+    }
+
+    /// Whether steps that are missing began so long ago that they will not come any more.
+    fn gives_up(&self, control: &Control) -> bool {
+        control.steps() >= self.window.end && self.last_seen.elapsed() > PATIENCE
     }
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
+        let missing =
+            if self.gives_up(control) { (self.window.end - self.window.start).saturating_sub(self.seen) } else { 0 };
         // The kernels of all captured steps have come by now, unless the capture was ended before.
         self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
-        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end)).ok()
+        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end, missing)).ok()
     }
 
-    fn write(self, end: CaptureEnd) {
+    /// `missing` steps ran and never came.
+    fn write(self, end: CaptureEnd, missing: u64) {
         super::prepare_background_thread();
         let mut facts = end.facts.since(&self.before);
-        let Self { request, window, seen, started, step_ns, model_spans, requests, .. } = self;
+        let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
         let CaptureRequest { mut lane, run_id, finished, busy, .. } = request;
         let deadline = Instant::now() + CLOSE_WITHIN;
         let (done, answer) = bounded(1);
@@ -182,9 +197,14 @@ impl Capturing {
         facts.model_spans = model_spans;
         facts.helper_spans = spans - model_spans.min(spans);
         facts.drained = spans;
-        // Whatever the session lost meanwhile may have been of these steps.
-        let lost = facts.loss.lost();
-        facts.loss.emitted = spans + lost;
+        facts.orphans = orphans;
+        // Of what the session lost meanwhile only that counts which was of these steps. A step says how much it lost, unless it was
+        // lost itself; it does not say why, but intervals that are too deep are so in every step.
+        let session_lost = facts.loss.ring_full + facts.loss.too_deep;
+        let dropped = dropped.saturating_add(missing).min(session_lost);
+        facts.loss.too_deep = facts.loss.too_deep.min(dropped);
+        facts.loss.ring_full = dropped - facts.loss.too_deep;
+        facts.loss.emitted = spans + facts.loss.lost();
         facts.loss.requests_open_at_end = requests.len() as u64;
         m.loss = facts.loss;
         let (application_ns, ratio) = crate::handle::overhead(end.per_interval_ns, spans, facts.marks_ns, step_ns);
@@ -211,7 +231,12 @@ impl Capturing {
                 severity: crate::run::Severity::Warning,
                 code: "capture_cut_short".into(),
                 message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
-                remedy: "it was ended before the others came; ask again while the program is at work".into(),
+                remedy: if missing > 0 {
+                    "the others were dropped, or have not ended for a minute: see ring_full, and capture again"
+                } else {
+                    "it was ended before the others came; ask again while the program is at work"
+                }
+                .into(),
             });
         }
         let m = Arc::new(m);

@@ -142,7 +142,9 @@ struct State {
 
 impl Drain {
     pub(crate) fn run(self, mapper: TickMapper, enricher: Enricher) {
-        super::prepare_background_thread();
+        // At the application's own priority: its work grows with the application's, and a ring that it does not empty in time loses
+        // records. At a lower one a machine with more threads at work than cores left it less time than it needs.
+        crate::layer::thread::mute_this_thread();
         let meter = self.background.meter();
         let mut state = State {
             mapper,

@@ -49,13 +49,13 @@ impl Paths {
         if let Some(lost) = &self.lost {
             return lost.clone();
         }
-        let lost = self.special("(lost)");
+        let lost = self.special(PathInfo::LOST);
         self.lost = Some(lost.clone());
         lost
     }
 
     fn special(&mut self, name: &'static str) -> Arc<PathInfo> {
-        let key = (ROOT, u32::MAX, if name == "(lost)" { 0 } else { 1 });
+        let key = (ROOT, u32::MAX, if name == PathInfo::LOST { 0 } else { 1 });
         if let Some(path) = self.nodes.get(&key) {
             return path.clone();
         }
