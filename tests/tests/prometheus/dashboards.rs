@@ -151,6 +151,13 @@ pub(crate) fn check(name: &str, dashboard: &Value) {
         assert!(panel["description"].as_str().is_some_and(|d| d.ends_with('.')), "{name}: {title} has no description");
         let unit = panel["fieldConfig"]["defaults"]["unit"].as_str();
         assert!(unit.is_some_and(|unit| !unit.is_empty()), "{name}: {title} has no unit");
+        if panel["type"] == "stat" {
+            let steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"].as_array();
+            assert!(
+                steps.is_some_and(|steps| !steps.is_empty() && steps[0]["value"].is_null()),
+                "{name}: {title} is red above 80, as Grafana has it where nothing else is said"
+            );
+        }
         assert!(!panel["targets"].as_array().expect("targets").is_empty(), "{name}: {title} asks for nothing");
         for variable in panel.to_string().split('$').skip(1) {
             let variable: String =
