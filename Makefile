@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services lint bench bench-server soak soak-server doc clean models venv nsys services
+.PHONY: demo test test-services test-grafana lint bench bench-server soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -25,6 +25,11 @@ test: models venv nsys services
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services
 	$(TESTS) --test prometheus --test otlp_jaeger --test server --test cost --test long_run
+
+# The dashboards through Grafana's own server, which takes a quarter of an hour to build: apart from the other tests for that alone.
+test-grafana: services
+	@tests/services/grafana.sh >/dev/null
+	$(TESTS) --test prometheus -- --ignored --nocapture
 
 lint:
 	@scripts/setup.sh build

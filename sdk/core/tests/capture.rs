@@ -214,7 +214,15 @@ fn a_capture_that_waits_for_steps_can_be_ended() {
         assert!(findings.contains(&"capture_cut_short"), "{findings:?}");
         // The window is closed, too.
         assert_eq!(handle.stats().capture_remaining, 0);
-        handle.capture(MemoryExporter::new(), 1).expect("room for another").end();
+        let empty = handle.capture(MemoryExporter::new(), 1).expect("room for another");
+        empty.end();
+        let run = empty.wait(SOON).expect("written");
+        let findings: Vec<&str> = run.verdict.findings.iter().map(|f| f.code.as_str()).collect();
+        assert_eq!(
+            (run.verdict.ok, findings),
+            (false, vec!["capture_cut_short"]),
+            "that, and not that spans are missing"
+        );
     });
     assert_conserved(&m);
 }

@@ -7,6 +7,7 @@ mod jaeger;
 mod lint;
 mod load;
 mod server;
+mod server_of_grafana;
 
 use candlescope_tests::services::{Jaeger, ROOT, get};
 use dashboards::{DASHBOARDS, Query, queries};
@@ -17,18 +18,15 @@ use std::time::{Duration, Instant};
 
 /// What the dashboards leave to be chosen, as it is chosen here.
 fn chosen(expr: &str) -> String {
+    by_the_reader(expr).replace("$__rate_interval", "10s").replace("$__range", "1m")
+}
+
+/// What the reader chooses; Grafana's server fills in the rest.
+fn by_the_reader(expr: &str) -> String {
     let path = "decode/block/attn/linear";
-    [
-        ("$__rate_interval", "10s"),
-        ("$__range", "1m"),
-        ("$job", ".+"),
-        ("$instance", ".+"),
-        ("$model", ".+"),
-        ("$gpu", ".+"),
-        ("$path", path),
-    ]
-    .into_iter()
-    .fold(expr.to_string(), |expr, (variable, value)| expr.replace(variable, value))
+    [("$job", ".+"), ("$instance", ".+"), ("$model", ".+"), ("$gpu", ".+"), ("$path", path)]
+        .into_iter()
+        .fold(expr.to_string(), |expr, (variable, value)| expr.replace(variable, value))
 }
 
 #[test]
@@ -105,6 +103,62 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
     for exporter in &manifest.exporters {
         assert!(exporter.conserved() && exporter.dropped.is_empty(), "{exporter:?}");
     }
+    marked.stop();
+}
+
+/// Grafana reads its provisioning and the dashboards, reaches both data sources, and answers what panels ask of it.
+#[test]
+#[ignore = "builds Grafana, a quarter of an hour: make test-grafana"]
+fn panels_answer_through_a_real_grafana() {
+    let (live, marked, jaeger) = (load::Live::start(), load::Marked::start(), Jaeger::start());
+    let prometheus = Prometheus::start(&[live.address, marked.address]);
+    let grafana = server_of_grafana::Grafana::start(prometheus.address, jaeger.query);
+    let health = grafana.get("/api/datasources/uid/prometheus/health");
+    assert_eq!(health["status"], "OK", "{health}");
+
+    let listed = grafana.get("/api/search?type=dash-db");
+    let mut targets = Vec::new();
+    for name in DASHBOARDS {
+        let written = dashboards::read(name);
+        let found = listed.as_array().expect("a list").iter().find(|found| found["uid"] == written["uid"]);
+        assert_eq!(found.map(|found| &found["folderTitle"]), Some(&"candlescope".into()), "{name}: {listed}");
+        let uid = written["uid"].as_str().expect("uid");
+        let kept = grafana.get(&format!("/api/dashboards/uid/{uid}"));
+        assert_eq!(kept["meta"]["provisioned"], true, "{name}: {kept}");
+        assert_eq!(kept["dashboard"]["panels"], written["panels"], "{name} is read as it is written");
+        for panel in written["panels"].as_array().expect("panels").iter().filter(|panel| panel["type"] != "row") {
+            for target in panel["targets"].as_array().expect("targets") {
+                let mut target = target.clone();
+                target["expr"] = by_the_reader(target["expr"].as_str().expect("expr")).into();
+                targets.push((format!("{name} / {}", panel["title"]), target));
+            }
+        }
+    }
+    let all = targets.len();
+    assert!(all > 60, "{all} queries are not all there are");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !targets.is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_secs(1));
+        targets.retain(|(_, target)| !grafana.query(target).iter().any(|value| value.is_finite()));
+    }
+    assert!(targets.is_empty(), "{} of {all} queries stay empty: {targets:?}", targets.len());
+
+    // What Explore asks of Jaeger for a click on a point.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let to_ms = u64::try_from(now.as_millis()).expect("fits");
+    jaeger::store(&jaeger, "chatbot", to_ms - 60_000, 40);
+    let click = grafana::Click { from_ms: to_ms - 600_000, to_ms, seconds: 0.012, jaeger: "", service: "chatbot" };
+    let mut followed = 0;
+    for grafana::Link { of, url } in DASHBOARDS.iter().flat_map(|name| grafana::links(name, &click)) {
+        let Some(panes) = grafana::explored(&url) else { continue };
+        let search = grafana::as_the_data_source_asks(&panes);
+        let found = grafana.get(&format!("/api/datasources/proxy/uid/jaeger/api/traces?{search}"));
+        assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{of}: {found}");
+        followed += 1;
+    }
+    assert!(followed > 10, "{followed}");
+    println!("{all} queries and {followed} links of {} dashboards answered by a real Grafana", DASHBOARDS.len());
+    live.stop().session.finish();
     marked.stop();
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn stdin_to(program: &Path, arguments: &[&str], input: &[u8]) -> (boo
 }
 
 pub(crate) struct Prometheus {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     targets: usize,
     child: Child,
     _dir: tempfile::TempDir,

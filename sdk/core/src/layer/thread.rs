@@ -367,7 +367,7 @@ impl ThreadState {
             if annotated {
                 let _ = self.ring.push(Raw::Annotation(self.annotations[at]));
             }
-            let lost = if is_root { self.lost() - self.lost_before[at] } else { 0 };
+            let lost = if is_root { self.lost().saturating_sub(self.lost_before[at]) } else { 0 };
             let lost = u16::try_from(lost).unwrap_or(u16::MAX);
             let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
         } else {

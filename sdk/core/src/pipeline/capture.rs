@@ -6,7 +6,7 @@ use crate::HostNs;
 use crate::control::Control;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, OverheadInfo, RunManifest};
+use crate::run::{ClockInfo, Finding, OverheadInfo, RunManifest, Severity};
 use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
@@ -222,13 +222,15 @@ impl Capturing {
             unresponsive_collectors: None,
             gpu: None,
             set_up: &[],
-            paused_throughout: false,
+            // Without a step there is nothing to be said of its spans, but of the capture: see below.
+            paused_throughout: seen == 0,
             capture: true,
         });
         let wanted = window.end - window.start;
         if seen < wanted {
-            m.verdict.findings.push(crate::run::Finding {
-                severity: crate::run::Severity::Warning,
+            m.verdict.ok &= seen > 0;
+            m.verdict.findings.push(Finding {
+                severity: if seen == 0 { Severity::Error } else { Severity::Warning },
                 code: "capture_cut_short".into(),
                 message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
                 remedy: if missing > 0 {
