@@ -107,10 +107,11 @@ TO_JAEGER = [
 
 # What a panel says that has nothing to show: programs without a GPU, or without kernels recorded, are no mistake.
 ABSENT = [
-    ("candlescope_mfu", "no peak FLOP/s is known for this device"),
-    ("candlescope_mbu", "no peak bandwidth is known for this device"),
+    ("candlescope_mfu", "no steps with FLOPs, or no peak is known for the device"),
+    ("candlescope_mbu", "no steps with bytes, or no peak is known for the device"),
     ("candlescope_kernel", "no kernels are recorded"),
     ('clock="gpu"', "no GPU time is measured"),
+    ("candlescope_step_tokens", "no GPU is sampled, or no token decoded"),
     ("hw_id", "no GPU is sampled"),
 ]
 
@@ -131,7 +132,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
         }
         for n, (expr, legend, *_) in enumerate(queries)
     ]
-    absent = next((text for part, text in ABSENT if part in queries[0][0]), None)
+    absent = next((text for part, text in ABSENT if part in queries[0][0] and not table), None)
     defaults = {"unit": unit, **({"noValue": absent} if absent else {})}
     made = {
         "id": number, "type": kind, "title": title, "description": description, "datasource": DATASOURCE,

@@ -2,8 +2,8 @@
 # Builds Jaeger into .services/ (kept out of git), so that the OTLP exporter is tested against the real one.
 # Usage: tests/otlp/jaeger.sh    prints the program. The first time takes about five minutes on two cores, after that nothing.
 #
-# The module in tests/otlp/jaeger pins Jaeger and everything it is made of. Where there is no Go: name a Jaeger v2 in
-# CANDLESCOPE_JAEGER.
+# The module in tests/otlp/jaeger pins Jaeger and everything it is made of. Where there is no Go to be had: name a Jaeger v2
+# in CANDLESCOPE_JAEGER.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=$(cd "$here/../.." && pwd)/.services

@@ -3,8 +3,8 @@
 # Usage: tests/services/grafana.sh    prints its home directory, with bin/grafana in it. The first time downloads 1 GB and takes about
 # a quarter of an hour of two cores, after that nothing.
 #
-# No package registry has Grafana's server. But its source is a Go module, of which this is the newest version that Go's module mirror
-# was found to have, between 10.0 and 10.1. It has no front end: what it does for one is all that is tested.
+# Grafana's source is a Go module: this version of it, whose sum Go's own database vouches for, is between 10.0 and 10.1. It is built
+# without its front end: what the server does for one is all that is tested.
 set -euo pipefail
 module=github.com/grafana/grafana
 version=v1.9.2-0.20230609164553-81d85ce8028d
@@ -21,11 +21,10 @@ go=$("$here/go.sh")
 export GOTOOLCHAIN=go1.21.13 GOFLAGS="-mod=mod -trimpath"
 rm -rf "$at"
 mkdir -p "$at"
-fetched=$(cd "$at" && "$go" mod download -json "$module@$version")
+fetched=$(cd "$at" && "$go" mod download -json "$module@$version") || { echo "grafana.sh: $fetched" >&2; exit 1; }
 said() { sed -n "s|^\t\"$1\": \"\(.*\)\",\?$|\1|p" <<<"$fetched"; }
 [ "$(said Sum)" = "$sum" ] || { echo "grafana.sh: $module@$version is not what it was: $(said Sum)" >&2; exit 1; }
-cp -r "$(said Dir)" "$at/source"
-chmod -R u+w "$at/source"
+cp -r --no-preserve=mode "$(said Dir)" "$at/source"
 cd "$at/source"
 # What wires the server's parts together is generated, and not in the source.
 nice -n 15 "$go" run github.com/google/wire/cmd/wire@v0.5.0 gen -tags oss ./pkg/server >&2

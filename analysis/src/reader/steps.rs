@@ -41,7 +41,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             flops: flops.unsigned(row),
             bytes: bytes.unsigned(row),
             intervals: intervals.unsigned(row).unwrap_or(1),
-            intervals_lost: lost.unsigned(row).unwrap_or(0),
+            intervals_lost: lost.unsigned(row),
         })
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()

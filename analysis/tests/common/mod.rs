@@ -86,7 +86,7 @@ pub fn step(number: u64, name: &str, start: i64, dur: u64) -> StepRecord {
         flops: None,
         bytes: None,
         intervals: 1,
-        intervals_lost: 0,
+        intervals_lost: Some(0),
     }
 }
 

@@ -282,7 +282,7 @@ impl Maker<'_> {
             flops: sum(|s| s.flops),
             bytes: sum(|s| s.bytes),
             intervals: (spans.len() - first) as u64,
-            intervals_lost: 0,
+            intervals_lost: Some(0),
         };
         self.batch.steps.push(step);
         self.step += 1;

@@ -80,7 +80,7 @@ fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) 
         flops: None,
         bytes: None,
         intervals: 1,
-        intervals_lost: 0,
+        intervals_lost: Some(0),
     }
 }
 

@@ -140,7 +140,7 @@ pub(super) fn span(
     a.put("candlescope.seq", int(record.seq));
     if let Some(step) = step {
         a.put("candlescope.intervals", int(step.intervals));
-        a.maybe("candlescope.intervals_lost", Some(step.intervals_lost).filter(|n| *n > 0).map(int));
+        a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));
         a.maybe("candlescope.energy_joules", step.energy_mj.map(|mj| mj / 1e3));
     }
     a.put("candlescope.target", record.path.target.to_string());

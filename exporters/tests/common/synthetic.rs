@@ -214,7 +214,7 @@ impl Synthetic {
             flops: self.annotated.then(|| batch.spans.iter().filter_map(|s| s.flops).sum()),
             bytes: self.annotated.then(|| batch.spans.iter().filter_map(|s| s.bytes).sum()),
             intervals: batch.spans.len() as u64,
-            intervals_lost: 0,
+            intervals_lost: Some(0),
         }];
         self.step += 1;
         // Sampling, detokenising, printing.

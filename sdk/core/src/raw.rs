@@ -38,7 +38,7 @@ pub(crate) struct RawInterval {
     /// Marks in the GPU's stream at enter and exit, numbered within the thread's lane; 0 for none.
     pub(crate) marks: [u32; 2],
     pub(crate) depth: u16,
-    /// Of a step: intervals that its thread lost while it ran; at the largest value, that many or more.
+    /// Of a step: its intervals that found the ring full; at the largest value, that many or more.
     pub(crate) lost: u16,
     pub(crate) phase: u8,
     pub(crate) flags: u8,

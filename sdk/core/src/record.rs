@@ -59,9 +59,9 @@ impl PathInfo {
     /// Name above intervals whose parent's record never came.
     pub(crate) const LOST: &str = "(lost)";
 
-    /// Whether the interval's place in its step is not known, because the record of one around it was lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.path.strip_prefix(Self::LOST).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// Whether the interval's place in its step is not known, because its parent's record never came.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.path.strip_prefix(Self::LOST).and_then(|rest| rest.strip_prefix('/')) == Some(&*self.name)
     }
 }
 
@@ -167,9 +167,9 @@ pub struct StepRecord {
     pub bytes: Option<u64>,
     /// Intervals recorded in the step, itself included.
     pub intervals: u64,
-    /// Intervals that the step's thread lost while the step ran, because its ring was full or they were nested too deeply: where this is
-    /// not 0, layers are missing from the step. 65,535 stands for that many or more.
-    pub intervals_lost: u64,
+    /// Intervals of the step that were dropped because its thread's ring was full: where this is not 0, layers are missing from the step.
+    /// 65,535 stands for that many or more, `None` is of a run that does not say.
+    pub intervals_lost: Option<u64>,
 }
 
 /// One inference request, from the creation of its span to its close.

@@ -416,8 +416,8 @@ pub const STEPS: &[Column] = &[
     col(
         "intervals_lost",
         Int64,
-        false,
-        "Intervals that the step's thread lost while it ran: where not 0, layers are missing from the step; 65535: that many or more",
+        true,
+        "Intervals of the step that were dropped because its thread's ring was full: where not 0, layers are missing; 65535: that many or more",
     ),
 ];
 

@@ -72,6 +72,8 @@ pub(crate) struct NewThread {
 pub(crate) struct ThreadCounts {
     pub(crate) emitted: AtomicU64,
     pub(crate) ring_full: AtomicU64,
+    /// Those of them that were steps.
+    pub(crate) steps_lost: AtomicU64,
     pub(crate) too_deep: AtomicU64,
     pub(crate) unmatched: AtomicU64,
     /// `seq` of the latest interval entered.

@@ -20,7 +20,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) gpu: Option<&'a GpuAccount>,
     /// What was noticed while setting up.
     pub(crate) set_up: &'a [Finding],
-    /// Capture was never on: no data is what was asked for.
+    /// Recording was never on: no data is what was asked for. Of a capture: no step came.
     pub(crate) paused_throughout: bool,
     /// The run is a capture: it is cut out of one that goes on.
     pub(crate) capture: bool,
@@ -42,7 +42,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
                 "{} of {} intervals ({share:.2} %) were dropped because a thread's ring was full",
                 loss.ring_full, loss.emitted
             ),
-            "enlarge the ring (ring_capacity), or record fewer steps with a schedule; steps.intervals_lost says which steps lack some",
+            "enlarge the ring (ring_capacity), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that are left lack some",
         );
     }
     if loss.too_deep > 0 {
@@ -137,7 +137,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
 }
 
 fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
-    if e.paused_throughout {
+    if e.paused_throughout && !e.capture {
         return;
     }
     if STATIC_MAX_LEVEL < LevelFilter::TRACE {
@@ -149,6 +149,9 @@ fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &st
             ),
             "remove tracing's max_level_* and release_max_level_* features from every crate of the build",
         );
+    }
+    if e.paused_throughout {
+        return;
     }
     let spans = e.facts.counts[RecordKind::Span as usize];
     if spans == 0 && e.facts.loss.emitted == 0 {

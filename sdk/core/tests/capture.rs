@@ -157,6 +157,10 @@ fn flood() {
     (0..1_000).for_each(|_| inner.in_scope(|| ()));
 }
 
+fn lost(step: &StepRecord) -> u64 {
+    step.intervals_lost.expect("known while it is recorded")
+}
+
 /// A session that nobody drains but at commands.
 fn tight() -> SessionBuilder {
     Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600))
@@ -176,7 +180,7 @@ fn what_is_lost_before_and_after_the_captured_steps_is_not_theirs() {
         assert_eq!((run.loss.lost(), run.loss.emitted), (0, 6));
         assert_conserved(&run);
     });
-    let lost: Vec<u64> = batch.steps.iter().map(|s| s.intervals_lost).collect();
+    let lost: Vec<u64> = batch.steps.iter().map(lost).collect();
     assert!(lost[0] > 0 && lost[1..4] == [0; 3] && lost[4] > 0, "{lost:?}");
     assert_eq!(lost.iter().sum::<u64>(), m.loss.ring_full);
     assert!(!m.verdict.ok);
@@ -193,11 +197,33 @@ fn what_the_captured_steps_lost_is_said_exactly() {
         handle.flush(SOON).expect("flushes");
         let run = capture.wait(SOON).expect("written");
         let steps = captured.batch().steps;
-        assert_eq!(steps.iter().map(|s| s.intervals + s.intervals_lost).collect::<Vec<_>>(), [2, 1_001]);
-        assert_eq!(run.loss.ring_full, steps[1].intervals_lost);
+        assert_eq!(steps.iter().map(|s| s.intervals + lost(s)).collect::<Vec<_>>(), [2, 1_001]);
+        assert_eq!(run.loss.ring_full, lost(&steps[1]));
         assert!(!run.verdict.ok && run.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", run.verdict);
         assert_conserved(&run);
     });
+}
+
+#[test]
+fn a_capture_that_lost_whole_steps_says_so() {
+    let captured = MemoryExporter::new();
+    let (_, m) = record(tight(), |handle| {
+        let capture = handle.capture(captured.clone(), 100).expect("begins");
+        flood();
+        // Slots that are kept for steps do not suffice for these.
+        (1..=99).for_each(step);
+        capture.end();
+        handle.flush(SOON).expect("flushes");
+        let run = capture.wait(SOON).expect("written");
+        let steps = captured.batch().steps.len() as u64;
+        assert!((10..90).contains(&steps) && run.counts["steps"] == steps, "{steps}");
+        // What was in the lost ones nobody can say, but it is not more than this.
+        assert_eq!(run.loss.emitted, 1_001 + 99 * 2);
+        assert!(!run.verdict.ok, "{:?}", run.verdict);
+        let said = run.verdict.findings.iter().find(|f| f.code == "capture_cut_short").expect("a finding");
+        assert!(said.remedy.contains("dropped"), "{said:?}");
+    });
+    assert_conserved(&m);
 }
 
 #[test]

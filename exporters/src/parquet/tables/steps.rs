@@ -60,7 +60,7 @@ impl Table for Steps {
         self.flops.push_opt(step.flops.map(signed));
         self.bytes.push_opt(step.bytes.map(signed));
         self.intervals.push(signed(step.intervals));
-        self.intervals_lost.push(signed(step.intervals_lost));
+        self.intervals_lost.push_opt(step.intervals_lost.map(signed));
     }
 
     fn rows(&self) -> usize {

@@ -148,7 +148,7 @@ pub(crate) struct ThreadState {
     depth: usize,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
-    /// What was lost when a frame began that is a step: one for each frame, valid for steps.
+    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
     lost_before: Box<[u64]>,
     /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
     overflow: u32,
@@ -257,7 +257,7 @@ impl ThreadState {
             recorded = decision.record;
             flags = flag::STEP_ROOT | nested;
             self.since_split = 0;
-            self.lost_before[at] = self.lost();
+            self.lost_before[at] = self.counts.ring_full.load(Relaxed);
         }
         let writes = recorded && !transparent;
         self.next_seq += u64::from(writes);
@@ -367,12 +367,15 @@ impl ThreadState {
             if annotated {
                 let _ = self.ring.push(Raw::Annotation(self.annotations[at]));
             }
-            let lost = if is_root { self.lost().saturating_sub(self.lost_before[at]) } else { 0 };
-            let lost = u16::try_from(lost).unwrap_or(u16::MAX);
+            let lost = if is_root { self.lost_in_step(at) } else { 0 };
+            let frame = &self.frames[at];
             let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
         } else {
             // Overload policy: the newest record goes, because what is in the ring may already be half read.
             add(&self.counts.ring_full);
+            if is_root {
+                add(&self.counts.steps_lost);
+            }
         }
         self.count_emitted();
         self.since_split += 1;
@@ -381,10 +384,17 @@ impl ThreadState {
         }
     }
 
-    /// Intervals of this thread that did not reach the ring.
+    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them again.
     #[inline]
-    fn lost(&self) -> u64 {
-        self.counts.ring_full.load(Relaxed) + self.counts.too_deep.load(Relaxed)
+    fn lost_in_step(&mut self, at: usize) -> u16 {
+        let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
+        if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
+            let around = self.frames[..at].iter().rposition(|f| f.flags & flag::STEP_ROOT != 0);
+            if let Some(around) = around {
+                self.lost_before[around] += lost;
+            }
+        }
+        u16::try_from(lost).unwrap_or(u16::MAX)
     }
 
     #[inline]

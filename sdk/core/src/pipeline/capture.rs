@@ -17,8 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Steps that have begun are waited for this long after anything was last heard of them: they may be lost.
+/// Steps that have begun are waited for this long after anything was last heard of them.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same where steps were lost: it may have been these.
+const PATIENCE_AFTER_LOSS: Duration = Duration::from_secs(5);
+
+/// From here on a step does not say how much it lost.
+const UNCOUNTED: u64 = u16::MAX as u64;
 
 /// Time that the exporter gets to write what it was given.
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
@@ -90,8 +96,9 @@ pub(crate) struct Capturing {
     before: Facts,
     step_ns: u64,
     model_spans: u64,
-    /// Intervals of these steps that were dropped, and those whose parent was.
-    dropped: u64,
+    /// Intervals of these steps that were dropped; `None` where a step lost more than it can say.
+    dropped: Option<u64>,
+    /// Those whose parent was.
     orphans: u64,
 }
 
@@ -111,7 +118,7 @@ impl Capturing {
             before,
             step_ns: 0,
             model_spans: 0,
-            dropped: 0,
+            dropped: Some(0),
             orphans: 0,
         })
     }
@@ -132,8 +139,11 @@ impl Capturing {
         let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
         self.seen += steps.len() as u64;
-        self.dropped += steps.iter().map(|s| s.intervals_lost).sum::<u64>();
-        self.orphans += spans.iter().filter(|s| s.path.is_lost()).count() as u64;
+        for step in &steps {
+            let lost = step.intervals_lost.filter(|lost| *lost < UNCOUNTED);
+            self.dropped = self.dropped.zip(lost).map(|(sum, lost)| sum + lost);
+        }
+        self.orphans += spans.iter().filter(|s| s.path.is_orphan()).count() as u64;
         self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();
         self.model_spans += spans.iter().filter(|s| &*s.path.target != crate::llm::TARGET).count() as u64;
         if !spans.is_empty() || !steps.is_empty() {
@@ -146,29 +156,25 @@ impl Capturing {
     }
 
     /// Whether nothing more is to come.
-    pub(crate) fn is_done(&self, control: &Control) -> bool {
+    pub(crate) fn is_done(&self, control: &Control, facts: &Facts) -> bool {
+        let patience = if facts.steps_lost > self.before.steps_lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
         self.seen >= self.window.end - self.window.start
             || self.request.ended.load(Ordering::Relaxed)
-            || self.gives_up(control)
-    }
-
-    /// Whether steps that are missing began so long ago that they will not come any more.
-    fn gives_up(&self, control: &Control) -> bool {
-        control.steps() >= self.window.end && self.last_seen.elapsed() > PATIENCE
+            || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
     }
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
-        let missing =
-            if self.gives_up(control) { (self.window.end - self.window.start).saturating_sub(self.seen) } else { 0 };
+        let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
+        let missing = begun.saturating_sub(self.seen);
         // The kernels of all captured steps have come by now, unless the capture was ended before.
         self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end, missing)).ok()
     }
 
-    /// `missing` steps ran and never came.
+    /// `missing` steps have begun and did not come: they go on, or were lost.
     fn write(self, end: CaptureEnd, missing: u64) {
         super::prepare_background_thread();
         let mut facts = end.facts.since(&self.before);
@@ -198,12 +204,12 @@ impl Capturing {
         facts.helper_spans = spans - model_spans.min(spans);
         facts.drained = spans;
         facts.orphans = orphans;
-        // Of what the session lost meanwhile only that counts which was of these steps. A step says how much it lost, unless it was
-        // lost itself; it does not say why, but intervals that are too deep are so in every step.
-        let session_lost = facts.loss.ring_full + facts.loss.too_deep;
-        let dropped = dropped.saturating_add(missing).min(session_lost);
-        facts.loss.too_deep = facts.loss.too_deep.min(dropped);
-        facts.loss.ring_full = dropped - facts.loss.too_deep;
+        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was; but where a step
+        // that is missing may have been dropped itself, all of it may have been theirs.
+        let missing = missing.min(facts.steps_lost);
+        if let Some(dropped) = dropped.filter(|_| missing == 0) {
+            facts.loss.ring_full = dropped;
+        }
         facts.loss.emitted = spans + facts.loss.lost();
         facts.loss.requests_open_at_end = requests.len() as u64;
         m.loss = facts.loss;
@@ -234,7 +240,7 @@ impl Capturing {
                 code: "capture_cut_short".into(),
                 message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
                 remedy: if missing > 0 {
-                    "the others were dropped, or have not ended for a minute: see ring_full, and capture again"
+                    "others were dropped (see ring_full): capture again when the machine has less to do"
                 } else {
                     "it was ended before the others came; ask again while the program is at work"
                 }

@@ -66,6 +66,8 @@ pub(crate) struct Facts {
     pub(crate) hollow_phase_steps: u64,
     /// Intervals read from the rings.
     pub(crate) drained: u64,
+    /// Steps among the intervals that found a ring full.
+    pub(crate) steps_lost: u64,
 }
 
 impl Facts {
@@ -95,8 +97,17 @@ impl Facts {
             phase_steps: less(|f| f.phase_steps),
             hollow_phase_steps: less(|f| f.hollow_phase_steps),
             drained: less(|f| f.drained),
+            steps_lost: less(|f| f.steps_lost),
         }
     }
+}
+
+/// Sums over threads.
+#[derive(Clone, Copy, Default)]
+struct ThreadSums {
+    loss: LossCounts,
+    drained: u64,
+    steps_lost: u64,
 }
 
 pub(crate) struct Drain {
@@ -131,9 +142,8 @@ struct State {
     thread_names: FxHashSet<Arc<str>>,
     resolved: Resolved,
     enricher: Enricher,
-    /// Sums over threads that ended.
-    gone: LossCounts,
-    gone_drained: u64,
+    /// Of threads that ended.
+    gone: ThreadSums,
     counts: [u64; RecordKind::ALL.len()],
     capture: Option<Capturing>,
     /// Threads that write captured runs.
@@ -153,8 +163,7 @@ impl Drain {
             thread_names: FxHashSet::default(),
             resolved: Resolved::default(),
             enricher,
-            gone: LossCounts::default(),
-            gone_drained: 0,
+            gone: ThreadSums::default(),
             counts: [0; RecordKind::ALL.len()],
             capture: None,
             captures: Vec::new(),
@@ -238,7 +247,9 @@ impl Drain {
         }
         self.pass_on_facts();
         self.send(state, urgent);
-        if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control)) {
+        if let Some(capture) = &state.capture
+            && capture.is_done(&self.shared.control, &self.facts(state))
+        {
             self.end_capture(state);
         }
         self.publish(state);
@@ -322,7 +333,7 @@ impl Drain {
                 let mut source = state.sources.swap_remove(at);
                 let around = Surroundings { shared: &self.shared, mapper: &state.mapper };
                 state.resolver.finish_thread(&mut source.stream, &around, &mut state.resolved);
-                add_counts(&mut state.gone, &mut state.gone_drained, &source);
+                state.gone.add(&source);
             } else {
                 at += 1;
             }
@@ -363,15 +374,15 @@ impl Drain {
     }
 
     fn facts(&self, state: &State) -> Facts {
-        let (mut loss, mut drained) = (state.gone, state.gone_drained);
-        for source in &state.sources {
-            add_counts(&mut loss, &mut drained, source);
-        }
+        let mut sums = state.gone;
+        state.sources.iter().for_each(|source| sums.add(source));
+        let ThreadSums { mut loss, drained, steps_lost } = sums;
         loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
         loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
         Facts {
             loss,
             drained,
+            steps_lost,
             counts: state.counts,
             orphans: state.resolver.orphans,
             outlived_parent: state.resolver.outlived_parent,
@@ -450,17 +461,21 @@ fn send_batch(
     }
 }
 
-fn add_counts(loss: &mut LossCounts, drained: &mut u64, source: &Source) {
-    let counts = &source.counts;
-    *drained += source.drained;
-    // Acquire pairs with the writer's Release: records counted here are visible in the ring.
-    let emitted = counts.emitted.load(Ordering::Acquire);
-    let too_deep = counts.too_deep.load(Ordering::Relaxed);
-    loss.emitted += emitted;
-    loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
-    loss.too_deep += too_deep;
-    loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
-    // Intervals too deep to be kept are emitted without having been entered into the stack.
-    let entered = counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
-    loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep));
+impl ThreadSums {
+    fn add(&mut self, source: &Source) {
+        let (counts, loss) = (&source.counts, &mut self.loss);
+        self.drained += source.drained;
+        // Acquire pairs with the writer's Release: records counted here are visible in the ring.
+        let emitted = counts.emitted.load(Ordering::Acquire);
+        let too_deep = counts.too_deep.load(Ordering::Relaxed);
+        loss.emitted += emitted;
+        loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
+        loss.too_deep += too_deep;
+        loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
+        // Intervals too deep to be kept are emitted without having been entered into the stack.
+        let entered =
+            counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
+        loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep));
+        self.steps_lost += counts.steps_lost.load(Ordering::Relaxed);
+    }
 }

@@ -538,7 +538,7 @@ impl Resolver {
             flops: buffer.done.any_flops.then_some(buffer.done.flops),
             bytes: buffer.done.any_bytes.then_some(buffer.done.bytes),
             intervals: buffer.done.intervals,
-            intervals_lost: u64::from(root.lost),
+            intervals_lost: Some(root.lost.into()),
         });
     }
 
