@@ -99,6 +99,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "flops" => maybe(s.flops),
                 "bytes" => maybe(s.bytes),
                 "intervals" => int(s.intervals),
+                "intervals_lost" => maybe(s.intervals_lost),
                 _ => gpu_cell(s.gpu, name),
             }
         }

@@ -12,7 +12,7 @@ const BLOCK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Strings {
     blocks: Box<[OnceLock<Box<[StringSlot]>>]>,
-    /// For names whose own slot is still empty: see [`get`](Strings::get).
+    /// For names that have none of their own: see [`get`](Strings::get).
     other: StringSlot,
 }
 
@@ -32,8 +32,7 @@ impl Strings {
         block.get_or_init(|| (0..BLOCK).map(|_| StringSlot::default()).collect()).get(name as usize % BLOCK)
     }
 
-    /// The filled slot of a name. A thread can meet a name that another thread has only begun to announce; for that moment, and for
-    /// the name that stands for too many names, it is [`other`](Strings::other).
+    /// The filled slot of a name. Of the name that stands for too many names it is [`other`](Strings::other).
     #[inline]
     pub(super) fn get(&self, name: u32) -> &StringSlot {
         self.blocks

@@ -3,6 +3,7 @@
 use crate::record::ThreadInfo;
 use crate::vocabulary::Phase;
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What a span means to the layer beyond its name.
@@ -43,6 +44,25 @@ pub(crate) struct Names {
     list: RwLock<Vec<Arc<NameInfo>>>,
 }
 
+/// Held by a thread that interns a name, so that it does not wait for itself.
+struct Announcing;
+
+thread_local! {
+    static ANNOUNCING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Announcing {
+    fn begin() -> Option<Self> {
+        (!ANNOUNCING.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        ANNOUNCING.set(false);
+    }
+}
+
 impl Names {
     pub(crate) fn new() -> Self {
         let other = NameInfo { name: "(other)".into(), target: "candlescope".into(), role: Role::Plain, text: 0 };
@@ -53,23 +73,27 @@ impl Names {
         Self { index: Mutex::new(index), list: RwLock::new(vec![Arc::new(other)]) }
     }
 
-    /// Number of the name; the second value tells whether it is new.
-    pub(crate) fn intern(&self, name: &Arc<str>, target: &Arc<str>, role: Role) -> (u32, bool) {
+    /// Number of the name. A new one is announced before any thread gets its number: whoever makes the same span meanwhile waits. Spans
+    /// that are made while announcing are [`OTHER`].
+    pub(crate) fn intern(&self, name: &Arc<str>, target: &Arc<str>, role: Role, announce: impl FnOnce(u32)) -> u32 {
+        let Some(_announcing) = Announcing::begin() else { return OTHER };
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.clone(), target.clone(), role);
         if let Some(&id) = index.names.get(&key) {
-            return (id, false);
+            return id;
         }
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if list.len() >= MAX_NAMES {
-            return (OTHER, false);
+            return OTHER;
         }
         let id = list.len() as u32;
         let next_text = index.texts.len() as u32;
         let text = *index.texts.entry(name.clone()).or_insert(next_text);
         list.push(Arc::new(NameInfo { name: name.clone(), target: target.clone(), role, text }));
+        drop(list);
+        announce(id);
         index.names.insert(key, id);
-        (id, true)
+        id
     }
 
     /// Copies names from `known` on; the drain keeps a list of its own.

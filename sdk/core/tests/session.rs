@@ -4,9 +4,9 @@ mod common;
 use candlescope_core::run::RunManifest;
 use candlescope_core::*;
 use common::*;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
@@ -384,6 +384,51 @@ fn taps_balance_and_see_names_first() {
     assert_eq!(batch.spans.len(), 10);
     assert_eq!(tap.depth.load(Ordering::SeqCst), 0);
     assert!(!tap.unknown.load(Ordering::SeqCst));
+}
+
+/// Takes its time to learn a name, and makes a span of its own meanwhile.
+#[derive(Default)]
+struct Slow {
+    known: Mutex<BTreeSet<u32>>,
+    unknown: AtomicUsize,
+    entered: AtomicUsize,
+}
+
+struct SlowTap(Arc<Slow>);
+
+impl Tap for SlowTap {
+    fn name(&self, id: u32, _: &str, _: &str) {
+        let _own = trace_span!("own");
+        std::thread::sleep(Duration::from_millis(5));
+        self.0.known.lock().unwrap().insert(id);
+    }
+    fn enter(&self, i: TapInterval) {
+        let known = self.0.known.lock().unwrap().contains(&i.name);
+        self.0.unknown.fetch_add(usize::from(!known), Ordering::SeqCst);
+        self.0.entered.fetch_add(1, Ordering::SeqCst);
+    }
+    fn exit(&self, _: TapInterval) {}
+}
+
+#[test]
+fn a_tap_knows_every_name_before_any_thread_uses_it() {
+    let slow = Arc::new(Slow::default());
+    let start = std::sync::Barrier::new(4);
+    let (batch, _) = record(Session::builder().tap(SlowTap(slow.clone())), |_| {
+        let dispatch = tracing::dispatcher::get_default(|d| d.clone());
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    tracing::dispatcher::with_default(&dispatch, || {
+                        start.wait();
+                        trace_span!("first").in_scope(|| trace_span!("second").in_scope(|| ()));
+                    });
+                });
+            }
+        });
+    });
+    assert_eq!((slow.entered.load(Ordering::SeqCst), slow.unknown.load(Ordering::SeqCst)), (8, 0));
+    assert!(batch.spans.iter().all(|s| ["first", "second"].contains(&&*s.path.name)), "{:?}", paths(&batch));
 }
 
 #[test]

@@ -72,12 +72,8 @@ impl CandlescopeLayer {
             _ => metadata.name().into(),
         };
         let target: Arc<str> = metadata.target().into();
-        let (id, new) = self.shared.names.intern(&name, &target, role);
-        if new {
-            for tap in &self.shared.taps {
-                tap.name(id, &name, &target);
-            }
-        }
+        let announce = |id| self.shared.taps.iter().for_each(|tap| tap.name(id, &name, &target));
+        let id = self.shared.names.intern(&name, &target, role, announce);
         let mut flags = 0;
         if kinds.annotation {
             flags |= meta_flag::FIELDS;
