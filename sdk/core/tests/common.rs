@@ -1,6 +1,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, MemoryExporter, Session, SessionBuilder, SpanRecord};
+use candlescope_core::{Batch, MemoryExporter, Session, SessionBuilder, SpanRecord, StepRecord};
+use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
 /// Runs `f` under a session and returns what was recorded.
@@ -11,6 +12,21 @@ pub fn record(builder: SessionBuilder, f: impl FnOnce(&candlescope_core::Handle)
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || f(&handle));
     let manifest = session.finish();
     (memory.batch(), manifest)
+}
+
+/// A session with little room that nobody drains but at commands and at the end.
+pub fn tight() -> SessionBuilder {
+    Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600))
+}
+
+/// Intervals that a step lost.
+pub fn lost(step: &StepRecord) -> u64 {
+    step.intervals_lost.expect("known while it is recorded")
+}
+
+/// Intervals of a step, recorded or not.
+pub fn made(step: &StepRecord) -> u64 {
+    step.intervals + lost(step)
 }
 
 pub fn record_default(f: impl FnOnce()) -> (Batch, RunManifest) {

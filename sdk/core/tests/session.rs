@@ -69,15 +69,9 @@ fn a_paused_session_makes_no_complaint() {
     assert_eq!(m.loss.emitted, 0);
 }
 
-/// Intervals of a step, recorded or not.
-fn made(step: &StepRecord) -> u64 {
-    step.intervals + step.intervals_lost.expect("known while it is recorded")
-}
-
 #[test]
 fn what_a_step_inside_another_lost_is_counted_once() {
-    let builder = Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600));
-    let (batch, m) = record(builder, |_| {
+    let (batch, m) = record(tight(), |_| {
         let (outer, inner) = (trace_span!("outer"), trace_span!("inner"));
         let many = |n| (0..n).for_each(|_| inner.in_scope(|| ()));
         let _outer = outer.enter();
@@ -91,13 +85,12 @@ fn what_a_step_inside_another_lost_is_counted_once() {
     let of = |name: &str| batch.steps.iter().find(|s| &*s.path.name == name).expect("a step");
     assert_eq!((made(of("outer")), made(of("decode"))), (1_001, 501));
     assert_eq!(of("decode").intervals_lost, Some(500));
-    assert_eq!(batch.steps.iter().filter_map(|s| s.intervals_lost).sum::<u64>(), m.loss.ring_full);
+    assert_eq!(batch.steps.iter().map(lost).sum::<u64>(), m.loss.ring_full);
 }
 
 #[test]
 fn a_step_that_lost_more_than_it_can_count_says_that_many() {
-    let builder = Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600));
-    let (batch, m) = record(builder, |_| {
+    let (batch, m) = record(tight(), |_| {
         let (step, inner) = (trace_span!("step"), trace_span!("inner"));
         let _step = step.enter();
         (0..70_000).for_each(|_| inner.in_scope(|| ()));
@@ -109,8 +102,7 @@ fn a_step_that_lost_more_than_it_can_count_says_that_many() {
 #[test]
 fn a_full_ring_drops_the_newest_counts_it_and_keeps_the_steps() {
     const N: usize = 5_000;
-    let builder = Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600));
-    let (batch, m) = record(builder, |_| {
+    let (batch, m) = record(tight(), |_| {
         let (step, inner) = (trace_span!("step"), trace_span!("inner"));
         for _ in 0..3 {
             let _s = step.enter();
@@ -124,7 +116,7 @@ fn a_full_ring_drops_the_newest_counts_it_and_keeps_the_steps() {
     assert_eq!(batch.steps.len(), 3, "steps have slots of their own");
     // Each step says what it lacks.
     assert!(batch.steps.iter().all(|s| made(s) == N as u64 + 1), "{:?}", batch.steps);
-    assert_eq!(batch.steps.iter().filter_map(|s| s.intervals_lost).sum::<u64>(), m.loss.ring_full);
+    assert_eq!(batch.steps.iter().map(lost).sum::<u64>(), m.loss.ring_full);
     assert!(m.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", m.verdict);
     assert!(!m.verdict.ok);
     assert_conserved(&m);

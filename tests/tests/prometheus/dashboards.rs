@@ -19,17 +19,20 @@ pub(crate) fn read(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(&path).expect("readable")).expect("valid JSON")
 }
 
-pub(crate) fn queries(name: &str) -> Vec<Query> {
+/// Every panel's queries as they are written, with the names of dashboard and panel.
+pub(crate) fn targets(name: &str) -> Vec<(String, Value)> {
     let dashboard = read(name);
-    let panels = dashboard["panels"].as_array().expect("panels").clone();
     let mut all = Vec::new();
-    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
-        for target in panel["targets"].as_array().expect("targets") {
-            let of = format!("{name} / {}", panel["title"].as_str().unwrap_or_default());
-            all.push(Query { of, expr: target["expr"].as_str().expect("expr").to_string() });
-        }
+    for panel in dashboard["panels"].as_array().expect("panels").iter().filter(|panel| panel["type"] != "row") {
+        let of = format!("{name} / {}", panel["title"].as_str().unwrap_or_default());
+        all.extend(panel["targets"].as_array().expect("targets").iter().map(|target| (of.clone(), target.clone())));
     }
     all
+}
+
+pub(crate) fn queries(name: &str) -> Vec<Query> {
+    let expr = |target: Value| target["expr"].as_str().expect("expr").to_string();
+    targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(target) }).collect()
 }
 
 /// What each dashboard is there for: kinds of panels, and what a query of one of them holds.

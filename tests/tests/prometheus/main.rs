@@ -126,12 +126,9 @@ fn panels_answer_through_a_real_grafana() {
         let kept = grafana.get(&format!("/api/dashboards/uid/{uid}"));
         assert_eq!(kept["meta"]["provisioned"], true, "{name}: {kept}");
         assert_eq!(kept["dashboard"]["panels"], written["panels"], "{name} is read as it is written");
-        for panel in written["panels"].as_array().expect("panels").iter().filter(|panel| panel["type"] != "row") {
-            for target in panel["targets"].as_array().expect("targets") {
-                let mut target = target.clone();
-                target["expr"] = by_the_reader(target["expr"].as_str().expect("expr")).into();
-                targets.push((format!("{name} / {}", panel["title"]), target));
-            }
+        for (of, mut target) in dashboards::targets(name) {
+            target["expr"] = by_the_reader(target["expr"].as_str().expect("expr")).into();
+            targets.push((of, target));
         }
     }
     let all = targets.len();

@@ -247,12 +247,11 @@ impl Drain {
         }
         self.pass_on_facts();
         self.send(state, urgent);
-        if let Some(capture) = &state.capture
-            && capture.is_done(&self.shared.control, &self.facts(state))
-        {
+        let facts = self.facts(state);
+        if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
             self.end_capture(state);
         }
-        self.publish(state);
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         meter.update();
         busiest
     }
@@ -397,11 +396,6 @@ impl Drain {
             phase_steps: state.resolver.phase_steps,
             hollow_phase_steps: state.resolver.hollow_phase_steps,
         }
-    }
-
-    fn publish(&self, state: &State) {
-        let facts = self.facts(state);
-        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
     }
 
     fn stop(self, mut state: State, meter: &CpuMeter, answer: &Sender<DrainReport>) {
