@@ -96,6 +96,8 @@ mod tests {
             batch: None,
             dtype: None,
             shape: None,
+            flops_executed: None,
+            io_bytes: None,
         }
     }
 

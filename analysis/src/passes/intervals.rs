@@ -514,6 +514,8 @@ mod tests {
                 batch: None,
                 dtype: None,
                 shape: None,
+                flops_executed: None,
+                io_bytes: None,
             });
             assert!(pass.held.len() <= 128, "{} held", pass.held.len());
         }

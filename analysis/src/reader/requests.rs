@@ -13,6 +13,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let text = |name| TextColumn::of(batch, name);
     let (request, span_id, start, dur) = (int("request"), int("span_id"), int("host_start_ns"), int("host_dur_ns"));
     let (ttft, prompt, output, sequences) = (int("ttft_ns"), int("prompt_tokens"), int("output_tokens"), int("batch"));
+    let (last_token, queue) = (int("last_token_ns"), int("queue_ns"));
     let (trace, operation, model) = (text("trace_id"), text("operation"), text("model"));
 
     let row = |row: usize| -> Option<RequestRecord> {
@@ -28,6 +29,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             host_start: when.0,
             host_dur_ns: when.1,
             ttft_ns: ttft.unsigned(row),
+            last_token_ns: last_token.unsigned(row),
+            queue_ns: queue.unsigned(row),
             prompt_tokens: prompt.unsigned(row),
             output_tokens: output.unsigned(row),
             batch: sequences.small(row),

@@ -16,6 +16,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let (start, dur, depth) = (int("host_start_ns"), int("host_dur_ns"), int("depth"));
     let gpu = GpuColumns::of(batch);
     let (flops, bytes, tokens) = (int("flops"), int("bytes"), int("tokens"));
+    let (executed, io_bytes) = (int("flops_executed"), int("io_bytes"));
     let (context_len, sequences) = (int("context_len"), int("batch"));
     let (trace, phase, path) = (text("trace_id"), text("phase"), text("path"));
     let (name, target, thread) = (text("name"), text("target"), text("thread"));
@@ -57,6 +58,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             context_len: context_len.small(row),
             batch: sequences.small(row),
             dtype: dtypes.get(dtype.id(row) as usize).copied(),
+            flops_executed: executed.unsigned(row),
+            io_bytes: io_bytes.unsigned(row),
             shape: shapes.get(shape.id(row) as usize).copied().flatten(),
         })
     };

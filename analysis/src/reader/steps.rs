@@ -18,6 +18,8 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let energy = FloatColumn::of(batch, "energy_mj");
     let (flops, bytes, tokens) = (int("flops"), int("bytes"), int("tokens"));
     let (context_len, sequences) = (int("context_len"), int("batch"));
+    let (new_tokens, context_sum, going_on) = (int("new_tokens"), int("context_sum"), int("sequences"));
+    let (executed, io_bytes) = (int("flops_executed"), int("io_bytes"));
     let (trace, phase, path, thread) = (text("trace_id"), text("phase"), text("path"), text("thread"));
 
     let row = |row: usize| -> Option<StepRecord> {
@@ -42,6 +44,11 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             bytes: bytes.unsigned(row),
             intervals: intervals.unsigned(row).unwrap_or(1),
             intervals_lost: lost.unsigned(row),
+            new_tokens: new_tokens.small(row),
+            context_sum: context_sum.unsigned(row),
+            sequences: going_on.small(row),
+            flops_executed: executed.unsigned(row),
+            io_bytes: io_bytes.unsigned(row),
         })
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()

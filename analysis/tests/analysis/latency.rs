@@ -23,6 +23,8 @@ fn request(number: u64, start: i64, dur: u64) -> RequestRecord {
         host_start: HostNs(T0 + start),
         host_dur_ns: dur,
         ttft_ns: None,
+        last_token_ns: None,
+        queue_ns: None,
         prompt_tokens: None,
         output_tokens: None,
         batch: None,

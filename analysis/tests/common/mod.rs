@@ -63,6 +63,8 @@ pub fn span(seq: u64, parent: Option<u64>, text: &str, start: i64, dur: u64) -> 
         batch: None,
         dtype: None,
         shape: None,
+        flops_executed: None,
+        io_bytes: None,
     }
 }
 
@@ -87,6 +89,11 @@ pub fn step(number: u64, name: &str, start: i64, dur: u64) -> StepRecord {
         bytes: None,
         intervals: 1,
         intervals_lost: Some(0),
+        new_tokens: None,
+        context_sum: None,
+        sequences: None,
+        flops_executed: None,
+        io_bytes: None,
     }
 }
 

@@ -126,6 +126,8 @@ impl Maker<'_> {
             batch: None,
             dtype: None,
             shape: None,
+            flops_executed: None,
+            io_bytes: None,
         });
         // Entering costs a little, which shows as self time of the parent.
         self.now += 60;
@@ -283,6 +285,11 @@ impl Maker<'_> {
             bytes: sum(|s| s.bytes),
             intervals: (spans.len() - first) as u64,
             intervals_lost: Some(0),
+            new_tokens: None,
+            context_sum: None,
+            sequences: None,
+            flops_executed: None,
+            io_bytes: None,
         };
         self.batch.steps.push(step);
         self.step += 1;
@@ -315,6 +322,8 @@ impl Maker<'_> {
             host_start: HostNs(T0 + start),
             host_dur_ns: span.host_dur_ns,
             ttft_ns: Some(ttft as u64),
+            last_token_ns: None,
+            queue_ns: None,
             prompt_tokens: Some(u64::from(prompt)),
             output_tokens: Some(u64::from(self.scenario.output)),
             batch: Some(1),

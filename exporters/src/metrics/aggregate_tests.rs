@@ -57,6 +57,8 @@ fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> Span
         batch: None,
         dtype: None,
         shape: None,
+        flops_executed: None,
+        io_bytes: None,
     }
 }
 
@@ -81,6 +83,11 @@ fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) 
         bytes: None,
         intervals: 1,
         intervals_lost: Some(0),
+        new_tokens: None,
+        context_sum: None,
+        sequences: None,
+        flops_executed: None,
+        io_bytes: None,
     }
 }
 
@@ -96,6 +103,8 @@ fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: 
         host_start: HostNs(0),
         host_dur_ns: dur_ms * MS,
         ttft_ns: ttft_ms.map(|ms| ms * MS),
+        last_token_ns: None,
+        queue_ns: None,
         prompt_tokens: Some(7),
         output_tokens: output,
         batch: None,

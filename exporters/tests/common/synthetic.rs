@@ -121,6 +121,8 @@ impl Synthetic {
             batch: None,
             dtype: None,
             shape: None,
+            flops_executed: None,
+            io_bytes: None,
         });
         self.open.push(self.seq);
         self.seq += 1;
@@ -215,6 +217,11 @@ impl Synthetic {
             bytes: self.annotated.then(|| batch.spans.iter().filter_map(|s| s.bytes).sum()),
             intervals: batch.spans.len() as u64,
             intervals_lost: Some(0),
+            new_tokens: None,
+            context_sum: None,
+            sequences: None,
+            flops_executed: None,
+            io_bytes: None,
         }];
         self.step += 1;
         // Sampling, detokenising, printing.
@@ -253,6 +260,8 @@ impl Synthetic {
             host_start: started,
             host_dur_ns: HostNs(self.now).since(started),
             ttft_ns: Some(12_000_000),
+            last_token_ns: None,
+            queue_ns: None,
             prompt_tokens: Some(64),
             output_tokens: Some(self.step),
             batch: Some(1),

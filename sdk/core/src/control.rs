@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 /// use StepAction::*;
 /// assert_eq!(actions, [Skip, Skip, Warmup, Record, Record, Skip, Skip]);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
     /// Steps skipped once, at the start.
     pub skip_first: u64,

@@ -116,8 +116,13 @@ pub struct SpanRecord {
     pub gpu: Option<GpuTime>,
     /// Floating-point operations annotated on this interval itself, analytic; its children's are not included.
     pub flops: Option<u64>,
-    /// Bytes moved to and from memory, annotated on this interval itself, analytic lower bound.
+    /// Floating-point operations that are executed, annotated on this interval itself: `flops` and what the model does not need, for
+    /// example the masked half of a prompt's attention. `None` where nobody said, which for `flops` means the same number.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache moved, annotated on this interval itself, analytic lower bound.
     pub bytes: Option<u64>,
+    /// The same with activations in and out of the operation: what arithmetic intensity and GB/s of an operation are over.
+    pub io_bytes: Option<u64>,
     /// Tokens processed.
     pub tokens: Option<u32>,
     /// Context length after the step, in tokens.
@@ -161,10 +166,20 @@ pub struct StepRecord {
     pub context_len: Option<u32>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
+    /// Tokens that are new in this step and belong to a sequence that still goes on; `tokens` counts padding and ended sequences, too.
+    pub new_tokens: Option<u32>,
+    /// Sum of the context lengths after the step over the sequences that go on.
+    pub context_sum: Option<u64>,
+    /// Sequences that go on.
+    pub sequences: Option<u32>,
     /// Sum of analytic FLOPs over the step.
     pub flops: Option<u64>,
-    /// Sum of analytic bytes over the step.
+    /// Sum of executed FLOPs over the step; intervals that do not tell count with their `flops`.
+    pub flops_executed: Option<u64>,
+    /// Sum of analytic bytes (weights, KV cache) over the step.
     pub bytes: Option<u64>,
+    /// Sum of analytic bytes with activations over the step.
+    pub io_bytes: Option<u64>,
     /// Intervals recorded in the step, itself included.
     pub intervals: u64,
     /// Intervals of the step that were dropped because its thread's ring was full: where this is not 0, layers are missing from the step.
@@ -195,7 +210,11 @@ pub struct RequestRecord {
     pub host_dur_ns: u64,
     /// Time from the request's start to its first output token on the host, in nanoseconds.
     pub ttft_ns: Option<u64>,
-    /// Prompt tokens.
+    /// Time from the request's start to its last output token on the host, in nanoseconds.
+    pub last_token_ns: Option<u64>,
+    /// Time from the request's start to the start of its first step, recorded or not, in nanoseconds.
+    pub queue_ns: Option<u64>,
+    /// Prompt tokens of one sequence.
     pub prompt_tokens: Option<u64>,
     /// Output tokens, all sequences of the batch together.
     pub output_tokens: Option<u64>,

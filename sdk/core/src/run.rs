@@ -45,6 +45,9 @@ pub struct RunManifest {
     /// How GPU time was taken and what became of it; absent where none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuAccount>,
+    /// Steps by what became of them; absent in runs that do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<StepCounts>,
     /// Records per table handed to exporters.
     pub counts: BTreeMap<String, u64>,
     /// Intervals that never became records, by reason.
@@ -57,6 +60,29 @@ pub struct RunManifest {
     pub verdict: Verdict,
     /// Free results of the program that made the run, for example the generated text's hash.
     pub results: BTreeMap<String, Value>,
+}
+
+/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `paused` + `lost` + `open_at_end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct StepCounts {
+    /// Steps that began while the session lived, recorded or not.
+    pub begun: u64,
+    /// Steps with a record because recording was on or the schedule said so.
+    pub recorded: u64,
+    /// Steps with a record only because a window was asked for while recording was off or the schedule said no.
+    pub captured: u64,
+    /// Steps that the schedule left out.
+    pub scheduled_out: u64,
+    /// Steps that began while recording was paused.
+    pub paused: u64,
+    /// Steps that were to be recorded and have no record, because a ring was full.
+    pub lost: u64,
+    /// Steps that had not ended when the session did.
+    pub open_at_end: u64,
+    /// The schedule, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<crate::control::Schedule>,
 }
 
 /// Clock used on the hot path and its relation to Unix time.
@@ -353,8 +379,24 @@ const GPU_DUR: Column = col("gpu_dur_ns", Int64, true, "Duration on the device, 
 const GPU_SOURCE: Column = col("gpu_source", Utf8, true, "event (stream elapsed) or cupti (sum of kernels)");
 const FLOPS: Column =
     col("flops", Int64, true, "Floating-point operations, analytic; in spans the interval's own, in steps the sum");
-const BYTES: Column =
-    col("bytes", Int64, true, "Bytes moved, analytic lower bound; in spans the interval's own, in steps the sum");
+const BYTES: Column = col(
+    "bytes",
+    Int64,
+    true,
+    "Bytes of weights and KV cache, analytic lower bound; in spans the interval's own, in steps the sum",
+);
+const FLOPS_EXECUTED: Column = col(
+    "flops_executed",
+    Int64,
+    true,
+    "FLOPs that are executed, masked ones included; in spans the interval's own (null: as flops), in steps the sum",
+);
+const IO_BYTES: Column = col(
+    "io_bytes",
+    Int64,
+    true,
+    "Bytes with activations in and out of the operation; in spans the interval's own, in steps the sum",
+);
 const TOKENS: Column = col("tokens", Int64, true, "Tokens processed");
 const CONTEXT_LEN: Column = col("context_len", Int64, true, "Context length after the step, tokens");
 const BATCH: Column = col("batch", Int64, true, "Sequences in the batch");
@@ -387,6 +429,8 @@ pub const SPANS: &[Column] = &[
     BATCH,
     col("dtype", Utf8, true, "Element type of the operation"),
     col("shape", Utf8, true, "Shape of the operation, dimensions joined by x"),
+    FLOPS_EXECUTED,
+    IO_BYTES,
 ];
 
 /// Columns of `RUN/steps`.
@@ -419,6 +463,11 @@ pub const STEPS: &[Column] = &[
         true,
         "Intervals of the step that were dropped because its thread's ring was full: where not 0, layers are missing; 65535: that many or more",
     ),
+    col("new_tokens", Int64, true, "Tokens that are new in the step, of sequences that go on"),
+    col("context_sum", Int64, true, "Sum of the context lengths after the step, of sequences that go on"),
+    col("sequences", Int64, true, "Sequences that go on"),
+    FLOPS_EXECUTED,
+    IO_BYTES,
 ];
 
 /// Columns of `RUN/requests`.
@@ -434,9 +483,11 @@ pub const REQUESTS: &[Column] = &[
     START,
     DUR,
     col("ttft_ns", Int64, true, "Request start to first output token on the host, nanoseconds"),
-    col("prompt_tokens", Int64, true, "Prompt tokens"),
+    col("prompt_tokens", Int64, true, "Prompt tokens of one sequence"),
     col("output_tokens", Int64, true, "Output tokens, all sequences of the batch together"),
     BATCH,
+    col("last_token_ns", Int64, true, "Request start to last output token on the host, nanoseconds"),
+    col("queue_ns", Int64, true, "Request start to the start of its first step, recorded or not, nanoseconds"),
 ];
 
 /// Columns of `RUN/samples`.

@@ -23,6 +23,8 @@ pub(in crate::parquet) struct Requests {
     prompt_tokens: ValueColumn<i64>,
     output_tokens: ValueColumn<i64>,
     batch: ValueColumn<i64>,
+    last_token: ValueColumn<i64>,
+    queue: ValueColumn<i64>,
 }
 
 impl Table for Requests {
@@ -41,6 +43,8 @@ impl Table for Requests {
         self.prompt_tokens.push_opt(request.prompt_tokens.map(signed));
         self.output_tokens.push_opt(request.output_tokens.map(signed));
         self.batch.push_opt(request.batch.map(i64::from));
+        self.last_token.push_opt(request.last_token_ns.map(signed));
+        self.queue.push_opt(request.queue_ns.map(signed));
     }
 
     fn rows(&self) -> usize {
@@ -61,6 +65,8 @@ impl Table for Requests {
             ColumnData::Int64(&self.prompt_tokens),
             ColumnData::Int64(&self.output_tokens),
             ColumnData::Int64(&self.batch),
+            ColumnData::Int64(&self.last_token),
+            ColumnData::Int64(&self.queue),
         ]);
         columns
     }

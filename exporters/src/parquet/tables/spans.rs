@@ -30,6 +30,8 @@ pub(in crate::parquet) struct Spans {
     batch: KeyColumn,
     dtype: KeyColumn,
     shape: KeyColumn,
+    flops_executed: KeyColumn,
+    io_bytes: KeyColumn,
     dict: Dictionaries,
 }
 
@@ -48,6 +50,8 @@ struct Dictionaries {
     batch: ValueDict<i64>,
     dtype: ValueDict<DType>,
     shape: ValueDict<Shape>,
+    flops_executed: ValueDict<i64>,
+    io_bytes: ValueDict<i64>,
 }
 
 impl Table for Spans {
@@ -79,6 +83,8 @@ impl Table for Spans {
         self.batch.push(dict.batch.key(path, span.batch.map(i64::from)));
         self.dtype.push(dict.dtype.key(path, span.dtype));
         self.shape.push(dict.shape.key(path, span.shape));
+        self.flops_executed.push(dict.flops_executed.key(path, span.flops_executed.map(signed)));
+        self.io_bytes.push(dict.io_bytes.key(path, span.io_bytes.map(signed)));
     }
 
     fn rows(&self) -> usize {
@@ -113,6 +119,8 @@ impl Table for Spans {
             ColumnData::Int64Keys(&self.batch, dict.batch.values()),
             rendered(&self.dtype, &dict.dtype),
             rendered(&self.shape, &dict.shape),
+            ColumnData::Int64Keys(&self.flops_executed, dict.flops_executed.values()),
+            ColumnData::Int64Keys(&self.io_bytes, dict.io_bytes.values()),
         ]);
         columns
     }
@@ -138,6 +146,8 @@ impl Table for Spans {
             batch,
             dtype,
             shape,
+            flops_executed,
+            io_bytes,
         } = &mut self.dict;
         trace_id.clear();
         phase.clear();
@@ -145,7 +155,7 @@ impl Table for Spans {
         depth.clear();
         thread.clear();
         gpu_source.clear();
-        for ints in [flops, bytes, tokens, context_len, batch] {
+        for ints in [flops, bytes, tokens, context_len, batch, flops_executed, io_bytes] {
             ints.clear();
         }
         dtype.clear();
@@ -177,15 +187,25 @@ impl Table for Spans {
             &self.batch,
             &self.dtype,
             &self.shape,
+            &self.flops_executed,
+            &self.io_bytes,
         ];
         let dict = &self.dict;
         values.iter().map(|c| c.memory()).sum::<usize>()
             + keys.iter().map(|c| c.memory()).sum::<usize>()
             + dict.trace_id.memory()
-            + [&dict.flops, &dict.bytes, &dict.tokens, &dict.context_len, &dict.batch]
-                .iter()
-                .map(|d| d.memory())
-                .sum::<usize>()
+            + [
+                &dict.flops,
+                &dict.bytes,
+                &dict.tokens,
+                &dict.context_len,
+                &dict.batch,
+                &dict.flops_executed,
+                &dict.io_bytes,
+            ]
+            .iter()
+            .map(|d| d.memory())
+            .sum::<usize>()
             + dict.shape.memory()
     }
 }
@@ -204,7 +224,7 @@ impl Spans {
         ]
     }
 
-    fn keys_mut(&mut self) -> [&mut KeyColumn; 13] {
+    fn keys_mut(&mut self) -> [&mut KeyColumn; 15] {
         [
             &mut self.trace_id,
             &mut self.phase,
@@ -219,6 +239,8 @@ impl Spans {
             &mut self.batch,
             &mut self.dtype,
             &mut self.shape,
+            &mut self.flops_executed,
+            &mut self.io_bytes,
         ]
     }
 }

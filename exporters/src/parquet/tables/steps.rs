@@ -34,6 +34,11 @@ pub(in crate::parquet) struct Steps {
     bytes: ValueColumn<i64>,
     intervals: ValueColumn<i64>,
     intervals_lost: ValueColumn<i64>,
+    new_tokens: ValueColumn<i64>,
+    context_sum: ValueColumn<i64>,
+    sequences: ValueColumn<i64>,
+    flops_executed: ValueColumn<i64>,
+    io_bytes: ValueColumn<i64>,
 }
 
 impl Table for Steps {
@@ -61,6 +66,11 @@ impl Table for Steps {
         self.bytes.push_opt(step.bytes.map(signed));
         self.intervals.push(signed(step.intervals));
         self.intervals_lost.push_opt(step.intervals_lost.map(signed));
+        self.new_tokens.push_opt(step.new_tokens.map(i64::from));
+        self.context_sum.push_opt(step.context_sum.map(signed));
+        self.sequences.push_opt(step.sequences.map(i64::from));
+        self.flops_executed.push_opt(step.flops_executed.map(signed));
+        self.io_bytes.push_opt(step.io_bytes.map(signed));
     }
 
     fn rows(&self) -> usize {
@@ -90,6 +100,11 @@ impl Table for Steps {
             ColumnData::Int64(&self.bytes),
             ColumnData::Int64(&self.intervals),
             ColumnData::Int64(&self.intervals_lost),
+            ColumnData::Int64(&self.new_tokens),
+            ColumnData::Int64(&self.context_sum),
+            ColumnData::Int64(&self.sequences),
+            ColumnData::Int64(&self.flops_executed),
+            ColumnData::Int64(&self.io_bytes),
         ]);
         columns
     }

@@ -356,6 +356,8 @@ impl Drain {
                 host_start: start,
                 host_dur_ns: end.since(start),
                 ttft_ns: v.ttft_seconds.map(|s| (s * 1e9) as u64),
+                last_token_ns: None,
+                queue_ns: None,
                 prompt_tokens: v.prompt_tokens,
                 output_tokens: v.output_tokens,
                 batch: v.annotation.get_batch(),

@@ -495,6 +495,8 @@ impl Resolver {
             batch: a.get_batch(),
             dtype: a.get_dtype(),
             shape: a.get_shape(),
+            flops_executed: None,
+            io_bytes: None,
         });
         out.note(item, thread.index);
     }
@@ -539,6 +541,11 @@ impl Resolver {
             bytes: buffer.done.any_bytes.then_some(buffer.done.bytes),
             intervals: buffer.done.intervals,
             intervals_lost: Some(root.lost.into()),
+            new_tokens: None,
+            context_sum: None,
+            sequences: None,
+            flops_executed: None,
+            io_bytes: None,
         });
     }
 
