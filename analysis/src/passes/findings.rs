@@ -204,7 +204,7 @@ fn consistency(analysis: &Analysis, findings: &mut Vec<Finding>) {
     }
     for used in peaks::utilisation(analysis) {
         if used.ratio > 1.0 {
-            let (what, unit) = if used.peak.is_flops { ("MFU", "FLOP/s") } else { ("MBU", "B/s") };
+            let (what, unit) = (used.metric.name(), if used.peak.is_flops { "FLOP/s" } else { "B/s" });
             let over = match used.over {
                 peaks::Over::Wall => String::new(),
                 over => format!(" over GPU time ({})", over.name()),

@@ -1,7 +1,8 @@
-//! When the device worked and why it did not: merging what ran, and naming each gap.
+//! When a device worked and why it did not: merging what ran, and naming each gap.
 //!
 //! Overlapping intervals are merged first; a gap is what lies between two merged ones [HTA
-//! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`].
+//! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within windows of
+//! time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
 /// A kernel, copy or memset on one device. Times are Unix nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub struct Activity {
     pub launch_ns: Option<i64>,
     /// End of that call to the start on the device, 0 where the device was quicker.
     pub queue_delay_ns: Option<u64>,
+    /// Stream it ran in.
+    pub stream: u32,
+    /// Number of the path (without ordinals) that launched it, where one did.
+    pub path: Option<u32>,
     /// A kernel, not a copy or memset.
     pub is_kernel: bool,
 }
@@ -28,7 +33,9 @@ pub enum Gap {
     HostBound,
     /// Shorter than [`LAUNCH_OVERHEAD_NS`].
     LaunchOverhead,
-    /// Neither: the launch was in time, but something else held it up; or nothing is known of the launch.
+    /// The launch and the moment the device ran dry are nearer than the two clocks are to each other: which came first is not known.
+    Uncertain,
+    /// None of these: the launch was in time, but something else held it up; or nothing is known of the launch.
     Other,
 }
 
@@ -41,63 +48,131 @@ pub struct GapSum {
     pub ns: u64,
 }
 
-/// How one device's time divides between its first start and its last end. `busy_ns` + all gaps = `extent_ns`.
+impl GapSum {
+    fn add(&mut self, ns: u64) {
+        self.n += 1;
+        self.ns = self.ns.saturating_add(ns);
+    }
+
+    /// Takes another device's gaps of the same kind.
+    pub(crate) fn plus(&mut self, other: GapSum) {
+        self.n = self.n.saturating_add(other.n);
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+}
+
+/// A stretch of time in which a device worked without a break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Its start.
+    pub start_ns: i64,
+    /// Its end.
+    pub end_ns: i64,
+    /// Start of the call that launched what began it.
+    pub launch_ns: Option<i64>,
+}
+
+/// What ran, in any order, as blocks in order of start that do not touch each other.
+pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Block> {
+    let mut list: Vec<Block> = activities
+        .into_iter()
+        .map(|a| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), launch_ns: a.launch_ns })
+        .collect();
+    list.sort_unstable_by_key(|b| (b.start_ns, b.end_ns));
+    let mut merged: Vec<Block> = Vec::new();
+    for block in list {
+        match merged.last_mut() {
+            Some(last) if block.start_ns <= last.end_ns => last.end_ns = last.end_ns.max(block.end_ns),
+            _ => merged.push(block),
+        }
+    }
+    merged
+}
+
+/// Windows of time in order, overlapping ones made one. Windows that only touch stay apart: what lies at their ends is at an end.
+pub fn stretches(windows: impl IntoIterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
+    let mut list: Vec<(i64, i64)> = windows.into_iter().filter(|(start, end)| end > start).collect();
+    list.sort_unstable();
+    let mut out: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in list {
+        match out.last_mut() {
+            Some(last) if start < last.1 => last.1 = last.1.max(end),
+            _ => out.push((start, end)),
+        }
+    }
+    out
+}
+
+/// Length of windows that do not overlap, in nanoseconds.
+pub fn length(windows: &[(i64, i64)]) -> u64 {
+    windows.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.abs_diff(*start)))
+}
+
+/// How a device's time divides within windows. `wall_ns` = `busy_ns` + all gaps + `edges_ns`, to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occupancy {
+    /// Length of the windows.
+    pub wall_ns: u64,
     /// Time in which at least one of them ran.
     pub busy_ns: u64,
-    /// First start to last end.
-    pub extent_ns: u64,
     /// Gaps that are [`Gap::HostBound`].
     pub host_bound: GapSum,
     /// Gaps that are [`Gap::LaunchOverhead`].
     pub launch_overhead: GapSum,
+    /// Gaps that are [`Gap::Uncertain`].
+    pub uncertain: GapSum,
     /// Gaps that are [`Gap::Other`].
     pub other: GapSum,
+    /// Time at a window's ends: before anything ran in it, and after the last.
+    pub edges_ns: u64,
 }
 
 impl Occupancy {
-    /// Divides the time of what ran on one device, which is put in order of start.
-    pub fn of(activities: &mut [Activity]) -> Self {
-        activities.sort_by_key(|a| (a.start_ns, a.end_ns));
-        let mut out = Self::default();
-        let Some(first) = activities.first() else { return out };
-        let start_ns = first.start_ns;
-        let mut until = start_ns;
-        for activity in activities.iter() {
-            if activity.start_ns > until {
-                let ns = activity.start_ns.abs_diff(until);
-                let sum = match classify(activity.launch_ns, until, ns) {
-                    Gap::HostBound => &mut out.host_bound,
-                    Gap::LaunchOverhead => &mut out.launch_overhead,
-                    Gap::Other => &mut out.other,
-                };
-                sum.n += 1;
-                sum.ns = sum.ns.saturating_add(ns);
+    /// Divides the `windows`, which are in order and do not overlap, by the `blocks` of one device. `bound_ns` is how far the device's
+    /// times may be off on the host's time line.
+    pub fn within(blocks: &[Block], windows: &[(i64, i64)], bound_ns: u64) -> Self {
+        let mut out = Self { wall_ns: length(windows), ..Self::default() };
+        let mut at = 0;
+        for &(from, to) in windows {
+            while blocks.get(at).is_some_and(|block| block.end_ns <= from) {
+                at += 1;
             }
-            let from = activity.start_ns.max(until);
-            if activity.end_ns > from {
-                out.busy_ns = out.busy_ns.saturating_add(activity.end_ns.abs_diff(from));
+            let mut idle_from = None;
+            // A block may reach into the next window: it is looked at again there.
+            for block in blocks[at..].iter().take_while(|block| block.start_ns < to) {
+                let (start, end) = (block.start_ns.max(from), block.end_ns.min(to));
+                match idle_from {
+                    None => out.edges_ns = out.edges_ns.saturating_add(start.abs_diff(from)),
+                    Some(idle_from) => {
+                        let ns = start.abs_diff(idle_from);
+                        out.sum_of(classify(block.launch_ns, idle_from, ns, bound_ns)).add(ns);
+                    }
+                }
+                out.busy_ns = out.busy_ns.saturating_add(end.abs_diff(start));
+                idle_from = Some(end);
             }
-            until = until.max(activity.end_ns).max(activity.start_ns);
+            out.edges_ns = out.edges_ns.saturating_add(to.abs_diff(idle_from.unwrap_or(from)));
         }
-        out.extent_ns = until.abs_diff(start_ns);
         out
     }
 
-    /// Time within the extent in which nothing ran.
-    pub fn idle_ns(&self) -> u64 {
-        self.extent_ns.saturating_sub(self.busy_ns)
+    fn sum_of(&mut self, gap: Gap) -> &mut GapSum {
+        match gap {
+            Gap::HostBound => &mut self.host_bound,
+            Gap::LaunchOverhead => &mut self.launch_overhead,
+            Gap::Uncertain => &mut self.uncertain,
+            Gap::Other => &mut self.other,
+        }
     }
 }
 
 /// Names the gap of `ns` between `idle_from`, when the device ran dry, and an activity launched at `launch_ns`.
-fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64) -> Gap {
-    if launch_ns.is_some_and(|launch| launch > idle_from) {
-        Gap::HostBound
-    } else if ns < LAUNCH_OVERHEAD_NS {
-        Gap::LaunchOverhead
-    } else {
-        Gap::Other
+fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64) -> Gap {
+    let after = |launch: i64| launch.saturating_sub(idle_from);
+    match launch_ns.map(after) {
+        Some(after) if after > 0 && after.unsigned_abs() > bound_ns => Gap::HostBound,
+        Some(after) if after.unsigned_abs() <= bound_ns && bound_ns > 0 => Gap::Uncertain,
+        _ if ns < LAUNCH_OVERHEAD_NS => Gap::LaunchOverhead,
+        _ => Gap::Other,
     }
 }

@@ -1,27 +1,32 @@
-//! GPU time of steps, and how the device's time divides while steps run.
+//! GPU time of steps, and how the devices' time divides while steps run.
 //!
 //! Two things are told apart. Marks on the stream give *stream elapsed* time, gaps in the queue included: it says how long the
 //! GPU had a step's work, not how long it worked. Recorded kernels say when it worked: busy, idle, and why idle.
 
-use super::gaps::{Activity, GapSum, Occupancy};
-use super::kernels::StepActivity;
+use super::gaps::{GapSum, length, stretches};
+use super::kernels::Recorded;
 use super::phases::Phases;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
+use super::timeline::{timelines, together};
 use candlescope_core::GpuSource;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use candlescope_core::run::RunManifest;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// GPU time of steps.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Gpu {
     /// By phase or name of the steps, in the order of [`Phases::rows`]; those that have GPU time or recorded kernels.
     pub kinds: Vec<GpuKind>,
-    /// All recorded steps together.
+    /// All recorded steps and all GPUs together.
     pub busy: Option<Busy>,
-    /// Kernels, copies and memsets of steps around other recorded steps, which `busy` leaves out: wall time would count twice.
-    pub around_others: u64,
+    /// Each GPU by itself, by UUID.
+    pub devices: Vec<(Arc<str>, Busy)>,
     /// Kernels, copies and memsets of steps that are not in the run.
     pub without_step: u64,
+    /// How far the devices' times may be off on the host's time line, in nanoseconds, where the run says.
+    pub clock_bound_ns: Option<u64>,
 }
 
 /// GPU time of all steps of one phase or name.
@@ -50,16 +55,22 @@ pub struct Elapsed {
     pub measured: u64,
     /// Sum of their GPU time in nanoseconds.
     pub measured_ns: u64,
+    /// The same where what overlaps counts once: the time that rates are over. Of several GPUs their mean.
+    pub merged_ns: u64,
     /// Sum of their durations on the host in nanoseconds.
     pub wall_ns: u64,
     /// Mean × all steps of the kind, in nanoseconds.
     pub total_ns: f64,
     /// GPU time of single steps in nanoseconds.
     pub duration: Option<Distribution>,
-    /// FLOP/s of the measured steps over their GPU time, in 10¹².
+    /// FLOP/s of the measured steps over `merged_ns`, in 10¹².
     pub tflops: Option<f64>,
-    /// Bytes/s of the measured steps over their GPU time, in 10⁹.
+    /// The same of what was executed, masked work included.
+    pub tflops_executed: Option<f64>,
+    /// Bytes/s of weights and KV cache over `merged_ns`, in 10⁹: what MBU is of.
     pub gbytes: Option<f64>,
+    /// The same with activations.
+    pub io_gbytes: Option<f64>,
 }
 
 impl Elapsed {
@@ -69,25 +80,38 @@ impl Elapsed {
     }
 }
 
-/// How the device's time divides in recorded steps. Kernels, copies and memsets all count as work.
+/// How devices' time divides while recorded steps were open. Kernels, copies and memsets all count as work.
 ///
-/// `wall = busy + idle + unattributed`, where idle is what lies between the first start and the last end of a step's kernels.
+/// All times but [`own_ns`](Self::own_ns) are over the *union* of the steps on each device, so that steps of several threads that overlap
+/// do not count twice: `wall = busy + idle + unattributed`, to the nanosecond. Several devices add up.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Busy {
-    /// Recorded steps; a step on several GPUs counts once for each.
+    /// Recorded steps. A step on several GPUs counts once; all together are without steps around others.
     pub steps: u64,
-    /// Sum of their durations on the host in nanoseconds.
+    /// GPUs they ran on.
+    pub devices: u64,
+    /// Time in which at least one of the steps was open, summed over GPUs: what all shares are of.
     pub wall_ns: u64,
-    /// Time in which something ran.
+    /// Sum of the steps' durations over GPUs; two steps inside each other count once.
+    pub open_ns: u64,
+    /// Time in which something ran, whoever launched it.
     pub busy_ns: u64,
-    /// Time between the first start and the last end in which nothing ran.
-    pub idle_ns: u64,
+    /// Time in which work of these steps ran, also after they had ended on the host.
+    pub own_ns: u64,
+    /// Work of steps that ran after its step had ended on the host, what overlaps within a step once.
+    pub after_ns: u64,
+    /// Busy time summed over streams: where two streams work at once both count.
+    pub streams_ns: u64,
     /// Gaps before what was launched only when the device had run dry.
     pub host_bound: GapSum,
     /// Gaps under 1.5 µs.
     pub launch_overhead: GapSum,
+    /// Gaps of which the clocks cannot tell whether the host caused them.
+    pub uncertain: GapSum,
     /// All other gaps.
     pub other: GapSum,
+    /// Wall time that is neither busy nor a gap: before the first kernel starts and after the last ends.
+    pub unattributed_ns: u64,
     /// Kernels.
     pub launches: u64,
     /// Copies and memsets.
@@ -107,16 +131,24 @@ impl Busy {
         self.of_wall(self.host_bound.ns as f64)
     }
 
-    /// Wall time that is neither busy nor idle: before a step's first kernel starts and after its last ends.
-    ///
-    /// Negative where kernels run on after the step has ended on the host, because nothing in it waited for them.
-    pub fn unattributed_ns(&self) -> i128 {
-        i128::from(self.wall_ns) - i128::from(self.busy_ns) - i128::from(self.idle_ns)
+    /// Gaps of all kinds.
+    pub fn idle_ns(&self) -> u64 {
+        total([self.host_bound, self.launch_overhead, self.uncertain, self.other].map(|gaps| gaps.ns))
     }
 
-    /// The same ÷ wall time of the steps.
+    /// [`unattributed_ns`](Self::unattributed_ns) ÷ wall time of the steps.
     pub fn unattributed_share(&self) -> Option<f64> {
-        self.of_wall(self.unattributed_ns() as f64)
+        self.of_wall(self.unattributed_ns as f64)
+    }
+
+    /// Steps open at once, on average over the time in which any was.
+    pub fn steps_at_once(&self) -> Option<f64> {
+        self.of_wall(self.open_ns as f64)
+    }
+
+    /// Streams at work at once, on average over the time in which any was.
+    pub fn streams_at_once(&self) -> Option<f64> {
+        (self.busy_ns > 0).then(|| self.streams_ns as f64 / self.busy_ns as f64)
     }
 
     /// Kernels for each step.
@@ -128,78 +160,45 @@ impl Busy {
     pub fn of_wall(&self, ns: f64) -> Option<f64> {
         (self.wall_ns > 0).then(|| ns / self.wall_ns as f64)
     }
-
-    fn add(&mut self, wall_ns: u64, activities: &mut [Activity]) {
-        let occupancy = Occupancy::of(activities);
-        self.steps += 1;
-        let sum = |into: &mut u64, ns: u64| *into = into.saturating_add(ns);
-        sum(&mut self.wall_ns, wall_ns);
-        sum(&mut self.busy_ns, occupancy.busy_ns);
-        sum(&mut self.idle_ns, occupancy.idle_ns());
-        for (into, gap) in [
-            (&mut self.host_bound, occupancy.host_bound),
-            (&mut self.launch_overhead, occupancy.launch_overhead),
-            (&mut self.other, occupancy.other),
-        ] {
-            into.n += gap.n;
-            sum(&mut into.ns, gap.ns);
-        }
-        let kernels = activities.iter().filter(|a| a.is_kernel).count() as u64;
-        self.launches += kernels;
-        self.copies += activities.len() as u64 - kernels;
-    }
 }
 
-/// Adds steps to a [`Busy`]; delays are gathered beside it, because only all of them make a distribution.
-#[derive(Default)]
-struct Adding {
-    busy: Busy,
-    delays: Vec<f64>,
+/// What a report knows of the devices while it divides their time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clocks {
+    /// How far the devices' times may be off on the host's time line, in nanoseconds; `None` where the run does not say.
+    pub bound_ns: Option<u64>,
 }
 
-impl Adding {
-    fn add(&mut self, wall_ns: u64, activities: &mut [Activity]) {
-        self.busy.add(wall_ns, activities);
-        self.delays.extend(activities.iter().filter(|a| a.is_kernel).filter_map(|a| Some(a.queue_delay_ns? as f64)));
-    }
-
-    fn finish(self) -> Busy {
-        Busy { queue_delay: Distribution::of(self.delays), ..self.busy }
+impl Clocks {
+    /// What the run says of the clock of its recorded kernels.
+    pub fn of(manifest: &RunManifest) -> Self {
+        Self { bound_ns: manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref()?.clock_bound_ns) }
     }
 }
 
 impl Gpu {
-    /// GPU time of `steps`, which are in order of start, and what was `recorded` in them.
-    pub fn of(steps: &[StepRow], phases: &Phases, recorded: StepActivity) -> Self {
-        let by_number: HashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, step)).collect();
-        let around = around_others(steps, &recorded);
-        let mut out = Self::default();
-        let mut kinds: BTreeMap<&str, Adding> = BTreeMap::new();
-        let mut all = Adding::default();
-        let mut ordered: Vec<_> = recorded.into_iter().collect();
-        ordered.sort_by(|a, b| a.0.cmp(&b.0));
-        for ((number, _device), mut activities) in ordered {
-            let n = activities.len() as u64;
-            let Some(step) = by_number.get(&number) else {
-                out.without_step += n;
-                continue;
-            };
-            if around.contains(&number) {
-                out.around_others += n;
-                continue;
-            }
-            kinds.entry(step.group()).or_default().add(step.dur_ns, &mut activities);
-            all.add(step.dur_ns, &mut activities);
-        }
-        out.busy = (all.busy.steps > 0).then(|| all.finish());
+    /// GPU time of `steps`, which are in order of start and only those that count, and what was `recorded` in them and beside them.
+    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &Recorded, clocks: Clocks) -> Self {
+        let timelines = timelines(steps, recorded, clocks);
+        let mut out = Self {
+            without_step: recorded.without_step(steps),
+            clock_bound_ns: clocks.bound_ns,
+            devices: timelines
+                .iter()
+                .filter_map(|line| Some((line.device.clone(), line.busy(line.steps(None))?)))
+                .collect(),
+            ..Self::default()
+        };
+        out.busy = together(&timelines, None);
         let mut groups: HashMap<&str, Vec<&StepRow>> = HashMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
         }
         for row in &phases.rows {
             let Some(steps) = groups.get(row.name.as_str()) else { continue };
-            let elapsed: Vec<Elapsed> = GpuSource::ALL.iter().filter_map(|source| elapsed(steps, *source)).collect();
-            let busy = kinds.remove(row.name.as_str()).map(Adding::finish);
+            let busy = together(&timelines, Some(row.name.as_str()));
+            let elapsed: Vec<Elapsed> =
+                GpuSource::ALL.iter().filter_map(|source| elapsed(steps, *source, busy.as_ref())).collect();
             if elapsed.is_empty() && busy.is_none() {
                 continue;
             }
@@ -216,7 +215,7 @@ impl Gpu {
     }
 }
 
-fn elapsed(steps: &[&StepRow], source: GpuSource) -> Option<Elapsed> {
+fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option<Elapsed> {
     let measured: Vec<(&StepRow, u64)> = steps
         .iter()
         .filter(|step| step.gpu_source == Some(source))
@@ -226,42 +225,34 @@ fn elapsed(steps: &[&StepRow], source: GpuSource) -> Option<Elapsed> {
         return None;
     }
     let measured_ns = total(measured.iter().map(|(_, ns)| *ns));
+    // A rate is over the time in which the device had the work: what overlaps counts once.
+    let merged_ns = match source {
+        GpuSource::Event => length(&stretches(measured.iter().filter_map(|(step, _)| step.gpu_window()))),
+        GpuSource::Cupti => match busy {
+            Some(busy) => busy.own_ns / busy.devices.max(1),
+            // Without the kernels nobody knows what overlapped, unless no two steps were open at once.
+            None => {
+                let windows = measured.iter().map(|(step, _)| (step.start_ns, step.end_ns()));
+                let apart = length(&stretches(windows)) == total(measured.iter().map(|(step, _)| step.dur_ns));
+                if apart { measured_ns } else { 0 }
+            }
+        },
+    };
     let rate = |work: fn(&StepRow) -> Option<u64>| {
         let work = total_if_known(measured.iter().map(|(step, _)| work(step)))?;
-        (measured_ns > 0).then(|| work as f64 / measured_ns as f64)
+        (merged_ns > 0).then(|| work as f64 / merged_ns as f64)
     };
     Some(Elapsed {
         source,
         measured: measured.len() as u64,
         measured_ns,
+        merged_ns,
         wall_ns: total(measured.iter().map(|(step, _)| step.dur_ns)),
         total_ns: measured_ns as f64 / measured.len() as f64 * steps.len() as f64,
         duration: Distribution::of(measured.iter().map(|(_, ns)| *ns as f64).collect()),
         tflops: rate(|step| step.flops).map(|per_ns| per_ns / 1e3),
+        tflops_executed: rate(|step| step.flops_executed).map(|per_ns| per_ns / 1e3),
         gbytes: rate(|step| step.bytes),
+        io_gbytes: rate(|step| step.io_bytes),
     })
-}
-
-/// Recorded steps with another recorded one inside, on the same thread.
-///
-/// Kernels belong to the innermost step, so such a step has only what it launched beside the others: against its wall time that
-/// says nothing, and its wall time holds theirs.
-fn around_others(steps: &[StepRow], recorded: &StepActivity) -> BTreeSet<u64> {
-    let numbers: BTreeSet<u64> = recorded.keys().map(|(step, _)| *step).collect();
-    let mut open: HashMap<u32, Vec<&StepRow>> = HashMap::new();
-    let mut around = BTreeSet::new();
-    // By start; of two that start together the longer one is outside.
-    let mut order: Vec<&StepRow> = steps.iter().filter(|step| numbers.contains(&step.step)).collect();
-    order.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.dur_ns)));
-    for step in order {
-        let stack = open.entry(step.thread).or_default();
-        while stack.last().is_some_and(|outer| outer.end_ns() < step.end_ns() || outer.end_ns() <= step.start_ns) {
-            stack.pop();
-        }
-        if let Some(outer) = stack.last() {
-            around.insert(outer.step);
-        }
-        stack.push(step);
-    }
-    around
 }

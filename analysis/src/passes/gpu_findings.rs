@@ -9,6 +9,8 @@ use candlescope_core::run::{Finding, Severity};
 
 /// Share of step time in gaps that the host caused, from which it is worth a finding.
 const LAUNCH_BOUND: f64 = 0.20;
+/// Share of the GPU's work after its steps had ended, from which shares of their time say little.
+const OUTLASTS: f64 = 0.05;
 /// Share of samples in which something held clocks down, from which it is worth a finding.
 const THROTTLED: f64 = 0.05;
 /// Share of the recorded kernels launched outside every interval, from which figures by path are incomplete.
@@ -100,14 +102,14 @@ fn kernels(analysis: &Analysis, findings: &mut Vec<Finding>) {
 }
 
 fn device_time(busy: &Busy, findings: &mut Vec<Finding>) {
-    let outlast = busy.unattributed_ns() < 0;
-    if let Some(share) = busy.busy_share().filter(|share| *share > 1.0 || outlast) {
+    let after = busy.after_ns as f64 / busy.own_ns.max(1) as f64;
+    if after > OUTLASTS {
         findings.push(finding(
             Severity::Info,
             "gpu_outlasts_steps",
             format!(
-                "kernels run on after their steps have ended on the host (busy {} of the steps' wall time): steps do not wait for the GPU",
-                percent(share)
+                "{} of the GPU's work ran after its steps had ended on the host: steps do not wait for the GPU",
+                percent(after)
             ),
             "Read shares of step time with care, or put the call that waits for the result inside the step",
         ));

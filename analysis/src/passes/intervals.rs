@@ -4,7 +4,7 @@
 //! to meet its parent; only intervals that can still get children are held, which bounds memory by how deep and parallel the
 //! program was, not by how long it ran.
 
-use super::gpu_time::GpuBySource;
+use super::gpu_time::{GROUPS, GpuBySource};
 use candlescope_core::{GpuSource, PathInfo, SpanRecord};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -31,14 +31,34 @@ pub struct PathTotals {
     pub max_ns: u64,
     /// FLOPs annotated on the intervals themselves; `None` where none is.
     pub flops: Option<u64>,
-    /// Bytes annotated on the intervals themselves; `None` where none is.
+    /// Executed FLOPs annotated on the intervals themselves, `flops` where they do not tell; `None` where none does.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache annotated on the intervals themselves; `None` where none is.
     pub bytes: Option<u64>,
+    /// The same with activations; `None` where none is.
+    pub io_bytes: Option<u64>,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
-    /// Intervals in steps whose kernels were recorded.
-    pub recorded_calls: u64,
+    /// The same by group of steps; empty where there is none, else [`GROUPS`] long.
+    pub gpu_groups: Vec<GpuBySource>,
     /// Element types seen.
     pub dtypes: Vec<String>,
+}
+
+impl PathTotals {
+    /// Adds a measurement of GPU time to the sums and to those of its group of steps.
+    fn sampled(&mut self, group: u8, add: impl Fn(&mut GpuBySource)) {
+        if self.gpu_groups.is_empty() {
+            self.gpu_groups = vec![GpuBySource::default(); GROUPS];
+        }
+        add(&mut self.gpu);
+        add(&mut self.gpu_groups[usize::from(group) % GROUPS]);
+    }
+}
+
+/// The group that a step's measurements of GPU time belong to. Scattered, because steps are sampled at even distances.
+fn group_of(step: Option<u64>) -> u8 {
+    (step.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u8
 }
 
 /// What the pass over the spans found.
@@ -107,6 +127,7 @@ struct Held {
     generation: u32,
     above_steps: bool,
     gpu: Option<(GpuSource, u64)>,
+    group: u8,
 }
 
 /// Children seen before their parent.
@@ -145,7 +166,6 @@ enum Around {
 struct Node {
     totals: PathTotals,
     own_self_ns: i128,
-    own_gpu_self_ns: [i128; 2],
     parents: Parents,
 }
 
@@ -244,6 +264,7 @@ impl IntervalPass {
             generation: self.generation,
             above_steps,
             gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
+            group: group_of(span.step),
         };
         if let Some(early) = self.waiting.remove(&span.seq) {
             self.take_early_children(&mut held, early);
@@ -271,10 +292,6 @@ impl IntervalPass {
             .map(|node| {
                 let mut totals = node.totals;
                 totals.self_ns = u64::try_from(node.own_self_ns).unwrap_or(0);
-                for source in GpuSource::ALL {
-                    let own = node.own_gpu_self_ns[*source as usize];
-                    totals.gpu.of_mut(*source).self_ns = u64::try_from(own).unwrap_or(0);
-                }
                 totals.parent = match node.parents {
                     Parents::One(Some(parent)) => Some(rollups[parent as usize].clone()),
                     _ => None,
@@ -320,16 +337,25 @@ impl IntervalPass {
         if let Some(flops) = span.flops {
             totals.flops = Some(totals.flops.unwrap_or(0).saturating_add(flops));
         }
-        if let Some(bytes) = span.bytes {
-            totals.bytes = Some(totals.bytes.unwrap_or(0).saturating_add(bytes));
+        for (into, more) in [
+            (&mut totals.flops_executed, span.flops_executed.or(span.flops)),
+            (&mut totals.bytes, span.bytes),
+            (&mut totals.io_bytes, span.io_bytes),
+        ] {
+            if let Some(more) = more {
+                *into = Some(into.unwrap_or(0).saturating_add(more));
+            }
         }
-        if let Some(gpu) = span.gpu {
-            let sums = totals.gpu.of_mut(gpu.source);
-            sums.calls += 1;
-            sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
-        }
-        if span.step.is_some_and(|step| self.recorded.contains(&step)) {
-            totals.recorded_calls += 1;
+        let recorded = span.step.is_some_and(|step| self.recorded.contains(&step));
+        if span.gpu.is_some() || recorded {
+            totals.sampled(group_of(span.step), |sums| {
+                sums.recorded_calls += u64::from(recorded);
+                if let Some(gpu) = span.gpu {
+                    let sums = sums.of_mut(gpu.source);
+                    sums.calls += 1;
+                    sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
+                }
+            });
         }
         if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
             let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
@@ -441,8 +467,12 @@ impl IntervalPass {
         let (n, ns) = held.inside.gpu[source as usize];
         let node = &mut self.nodes[held.node as usize];
         if source == GpuSource::Cupti || n == held.inside.n {
-            node.totals.gpu.of_mut(source).self_calls += 1;
-            node.own_gpu_self_ns[source as usize] += i128::from(dur_ns) - i128::from(ns);
+            node.totals.sampled(held.group, |sums| {
+                let sums = sums.of_mut(source);
+                sums.self_calls += 1;
+                sums.detail_ns = sums.detail_ns.saturating_add(dur_ns);
+                sums.inside_ns = sums.inside_ns.saturating_add(ns);
+            });
         }
         if ns > dur_ns.saturating_add(GPU_ROUNDING_NS.max(dur_ns / 1000)) {
             self.out.gpu_impossible += 1;

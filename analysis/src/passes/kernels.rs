@@ -1,11 +1,14 @@
 //! What ran on the device: kernels by name and by the path that launched them, and copies by direction.
 
-use super::gaps::Activity;
+use super::gaps::{Activity, blocks};
+use super::step_rows::StepRow;
+use super::warmup::Warmup;
 use super::intervals::{Intervals, by_rollup};
+use super::overlap::merged_shares;
 use super::stats::percentile;
 use super::tree::ratio;
 use candlescope_core::{KernelKind, KernelRecord};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Kernels, copies and memsets of the recorded steps.
@@ -23,6 +26,12 @@ pub struct Kernels {
     pub copies: Vec<CopyRow>,
     /// What was launched outside every recorded interval, in number and nanoseconds.
     pub unattributed: (u64, u64),
+    /// What ran before the first step began, in number and nanoseconds: the model's loading. In no table.
+    pub before_steps: (u64, u64),
+    /// Records of steps that only warmed up. In no table.
+    pub warmup: u64,
+    /// Merged time ÷ summed time by path, of paths whose kernels ran at once; see [`merged_shares`].
+    pub merged: BTreeMap<String, f64>,
     /// GPUs they ran on, by UUID.
     pub devices: Vec<Arc<str>>,
 }
@@ -78,14 +87,30 @@ pub struct CopyRow {
     pub bytes: Option<u64>,
     /// Sum of time in nanoseconds.
     pub total_ns: u64,
+    /// The same where copies at once on one GPU count once: what the rate is over.
+    pub merged_ns: u64,
     /// Bytes/s over that time, in 10⁹.
     pub gbytes: Option<f64>,
     /// Of all device time in the table.
     pub share: f64,
 }
 
-/// What one step had on one device.
-pub type StepActivity = HashMap<(u64, Arc<str>), Vec<Activity>>;
+/// What ran on the devices, as it was recorded.
+#[derive(Debug, Clone, Default)]
+pub struct Recorded {
+    /// What one step had on one device.
+    pub steps: HashMap<(u64, Arc<str>), Vec<Activity>>,
+    /// What was launched outside every step, or in a step that only warmed up, by device.
+    pub loose: HashMap<Arc<str>, Vec<Activity>>,
+}
+
+impl Recorded {
+    /// Kernels, copies and memsets of steps that are not among these.
+    pub fn without_step(&self, steps: &[StepRow]) -> u64 {
+        let known: HashSet<u64> = steps.iter().map(|step| step.step).collect();
+        self.steps.iter().filter(|((step, _), _)| !known.contains(step)).map(|(_, list)| list.len() as u64).sum()
+    }
+}
 
 /// Collects [`Kernels`] from records in any order.
 #[derive(Debug, Default)]
@@ -93,7 +118,9 @@ pub struct KernelPass {
     kernels: HashMap<Arc<str>, Vec<f64>>,
     copies: HashMap<Arc<str>, CopySums>,
     paths: HashMap<Option<u32>, PathSums>,
-    steps: StepActivity,
+    recorded: Recorded,
+    before_steps: (u64, u64),
+    warmup: u64,
     devices: BTreeSet<Arc<str>>,
     records: u64,
     total_ns: u64,
@@ -104,6 +131,8 @@ struct CopySums {
     count: u64,
     bytes: Option<u64>,
     total_ns: u64,
+    /// By device, so that copies at once on two of them count twice and on two streams once.
+    windows: HashMap<Arc<str>, Vec<Activity>>,
 }
 
 #[derive(Debug, Default)]
@@ -116,9 +145,33 @@ struct PathSums {
 }
 
 impl KernelPass {
-    /// Takes one record. All must come from one [`Batches`](crate::Batches), which numbers rollups.
-    pub fn add(&mut self, record: &KernelRecord) {
+    /// Takes one record. All must come from one [`Batches`](crate::Batches), which numbers rollups. What ran before `first_step`
+    /// began (Unix nanoseconds) loaded the model.
+    pub fn add(&mut self, record: &KernelRecord, warmup: &Warmup, first_step: Option<i64>) {
         let ns = record.gpu_dur_ns;
+        let activity = Activity {
+            start_ns: record.gpu_start.0,
+            end_ns: record.gpu_start.plus_ns(ns).0,
+            launch_ns: record.launch_start.map(|at| at.0),
+            queue_delay_ns: record.queue_delay_ns,
+            stream: record.stream,
+            path: record.path.as_ref().filter(|_| record.seq.is_some()).map(|path| path.rollup_id),
+            is_kernel: record.kind == KernelKind::Kernel,
+        };
+        let warms_up = warmup.has_step(record.step);
+        match record.step.filter(|_| !warms_up) {
+            Some(step) => self.recorded.steps.entry((step, record.device.clone())).or_default().push(activity),
+            None => self.recorded.loose.entry(record.device.clone()).or_default().push(activity),
+        }
+        if warms_up {
+            self.warmup += 1;
+            return;
+        }
+        if record.step.is_none() && first_step.is_some_and(|first| record.gpu_start.0 < first) {
+            self.before_steps.0 += 1;
+            self.before_steps.1 = self.before_steps.1.saturating_add(ns);
+            return;
+        }
         self.records += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
         if !self.devices.contains(&record.device) {
@@ -131,6 +184,7 @@ impl KernelPass {
             let sums = self.copies.entry(record.name.clone()).or_default();
             sums.count += 1;
             sums.total_ns = sums.total_ns.saturating_add(ns);
+            sums.windows.entry(record.device.clone()).or_default().push(activity);
             if let Some(bytes) = record.bytes {
                 sums.bytes = Some(sums.bytes.unwrap_or(0).saturating_add(bytes));
             }
@@ -145,24 +199,10 @@ impl KernelPass {
         sums.total_ns = sums.total_ns.saturating_add(ns);
         let named = sums.names.entry(record.name.clone()).or_default();
         *named = named.saturating_add(ns);
-        if let Some(step) = record.step {
-            self.steps.entry((step, record.device.clone())).or_default().push(Activity {
-                start_ns: record.gpu_start.0,
-                end_ns: record.gpu_start.plus_ns(ns).0,
-                launch_ns: record.launch_start.map(|at| at.0),
-                queue_delay_ns: record.queue_delay_ns,
-                is_kernel,
-            });
-        }
-    }
-
-    /// Steps that anything was recorded of.
-    pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
-        self.steps.keys().map(|(step, _)| *step)
     }
 
     /// The tables, and what each recorded step had on each device.
-    pub fn finish(self, intervals: &Intervals) -> (Kernels, StepActivity) {
+    pub fn finish(self, intervals: &Intervals) -> (Kernels, Recorded) {
         let whole = self.total_ns;
         let mut by_name: Vec<KernelRow> =
             self.kernels.into_iter().map(|(name, ns)| kernel_row(name, ns, whole)).collect();
@@ -170,17 +210,30 @@ impl KernelPass {
         let mut copies: Vec<CopyRow> =
             self.copies.into_iter().map(|(name, sums)| copy_row(name, &sums, whole)).collect();
         copies.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.direction.cmp(&b.direction)));
+        let rollups: HashMap<u32, String> =
+            self.paths.iter().filter_map(|(id, sums)| Some(((*id)?, sums.rollup.clone()?))).collect();
         let none = self.paths.get(&None);
         let unattributed = none.map_or((0, 0), |sums| (sums.kernels + sums.copies, sums.total_ns));
         let known = by_rollup(&intervals.paths);
-        let calls = |path: &str| known.get(path).map_or(0, |totals| totals.recorded_calls);
+        let calls = |path: &str| known.get(path).map_or(0, |totals| totals.gpu.recorded_calls);
         let mut by_path: Vec<KernelPathRow> =
             self.paths.into_values().map(|sums| path_row(sums, calls, whole)).collect();
         by_path.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.path.cmp(&b.path)));
         let devices = self.devices.into_iter().collect();
-        let kernels =
-            Kernels { records: self.records, total_ns: whole, by_name, by_path, copies, unattributed, devices };
-        (kernels, self.steps)
+        let merged = merged_shares(&self.recorded, |path| rollups.get(&path).cloned());
+        let kernels = Kernels {
+            records: self.records,
+            total_ns: whole,
+            by_name,
+            by_path,
+            copies,
+            unattributed,
+            before_steps: self.before_steps,
+            warmup: self.warmup,
+            merged,
+            devices,
+        };
+        (kernels, self.recorded)
     }
 }
 
@@ -208,12 +261,15 @@ fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
 }
 
 fn copy_row(direction: Arc<str>, sums: &CopySums, whole: u64) -> CopyRow {
+    let merged = sums.windows.values().flat_map(blocks).map(|block| block.end_ns.abs_diff(block.start_ns));
+    let merged_ns = merged.fold(0, u64::saturating_add);
     CopyRow {
         direction,
         count: sums.count,
         bytes: sums.bytes,
         total_ns: sums.total_ns,
-        gbytes: sums.bytes.filter(|_| sums.total_ns > 0).map(|bytes| bytes as f64 / sums.total_ns as f64),
+        merged_ns,
+        gbytes: sums.bytes.filter(|_| merged_ns > 0).map(|bytes| bytes as f64 / merged_ns as f64),
         share: ratio(sums.total_ns, whole),
     }
 }

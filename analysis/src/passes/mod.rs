@@ -9,6 +9,7 @@ pub mod flame;
 pub mod gaps;
 pub mod gpu;
 pub mod gpu_findings;
+mod gpu_jackknife;
 pub mod gpu_time;
 pub mod intervals;
 pub mod kernels;
@@ -17,13 +18,16 @@ pub mod memory;
 pub mod nsys;
 pub mod operators;
 pub mod overhead;
+pub mod overlap;
 pub mod peaks;
 pub mod phases;
 pub mod sensor;
 pub mod stats;
 pub mod step_rows;
+mod timeline;
 pub mod tokens;
 pub mod tree;
+pub mod warmup;
 
 use crate::reader::Run;
 use candlescope_core::run::{RunManifest, Verdict};
@@ -46,6 +50,7 @@ pub use stats::Distribution;
 pub use step_rows::StepRow;
 pub use tokens::Tokens;
 pub use tree::Tree;
+pub use warmup::Warmup;
 
 /// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
 #[derive(Debug, Clone)]
@@ -58,6 +63,8 @@ pub struct Analysis {
     pub rows: BTreeMap<&'static str, u64>,
     /// Bytes on disk, by table.
     pub file_bytes: BTreeMap<&'static str, u64>,
+    /// What only warmed up, and is in none of the other figures.
+    pub warmup: Warmup,
     /// Time and work of every rollup path.
     pub intervals: Intervals,
     /// TTFT, TPOT, ITL and throughput.
@@ -97,39 +104,56 @@ impl Analysis {
         let mut kernels = kernels::KernelPass::default();
         let mut power = energy::EnergyPass::default();
         let mut batches = run.batches();
+        let mut warmup: Option<Warmup> = None;
+        let mut first_step = None;
         for batch in batches.by_ref() {
             batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
             batch.samples.iter().for_each(|sample| {
                 samples.add(sample);
                 power.add(sample);
             });
-            batch.kernels.iter().for_each(|kernel| kernels.add(kernel));
-            if !batch.kernels.is_empty() {
-                // Kernels come before spans, so every span meets the whole list.
+            if !batch.kernels.is_empty() || !batch.spans.is_empty() {
+                // Requests and steps come before kernels, and these before spans: each meets the whole list of those before.
+                let warmup = warmup.get_or_insert_with(|| {
+                    in_order(&mut requests, &mut steps);
+                    first_step = steps.first().map(|step| step.start_ns);
+                    Warmup::of(&manifest, &requests, &steps)
+                });
+                batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, first_step));
                 spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
+                for span in &batch.spans {
+                    if warmup.has_step(span.step) {
+                        warmup.intervals += 1;
+                    } else {
+                        spans.add(span);
+                    }
+                }
             }
-            batch.spans.iter().for_each(|span| spans.add(span));
             requests.extend(batch.requests);
         }
-        // Segments are written as records end; figures want them as they began.
-        requests.sort_by_key(|r| (r.host_start, r.request));
-        steps.sort_by_key(|s| (s.start_ns, s.step));
+        let mut warmup = warmup.unwrap_or_else(|| {
+            in_order(&mut requests, &mut steps);
+            Warmup::of(&manifest, &requests, &steps)
+        });
+        let measured = warmup.measured(&steps);
+        let measured_requests: Vec<&RequestRecord> =
+            requests.iter().filter(|r| !warmup.requests().contains(&r.request)).collect();
 
         let intervals = spans.finish();
-        let warmup = latency::warmup_requests(&manifest, &requests);
-        let latency = latency::Latency::of(&requests, &steps, &warmup);
-        let phases = phases::Phases::of(&requests, &steps, &intervals, &warmup);
-        let tokens = tokens::Tokens::of(&steps, &warmup);
+        let latency = latency::Latency::of(&requests, &steps, warmup.requests());
+        let phases = phases::Phases::of(&measured_requests, &measured, &intervals);
+        let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
         let (kernels, recorded) = kernels.finish(&intervals);
-        let operators = operators::operators(&tree, &intervals, &kernels.launches());
-        let gpu = gpu::Gpu::of(&steps, &phases, recorded);
+        warmup.kernels = kernels.warmup;
+        let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
+        let gpu = gpu::Gpu::of(&measured, &phases, &recorded, gpu::Clocks::of(&manifest));
         let energy = power.finish(&energy::Around {
             requests: &requests,
             steps: &steps,
             phases: &phases,
             latency: &latency,
-            warmup: &warmup,
+            warmup: warmup.requests(),
             used: energy::used_devices(&manifest, &kernels),
         });
         let memory = samples.finish();
@@ -137,6 +161,7 @@ impl Analysis {
             dir: run.dir().to_path_buf(),
             rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
             file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
+            warmup,
             intervals,
             latency,
             phases,
@@ -156,4 +181,10 @@ impl Analysis {
         analysis.verdict = findings::verdict(&analysis, run.manifest().is_some(), seen, &Limits::default());
         analysis
     }
+}
+
+/// Segments are written as records end; figures want them as they began.
+fn in_order(requests: &mut [RequestRecord], steps: &mut [StepRow]) {
+    requests.sort_by_key(|r| (r.host_start, r.request));
+    steps.sort_by_key(|s| (s.start_ns, s.step));
 }

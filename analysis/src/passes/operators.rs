@@ -1,8 +1,8 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with the rate at which it worked.
 
-use super::gpu_time::{GpuSums, extrapolated};
+use super::gpu_time::{Estimate, Sampled, estimate};
 use super::intervals::{Intervals, PathTotals};
-use super::tree::{Tree, ratio};
+use super::tree::{Tree, TreeRow, ratio};
 use candlescope_core::GpuSource;
 use std::collections::BTreeMap;
 
@@ -29,13 +29,17 @@ pub struct Operator {
     pub total_share: f64,
     /// FLOPs, of everything below it too.
     pub flops: Option<u64>,
-    /// Bytes, of everything below it too.
+    /// Executed FLOPs, of everything below it too.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache, of everything below it too.
     pub bytes: Option<u64>,
+    /// The same with activations in and out of the operations.
+    pub io_bytes: Option<u64>,
     /// FLOP/s over `total_ns`, in 10⁹.
     pub gflops: Option<f64>,
-    /// Bytes/s over `total_ns`, in 10⁹.
+    /// Bytes/s with activations over `total_ns`, in 10⁹.
     pub gbytes: Option<f64>,
-    /// FLOPs ÷ bytes.
+    /// FLOPs ÷ bytes with activations; `None` where these are not told, because without them it is only an upper bound.
     pub intensity: Option<f64>,
     /// Element types seen.
     pub dtypes: Vec<String>,
@@ -47,7 +51,7 @@ pub struct Operator {
     pub launch_calls: u64,
 }
 
-/// GPU time of an operator. Totals over all its intervals are extrapolated from the measured ones: mean × number.
+/// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see [`estimate`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperatorGpu {
     /// What measured it.
@@ -58,21 +62,23 @@ pub struct OperatorGpu {
     pub measured_ns: u64,
     /// Mean of one interval in nanoseconds.
     pub mean_ns: f64,
-    /// Mean × all intervals, in nanoseconds.
+    /// Of all intervals, in nanoseconds (estimated).
     pub total_ns: f64,
+    /// 95 % interval of that, where not all intervals were measured but enough steps.
+    pub total_ci95_ns: Option<(f64, f64)>,
     /// Measured intervals whose children were all measured.
     pub self_measured: u64,
     /// Sum over these, less their children, in nanoseconds.
     pub self_measured_ns: u64,
-    /// Mean self time × all intervals, in nanoseconds.
+    /// Self time of all intervals, in nanoseconds (estimated).
     pub self_ns: Option<f64>,
     /// `self_ns` ÷ GPU time of the outermost steps.
     pub self_share: Option<f64>,
     /// `total_ns` ÷ GPU time of the outermost steps.
     pub total_share: Option<f64>,
-    /// FLOP/s over the mean GPU time, in 10¹².
+    /// FLOP/s over GPU time, in 10¹². Kernels that run at once count with the time they take together.
     pub tflops: Option<f64>,
-    /// Bytes/s over the mean GPU time, in 10⁹.
+    /// Bytes/s with activations over the same time, in 10⁹.
     pub gbytes: Option<f64>,
 }
 
@@ -94,22 +100,42 @@ pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     })
 }
 
-/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included.
-pub fn operators(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Operator> {
+/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included; `merged` what part of
+/// their summed time is left where kernels at once count once, see [`merged_shares`](super::overlap::merged_shares).
+pub fn operators(
+    tree: &Tree,
+    intervals: &Intervals,
+    launches: &BTreeMap<&str, u64>,
+    merged: &BTreeMap<String, f64>,
+) -> Vec<Operator> {
     let source = shown_source(tree, intervals);
-    let outermost = tree.rows.iter().filter(|row| row.depth == 0);
-    let whole_ns: f64 = source.map_or(0.0, |source| {
-        outermost.filter_map(|row| Sampled::of(&intervals.paths[row.path], source)?.total_ns()).sum()
+    let estimates = source.map_or(Vec::new(), |source| {
+        let sampled = tree.rows.iter().map(|row| {
+            let path = &intervals.paths[row.path];
+            Sampled { parent: row.parent, calls: path.calls, sums: &path.gpu, groups: &path.gpu_groups }
+        });
+        estimate(&sampled.collect::<Vec<_>>(), source)
     });
+    let outermost = tree.rows.iter().zip(&estimates).filter(|(row, _)| row.depth == 0);
+    let whole_ns: f64 = outermost.filter_map(|(_, estimate)| Some(estimate.as_ref()?.total_ns)).sum();
     let launched = launches_below(tree, intervals, launches);
     let mut operators: Vec<Operator> = tree
         .rows
         .iter()
         .zip(launched)
-        .map(|(row, launched)| {
+        .enumerate()
+        .map(|(at, (row, launched))| {
             let path = &intervals.paths[row.path];
             // Analytic work over measured time: per second × 10⁻⁹ is per nanosecond.
             let rate = |work: Option<u64>| work.filter(|_| row.total_ns > 0).map(|w| w as f64 / row.total_ns as f64);
+            let estimate = estimates.get(at).copied().flatten();
+            let gpu = source.zip(estimate).map(|(source, estimate)| {
+                let at_once = match source {
+                    GpuSource::Cupti => merged.get(&path.rollup).copied().unwrap_or(1.0),
+                    GpuSource::Event => 1.0,
+                };
+                gpu(path, row, source, estimate, (whole_ns, at_once))
+            });
             Operator {
                 path: path.rollup.clone(),
                 target: path.target.clone(),
@@ -121,16 +147,18 @@ pub fn operators(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u
                 self_share: ratio(row.self_ns, tree.total_ns),
                 total_share: row.share,
                 flops: row.flops,
+                flops_executed: row.flops_executed,
                 bytes: row.bytes,
+                io_bytes: row.io_bytes,
                 gflops: rate(row.flops),
-                gbytes: rate(row.bytes),
-                intensity: row.flops.zip(row.bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
+                gbytes: rate(row.io_bytes),
+                intensity: row.flops.zip(row.io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
                 dtypes: path.dtypes.clone(),
-                gpu: source.and_then(|source| gpu(path, source, whole_ns, row.flops, row.bytes)),
+                gpu,
                 launches_per_call: launched
-                    .filter(|_| path.recorded_calls > 0)
-                    .map(|n| n as f64 / path.recorded_calls as f64),
-                launch_calls: path.recorded_calls,
+                    .filter(|_| path.gpu.recorded_calls > 0)
+                    .map(|n| n as f64 / path.gpu.recorded_calls as f64),
+                launch_calls: path.gpu.recorded_calls,
             }
         })
         .collect();
@@ -138,59 +166,39 @@ pub fn operators(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u
     operators
 }
 
-/// The measured intervals of a path.
-struct Sampled<'a> {
-    sums: &'a GpuSums,
-    /// Intervals the sums are over.
-    measured: u64,
-    self_measured: u64,
-    calls: u64,
-}
-
-impl<'a> Sampled<'a> {
-    fn of(path: &'a PathTotals, source: GpuSource) -> Option<Self> {
-        let sums = path.gpu.of(source);
-        // In a recorded step an interval without GPU time launched no kernel: there it is a measurement, and zero.
-        let seen = match source {
-            GpuSource::Event => 0,
-            GpuSource::Cupti => path.recorded_calls,
-        };
-        let (measured, self_measured) = (sums.calls.max(seen), sums.self_calls.max(seen));
-        (sums.calls > 0).then_some(Self { sums, measured, self_measured, calls: path.calls })
-    }
-
-    fn total_ns(&self) -> Option<f64> {
-        extrapolated(self.sums.total_ns, self.measured, self.calls)
-    }
-}
-
 fn gpu(
     path: &PathTotals,
+    row: &TreeRow,
     source: GpuSource,
-    whole_ns: f64,
-    flops: Option<u64>,
-    bytes: Option<u64>,
-) -> Option<OperatorGpu> {
-    let sampled = Sampled::of(path, source)?;
-    let (sums, total_ns) = (sampled.sums, sampled.total_ns()?);
-    let self_ns =
-        if sums.self_calls == 0 { None } else { extrapolated(sums.self_ns, sampled.self_measured, sampled.calls) };
+    estimate: Estimate,
+    (whole_ns, at_once): (f64, f64),
+) -> OperatorGpu {
+    let sums = path.gpu.of(source);
+    let measured = path.gpu.measured(source);
+    let Estimate { total_ns, self_ns, total_ci95_ns } = estimate;
+    // An interval without GPU time in a recorded step had no children with any either.
+    let self_measured = match source {
+        _ if sums.self_calls == 0 => 0,
+        GpuSource::Event => sums.self_calls,
+        GpuSource::Cupti => sums.self_calls.max(path.gpu.recorded_calls),
+    };
     let share = |ns: f64| (whole_ns > 0.0).then(|| ns / whole_ns);
-    let rate = |work: Option<u64>| work.filter(|_| total_ns > 0.0).map(|w| w as f64 / total_ns);
-    Some(OperatorGpu {
+    let rate = |work: Option<u64>| work.filter(|_| total_ns > 0.0).map(|w| w as f64 / (total_ns * at_once));
+    OperatorGpu {
         source,
-        measured: sampled.measured,
+        measured,
         measured_ns: sums.total_ns,
-        mean_ns: sums.total_ns as f64 / sampled.measured as f64,
+        mean_ns: sums.total_ns as f64 / measured.max(1) as f64,
         total_ns,
-        self_measured: if sums.self_calls == 0 { 0 } else { sampled.self_measured },
-        self_measured_ns: sums.self_ns,
+        total_ci95_ns,
+        self_measured,
+        self_measured_ns: sums.self_ns(),
         self_ns,
         self_share: self_ns.and_then(share),
         total_share: share(total_ns),
-        tflops: rate(flops).map(|per_ns| per_ns / 1e3),
-        gbytes: rate(bytes),
-    })
+        tflops: rate(row.flops).map(|per_ns| per_ns / 1e3),
+        gbytes: rate(row.io_bytes),
+    }
 }
 
 /// Kernels launched in each row of the tree and below it; `None` where none were recorded at all.

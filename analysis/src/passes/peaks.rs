@@ -6,7 +6,7 @@
 use super::Analysis;
 use super::gpu_time::source_name;
 use super::intervals::Intervals;
-use candlescope_core::GpuSource;
+use candlescope_core::{DType, GpuSource};
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 
@@ -28,9 +28,9 @@ pub struct Peak {
 /// What time a utilisation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// Duration of the steps on the host.
+    /// Time in which at least one of the steps was open on the host.
     Wall,
-    /// GPU time of the steps.
+    /// GPU time of the steps, what overlaps once.
     Gpu(GpuSource),
 }
 
@@ -44,16 +44,42 @@ impl Over {
     }
 }
 
-/// One phase against one peak: MFU for FLOPs, MBU for bytes.
+/// What is held against a peak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// FLOPs that the model needs.
+    Mfu,
+    /// FLOPs that are executed, masked attention included.
+    Hfu,
+    /// Bytes of weights and KV cache.
+    Mbu,
+}
+
+impl Metric {
+    /// As reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Mfu => "MFU",
+            Metric::Hfu => "HFU",
+            Metric::Mbu => "MBU",
+        }
+    }
+}
+
+/// One phase against one peak.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utilisation {
     /// Phase or name of the steps.
     pub phase: String,
+    /// What is held against the peak.
+    pub metric: Metric,
     /// The time the work is held against.
     pub over: Over,
     /// The peak it is held against.
     pub peak: Peak,
-    /// Achieved ÷ peak.
+    /// GPUs whose peaks together are meant: those that the run worked on.
+    pub devices: u64,
+    /// Achieved ÷ peak of all these.
     pub ratio: f64,
 }
 
@@ -75,28 +101,42 @@ pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
             dtype: text(object, "dtype"),
         })
     })
-    .collect()
+    .fold(Vec::new(), |mut known, peak| {
+        // Two GPUs of a kind have the same peaks.
+        if !known.contains(&peak) {
+            known.push(peak);
+        }
+        known
+    })
 }
 
-/// Every phase that tells its work against every peak of its kind: over wall time, and over GPU time where the steps have it.
+/// Every phase that tells its work against every peak of its kind: over the time in which its steps were open, and over GPU time where
+/// they have it. Steps of several threads that are open at once share that time.
 pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
-    let peaks = applicable(peaks(&analysis.manifest), &analysis.intervals, &analysis.manifest);
+    let known = peaks(&analysis.manifest);
+    let devices = devices(analysis);
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
+        let peaks = applicable(&known, &analysis.intervals, &analysis.manifest, &phase.name);
         let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
         let gpu = kind.into_iter().flat_map(|kind| &kind.elapsed);
-        let rates = std::iter::once((Over::Wall, phase.gflops, phase.gbytes))
-            .chain(gpu.map(|e| (Over::Gpu(e.source), e.tflops.map(|tera| tera * 1e3), e.gbytes)));
-        for (over, gflops, gbytes) in rates {
+        let giga = |tera: Option<f64>| tera.map(|tera| tera * 1e3);
+        let wall = (Over::Wall, [phase.gflops, phase.gflops_executed, phase.gbytes]);
+        let rates = std::iter::once(wall)
+            .chain(gpu.map(|e| (Over::Gpu(e.source), [giga(e.tflops), giga(e.tflops_executed), e.gbytes])));
+        for (over, rates) in rates {
             for peak in &peaks {
-                let achieved = if peak.is_flops { gflops } else { gbytes };
-                if let Some(achieved) = achieved {
-                    all.push(Utilisation {
-                        phase: phase.name.clone(),
-                        over,
-                        peak: peak.clone(),
-                        ratio: achieved * 1e9 / peak.value,
-                    });
+                for (metric, achieved) in [Metric::Mfu, Metric::Hfu, Metric::Mbu].into_iter().zip(rates) {
+                    if let Some(achieved) = achieved.filter(|_| peak.is_flops == (metric != Metric::Mbu)) {
+                        all.push(Utilisation {
+                            phase: phase.name.clone(),
+                            metric,
+                            over,
+                            peak: peak.clone(),
+                            devices,
+                            ratio: achieved * 1e9 / (peak.value * devices as f64),
+                        });
+                    }
                 }
             }
         }
@@ -104,13 +144,35 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
     all
 }
 
-/// The peaks that the run's work can be held against: of FLOPs those of the element type that most of them were done in, where a
-/// machine has one for each; against another type's peak a ratio means nothing.
-fn applicable(peaks: Vec<Peak>, intervals: &Intervals, manifest: &RunManifest) -> Vec<Peak> {
-    let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| (*dtype).to_string());
-    // Quantised weights are multiplied in the type of the activations.
-    let model = manifest.model.get("dtype").and_then(Value::as_str).map(str::to_string);
-    let named = |dtype: &String| peaks.iter().any(|peak| peak.dtype.as_ref() == Some(dtype));
-    let used = [most, model].into_iter().flatten().find(named);
+/// GPUs that the run worked on: those with recorded kernels, or else those with marks; 1 on a CPU.
+fn devices(analysis: &Analysis) -> u64 {
+    let marked = analysis.manifest.gpu.as_ref().map_or(0, |gpu| gpu.devices.len());
+    let recorded = analysis.gpu.devices.len();
+    (if recorded > 0 { recorded } else { marked }).max(1) as u64
+}
+
+/// The peaks that a phase's work can be held against: of FLOPs those of the element type that is *multiplied*; against another type's
+/// peak a ratio means nothing, and where there is none of that type there is no ratio.
+fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Vec<Peak> {
+    let used = multiplied(intervals, manifest, phase);
     peaks.iter().filter(|peak| !peak.is_flops || peak.dtype.is_none() || peak.dtype == used).cloned().collect()
+}
+
+/// The element type that most of a phase's FLOPs are done in.
+///
+/// The model says so (`compute_dtype`: a word, or an object with one for each phase), because that need not be the type of its weights:
+/// candle multiplies quantised weights by activations that it quantises to 8 bits. Where a run does not say, it is the type that most
+/// FLOPs are annotated with; of a quantised type nothing is known then.
+fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
+    let told = manifest.model.get("compute_dtype");
+    if let Some(word) = told.and_then(|told| told.as_str().or_else(|| told.get(phase)?.as_str())) {
+        return Some(if word == "int8" { "i8".to_string() } else { word.to_string() });
+    }
+    if told.is_some() {
+        return None;
+    }
+    let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
+    let most = most.or_else(|| manifest.model.get("dtype").and_then(Value::as_str))?;
+    let is_quantised = DType::from_word(most).is_some_and(DType::is_quantised);
+    (!is_quantised).then(|| most.to_string())
 }

@@ -1,12 +1,16 @@
 //! Time by phase: how the run's wall time divides, and how long one step of each kind takes.
+//!
+//! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever thread ran it:
+//! two threads that decode at once do twice the work in that time. Durations of single steps say so.
 
+use super::gaps::{length, stretches};
 use super::intervals::{Intervals, by_rollup};
 use super::latency::per_second;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
 use super::tree::ratio;
 use candlescope_core::{GpuSource, Phase, RequestRecord};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How the run's wall time divides.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,31 +32,41 @@ pub struct PhaseRow {
     pub is_phase: bool,
     /// Steps these stand in, where they are not outermost: their time is part of that.
     pub inside: Option<String>,
-    /// Number of steps, warm-up included.
+    /// Number of steps.
     pub steps: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
     /// `total_ns` ÷ the time of all outermost steps.
     pub share: f64,
+    /// Time in which at least one of them was open, in nanoseconds: what rates are over.
+    pub union_ns: u64,
     /// Intervals in them.
     pub intervals: u64,
-    /// Tokens processed; `None` where a step does not say.
+    /// Tokens processed: new ones of sequences that go on, where all steps tell, or else all. `None` where a step does not say.
     pub tokens: Option<u64>,
-    /// Tokens a second.
+    /// Tokens a second, of all threads together.
     pub tokens_per_s: Option<f64>,
     /// Analytic FLOPs.
     pub flops: Option<u64>,
-    /// Analytic bytes.
+    /// Executed FLOPs, masked work included.
+    pub flops_executed: Option<u64>,
+    /// Analytic bytes of weights and KV cache.
     pub bytes: Option<u64>,
+    /// The same with activations in and out of every operation.
+    pub io_bytes: Option<u64>,
     /// FLOP/s in 10⁹.
     pub gflops: Option<f64>,
-    /// Bytes/s in 10⁹.
+    /// Executed FLOP/s in 10⁹.
+    pub gflops_executed: Option<f64>,
+    /// Bytes/s of weights and KV cache in 10⁹: what MBU is of.
     pub gbytes: Option<f64>,
-    /// FLOPs ÷ bytes.
+    /// Bytes/s with activations in 10⁹.
+    pub io_gbytes: Option<f64>,
+    /// FLOPs ÷ bytes with activations; `None` where these are not told.
     pub intensity: Option<f64>,
     /// GPU time of the steps that have it.
     pub gpu: Option<PhaseGpu>,
-    /// Durations of single steps in nanoseconds, without requests that warmed up.
+    /// Durations of single steps in nanoseconds.
     pub duration: Option<Distribution>,
 }
 
@@ -79,8 +93,8 @@ impl PhaseGpu {
 }
 
 impl Phases {
-    /// Divides the time of `steps`, which are in order of start.
-    pub fn of(requests: &[RequestRecord], steps: &[StepRow], intervals: &Intervals, warmup: &BTreeSet<u64>) -> Self {
+    /// Divides the time of `steps`, which are in order of start. All are those that count: warm-up is not among them.
+    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
@@ -93,7 +107,7 @@ impl Phases {
             ns => ns,
         };
         let mut rows: Vec<PhaseRow> =
-            groups.into_iter().map(|(name, steps)| row(name, &steps, inside(steps[0]), whole, warmup)).collect();
+            groups.into_iter().map(|(name, steps)| row(name, &steps, inside(steps[0]), whole)).collect();
         rows.sort_by(|a, b| (a.phase_order(), b.total_ns, &a.name).cmp(&(b.phase_order(), a.total_ns, &b.name)));
 
         let spans = || {
@@ -102,7 +116,8 @@ impl Phases {
         };
         let (start, end) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
         let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-        Self { wall_ns, in_steps_ns: union(steps).min(wall_ns), rows }
+        let in_steps_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+        Self { wall_ns, in_steps_ns: in_steps_ns.min(wall_ns), rows }
     }
 
     /// Wall time in which no step ran: between requests, in the host's own loop, waiting.
@@ -112,6 +127,11 @@ impl Phases {
 }
 
 impl PhaseRow {
+    /// Steps open at once, on average over the time in which any was.
+    pub fn steps_at_once(&self) -> Option<f64> {
+        (self.union_ns > 0).then(|| self.total_ns as f64 / self.union_ns as f64)
+    }
+
     /// Phases stand in the order of a request, other steps after them.
     fn phase_order(&self) -> usize {
         let position = Phase::ALL.iter().position(|phase| phase.as_str() == self.name);
@@ -119,27 +139,16 @@ impl PhaseRow {
     }
 }
 
-/// Time covered by at least one step; steps on several threads overlap.
-fn union(steps: &[StepRow]) -> u64 {
-    let mut covered = 0u64;
-    let mut until = i64::MIN;
-    for step in steps {
-        let (start, end) = (step.start_ns.max(until), step.end_ns());
-        if end > start {
-            covered = covered.saturating_add(end.abs_diff(start));
-            until = end;
-        }
-    }
-    covered
-}
-
-fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmup: &BTreeSet<u64>) -> PhaseRow {
+fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64) -> PhaseRow {
     let total_ns = total(steps.iter().map(|s| s.dur_ns));
     let sum = |f: fn(&StepRow) -> Option<u64>| total_if_known(steps.iter().map(|s| f(s)));
-    let tokens = sum(|s| s.tokens.map(u64::from));
-    let (flops, bytes) = (sum(|s| s.flops), sum(|s| s.bytes));
-    let timed = total_ns > 0;
-    let measured = steps.iter().filter(|s| s.request.is_none_or(|r| !warmup.contains(&r)));
+    // Sequences that have ended are computed on until the batch is done; nobody gets their tokens.
+    let tokens = sum(|s| s.new_tokens.map(u64::from)).or_else(|| sum(|s| s.tokens.map(u64::from)));
+    let (flops, bytes, io_bytes) = (sum(|s| s.flops), sum(|s| s.bytes), sum(|s| s.io_bytes));
+    let flops_executed = sum(|s| s.flops_executed);
+    let union_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+    // Per nanosecond is per second × 10⁻⁹.
+    let rate = |work: Option<u64>| work.filter(|_| union_ns > 0).map(|n| n as f64 / union_ns as f64);
     PhaseRow {
         name: name.to_string(),
         is_phase: steps[0].phase.is_some(),
@@ -147,15 +156,20 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
         steps: steps.len() as u64,
         total_ns,
         share: ratio(total_ns, whole),
+        union_ns,
         intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
-        tokens_per_s: tokens.filter(|_| timed).map(|n| per_second(n as f64, total_ns as f64)),
+        tokens_per_s: tokens.filter(|_| union_ns > 0).map(|n| per_second(n as f64, union_ns as f64)),
         flops,
+        flops_executed,
         bytes,
-        gflops: flops.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
-        gbytes: bytes.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
-        intensity: flops.zip(bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
+        io_bytes,
+        gflops: rate(flops),
+        gflops_executed: rate(flops_executed),
+        gbytes: rate(bytes),
+        io_gbytes: rate(io_bytes),
+        intensity: flops.zip(io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
         gpu: PhaseGpu::of(steps),
-        duration: Distribution::of(measured.map(|s| s.dur_ns as f64).collect()),
+        duration: Distribution::of(steps.iter().map(|s| s.dur_ns as f64).collect()),
     }
 }

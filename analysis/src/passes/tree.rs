@@ -38,8 +38,12 @@ pub struct TreeRow {
     pub has_children: bool,
     /// FLOPs of it and everything below it.
     pub flops: Option<u64>,
-    /// Bytes of it and everything below it.
+    /// Executed FLOPs of it and everything below it.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache, of it and everything below it.
     pub bytes: Option<u64>,
+    /// The same with activations.
+    pub io_bytes: Option<u64>,
 }
 
 impl Tree {
@@ -80,7 +84,9 @@ impl Tree {
                 share: ratio(totals.total_ns, total_ns),
                 has_children: !children[path].is_empty(),
                 flops: totals.flops,
+                flops_executed: totals.flops_executed,
                 bytes: totals.bytes,
+                io_bytes: totals.io_bytes,
             });
             stack.extend(children[path].iter().map(|&child| (child, depth + 1, Some(row))));
         }
@@ -88,7 +94,9 @@ impl Tree {
         for row in (0..rows.len()).rev() {
             if let Some(parent) = rows[row].parent {
                 rows[parent].flops = plus(rows[parent].flops, rows[row].flops);
+                rows[parent].flops_executed = plus(rows[parent].flops_executed, rows[row].flops_executed);
                 rows[parent].bytes = plus(rows[parent].bytes, rows[row].bytes);
+                rows[parent].io_bytes = plus(rows[parent].io_bytes, rows[row].io_bytes);
             }
         }
         Self { total_ns, rows }

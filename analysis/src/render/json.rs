@@ -57,13 +57,15 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "utilisation": utilisation(analysis).iter().map(|u| json!({
             "phase": u.phase,
             "over": u.over.name(),
-            "metric": if u.peak.is_flops { "mfu" } else { "mbu" },
+            "metric": u.metric.name().to_lowercase(),
+            "devices": u.devices,
             "value": u.ratio,
             "peak": u.peak.value,
             "dtype": u.peak.dtype,
             "label": u.peak.label,
             "source": u.peak.source,
         })).collect::<Vec<_>>(),
+        "warmup": warmup(analysis),
         "samples": samples(analysis),
         "overhead": overhead(manifest),
         "loss": manifest.loss,
@@ -133,6 +135,26 @@ fn requests(analysis: &Analysis) -> Value {
     json!({ "n": analysis.latency.requests.len(), "warmup": analysis.latency.warmup, "rows": rows.collect::<Vec<_>>() })
 }
 
+/// What only warmed up, listed apart: none of it is in any other figure.
+fn warmup(analysis: &Analysis) -> Value {
+    let warmup = &analysis.warmup;
+    let rows = warmup.rows.iter().map(|row| {
+        json!({
+            "name": row.name,
+            "steps": row.steps,
+            "total_ns": row.total_ns,
+            "duration_ns": row.duration.as_ref().map(|d| spread(d, false)),
+        })
+    });
+    json!({
+        "requests": warmup.requests().len(),
+        "steps": warmup.steps(),
+        "intervals": warmup.intervals,
+        "kernels": warmup.kernels,
+        "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
 fn phases(analysis: &Analysis) -> Value {
     let phases = &analysis.phases;
     let rows = phases.rows.iter().map(|row| {
@@ -143,13 +165,19 @@ fn phases(analysis: &Analysis) -> Value {
             "steps": row.steps,
             "total_ns": row.total_ns,
             "share": row.share,
+            "union_ns": row.union_ns,
+            "steps_at_once": row.steps_at_once(),
             "intervals": row.intervals,
             "tokens": row.tokens,
             "tokens_per_s": row.tokens_per_s,
             "flops": row.flops,
+            "flops_executed": row.flops_executed,
             "bytes": row.bytes,
+            "io_bytes": row.io_bytes,
             "gflops": row.gflops,
+            "gflops_executed": row.gflops_executed,
             "gbytes": row.gbytes,
+            "io_gbytes": row.io_gbytes,
             "intensity": row.intensity,
             "gpu_total_ns": row.gpu.map(|g| g.total_ns),
             "gpu_steps": row.gpu.map(|g| g.steps),
@@ -178,7 +206,9 @@ fn operators(analysis: &Analysis) -> Value {
             "self_share": o.self_share,
             "total_share": o.total_share,
             "flops": o.flops,
+            "flops_executed": o.flops_executed,
             "bytes": o.bytes,
+            "io_bytes": o.io_bytes,
             "gflops": o.gflops,
             "gbytes": o.gbytes,
             "intensity": o.intensity,

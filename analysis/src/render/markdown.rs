@@ -2,7 +2,7 @@
 
 use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures};
-use super::format::{count, duration, flops, json, percent, printable, range, significant, utc, value};
+use super::format::{count, duration, flops, json, percent, plural, printable, range, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::gpu_time::source_name;
@@ -75,8 +75,8 @@ pub fn operators(analysis: &Analysis) -> String {
     out
 }
 
-const GPU_NOTE: &str = "GPU time is sampled: means are over the intervals that have it (`GPU measured`), times here are means × calls. \
-     Self time is over intervals whose children were measured too; shares are of the GPU time of the outermost steps.\n\n";
+const GPU_NOTE: &str = "GPU time is sampled: means are over the intervals that have it (`GPU measured`). Totals are means × calls at the top; below, a \
+     parent's total is divided as it was in the intervals whose children were all measured. Shares are of the GPU time of the outermost steps.\n\n";
 
 fn operator_table(operators: &[Operator]) -> String {
     let gpu = operators.iter().any(|o| o.gpu.is_some());
@@ -197,6 +197,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
         "GFLOP/s",
         "GB/s",
         "FLOP/B",
+        "at once",
         "intervals",
     ];
     let rows = phases.rows.iter().take(64).map(|row| {
@@ -213,12 +214,39 @@ fn phases(out: &mut String, analysis: &Analysis) {
             row.tokens.map_or(String::new(), count),
             rate(row.tokens_per_s),
             rate(row.gflops),
-            rate(row.gbytes),
+            rate(row.io_gbytes),
             rate(row.intensity),
+            rate(row.steps_at_once()),
             count(row.intervals),
         ]
     });
     out.push_str(&table(&header, rows));
+    warmup(out, analysis);
+}
+
+/// What only warmed up, apart.
+fn warmup(out: &mut String, analysis: &Analysis) {
+    let warmup = &analysis.warmup;
+    if warmup.rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n### Warm-up\n\n{} of {} that only warmed up. They are in none of the other figures.\n",
+        plural(warmup.steps(), "step"),
+        plural(warmup.requests().len() as u64, "request")
+    );
+    let rows = warmup.rows.iter().map(|row| {
+        let d = row.duration.as_ref();
+        vec![
+            code(&row.name),
+            count(row.steps),
+            duration(row.total_ns as f64),
+            d.map_or(String::new(), |d| duration(d.median)),
+            d.map_or(String::new(), |d| duration(d.max)),
+        ]
+    });
+    out.push_str(&table(&["", "steps", "total", "median", "max"], rows));
 }
 
 fn tree(out: &mut String, analysis: &Analysis) {

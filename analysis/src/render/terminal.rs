@@ -187,12 +187,21 @@ impl Out {
                 p95,
                 optional(row.tokens_per_s),
                 optional(row.gflops),
-                optional(row.gbytes),
+                optional(row.io_gbytes),
             ]
         });
         let header = ["", "steps", "total", "share", "median", "p95", "tokens/s", "GFLOP/s", "GB/s"];
         self.table(&header, rows.collect(), &[0]);
         self.more(phases.rows.len(), MOST, "kinds of step");
+        let warmup = &analysis.warmup;
+        if warmup.steps() > 0 {
+            let rows = warmup.rows.iter().take(4).filter_map(|row| {
+                let median = row.duration.as_ref()?.median;
+                Some(format!("{} {} × {}", tail(&printable(&row.name), 28), count(row.steps), duration(median)))
+            });
+            let list = rows.collect::<Vec<_>>().join(", ");
+            self.line(&format!("  warm-up, in no other figure: {list}"));
+        }
     }
 
     fn more(&mut self, all: usize, shown: usize, what: &str) {
@@ -231,7 +240,7 @@ impl Out {
         }
         let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| source_name(g.source));
         let note = source.map_or(String::new(), |source| {
-            format!("GPU: {source}, mean of the measured × calls; rates over GPU time")
+            format!("GPU: {source}, estimated from the measured calls; rates over GPU time")
         });
         self.heading("Operators by self time", &note);
         let gpu = operators.iter().any(|o| o.gpu.is_some());

@@ -168,8 +168,9 @@ fn kernels_outside_every_interval_are_counted() {
 #[test]
 fn a_parent_with_too_little_gpu_time_is_said() {
     let analysis = on_gpu(|batch, _| {
-        let start = batch.spans[1].host_start;
-        batch.spans[1].gpu = Some(GpuTime { start, dur_ns: 10_000, source: GpuSource::Event });
+        let prefill = batch.spans.iter_mut().filter(|s| s.path.path == "prefill").nth(1).unwrap();
+        let start = prefill.host_start;
+        prefill.gpu = Some(GpuTime { start, dur_ns: 10_000, source: GpuSource::Event });
     });
     let finding = code(&analysis, "gpu_parent_shorter_than_children").unwrap();
     assert!(finding.message.contains("the worst is `prefill` with 10000 ns"), "{finding:?}");

@@ -1,17 +1,17 @@
 //! GPU time by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
-use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy};
-use candlescope_analysis::passes::gpu::Gpu;
+use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks, stretches};
+use candlescope_analysis::passes::gpu::{Clocks, Gpu};
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
-use candlescope_analysis::passes::kernels::StepActivity;
+use candlescope_analysis::passes::kernels::Recorded;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
 use candlescope_analysis::passes::phases::Phases;
 use candlescope_analysis::passes::step_rows::StepRow;
 use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 fn on_gpu(span: &mut SpanRecord, source: GpuSource, dur_ns: u64) {
     span.gpu = Some(GpuTime { start: span.host_start, dur_ns, source });
@@ -30,7 +30,8 @@ fn four_steps() -> Vec<SpanRecord> {
         ];
         own.iter_mut().for_each(|s| s.step = Some(i));
         own[2].flops = Some(2000);
-        own[2].bytes = Some(400);
+        own[2].bytes = Some(100);
+        own[2].io_bytes = Some(400);
         spans.extend(own);
     }
     spans
@@ -55,7 +56,7 @@ fn intervals_of(spans: &[SpanRecord], recorded: &[u64]) -> Intervals {
 fn table(spans: &[SpanRecord], recorded: &[u64], launches: &[(&str, u64)]) -> Vec<Operator> {
     let intervals = intervals_of(spans, recorded);
     let launches: BTreeMap<&str, u64> = launches.iter().copied().collect();
-    operators(&Tree::of(&intervals), &intervals, &launches)
+    operators(&Tree::of(&intervals), &intervals, &launches, &BTreeMap::new())
 }
 
 fn row<'a>(table: &'a [Operator], path: &str) -> &'a Operator {
@@ -189,6 +190,8 @@ fn activity(start: i64, end: i64, launch: Option<i64>, delay: u64, is_kernel: bo
         end_ns: T0 + end,
         launch_ns: launch.map(|at| T0 + at),
         queue_delay_ns: Some(delay),
+        stream: 7,
+        path: None,
         is_kernel,
     }
 }
@@ -207,30 +210,50 @@ fn activities() -> Vec<Activity> {
 
 #[test]
 fn gaps_by_hand() {
-    let o = Occupancy::of(&mut activities());
-    assert_eq!((o.busy_ns, o.extent_ns, o.idle_ns()), (5000, 8500, 3500));
+    let within = |list: &[Activity], bound_ns| Occupancy::within(&blocks(list), &[(T0, T0 + 10_000)], bound_ns);
+    let o = within(&activities(), 0);
+    assert_eq!((o.wall_ns, o.busy_ns, o.edges_ns), (10_000, 5000, 1500));
     assert_eq!(o.host_bound, GapSum { n: 1, ns: 1000 });
     assert_eq!(o.launch_overhead, GapSum { n: 1, ns: 500 });
     assert_eq!(o.other, GapSum { n: 1, ns: 2000 });
-    assert_eq!(Occupancy::of(&mut []), Occupancy::default());
+    assert_eq!(within(&[], 0), Occupancy { wall_ns: 10_000, edges_ns: 10_000, ..Occupancy::default() });
     // Nothing known of the launch: not the host's fault, and short gaps are overhead.
-    let mut unknown =
+    let unknown =
         [activity(0, 10, None, 0, true), activity(20, 30, None, 0, true), activity(1530, 1531, None, 0, true)];
-    let o = Occupancy::of(&mut unknown);
+    let o = within(&unknown, 0);
     assert_eq!((o.launch_overhead.n, o.other.n, o.host_bound.n), (1, 1, 0), "1500 ns is not under 1.5 µs");
     // A launch at the very end of the one before was in time.
-    let mut exact = [activity(0, 10, None, 0, true), activity(20, 30, Some(10), 0, true)];
-    assert_eq!(Occupancy::of(&mut exact).host_bound.n, 0);
+    let exact = [activity(0, 10, None, 0, true), activity(20, 30, Some(10), 0, true)];
+    assert_eq!(within(&exact, 0).host_bound.n, 0);
+    // The launch at 4500 came 500 ns after the device ran dry: clocks that may be that far apart cannot tell. The one at 6000 was in
+    // time by 1000 ns.
+    let o = within(&activities(), 499);
+    assert_eq!((o.host_bound.ns, o.uncertain.ns), (1000, 0));
+    let o = within(&activities(), 500);
+    assert_eq!((o.host_bound, o.uncertain), (GapSum::default(), GapSum { n: 1, ns: 1000 }));
+    let o = within(&activities(), 999);
+    assert_eq!((o.uncertain, o.launch_overhead.n, o.other.n), (GapSum { n: 1, ns: 1000 }, 1, 1));
+    assert_eq!(within(&activities(), 1_000).uncertain, GapSum { n: 3, ns: 3500 }, "the two launched at 5000 and 6000, too");
 }
 
-fn gpu_of(steps: &[StepRecord], recorded: StepActivity) -> Gpu {
+#[test]
+fn work_that_reaches_over_a_window_counts_where_it_is() {
+    let list = [activity(50, 150, None, 0, true), activity(160, 170, Some(0), 0, true)];
+    let o = Occupancy::within(&blocks(&list), &[(T0, T0 + 100), (T0 + 100, T0 + 200)], 0);
+    assert_eq!((o.wall_ns, o.busy_ns, o.launch_overhead.ns, o.edges_ns), (200, 110, 10, 50 + 30));
+    let o = Occupancy::within(&blocks(&list), &[(T0 + 60, T0 + 70)], 0);
+    assert_eq!((o.busy_ns, o.edges_ns), (10, 0));
+}
+
+fn gpu_of(steps: &[StepRecord], recorded: Recorded) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
-    let phases = Phases::of(&[], &rows, &Intervals::default(), &BTreeSet::new());
-    Gpu::of(&rows, &phases, recorded)
+    let phases = Phases::of(&[], &rows, &Intervals::default());
+    Gpu::of(&rows, &phases, &recorded, Clocks::default())
 }
 
-fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> StepActivity {
-    list.iter().map(|(step, device, activities)| ((*step, (*device).into()), activities.clone())).collect()
+fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> Recorded {
+    let steps = list.iter().map(|(step, device, activities)| ((*step, (*device).into()), activities.clone()));
+    Recorded { steps: steps.collect(), ..Recorded::default() }
 }
 
 #[test]
@@ -238,8 +261,8 @@ fn wall_time_is_conserved() {
     let steps = [step(0, "decode", 0, 10_000), step(1, "decode", 20_000, 10_000)];
     let gpu = gpu_of(&steps, recorded(&[(0, "a", activities())]));
     let busy = gpu.busy.unwrap();
-    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns, busy.idle_ns), (1, 10_000, 5000, 3500));
-    assert_eq!(busy.unattributed_ns(), 1500, "before the first and after the last");
+    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns, busy.idle_ns()), (1, 10_000, 5000, 3500));
+    assert_eq!(busy.unattributed_ns, 1500, "before the first and after the last");
     assert_eq!((busy.busy_share(), busy.launch_bound_share()), (Some(0.5), Some(0.1)));
     assert_eq!(busy.unattributed_share(), Some(0.15));
     assert_eq!((busy.launches, busy.copies, busy.launches_per_step()), (4, 1, Some(4.0)));
@@ -255,19 +278,22 @@ fn each_gpu_of_a_step_counts() {
     let steps = [step(0, "decode", 0, 10_000)];
     let gpu = gpu_of(&steps, recorded(&[(0, "a", activities()), (0, "b", vec![activity(0, 1000, None, 0, true)])]));
     let busy = gpu.busy.unwrap();
-    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns), (2, 20_000, 6000));
-    assert_eq!(busy.busy_share(), Some(0.3));
+    assert_eq!((busy.steps, busy.devices, busy.wall_ns, busy.busy_ns), (1, 2, 20_000, 6000));
+    assert_eq!((busy.busy_share(), busy.launches, busy.launches_per_step()), (Some(0.3), 5, Some(5.0)), "one step of 5");
+    let each: Vec<_> = gpu.devices.iter().map(|(uuid, b)| (&**uuid, b.steps, b.wall_ns, b.busy_ns, b.launches)).collect();
+    assert_eq!(each, [("a", 1, 10_000, 5000, 4), ("b", 1, 10_000, 1000, 1)]);
 }
 
 #[test]
 fn kernels_may_outlast_their_step() {
     let gpu = gpu_of(&[step(0, "decode", 0, 1_000)], recorded(&[(0, "a", vec![activity(500, 3_000, None, 0, true)])]));
     let busy = gpu.busy.unwrap();
-    assert_eq!((busy.busy_share(), busy.unattributed_ns()), (Some(2.5), -1_500), "shown, not hidden");
+    // Of 2500 ns 500 fall into the step: the other 2000 are shown, and are no part of its time.
+    assert_eq!((busy.busy_share(), busy.unattributed_ns, busy.own_ns, busy.after_ns), (Some(0.5), 500, 2_500, 2_000));
 }
 
 #[test]
-fn steps_around_recorded_steps_are_left_out() {
+fn steps_around_recorded_steps_are_no_steps_beside_them() {
     let mut steps =
         vec![step(0, "generate", 0, 50_000), step(1, "decode", 10_000, 10_000), step(2, "sample", 30_000, 100)];
     let all = |steps: &[StepRecord]| {
@@ -281,12 +307,13 @@ fn steps_around_recorded_steps_are_left_out() {
         )
     };
     let gpu = all(&steps);
-    assert_eq!((gpu.around_others, gpu.without_step), (2, 1));
-    assert_eq!(gpu.busy.as_ref().map(|b| (b.steps, b.wall_ns)), Some((1, 10_000)));
-    assert_eq!(gpu.kinds.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["decode"]);
+    assert_eq!(gpu.without_step, 1);
+    assert_eq!(gpu.busy.as_ref().map(|b| (b.steps, b.wall_ns, b.busy_ns)), Some((1, 10_000, 0)));
+    let kinds: Vec<_> = gpu.kinds.iter().filter_map(|k| Some((k.name.as_str(), k.busy.as_ref()?.busy_ns))).collect();
+    assert_eq!(kinds, [("generate", 5_200), ("decode", 0)], "the device worked that long while `generate` was open");
     // On another thread it is around nothing.
     steps[0].thread = crate::common::thread(2, "worker");
-    assert_eq!(all(&steps).busy.map(|b| b.wall_ns), Some(60_000));
+    assert_eq!(all(&steps).busy.map(|b| (b.steps, b.wall_ns, b.open_ns)), Some((2, 50_000, 60_000)), "open at once");
 }
 
 #[test]
@@ -305,7 +332,7 @@ fn stream_time_of_steps_is_no_busy_share() {
         timed(2, cupti, Some(400), 8_000),
         timed(3, event, None, 1),
     ];
-    let gpu = gpu_of(&steps, StepActivity::default());
+    let gpu = gpu_of(&steps, Recorded::default());
     assert_eq!(gpu.busy, None, "marks do not tell how busy the device is");
     let [stream, kernels] = &gpu.kinds[0].elapsed[..] else { panic!("{:?}", gpu.kinds) };
     assert_eq!((stream.source, stream.measured, stream.measured_ns, stream.wall_ns), (event, 2, 1_600, 2_000));
@@ -321,35 +348,37 @@ fn stream_time_of_steps_is_no_busy_share() {
 proptest! {
     /// Merging against the plainest thing that does it: a mark for every nanosecond.
     #[test]
-    fn merged_time_is_what_was_covered(list in prop::collection::vec((0i64..3_000, 0i64..400, prop::option::of(0i64..3_000)), 0..40)) {
-        let mut activities: Vec<Activity> =
+    fn merged_time_is_what_was_covered(list in prop::collection::vec((0i64..3_000, 0i64..400, prop::option::of(0i64..3_000)), 0..40), from in 0i64..1_000, apart in 0i64..300) {
+        let activities: Vec<Activity> =
             list.iter().map(|&(start, dur, launch)| activity(start, start + dur, launch, 0, true)).collect();
-        let o = Occupancy::of(&mut activities);
+        let windows = [(T0 + from, T0 + from + 700), (T0 + from + 700 + apart, T0 + from + 1_900 + apart)];
+        let o = Occupancy::within(&blocks(&activities), &windows, 0);
         let mut covered = vec![false; 4_000];
         for &(start, dur, _) in &list {
             covered[start as usize..(start + dur) as usize].fill(true);
         }
-        let first = list.iter().map(|l| l.0).min().unwrap_or(0);
-        let last = list.iter().map(|l| l.0 + l.1).max().unwrap_or(0);
-        prop_assert_eq!(o.busy_ns, covered.iter().filter(|c| **c).count() as u64);
-        prop_assert_eq!(o.extent_ns, (last - first) as u64);
-        prop_assert!(o.busy_ns <= o.extent_ns);
+        let inside = |at: &usize| windows.iter().any(|(a, b)| (*a - T0..*b - T0).contains(&(*at as i64)));
+        prop_assert_eq!(o.busy_ns, (0..4_000).filter(inside).filter(|at| covered[*at]).count() as u64);
+        prop_assert_eq!(o.wall_ns, 1_900);
         let gaps = o.host_bound.ns + o.launch_overhead.ns + o.other.ns;
-        prop_assert_eq!(o.busy_ns + gaps, o.extent_ns, "busy + gaps = extent");
-        prop_assert_eq!(o.idle_ns(), gaps);
-        activities.reverse();
-        prop_assert_eq!(Occupancy::of(&mut activities), o, "whatever the order");
+        prop_assert_eq!(o.busy_ns + gaps + o.edges_ns, o.wall_ns, "busy + gaps + edges = wall");
+        let mut reversed = activities.clone();
+        reversed.reverse();
+        let blocks = blocks(&reversed);
+        let again = Occupancy::within(&blocks, &windows, 0);
+        prop_assert_eq!((again.busy_ns, again.edges_ns), (o.busy_ns, o.edges_ns), "whatever the order");
     }
 
     /// No time, however damaged, ends a report.
     #[test]
     fn no_time_makes_it_panic(list in prop::collection::vec((any::<i64>(), any::<i64>(), prop::option::of(any::<i64>())), 0..12)) {
-        let mut activities: Vec<Activity> = list
+        let activities: Vec<Activity> = list
             .iter()
-            .map(|&(start_ns, end_ns, launch_ns)| Activity { start_ns, end_ns, launch_ns, queue_delay_ns: None, is_kernel: true })
+            .map(|&(start_ns, end_ns, launch_ns)| Activity { start_ns, end_ns, launch_ns, queue_delay_ns: None, stream: 0, path: None, is_kernel: true })
             .collect();
-        let o = Occupancy::of(&mut activities);
-        prop_assert!(o.busy_ns <= o.extent_ns);
+        let windows = stretches(list.iter().map(|&(start, end, _)| (start.wrapping_sub(9), end)));
+        let o = Occupancy::within(&blocks(&activities), &windows, 1);
+        prop_assert!(o.busy_ns <= o.wall_ns);
     }
 
     /// Self times of fully measured steps add up to the steps' own, whatever the tree.

@@ -5,6 +5,7 @@ use crate::common::{T0, path, write_run};
 use candlescope_analysis::Analysis;
 use candlescope_analysis::Run;
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
+use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::kernels::KernelPass;
 use candlescope_core::{HostNs, KernelKind, KernelRecord};
 use tempfile::tempdir;
@@ -58,7 +59,8 @@ fn tables_by_hand() {
     use KernelKind::{Kernel, Memcpy, Memset};
     let (linear, block) = (Some("decode/block[0]/linear[0]"), Some("decode/block[0]"));
     let mut pass = KernelPass::default();
-    for record in [
+    let mut at = T0;
+    for mut record in [
         kernel(Kernel, "gemm", linear, 300, None),
         kernel(Kernel, "gemm", Some("decode/block[0]/linear[1]"), 100, None),
         kernel(Kernel, "gemm", block, 200, None),
@@ -67,12 +69,13 @@ fn tables_by_hand() {
         kernel(Memcpy, "htod", None, 300, Some(600)),
         kernel(Memset, "memset", block, 200, None),
     ] {
-        pass.add(&record);
+        record.gpu_start = HostNs(at);
+        at += record.gpu_dur_ns as i64;
+        pass.add(&record, &Warmup::default(), None);
     }
-    assert_eq!(pass.steps().collect::<Vec<_>>(), [0]);
     let (kernels, steps) = pass.finish(&intervals());
     assert_eq!((kernels.records, kernels.total_ns, kernels.unattributed), (7, 2_000, (1, 300)));
-    assert_eq!(steps.values().map(Vec::len).sum::<usize>(), 6, "all with a step");
+    assert_eq!(steps.steps.values().map(Vec::len).sum::<usize>(), 6, "all with a step");
 
     let gemm = &kernels.by_name[0];
     assert_eq!((&*gemm.name, gemm.count, gemm.total_ns, gemm.mean_ns, gemm.p50_ns), ("gemm", 3, 600, 200.0, 200.0));
@@ -111,8 +114,8 @@ fn a_recorded_run_comes_out_whole() {
     assert_eq!(by_name + copies, in_tables);
     let busy = analysis.gpu.busy.as_ref().unwrap();
     assert_eq!(busy.steps, 8);
-    assert_eq!(i128::from(busy.busy_ns + busy.idle_ns) + busy.unattributed_ns(), i128::from(busy.wall_ns));
-    assert_eq!(busy.idle_ns, busy.host_bound.ns + busy.launch_overhead.ns + busy.other.ns);
+    assert_eq!(busy.busy_ns + busy.idle_ns() + busy.unattributed_ns, busy.wall_ns);
+    assert_eq!(busy.idle_ns(), busy.host_bound.ns + busy.launch_overhead.ns + busy.other.ns);
     // 6 blocks of (2 norms, 4 + 3 linears, rope), embedding, norm and head.
     assert_eq!(busy.launches_per_step(), Some(6.0 * 10.0 + 3.0));
     let decode = analysis.operators.iter().find(|o| o.path == "decode").unwrap();

@@ -16,3 +16,4 @@ mod nsys;
 mod reading;
 mod rendering;
 mod tree;
+mod truth;

@@ -27,7 +27,8 @@ fn small() -> Vec<SpanRecord> {
     ];
     for (at, flops, bytes) in [(2, 250, 50), (4, 300, 60), (5, 100, 20)] {
         spans[at].flops = Some(flops);
-        spans[at].bytes = Some(bytes);
+        spans[at].bytes = Some(bytes / 2);
+        spans[at].io_bytes = Some(bytes);
     }
     spans
 }
@@ -48,11 +49,11 @@ fn self_and_total_by_hand() {
 #[test]
 fn work_is_carried_up_and_rates_are_over_total_time() {
     let intervals = intervals(&small());
-    let operators = operators(&Tree::of(&intervals), &intervals, &BTreeMap::new());
+    let operators = operators(&Tree::of(&intervals), &intervals, &BTreeMap::new(), &BTreeMap::new());
     let order: Vec<_> = operators.iter().map(|o| (o.path.as_str(), o.self_ns)).collect();
     assert_eq!(order, [("decode/block/linear", 65), ("decode/block", 25), ("decode", 10)]);
     let linear = &operators[0];
-    assert_eq!((linear.flops, linear.bytes), (Some(650), Some(130)));
+    assert_eq!((linear.flops, linear.bytes, linear.io_bytes), (Some(650), Some(65), Some(130)));
     assert!((linear.gflops.unwrap() - 10.0).abs() < 1e-12, "650 FLOP in 65 ns");
     assert!((linear.gbytes.unwrap() - 2.0).abs() < 1e-12, "130 B in 65 ns");
     assert!((linear.intensity.unwrap() - 5.0).abs() < 1e-12);

@@ -28,7 +28,7 @@ pub struct Scenario {
     pub gpu: bool,
     /// One step in this many has device time on every interval, the others on the step alone: the adaptive tier. 1: all.
     pub full_every: u64,
-    /// Steps whose kernels are recorded, from the run's fourth on.
+    /// Steps whose kernels are recorded, from the fourth on that counts.
     pub recorded: u64,
     /// Whether a GPU's power, energy and so on are sampled.
     pub sensors: bool,
@@ -60,7 +60,9 @@ impl Scenario {
     }
 
     fn is_recorded(&self, step: u64) -> bool {
-        (3..3 + self.recorded).contains(&step)
+        // The window begins after the warm-up, which has a step for each token.
+        let first = self.warmup * u64::from(self.output) + 3;
+        (first..first + self.recorded).contains(&step)
     }
 }
 
@@ -155,7 +157,8 @@ impl Maker<'_> {
         let at = self.interval(parent, name, |m, _| m.now += ns as i64);
         let span = &mut self.batch.spans[at];
         span.flops = Some(flops);
-        span.bytes = Some(bytes);
+        span.bytes = Some(2 * k * n);
+        span.io_bytes = Some(bytes);
         span.dtype = Some(DType::BF16);
         span.shape = Some(Shape::new(&[1, tokens as usize, n as usize]));
         self.kernel(at, KernelKind::Kernel, "void cutlass::Kernel2<cutlass_80_tensorop_bf16_gemm_64x64>(Params)");
@@ -289,7 +292,7 @@ impl Maker<'_> {
             context_sum: None,
             sequences: None,
             flops_executed: None,
-            io_bytes: None,
+            io_bytes: sum(|s| s.io_bytes),
         };
         self.batch.steps.push(step);
         self.step += 1;

@@ -198,6 +198,9 @@ pub struct KernelAccount {
     pub late: u64,
     /// Lost by the recorder.
     pub dropped: u64,
+    /// How far the recorder's times may be off on the host's time line, in nanoseconds (measured); durations are not affected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_bound_ns: Option<u64>,
     /// Why kernels are missing, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -102,6 +102,14 @@ words! {
     }
 }
 
+impl DType {
+    /// Whether it is a block format of GGML, whose values are never multiplied as they are stored.
+    pub const fn is_quantised(self) -> bool {
+        use DType::{Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Q8_1, Q8K};
+        matches!(self, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q8_1 | Q2K | Q3K | Q4K | Q5K | Q6K | Q8K)
+    }
+}
+
 words! {
     /// What measured an interval's GPU time.
     GpuSource {

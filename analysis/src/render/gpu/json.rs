@@ -29,6 +29,7 @@ pub(in crate::render) fn operator(operator: &Operator) -> Map<String, Value> {
         ("gpu_source", json!(gpu.map(|g| g.source.as_str()))),
         ("gpu_mean_ns", json!(gpu.map(|g| g.mean_ns))),
         ("gpu_total_estimate_ns", json!(gpu.map(|g| g.total_ns))),
+        ("gpu_total_ci95_ns", json!(gpu.and_then(|g| g.total_ci95_ns))),
         ("gpu_self_calls", json!(gpu.map_or(0, |g| g.self_measured))),
         ("gpu_self_estimate_ns", json!(gpu.and_then(|g| g.self_ns))),
         ("gpu_self_share", json!(gpu.and_then(|g| g.self_share))),
@@ -56,13 +57,13 @@ fn gpu(analysis: &Analysis) -> Value {
             "kernels": kind.busy.as_ref().map(busy),
         })
     });
-    let sums = |sums: &GpuSums| json!({ "calls": sums.calls, "total_ns": sums.total_ns, "self_calls": sums.self_calls, "self_ns": sums.self_ns });
+    let sums = |sums: &GpuSums| json!({ "calls": sums.calls, "total_ns": sums.total_ns, "self_calls": sums.self_calls, "self_ns": sums.self_ns() });
     // Both sources, as measured: the operator table shows one.
     let paths = analysis.intervals.paths.iter().filter(|p| p.gpu.event.calls + p.gpu.cupti.calls > 0).map(|p| {
         json!({
             "path": p.rollup,
             "calls": p.calls,
-            "recorded_calls": p.recorded_calls,
+            "recorded_calls": p.gpu.recorded_calls,
             "event": sums(&p.gpu.event),
             "cupti": sums(&p.gpu.cupti),
         })
@@ -72,7 +73,8 @@ fn gpu(analysis: &Analysis) -> Value {
         "steps": kinds.collect::<Vec<_>>(),
         "all": gpu.busy.as_ref().map(busy),
         "paths": paths.collect::<Vec<_>>(),
-        "records_around_others": gpu.around_others,
+        "devices": gpu.devices.iter().map(|(uuid, b)| json!({ "uuid": &**uuid, "kernels": busy(b) })).collect::<Vec<_>>(),
+        "clock_bound_ns": gpu.clock_bound_ns,
         "records_without_step": gpu.without_step,
     })
 }
@@ -83,12 +85,15 @@ fn elapsed(e: &Elapsed) -> Value {
         "meaning": source_name(e.source),
         "measured": e.measured,
         "measured_ns": e.measured_ns,
+        "merged_ns": e.merged_ns,
         "measured_wall_ns": e.wall_ns,
         "total_estimate_ns": e.total_ns,
         "of_wall": e.of_wall(),
         "duration_ns": e.duration.as_ref().map(|d| spread(d, false)),
         "tflops": e.tflops,
+        "tflops_executed": e.tflops_executed,
         "gbytes": e.gbytes,
+        "io_gbytes": e.io_gbytes,
         "label": "measured",
     })
 }
@@ -97,15 +102,21 @@ fn busy(b: &Busy) -> Value {
     let gap = |sum: GapSum| json!({ "n": sum.n, "ns": sum.ns });
     json!({
         "steps": b.steps,
+        "devices": b.devices,
         "wall_ns": b.wall_ns,
         "busy_ns": b.busy_ns,
-        "idle_ns": b.idle_ns,
-        "unattributed_ns": b.unattributed_ns() as f64,
+        "idle_ns": b.idle_ns(),
+        "unattributed_ns": b.unattributed_ns,
+        "own_ns": b.own_ns,
+        "after_steps_ns": b.after_ns,
+        "steps_at_once": b.steps_at_once(),
+        "streams_at_once": b.streams_at_once(),
         "busy_share": b.busy_share(),
         "launch_bound_share": b.launch_bound_share(),
         "unattributed_share": b.unattributed_share(),
         "host_bound": gap(b.host_bound),
         "launch_overhead": gap(b.launch_overhead),
+        "uncertain": gap(b.uncertain),
         "other": gap(b.other),
         "launches": b.launches,
         "launches_per_step": b.launches_per_step(),

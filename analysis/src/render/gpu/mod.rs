@@ -9,7 +9,7 @@ mod time;
 use super::format::{count, duration, joules, percent, printable, significant, watts};
 use super::sheet::{Cell, Row, Sheet, cell, maybe};
 use crate::passes::Analysis;
-use crate::passes::peaks::{Over, utilisation};
+use crate::passes::peaks::{Metric, Over, utilisation};
 use candlescope_core::GpuSource;
 
 /// Every table about the GPU that has rows, in the order of the reports.
@@ -55,8 +55,8 @@ fn of(measured: u64, all: u64) -> Cell {
 fn peaks(analysis: &Analysis) -> Vec<String> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for used in utilisation(analysis) {
-        let metric = if used.peak.is_flops { "MFU" } else { "MBU" };
-        if matches!((used.phase.as_str(), metric), ("prefill", "MBU") | ("decode", "MFU")) {
+        let metric = used.metric.name();
+        if matches!((used.phase.as_str(), used.metric), ("prefill", Metric::Mbu) | ("decode", Metric::Mfu | Metric::Hfu)) {
             continue;
         }
         let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));

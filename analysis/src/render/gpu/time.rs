@@ -1,6 +1,6 @@
 //! GPU time of steps, and how the device's time divides.
 
-use super::super::format::count;
+use super::super::format::duration;
 use super::super::sheet::{Row, Sheet, cell, column, wide};
 use super::{named, number, of, rate, share, time};
 use crate::passes::Analysis;
@@ -22,7 +22,7 @@ pub(super) fn steps(analysis: &Analysis) -> Sheet {
                     time(Some(e.total_ns)),
                     share(e.of_wall()),
                     rate(e.tflops),
-                    rate(e.gbytes),
+                    rate(e.io_gbytes),
                 ],
             )
         })
@@ -42,8 +42,8 @@ pub(super) fn steps(analysis: &Analysis) -> Sheet {
             wide("mean", ""),
             column("total", "mean × all steps: extrapolated where not all were measured"),
             column("of wall", "GPU time ÷ duration on the host, of the measured steps"),
-            column("TFLOP/s", "analytic FLOPs ÷ GPU time, of the measured steps"),
-            column("GB/s", "analytic bytes ÷ GPU time, of the measured steps"),
+            column("TFLOP/s", "analytic FLOPs ÷ GPU time, of the measured steps; what overlaps counts once"),
+            column("GB/s", "analytic bytes with activations ÷ GPU time, of the measured steps"),
         ],
         rows: rows.collect(),
         what: "kinds of step",
@@ -62,11 +62,14 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
                 share(busy.busy_share()),
                 part(busy.host_bound.ns),
                 part(busy.launch_overhead.ns),
+                part(busy.uncertain.ns),
                 part(busy.other.ns),
                 share(busy.unattributed_share()),
                 rate(busy.launches_per_step()),
                 rate((busy.steps > 0).then(|| busy.copies as f64 / busy.steps as f64)),
-                time((busy.steps > 0).then(|| busy.wall_ns as f64 / busy.steps as f64)),
+                time((busy.steps > 0).then(|| busy.open_ns as f64 / busy.steps as f64)),
+                rate(busy.steps_at_once()),
+                rate(busy.streams_at_once()),
                 time(delay.map(|d| d.median)),
                 time(delay.map(|d| d.p95)),
             ],
@@ -77,17 +80,21 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
     if let Some(busy) = analysis.gpu.busy.as_ref().filter(|_| rows.len() > 1) {
         rows.push(row("all recorded steps", busy));
     }
-    let left_out = match analysis.gpu.around_others {
-        0 => String::new(),
-        n => format!(" {} launched by steps around other recorded steps are left out.", count(n)),
+    if analysis.gpu.devices.len() > 1 {
+        rows.extend(analysis.gpu.devices.iter().map(|(uuid, busy)| row(uuid, busy)));
+    }
+    let clocks = match analysis.gpu.clock_bound_ns {
+        Some(ns) => format!("The clocks are within {} of each other", duration(ns as f64)),
+        None => "The run does not say how far apart the clocks may be".to_string(),
     };
     Sheet {
         id: "gpu-busy",
         title: "How the GPU's time divides",
         note: format!(
-            "Shares of the recorded steps' wall time, which they add up to. Kernels, copies and memsets are merged first. A gap is \
-             host-bound if what follows was launched after the GPU had run dry, launch overhead if it is under 1.5 µs. \
-             Unattributed is before a step's first kernel and after its last; negative where kernels outlast the step.{left_out}"
+            "Shares of the time in which recorded steps were open on the GPU, which they add up to: steps of several threads that overlap \
+             count once. Kernels, copies and memsets are merged first. A gap is host-bound if what follows was launched after the GPU had \
+             run dry, launch overhead if it is under 1.5 µs, unclear if the clocks cannot tell which of the two came first. {clocks}. \
+             Unattributed is before the first kernel and after the last."
         ),
         first: "steps",
         columns: vec![
@@ -95,11 +102,14 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
             column("busy", "something ran"),
             column("host-bound", "gaps that the host caused: launch-bound share"),
             column("overhead", "gaps under 1.5 µs"),
+            wide("unclear", "gaps within the clocks' error"),
             column("other", "all other gaps"),
             column("unattr.", "wall time before the first kernel and after the last"),
             column("launches", "kernels a step"),
             wide("copies", "copies and memsets a step"),
             wide("wall a step", "mean duration on the host"),
+            wide("steps at once", "open at once, on average"),
+            wide("streams at once", "at work at once, on average over the busy time"),
             column("queue", "median time from the end of the launching call to the start on the device"),
             wide("queue p95", ""),
         ],

@@ -248,12 +248,21 @@ fn phases(analysis: &Analysis) -> Value {
             "cells": [
                 count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| d.median), time(|d| d.p95),
                 time(|d| d.max), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
-                rate(row.gbytes), rate(row.intensity), gpu, count(row.intervals),
+                rate(row.io_gbytes), rate(row.intensity), rate(row.steps_at_once()), gpu, count(row.intervals),
             ],
         })
     });
+    let warmup = analysis.warmup.rows.iter().take(100).map(|row| {
+        let time = |f: fn(&crate::passes::Distribution) -> f64| {
+            row.duration.as_ref().map_or("–".to_string(), |d| duration(f(d)))
+        };
+        json!({
+            "name": head(&printable(&row.name), 60),
+            "cells": [count(row.steps), duration(row.total_ns as f64), time(|d| d.median), time(|d| d.max)],
+        })
+    });
     let used = peaks::utilisation(analysis).into_iter().map(|u| {
-        let (what, unit) = if u.peak.is_flops { ("MFU", "FLOP/s") } else { ("MBU", "B/s") };
+        let (what, unit) = (u.metric.name(), if u.peak.is_flops { "FLOP/s" } else { "B/s" });
         json!({
             "phase": printable(&u.phase), "over": u.over.name(), "what": what, "ratio": percent(u.ratio), "label": u.peak.label, "source": printable(&u.peak.source),
             "peak": format!("{:.3e} {unit}{}", u.peak.value, u.peak.dtype.map(|d| format!(", {d}")).unwrap_or_default()),
@@ -264,6 +273,7 @@ fn phases(analysis: &Analysis) -> Value {
         "rows": rows.collect::<Vec<_>>(),
         "more": phases.rows.len().saturating_sub(100),
         "wall": duration(phases.wall_ns as f64),
+        "warmup": warmup.collect::<Vec<_>>(),
         "utilisation": used.collect::<Vec<_>>(),
     })
 }

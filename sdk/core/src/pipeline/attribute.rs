@@ -278,6 +278,7 @@ impl Kernels {
             unattributed: self.unattributed,
             late: self.late,
             dropped: self.dropped,
+            clock_bound_ns: None,
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

@@ -1,0 +1,196 @@
+//! The time line of each device: its steps, its work, and how one divides the other.
+
+use super::gaps::{Activity, Block, Occupancy, blocks, length, stretches};
+use super::gpu::{Busy, Clocks};
+use super::kernels::Recorded;
+use super::stats::Distribution;
+use super::step_rows::StepRow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// One device while recorded steps were open.
+pub(super) struct Timeline<'a> {
+    pub(super) device: Arc<str>,
+    /// Steps with work on it, in order of start.
+    own: Vec<OnDevice<'a>>,
+    /// Everything that ran on it, merged.
+    blocks: Vec<Block>,
+    /// The same stream by stream.
+    streams: Vec<Vec<Block>>,
+    bound_ns: u64,
+}
+
+/// A step, and what it had on one device.
+#[derive(Clone, Copy)]
+pub(super) struct OnDevice<'a> {
+    step: &'a StepRow,
+    activities: &'a [Activity],
+    /// Holds another recorded step.
+    is_around: bool,
+}
+
+/// The devices that anything was recorded on in `steps`, which are in order of start.
+pub(super) fn timelines<'a>(steps: &'a [StepRow], recorded: &'a Recorded, clocks: Clocks) -> Vec<Timeline<'a>> {
+    let mut devices: BTreeMap<&Arc<str>, Vec<(&StepRow, &[Activity])>> = BTreeMap::new();
+    let by_number: HashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, step)).collect();
+    let mut work: BTreeMap<&Arc<str>, Vec<&[Activity]>> = BTreeMap::new();
+    for ((number, device), activities) in &recorded.steps {
+        work.entry(device).or_default().push(activities);
+        if let Some(step) = by_number.get(number) {
+            devices.entry(device).or_default().push((step, activities));
+        }
+    }
+    // What belongs to no step that counts keeps the device busy all the same.
+    for (device, activities) in &recorded.loose {
+        work.entry(device).or_default().push(activities);
+    }
+    let around = around_others(steps, recorded);
+    devices
+        .into_iter()
+        .map(|(device, mut own)| {
+            own.sort_by_key(|(step, _)| (step.start_ns, step.step));
+            let everything = || work.get(device).into_iter().flatten().flat_map(|list| list.iter());
+            let mut streams: BTreeMap<u32, Vec<&Activity>> = BTreeMap::new();
+            everything().for_each(|activity| streams.entry(activity.stream).or_default().push(activity));
+            Timeline {
+                device: device.clone(),
+                own: own
+                    .into_iter()
+                    .map(|(step, activities)| OnDevice { step, activities, is_around: around.contains(&step.step) })
+                    .collect(),
+                blocks: blocks(everything()),
+                streams: streams.into_values().map(blocks).collect(),
+                bound_ns: clocks.bound_ns.unwrap_or(0),
+            }
+        })
+        .collect()
+}
+
+/// How all devices' time divides in the steps of one group, or in all.
+pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Option<Busy> {
+    let mut all: Option<Busy> = None;
+    let (mut numbers, mut delays) = (BTreeSet::new(), Vec::new());
+    for line in timelines {
+        let steps = line.steps(group);
+        let Some(busy) = line.sums(&steps) else { continue };
+        numbers.extend(steps.iter().map(|own| own.step.step));
+        delays.extend(queue_delays(&steps));
+        match &mut all {
+            None => all = Some(busy),
+            Some(all) => add(all, &busy),
+        }
+    }
+    let all = all?;
+    // A step on several devices is one step.
+    Some(Busy { steps: numbers.len() as u64, queue_delay: Distribution::of(delays), ..all })
+}
+
+impl<'a> Timeline<'a> {
+    /// The steps of one group; or all, without those around others: what lies between the others is not theirs.
+    pub(super) fn steps(&self, group: Option<&str>) -> Vec<OnDevice<'a>> {
+        let wanted = |own: &&OnDevice<'_>| group.map_or(!own.is_around, |group| own.step.group() == group);
+        self.own.iter().filter(wanted).copied().collect()
+    }
+
+    /// How this device's time divides in these steps of it.
+    pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
+        Some(Busy { queue_delay: Distribution::of(queue_delays(&steps).collect()), ..self.sums(&steps)? })
+    }
+
+    fn sums(&self, steps: &[OnDevice<'_>]) -> Option<Busy> {
+        if steps.is_empty() {
+            return None;
+        }
+        let window = |own: &OnDevice<'_>| (own.step.start_ns, own.step.end_ns());
+        let windows = stretches(steps.iter().map(window));
+        let occupancy = Occupancy::within(&self.blocks, &windows, self.bound_ns);
+        let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+        steps.iter().for_each(|own| threads.entry(own.step.thread).or_default().push(window(own)));
+        let own = blocks(steps.iter().flat_map(|own| own.activities));
+        let own_ns = length(&own.iter().map(|block| (block.start_ns, block.end_ns)).collect::<Vec<_>>());
+        let activities = || steps.iter().flat_map(|own| own.activities);
+        let kernels = activities().filter(|activity| activity.is_kernel).count() as u64;
+        Some(Busy {
+            steps: steps.len() as u64,
+            devices: 1,
+            wall_ns: occupancy.wall_ns,
+            open_ns: threads.into_values().map(|windows| length(&stretches(windows))).fold(0, u64::saturating_add),
+            busy_ns: occupancy.busy_ns,
+            own_ns,
+            after_ns: steps.iter().map(after).fold(0, u64::saturating_add),
+            streams_ns: self
+                .streams
+                .iter()
+                .map(|blocks| Occupancy::within(blocks, &windows, 0).busy_ns)
+                .fold(0, u64::saturating_add),
+            host_bound: occupancy.host_bound,
+            launch_overhead: occupancy.launch_overhead,
+            uncertain: occupancy.uncertain,
+            other: occupancy.other,
+            unattributed_ns: occupancy.edges_ns,
+            launches: kernels,
+            copies: activities().count() as u64 - kernels,
+            queue_delay: None,
+        })
+    }
+}
+
+/// Work of a step after it had ended on the host, what overlaps once, in nanoseconds.
+fn after(own: &OnDevice<'_>) -> u64 {
+    let end = own.step.end_ns();
+    let late = own.activities.iter().filter(|activity| activity.end_ns > end);
+    let late = late.map(|activity| Activity { start_ns: activity.start_ns.max(end), ..*activity });
+    let late: Vec<Activity> = late.collect();
+    blocks(&late).iter().map(|block| block.end_ns.abs_diff(block.start_ns)).fold(0, u64::saturating_add)
+}
+
+fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = f64> {
+    let kernels = steps.iter().flat_map(|own| own.activities).filter(|activity| activity.is_kernel);
+    kernels.filter_map(|activity| Some(activity.queue_delay_ns? as f64))
+}
+
+/// Another device's time beside this one's.
+fn add(all: &mut Busy, one: &Busy) {
+    let sum = |into: &mut u64, ns: u64| *into = into.saturating_add(ns);
+    for (into, ns) in [
+        (&mut all.devices, one.devices),
+        (&mut all.wall_ns, one.wall_ns),
+        (&mut all.open_ns, one.open_ns),
+        (&mut all.busy_ns, one.busy_ns),
+        (&mut all.own_ns, one.own_ns),
+        (&mut all.after_ns, one.after_ns),
+        (&mut all.streams_ns, one.streams_ns),
+        (&mut all.unattributed_ns, one.unattributed_ns),
+        (&mut all.launches, one.launches),
+        (&mut all.copies, one.copies),
+    ] {
+        sum(into, ns);
+    }
+    all.host_bound.plus(one.host_bound);
+    all.launch_overhead.plus(one.launch_overhead);
+    all.uncertain.plus(one.uncertain);
+    all.other.plus(one.other);
+}
+
+/// Recorded steps with another recorded one inside, on the same thread.
+///
+/// All steps together are without them: their time holds the others' and what lies between.
+fn around_others(steps: &[StepRow], recorded: &Recorded) -> BTreeSet<u64> {
+    let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
+    let mut open: HashMap<u32, Vec<&StepRow>> = HashMap::new();
+    let mut around = BTreeSet::new();
+    // By start; of two that start together the longer one is outside.
+    let mut order: Vec<&StepRow> = steps.iter().filter(|step| numbers.contains(&step.step)).collect();
+    order.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.dur_ns)));
+    for step in order {
+        let stack = open.entry(step.thread).or_default();
+        while stack.last().is_some_and(|outer| outer.end_ns() < step.end_ns() || outer.end_ns() <= step.start_ns) {
+            stack.pop();
+        }
+        if let Some(outer) = stack.last() {
+            around.insert(outer.step);
+        }
+        stack.push(step);
+    }
+    around
+}

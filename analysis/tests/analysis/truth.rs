@@ -1,0 +1,340 @@
+//! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
+
+use crate::common::{T0, path, span, step, thread, write_run};
+use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
+use candlescope_analysis::{Analysis, Run};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SpanId, TraceId,
+};
+use serde_json::{Value, json};
+
+const MS: i64 = 1_000_000;
+
+/// A machine of 1 TFLOP/s in f32 and 1 GB/s: its peaks make ratios easy to read.
+fn machine(manifest: &mut RunManifest) {
+    manifest.environment.insert(
+        "peaks".into(),
+        json!([
+            { "kind": "flops", "value": 1e12, "label": "datasheet", "source": "made up", "dtype": "f32" },
+            { "kind": "flops", "value": 4e12, "label": "datasheet", "source": "made up", "dtype": "i8" },
+            { "kind": "bandwidth", "value": 1e9, "label": "datasheet", "source": "made up" },
+        ]),
+    );
+}
+
+#[derive(Default)]
+struct Maker {
+    batch: Batch,
+    options: Vec<(&'static str, Value)>,
+    model: Vec<(&'static str, Value)>,
+}
+
+impl Maker {
+    /// A step with a span of its own, on the thread with this number; times in milliseconds.
+    fn step(&mut self, phase: Phase, on: u32, request: Option<u64>, start_ms: i64, dur_ms: i64) -> u64 {
+        let number = self.batch.steps.len() as u64;
+        let name = phase.as_str();
+        let mut made = step(number, name, start_ms * MS, (dur_ms * MS) as u64);
+        (made.phase, made.request, made.thread) = (Some(phase), request, thread(on, &format!("worker-{on}")));
+        let mut own = span(number, None, name, start_ms * MS, (dur_ms * MS) as u64);
+        (own.step, own.phase, own.thread) = (Some(number), Some(phase), made.thread.clone());
+        self.batch.steps.push(made);
+        self.batch.spans.push(own);
+        number
+    }
+
+    fn work(&mut self, step: u64, flops: u64, bytes: u64, tokens: u32) {
+        let record = &mut self.batch.steps[step as usize];
+        (record.flops, record.bytes, record.tokens) = (Some(flops), Some(bytes), Some(tokens));
+        (record.flops_executed, record.io_bytes) = (Some(2 * flops), Some(3 * bytes));
+        let own = &mut self.batch.spans[step as usize];
+        (own.flops, own.bytes, own.dtype) = (Some(flops), Some(bytes), Some(DType::F32));
+        (own.flops_executed, own.io_bytes) = (Some(2 * flops), Some(3 * bytes));
+    }
+
+    /// A kernel of a step; times in microseconds.
+    fn kernel(&mut self, step: u64, device: &str, stream: u32, start_us: i64, dur_us: i64, launch_us: i64) {
+        let of = &self.batch.steps[step as usize];
+        self.batch.kernels.push(KernelRecord {
+            kind: KernelKind::Kernel,
+            name: "gemm".into(),
+            seq: Some(step),
+            span_id: None,
+            step: Some(step),
+            phase: of.phase,
+            path: Some(path(&of.path.path)),
+            device: device.into(),
+            stream,
+            gpu_start: HostNs(T0 + start_us * 1_000),
+            gpu_dur_ns: (dur_us * 1_000) as u64,
+            grid: None,
+            block: None,
+            registers: None,
+            shared_static: None,
+            shared_dynamic: None,
+            bytes: None,
+            launch: None,
+            launch_start: Some(HostNs(T0 + launch_us * 1_000)),
+            launch_dur_ns: Some(1_000),
+            queue_delay_ns: None,
+            correlation: 1,
+            graph: None,
+        });
+    }
+
+    fn request(&mut self, number: u64, start_ms: i64, dur_ms: i64) {
+        self.batch.requests.push(RequestRecord {
+            request: number,
+            trace_id: TraceId(u128::from(number)),
+            span_id: SpanId(number),
+            parent_span_id: None,
+            caller_sampled: None,
+            operation: "chat".into(),
+            model: "made-up".into(),
+            host_start: HostNs(T0 + start_ms * MS),
+            host_dur_ns: (dur_ms * MS) as u64,
+            ttft_ns: None,
+            last_token_ns: None,
+            queue_ns: None,
+            prompt_tokens: None,
+            output_tokens: None,
+            batch: None,
+        });
+    }
+
+    fn analysis(&self) -> Analysis {
+        let mut manifest = crate::common::manifest(&self.batch);
+        machine(&mut manifest);
+        manifest.options = self.options.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
+        manifest.model = self.model.iter().map(|(key, value)| (key.to_string(), value.clone())).collect();
+        let dir = tempfile::tempdir().expect("a directory");
+        write_run(dir.path(), &self.batch, &manifest, 1_000);
+        Analysis::of(&Run::open(dir.path()).expect("opens"))
+    }
+}
+
+fn ratio(all: &[Utilisation], phase: &str, metric: Metric, over: Over) -> Option<f64> {
+    let found: Vec<f64> = all
+        .iter()
+        .filter(|u| u.phase == phase && u.metric == metric && u.over == over)
+        .map(|u| u.ratio)
+        .collect();
+    assert!(found.len() <= 1, "one peak of its type: {all:?}");
+    found.first().copied()
+}
+
+fn near(value: Option<f64>, truth: f64) -> bool {
+    value.is_some_and(|value| (value - truth).abs() <= 1e-9 * truth.abs().max(1.0))
+}
+
+fn codes(analysis: &Analysis) -> Vec<&str> {
+    analysis.verdict.findings.iter().map(|f| f.code.as_str()).collect()
+}
+
+/// Two threads decode at once on one GPU for 50 ms, 10 steps of 5 ms each. Their kernels of 500 µs alternate without a gap: the GPU is
+/// busy 100 % of the time. Together they move 33.35 MB: 66.7 % of what 1 GB/s can in 50 ms, in 20 tokens: 400 a second.
+#[test]
+fn two_threads_that_share_a_gpu_keep_it_busy_together() {
+    let mut run = Maker::default();
+    for i in 0..10i64 {
+        for on in 0..2i64 {
+            let step = run.step(Phase::Decode, on as u32 + 1, None, 5 * i, 5);
+            run.work(step, 1_000_000, 1_667_500, 1);
+            for k in 0..5i64 {
+                let start = 5_000 * i + 1_000 * k + 500 * on;
+                run.kernel(step, "GPU-a", 10 + on as u32, start, 500, (start - 400).max(0));
+            }
+        }
+    }
+    let analysis = run.analysis();
+    let busy = analysis.gpu.busy.as_ref().expect("recorded");
+    assert_eq!((busy.steps, busy.devices, busy.wall_ns, busy.busy_ns), (20, 1, 50_000_000, 50_000_000));
+    assert_eq!((busy.idle_ns(), busy.unattributed_ns, busy.host_bound.n), (0, 0, 0));
+    assert!(near(busy.steps_at_once(), 2.0) && near(busy.streams_at_once(), 1.0));
+    assert_eq!((busy.launches, busy.launches_per_step()), (100, Some(5.0)));
+    let decode = &analysis.phases.rows[0];
+    assert_eq!((decode.total_ns, decode.union_ns), (100_000_000, 50_000_000));
+    assert!(near(decode.tokens_per_s, 400.0) && near(decode.steps_at_once(), 2.0));
+    let used = utilisation(&analysis);
+    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.667), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mfu, Over::Wall), 20e6 / 0.05 / 1e12));
+    assert!(near(ratio(&used, "decode", Metric::Hfu, Over::Wall), 40e6 / 0.05 / 1e12));
+    assert!(!codes(&analysis).contains(&"launch_bound"), "nobody waits: {:?}", codes(&analysis));
+    let page = candlescope_analysis::render::json::metrics(&analysis);
+    assert_eq!(page["gpu"]["all"]["busy_share"], json!(1.0));
+}
+
+/// The same work with marks only: each thread's stream is elapsed for the whole 50 ms.
+#[test]
+fn marks_of_two_threads_do_not_halve_the_rate() {
+    let mut run = Maker::default();
+    for i in 0..10i64 {
+        for on in 0..2u32 {
+            let step = run.step(Phase::Decode, on + 1, None, 5 * i, 5);
+            run.work(step, 1_000_000_000, 1_667_500, 1);
+            let gpu = GpuTime { start: HostNs(T0 + 5 * i * MS), dur_ns: 5_000_000, source: GpuSource::Event };
+            run.batch.steps[step as usize].gpu = Some(gpu);
+            run.batch.spans[step as usize].gpu = Some(gpu);
+        }
+    }
+    let used = utilisation(&run.analysis());
+    let over = Over::Gpu(GpuSource::Event);
+    assert!(near(ratio(&used, "decode", Metric::Mbu, over), 0.667), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mfu, over), 20e9 / 0.05 / 1e12));
+}
+
+/// One step of 100 kernels of 50 µs on each of two GPUs, 10 ms long: one recorded step, 200 kernels, each GPU busy half of the time. Its
+/// 15 MB in 10 ms are 75 % of what both could move.
+#[test]
+fn a_step_on_two_gpus_is_one_step() {
+    let mut run = Maker::default();
+    let step = run.step(Phase::Decode, 1, None, 0, 10);
+    run.work(step, 1_000, 15_000_000, 1);
+    for k in 0..100 {
+        run.kernel(step, "GPU-a", 7, 100 * k, 50, 100 * k);
+        run.kernel(step, "GPU-b", 7, 100 * k + 50, 50, 100 * k);
+    }
+    let analysis = run.analysis();
+    let busy = analysis.gpu.busy.as_ref().expect("recorded");
+    assert_eq!((busy.steps, busy.devices, busy.launches, busy.launches_per_step()), (1, 2, 200, Some(200.0)));
+    assert!(near(busy.busy_share(), 0.5));
+    let each: Vec<_> = analysis.gpu.devices.iter().map(|(uuid, b)| (&**uuid, b.steps, b.busy_share())).collect();
+    assert_eq!(each, [("GPU-a", 1, Some(0.5)), ("GPU-b", 1, Some(0.5))]);
+    let used = utilisation(&analysis);
+    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.75), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Gpu(GpuSource::Cupti)), 1.5) == false, "no GPU time in steps");
+    assert_eq!(used.iter().map(|u| u.devices).max(), Some(2));
+}
+
+/// 1 TFLOP in 10 ms, in two kernels of 10 ms on two streams at once: 100 TFLOP/s over the wall, and over kernels no less.
+#[test]
+fn kernels_at_once_do_not_lower_the_rate() {
+    let mut run = Maker::default();
+    let step = run.step(Phase::Prefill, 1, None, 0, 10);
+    run.work(step, 1_000_000_000_000, 1_000, 8);
+    run.kernel(step, "GPU-a", 1, 0, 10_000, 0);
+    run.kernel(step, "GPU-a", 2, 0, 10_000, 0);
+    let gpu = GpuTime { start: HostNs(T0), dur_ns: 20_000_000, source: GpuSource::Cupti };
+    run.batch.steps[0].gpu = Some(gpu);
+    run.batch.spans[0].gpu = Some(gpu);
+    let analysis = run.analysis();
+    let kernels = &analysis.gpu.kinds[0].elapsed[0];
+    assert_eq!((kernels.source, kernels.measured_ns, kernels.merged_ns), (GpuSource::Cupti, 20_000_000, 10_000_000));
+    assert!(near(kernels.tflops, 100.0), "{kernels:?}");
+    let row = analysis.operators[0].gpu.expect("measured");
+    assert!(near(Some(row.total_ns), 2e7) && near(row.tflops, 100.0), "{row:?}");
+    let busy = analysis.gpu.busy.as_ref().expect("recorded");
+    assert!(near(busy.busy_share(), 1.0) && near(busy.streams_at_once(), 2.0));
+}
+
+/// A gap of 20 µs before a kernel that was launched 5 µs after the GPU ran dry. With clocks within 1 µs of each other the host caused
+/// it; within 10 µs nobody can tell.
+#[test]
+fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
+    let mut run = Maker::default();
+    let step = run.step(Phase::Decode, 1, None, 0, 1);
+    run.kernel(step, "GPU-a", 1, 0, 500, 0);
+    run.kernel(step, "GPU-a", 1, 520, 480, 505);
+    let with_bound = |ns: Option<u64>| {
+        let mut manifest = crate::common::manifest(&run.batch);
+        manifest.gpu = Some(candlescope_core::run::GpuAccount {
+            kernels: Some(candlescope_core::run::KernelAccount { clock_bound_ns: ns, ..Default::default() }),
+            ..Default::default()
+        });
+        let dir = tempfile::tempdir().expect("a directory");
+        write_run(dir.path(), &run.batch, &manifest, 1_000);
+        let busy = Analysis::of(&Run::open(dir.path()).expect("opens")).gpu.busy.expect("recorded");
+        (busy.host_bound.ns, busy.uncertain.ns)
+    };
+    assert_eq!(with_bound(Some(1_000)), (20_000, 0));
+    assert_eq!(with_bound(Some(10_000)), (0, 20_000));
+    assert_eq!(with_bound(None), (20_000, 0), "a run that does not say is read as before");
+}
+
+/// Request 1 warms up: a prefill of 2 s, cold. Requests 2 to 4 take 50 ms each for the same 15.15 GFLOP: MFU 30.3 %, 2,560 tokens/s.
+fn cold_start(warmup: Option<u64>) -> Analysis {
+    let mut run = Maker { options: warmup.map(|n| ("warmup", json!(n))).into_iter().collect(), ..Maker::default() };
+    let mut at = 0;
+    for (request, ms) in [(1, 2_000), (2, 50), (3, 50), (4, 50)] {
+        run.request(request, at, ms + 10);
+        let prefill = run.step(Phase::Prefill, 1, Some(request), at, ms);
+        run.work(prefill, 15_150_000_000, 1_000_000, 128);
+        let decode = run.step(Phase::Decode, 1, Some(request), at + ms, 10);
+        run.work(decode, 1_000_000, 5_000_000, 1);
+        let us = (at + ms) * 1_000;
+        run.kernel(prefill, "GPU-a", 1, at * 1_000, 1_000, at * 1_000);
+        run.kernel(decode, "GPU-a", 1, us, if request == 1 { 9_000 } else { 1_000 }, us);
+        at += ms + 100;
+    }
+    run.analysis()
+}
+
+#[test]
+fn a_cold_start_is_in_no_figure() {
+    let analysis = cold_start(Some(1));
+    let [prefill, decode] = &analysis.phases.rows[..] else { panic!("{:?}", analysis.phases) };
+    assert_eq!((prefill.steps, prefill.total_ns, decode.steps), (3, 150_000_000, 3));
+    assert!(near(prefill.tokens_per_s, 2_560.0) && near(prefill.gflops, 303.0));
+    assert!(near(prefill.intensity, 15_150.0 / 3.0), "over bytes with activations");
+    let used = utilisation(&analysis);
+    assert!(near(ratio(&used, "prefill", Metric::Mfu, Over::Wall), 0.303), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5));
+    // Nothing of it in operators, tree, flame graph, kernels and the device's time.
+    let calls: Vec<_> = analysis.operators.iter().map(|o| (o.path.as_str(), o.calls, o.total_ns)).collect();
+    assert_eq!(calls, [("prefill", 3, 150_000_000), ("decode", 3, 30_000_000)]);
+    assert_eq!(analysis.tree.total_ns, 180_000_000);
+    assert_eq!(candlescope_analysis::passes::flame::collapsed(&analysis.tree), ["decode 30000000", "prefill 150000000"]);
+    assert_eq!((analysis.kernels.records, analysis.kernels.total_ns), (6, 6_000_000));
+    let busy = analysis.gpu.busy.as_ref().expect("recorded");
+    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns), (6, 180_000_000, 6_000_000));
+    assert_eq!(analysis.phases.wall_ns, 3 * 60_000_000 + 2 * 90_000_000, "from the second request on");
+    // It is listed apart.
+    let listed: Vec<_> = analysis.warmup.rows.iter().map(|r| (r.name.as_str(), r.steps, r.total_ns)).collect();
+    assert_eq!(listed, [("prefill", 1, 2_000_000_000), ("decode", 1, 10_000_000)]);
+    assert_eq!((analysis.warmup.steps(), analysis.warmup.intervals, analysis.warmup.kernels), (2, 2, 2));
+    let report = candlescope_analysis::render::markdown::report(&analysis);
+    assert!(report.contains("### Warm-up") && report.contains("| `prefill` | 1 | 2.00 s |"), "{report}");
+}
+
+#[test]
+fn without_the_option_everything_counts() {
+    let analysis = cold_start(None);
+    let prefill = &analysis.phases.rows[0];
+    assert_eq!((prefill.steps, prefill.total_ns), (4, 2_150_000_000));
+    assert_eq!((analysis.warmup.steps(), analysis.warmup.rows.len()), (0, 0));
+}
+
+/// Kernels that ran before the first step initialise the model: 4 of 5 ms here. They are in no table.
+#[test]
+fn loading_is_in_no_table_of_kernels() {
+    let mut run = Maker::default();
+    let step = run.step(Phase::Decode, 1, None, 10, 5);
+    run.kernel(step, "GPU-a", 1, 10_000, 1_000, 9_990);
+    run.kernel(step, "GPU-a", 1, 1_000, 4_000, 900);
+    let loading = run.batch.kernels.last_mut().expect("made");
+    (loading.step, loading.seq, loading.path, loading.name) = (None, None, None, "generate_seed_pseudo".into());
+    let analysis = run.analysis();
+    assert_eq!((analysis.kernels.records, analysis.kernels.total_ns), (1, 1_000_000));
+    assert_eq!(analysis.kernels.before_steps, (1, 4_000_000));
+    assert!(!codes(&analysis).contains(&"kernels_unattributed"));
+}
+
+/// A quantised model on a GPU multiplies 8-bit integers: its FLOPs are held against that peak, 4 TFLOP/s here, or against none.
+#[test]
+fn flops_are_held_against_the_type_that_is_multiplied() {
+    let mfu = |model: &[(&'static str, Value)], dtype: DType| {
+        let mut run = Maker { model: model.to_vec(), ..Maker::default() };
+        let step = run.step(Phase::Prefill, 1, None, 0, 10);
+        run.work(step, 1_000_000_000, 1_000, 8);
+        run.batch.spans[0].dtype = Some(dtype);
+        ratio(&utilisation(&run.analysis()), "prefill", Metric::Mfu, Over::Wall)
+    };
+    assert!(near(mfu(&[], DType::F32), 0.1));
+    assert_eq!(mfu(&[("dtype", json!("f32"))], DType::Q4_1), None, "nobody says what is multiplied");
+    assert!(near(mfu(&[("compute_dtype", json!("int8"))], DType::Q4_1), 0.025));
+    let by_phase = json!({ "prefill": "f32", "decode": "int8" });
+    assert!(near(mfu(&[("compute_dtype", by_phase)], DType::Q4_1), 0.1));
+    assert_eq!(mfu(&[("compute_dtype", json!({ "decode": "int8" }))], DType::Q4_1), None);
+    assert_eq!(mfu(&[("compute_dtype", json!("bf16"))], DType::BF16), None, "this machine has no such peak");
+}
