@@ -131,9 +131,8 @@ pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>
     let whole: Vec<GpuBySource> = tree.iter().map(|path| *path.sums).collect();
     let mut all = point(tree, &whole, source);
     let sampled: Vec<bool> = tree.iter().map(|path| path.sums.measured(source) < path.calls).collect();
-    let with_measurements = |group: usize| {
-        tree.iter().any(|path| path.groups.get(group).is_some_and(|sums| sums.of(source).calls > 0))
-    };
+    let with_measurements =
+        |group: usize| tree.iter().any(|path| path.groups.get(group).is_some_and(|sums| sums.of(source).calls > 0));
     let groups: Vec<usize> = (0..GROUPS).filter(|group| with_measurements(*group)).collect();
     if groups.len() < FEWEST_GROUPS || !sampled.contains(&true) {
         return all;
@@ -248,7 +247,13 @@ mod tests {
     fn cold_children_do_not_exceed_their_parent() {
         // 120 encodes of 7 µs, all measured. In the 4 cold ones, which alone were measured in full, the encode took 70 µs and its
         // only child 60 µs: mean × number would give the child 7.2 ms of the encodes' 0.84 + 0.25 ms.
-        let cold = GpuSums { calls: 120, total_ns: 116 * 7_000 + 4 * 70_000, self_calls: 4, detail_ns: 280_000, inside_ns: 240_000 };
+        let cold = GpuSums {
+            calls: 120,
+            total_ns: 116 * 7_000 + 4 * 70_000,
+            self_calls: 4,
+            detail_ns: 280_000,
+            inside_ns: 240_000,
+        };
         let root = GpuBySource { event: cold, ..GpuBySource::default() };
         let child = event(4, 60_000, 4, 0);
         let tree = [

@@ -1,12 +1,12 @@
 //! What ran on the device: kernels by name and by the path that launched them, and copies by direction.
 
 use super::gaps::{Activity, blocks};
-use super::step_rows::StepRow;
-use super::warmup::Warmup;
 use super::intervals::{Intervals, by_rollup};
 use super::overlap::merged_shares;
 use super::stats::percentile;
+use super::step_rows::StepRow;
 use super::tree::ratio;
+use super::warmup::Warmup;
 use candlescope_core::{KernelKind, KernelRecord};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

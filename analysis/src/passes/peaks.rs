@@ -6,8 +6,8 @@
 use super::Analysis;
 use super::gpu_time::source_name;
 use super::intervals::Intervals;
-use candlescope_core::{DType, GpuSource};
 use candlescope_core::run::RunManifest;
+use candlescope_core::{DType, GpuSource};
 use serde_json::Value;
 
 /// One peak.

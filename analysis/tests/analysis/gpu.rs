@@ -233,7 +233,11 @@ fn gaps_by_hand() {
     assert_eq!((o.host_bound, o.uncertain), (GapSum::default(), GapSum { n: 1, ns: 1000 }));
     let o = within(&activities(), 999);
     assert_eq!((o.uncertain, o.launch_overhead.n, o.other.n), (GapSum { n: 1, ns: 1000 }, 1, 1));
-    assert_eq!(within(&activities(), 1_000).uncertain, GapSum { n: 3, ns: 3500 }, "the two launched at 5000 and 6000, too");
+    assert_eq!(
+        within(&activities(), 1_000).uncertain,
+        GapSum { n: 3, ns: 3500 },
+        "the two launched at 5000 and 6000, too"
+    );
 }
 
 #[test]
@@ -279,8 +283,13 @@ fn each_gpu_of_a_step_counts() {
     let gpu = gpu_of(&steps, recorded(&[(0, "a", activities()), (0, "b", vec![activity(0, 1000, None, 0, true)])]));
     let busy = gpu.busy.unwrap();
     assert_eq!((busy.steps, busy.devices, busy.wall_ns, busy.busy_ns), (1, 2, 20_000, 6000));
-    assert_eq!((busy.busy_share(), busy.launches, busy.launches_per_step()), (Some(0.3), 5, Some(5.0)), "one step of 5");
-    let each: Vec<_> = gpu.devices.iter().map(|(uuid, b)| (&**uuid, b.steps, b.wall_ns, b.busy_ns, b.launches)).collect();
+    assert_eq!(
+        (busy.busy_share(), busy.launches, busy.launches_per_step()),
+        (Some(0.3), 5, Some(5.0)),
+        "one step of 5"
+    );
+    let each: Vec<_> =
+        gpu.devices.iter().map(|(uuid, b)| (&**uuid, b.steps, b.wall_ns, b.busy_ns, b.launches)).collect();
     assert_eq!(each, [("a", 1, 10_000, 5000, 4), ("b", 1, 10_000, 1000, 1)]);
 }
 

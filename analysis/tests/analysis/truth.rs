@@ -115,11 +115,8 @@ impl Maker {
 }
 
 fn ratio(all: &[Utilisation], phase: &str, metric: Metric, over: Over) -> Option<f64> {
-    let found: Vec<f64> = all
-        .iter()
-        .filter(|u| u.phase == phase && u.metric == metric && u.over == over)
-        .map(|u| u.ratio)
-        .collect();
+    let found: Vec<f64> =
+        all.iter().filter(|u| u.phase == phase && u.metric == metric && u.over == over).map(|u| u.ratio).collect();
     assert!(found.len() <= 1, "one peak of its type: {all:?}");
     found.first().copied()
 }
@@ -203,7 +200,10 @@ fn a_step_on_two_gpus_is_one_step() {
     assert_eq!(each, [("GPU-a", 1, Some(0.5)), ("GPU-b", 1, Some(0.5))]);
     let used = utilisation(&analysis);
     assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.75), "{used:?}");
-    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Gpu(GpuSource::Cupti)), 1.5) == false, "no GPU time in steps");
+    assert!(
+        near(ratio(&used, "decode", Metric::Mbu, Over::Gpu(GpuSource::Cupti)), 1.5) == false,
+        "no GPU time in steps"
+    );
     assert_eq!(used.iter().map(|u| u.devices).max(), Some(2));
 }
 
@@ -284,7 +284,10 @@ fn a_cold_start_is_in_no_figure() {
     let calls: Vec<_> = analysis.operators.iter().map(|o| (o.path.as_str(), o.calls, o.total_ns)).collect();
     assert_eq!(calls, [("prefill", 3, 150_000_000), ("decode", 3, 30_000_000)]);
     assert_eq!(analysis.tree.total_ns, 180_000_000);
-    assert_eq!(candlescope_analysis::passes::flame::collapsed(&analysis.tree), ["decode 30000000", "prefill 150000000"]);
+    assert_eq!(
+        candlescope_analysis::passes::flame::collapsed(&analysis.tree),
+        ["decode 30000000", "prefill 150000000"]
+    );
     assert_eq!((analysis.kernels.records, analysis.kernels.total_ns), (6, 6_000_000));
     let busy = analysis.gpu.busy.as_ref().expect("recorded");
     assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns), (6, 180_000_000, 6_000_000));

@@ -56,7 +56,10 @@ fn peaks(analysis: &Analysis) -> Vec<String> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for used in utilisation(analysis) {
         let metric = used.metric.name();
-        if matches!((used.phase.as_str(), used.metric), ("prefill", Metric::Mbu) | ("decode", Metric::Mfu | Metric::Hfu)) {
+        if matches!(
+            (used.phase.as_str(), used.metric),
+            ("prefill", Metric::Mbu) | ("decode", Metric::Mfu | Metric::Hfu)
+        ) {
             continue;
         }
         let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));
