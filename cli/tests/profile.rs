@@ -82,6 +82,23 @@ fn duckdb_and_polars_agree_with_the_manifest() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
+/// Every figure of metrics.json that can be said in SQL, said again by DuckDB from the tables alone.
+#[test]
+fn the_reports_figures_are_those_of_sql() {
+    let Some(python) = python() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (name, args) in [
+        ("plain", &["--max-new-tokens", "24", "--repeats", "12", "--warmup", "2"][..]),
+        ("batch", &["--max-new-tokens", "8", "--repeats", "3", "--warmup", "1", "--batch", "3"][..]),
+    ] {
+        let run = dir.path().join(name);
+        profile(&run, args);
+        let output =
+            Command::new(&python).arg(workspace().join("tests/python/sql_truth.py")).arg(&run).output().unwrap();
+        assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
+    }
+}
+
 #[test]
 fn real_model_every_engine() {
     let Some(model) = smollm2() else { return };

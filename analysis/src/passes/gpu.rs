@@ -118,6 +118,8 @@ pub struct Busy {
     pub copies: u64,
     /// From the end of the launching call to the start on the device, of kernels, in nanoseconds.
     pub queue_delay: Option<Distribution>,
+    /// The clocks are too far apart to tell why the device was idle: gaps have no class, and there is no `queue_delay`.
+    pub clocks_apart: bool,
 }
 
 impl Busy {
@@ -126,9 +128,9 @@ impl Busy {
         self.of_wall(self.busy_ns as f64)
     }
 
-    /// Gaps that the host caused ÷ wall time of the steps.
+    /// Gaps that the host caused ÷ wall time of the steps; `None` where the clocks are too far apart to tell.
     pub fn launch_bound_share(&self) -> Option<f64> {
-        self.of_wall(self.host_bound.ns as f64)
+        self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_apart)
     }
 
     /// Gaps of all kinds.
@@ -169,7 +171,15 @@ pub struct Clocks {
     pub bound_ns: Option<u64>,
 }
 
+/// Above this bound what rests on comparing the two clocks is void: gaps last microseconds.
+pub const CLOCKS_APART_NS: u64 = 100_000;
+
 impl Clocks {
+    /// Whether they are too far apart for gaps to be classed.
+    pub fn apart(&self) -> bool {
+        self.bound_ns.is_some_and(|ns| ns > CLOCKS_APART_NS)
+    }
+
     /// What the run says of the clock of its recorded kernels.
     pub fn of(manifest: &RunManifest) -> Self {
         Self { bound_ns: manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref()?.clock_bound_ns) }

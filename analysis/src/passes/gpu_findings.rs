@@ -1,7 +1,7 @@
 //! Whether a run's GPU figures can be trusted, and what stands out in them.
 
 use super::Analysis;
-use super::gpu::Busy;
+use super::gpu::{Busy, CLOCKS_APART_NS};
 use crate::reader::finding;
 use crate::render::format::{count, duration, percent};
 use candlescope_core::RecordKind;
@@ -9,6 +9,8 @@ use candlescope_core::run::{Finding, Severity};
 
 /// Share of step time in gaps that the host caused, from which it is worth a finding.
 const LAUNCH_BOUND: f64 = 0.20;
+/// Share of GPU time in no path's self time, from which it is worth a finding.
+const UNTOLD: f64 = 0.01;
 /// Share of the GPU's work after its steps had ended, from which shares of their time say little.
 const OUTLASTS: f64 = 0.05;
 /// Share of samples in which something held clocks down, from which it is worth a finding.
@@ -33,6 +35,18 @@ pub(super) fn findings(analysis: &Analysis, findings: &mut Vec<Finding>) {
     }
     if let Some(busy) = &analysis.gpu.busy {
         device_time(busy, findings);
+    }
+    untold(analysis, findings);
+    if let Some(ns) = analysis.gpu.clock_bound_ns.filter(|ns| *ns > CLOCKS_APART_NS) {
+        findings.push(finding(
+            Severity::Warning,
+            "gpu_clock_uncertain",
+            format!(
+                "the GPU's times may be off by {} on the host's time line: why it was idle and how long kernels waited is not said",
+                duration(ns as f64)
+            ),
+            "Durations and busy time are not affected; record again once the model has loaded",
+        ));
     }
     sensors(analysis, findings);
 }
@@ -97,6 +111,27 @@ fn kernels(analysis: &Analysis, findings: &mut Vec<Finding>) {
                 count(analysis.gpu.without_step)
             ),
             "See the findings about lost records and segments",
+        ));
+    }
+}
+
+/// GPU time of paths whose children were not all measured is in nobody's self time: shares then do not add up to 1.
+fn untold(analysis: &Analysis, findings: &mut Vec<Finding>) {
+    let told: f64 = analysis.operators.iter().filter_map(|o| o.gpu?.self_share).sum();
+    let some = analysis.operators.iter().any(|o| o.gpu.is_some_and(|gpu| gpu.self_share.is_some()));
+    if some && told < 1.0 - UNTOLD {
+        let missing =
+            analysis.operators.iter().filter_map(|o| o.gpu.filter(|gpu| gpu.self_ns.is_none()).map(|gpu| (o, gpu)));
+        let worst = missing.max_by(|a, b| a.1.total_ns.total_cmp(&b.1.total_ns));
+        let most = worst.map(|(o, _)| format!("; most of it below `{}`", o.path)).unwrap_or_default();
+        findings.push(finding(
+            Severity::Info,
+            "gpu_time_untold",
+            format!(
+                "{} of GPU time is in no path's self time, because not all children were measured{most}",
+                percent(1.0 - told)
+            ),
+            "Time every interval of some steps (tier `adaptive` or `all`), or record kernels",
         ));
     }
 }

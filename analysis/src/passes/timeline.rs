@@ -17,7 +17,7 @@ pub(super) struct Timeline<'a> {
     blocks: Vec<Block>,
     /// The same stream by stream.
     streams: Vec<Vec<Block>>,
-    bound_ns: u64,
+    clocks: Clocks,
 }
 
 /// A step, and what it had on one device.
@@ -60,7 +60,7 @@ pub(super) fn timelines<'a>(steps: &'a [StepRow], recorded: &'a Recorded, clocks
                     .collect(),
                 blocks: blocks(everything()),
                 streams: streams.into_values().map(blocks).collect(),
-                bound_ns: clocks.bound_ns.unwrap_or(0),
+                clocks,
             }
         })
         .collect()
@@ -82,7 +82,8 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
     }
     let all = all?;
     // A step on several devices is one step.
-    Some(Busy { steps: numbers.len() as u64, queue_delay: Distribution::of(delays), ..all })
+    let queue_delay = Distribution::of(delays).filter(|_| !all.clocks_apart);
+    Some(Busy { steps: numbers.len() as u64, queue_delay, ..all })
 }
 
 impl<'a> Timeline<'a> {
@@ -94,7 +95,8 @@ impl<'a> Timeline<'a> {
 
     /// How this device's time divides in these steps of it.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
-        Some(Busy { queue_delay: Distribution::of(queue_delays(&steps).collect()), ..self.sums(&steps)? })
+        let queue_delay = Distribution::of(queue_delays(&steps).collect()).filter(|_| !self.clocks.apart());
+        Some(Busy { queue_delay, ..self.sums(&steps)? })
     }
 
     fn sums(&self, steps: &[OnDevice<'_>]) -> Option<Busy> {
@@ -103,7 +105,9 @@ impl<'a> Timeline<'a> {
         }
         let window = |own: &OnDevice<'_>| (own.step.start_ns, own.step.end_ns());
         let windows = stretches(steps.iter().map(window));
-        let occupancy = Occupancy::within(&self.blocks, &windows, self.bound_ns);
+        // Too far apart, every gap is within the clocks' error.
+        let bound_ns = if self.clocks.apart() { u64::MAX } else { self.clocks.bound_ns.unwrap_or(0) };
+        let occupancy = Occupancy::within(&self.blocks, &windows, bound_ns);
         let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
         steps.iter().for_each(|own| threads.entry(own.step.thread).or_default().push(window(own)));
         let own = blocks(steps.iter().flat_map(|own| own.activities));
@@ -131,6 +135,7 @@ impl<'a> Timeline<'a> {
             launches: kernels,
             copies: activities().count() as u64 - kernels,
             queue_delay: None,
+            clocks_apart: self.clocks.apart(),
         })
     }
 }

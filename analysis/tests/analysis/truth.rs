@@ -245,10 +245,12 @@ fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
         let dir = tempfile::tempdir().expect("a directory");
         write_run(dir.path(), &run.batch, &manifest, 1_000);
         let busy = Analysis::of(&Run::open(dir.path()).expect("opens")).gpu.busy.expect("recorded");
+        assert_eq!(busy.launch_bound_share().is_none(), ns.is_some_and(|ns| ns > 100_000));
         (busy.host_bound.ns, busy.uncertain.ns)
     };
     assert_eq!(with_bound(Some(1_000)), (20_000, 0));
     assert_eq!(with_bound(Some(10_000)), (0, 20_000));
+    assert_eq!(with_bound(Some(7_330_000_000)), (0, 20_000), "a bound of 7.33 s voids every class");
     assert_eq!(with_bound(None), (20_000, 0), "a run that does not say is read as before");
 }
 

@@ -60,7 +60,7 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
             vec![
                 number(busy.steps),
                 share(busy.busy_share()),
-                part(busy.host_bound.ns),
+                share(busy.launch_bound_share()),
                 part(busy.launch_overhead.ns),
                 part(busy.uncertain.ns),
                 part(busy.other.ns),

@@ -130,7 +130,10 @@ fn main() -> Result<()> {
             session.handle().start();
             if options.kernels {
                 session.handle().capture_kernels((options.threads * options.tokens) as u64)?;
-                ensure!(session.handle().wait_for_kernels(Duration::from_secs(60)), "the recorder of kernels is not on");
+                ensure!(
+                    session.handle().wait_for_kernels(Duration::from_secs(60)),
+                    "the recorder of kernels is not on"
+                );
             }
         }
         let start = Instant::now();
