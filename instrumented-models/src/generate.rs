@@ -6,7 +6,7 @@
 //!
 //! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part of every product; its
 //! tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many are wanted (`new_tokens`, `sequences`,
-//! `context_sum`).
+//! `context_sum`). FLOPs and bytes are those of all rows that are passed: a layer does not know whose rows they are.
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;

@@ -93,6 +93,11 @@ fn quantised_annotations_count_the_real_storage() {
     let batch = record(|| {
         let mut loaded = load(&path, Engine::Instrumented, DType::F32, false);
         assert_eq!(loaded.info.weight_bytes, stored);
+        // Activations are f32, and quantised for the product: no peak of f32 applies.
+        assert_eq!((loaded.info.dtype.as_str(), loaded.info.compute_dtype), ("f32", Some("int8")));
+        assert_eq!(loaded.info.to_map()["compute_dtype"], "int8");
+        assert_eq!(load(&path, Engine::Candle, DType::F32, false).info.compute_dtype, Some("int8"));
+        assert_eq!(load(&path, Engine::Instrumented, DType::F32, true).info.compute_dtype, Some("f32"));
         let _step = candlescope_core::llm::decode(1, 1, 1);
         loaded.model.forward(&tokens(1, 1, 0, 96), 0).unwrap();
     });
