@@ -1,4 +1,7 @@
 //! Your own layers, with FLOPs and bytes: a span made once, entered at every forward, annotated from the shapes at hand.
+//!
+//! Two byte counts, for two questions. `bytes` are weights (and cached keys and values): over a step they say how much of the memory's
+//! bandwidth the model itself asks for. `io_bytes` have the activations besides: FLOPs over them are the layer's arithmetic intensity.
 
 use candle_core::{Device, Module, Result, Tensor};
 use candlescope::{Annotation, DType, annotate};
@@ -24,11 +27,10 @@ impl Module for Linear {
         let y = self.inner.forward(x)?;
         let (out, inp) = self.inner.weight().dims2()?;
         let rows = x.elem_count() / inp;
-        // 2·M·N·K FLOPs; every operand is read or written once.
+        // 2·M·N·K FLOPs; every operand is read or written once, 4 bytes an element.
         let (m, n, k) = (rows as u64, out as u64, inp as u64);
-        annotate(
-            Annotation::new().flops(2 * m * n * k).bytes(4 * (m * k + k * n + m * n)).dtype(DType::F32).shape(y.dims()),
-        );
+        let work = Annotation::new().flops(2 * m * n * k).bytes(4 * k * n).io_bytes(4 * (m * k + k * n + m * n));
+        annotate(work.dtype(DType::F32).shape(y.dims()));
         Ok(y)
     }
 }
@@ -46,8 +48,9 @@ fn main() -> anyhow::Result<()> {
 
     let manifest = scope.finish();
     for span in memory.batch().spans.iter().filter(|s| s.flops.is_some()) {
-        let gflops = span.flops.unwrap_or(0) as f64 / span.host_dur_ns.max(1) as f64;
-        println!("{:<18} {:>8} ns  {gflops:6.2} GFLOP/s", span.path.path, span.host_dur_ns);
+        let (flops, ns) = (span.flops.unwrap_or(0) as f64, span.host_dur_ns.max(1) as f64);
+        let intensity = flops / span.io_bytes.unwrap_or(0).max(1) as f64;
+        println!("{:<18} {ns:>8} ns  {:6.2} GFLOP/s  {intensity:.2} FLOP/B", span.path.path, flops / ns);
     }
     println!("verdict ok: {}", manifest.is_some_and(|m| m.verdict.ok));
     Ok(())

@@ -62,6 +62,8 @@ fn the_others() {
     let output = run(env!("CARGO_BIN_EXE_annotate_your_layers"), dir.path(), &[], &[]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text.matches("decode/up_proj").count(), 5, "{text}");
+    // 2·128·512 FLOPs over 4·(128 + 128·512 + 512) bytes.
+    assert!(text.contains("0.50 FLOP/B"), "{text}");
     assert!(text.contains("verdict ok: true"));
     let output = run(env!("CARGO_BIN_EXE_custom_exporter"), dir.path(), &[], &[]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

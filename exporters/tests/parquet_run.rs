@@ -84,6 +84,7 @@ fn varied() -> Batch {
         }
         if i % 5 == 0 {
             (span.tokens, span.context_len, span.batch, span.phase) = (Some(i as u32), Some(7), Some(2), None);
+            (span.flops_executed, span.io_bytes) = (Some(i as u64 + 1), Some(i as u64 + 2));
         }
         if i % 7 == 0 {
             // Numbers and ids from the far end of their range.
@@ -93,6 +94,10 @@ fn varied() -> Batch {
     }
     batch.steps[1].request = None;
     batch.steps[2].energy_mj = Some(12.5);
+    (batch.steps[2].flops_executed, batch.steps[2].io_bytes) = (None, None);
+    let step = &mut batch.steps[3];
+    (step.new_tokens, step.sequences, step.context_sum) = (Some(3), Some(2), Some(1 << 40));
+    (step.flops_executed, step.io_bytes) = (Some(9), Some(u64::MAX));
     batch.samples = source.samples();
     batch.requests =
         vec![source.request(1, HostNs(5)), RequestRecord { ttft_ns: None, ..source.request(2, HostNs(6)) }];
@@ -119,6 +124,8 @@ fn every_value_comes_back() {
     assert_eq!(ints(&spans, "gpu_dur_ns"), want(&|s| s.gpu.map(|g| signed(g.dur_ns))));
     assert_eq!(ints(&spans, "flops"), want(&|s| s.flops.map(signed)));
     assert_eq!(ints(&spans, "bytes"), want(&|s| s.bytes.map(signed)));
+    assert_eq!(ints(&spans, "flops_executed"), want(&|s| s.flops_executed.map(signed)));
+    assert_eq!(ints(&spans, "io_bytes"), want(&|s| s.io_bytes.map(signed)));
     assert_eq!(ints(&spans, "tokens"), want(&|s| s.tokens.map(i64::from)));
     assert_eq!(ints(&spans, "context_len"), want(&|s| s.context_len.map(i64::from)));
     assert_eq!(ints(&spans, "batch"), want(&|s| s.batch.map(i64::from)));
@@ -149,6 +156,11 @@ fn the_small_tables_come_back() {
     let steps = read(&run, RecordKind::Step);
     assert_eq!(ints(&steps, "request"), [Some(1), None, Some(1), Some(1)]);
     assert_eq!(ints(&steps, "intervals"), batch.steps.iter().map(|s| Some(s.intervals as i64)).collect::<Vec<_>>());
+    assert_eq!(ints(&steps, "new_tokens"), [None, None, None, Some(3)]);
+    assert_eq!(ints(&steps, "sequences"), [None, None, None, Some(2)]);
+    assert_eq!(ints(&steps, "context_sum"), [None, None, None, Some(1 << 40)]);
+    assert_eq!(ints(&steps, "flops_executed")[2..], [None, Some(9)]);
+    assert_eq!(ints(&steps, "io_bytes")[2..], [None, Some(i64::MAX)]);
     assert_eq!(
         texts(&steps, "phase"),
         [Some("prefill"), Some("decode"), None, Some("decode")].map(|p| p.map(String::from))

@@ -70,6 +70,7 @@ fn chrome_events_parse_and_nest() {
         (&linear["args"]["flops"], &linear["args"]["dtype"], &linear["args"]["shape"]),
         (&221_184.into(), &"bf16".into(), &"1x1x192".into())
     );
+    assert_eq!((&linear["args"]["bytes"], &linear["args"]["io_bytes"]), (&221_184.into(), &248_832.into()));
     let names: Vec<_> =
         events.iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["main", "GPU: stream of main", "worker \"é\""]);

@@ -3,6 +3,10 @@
 //! A request covers one call of [`generate`]. Its `prefill` step holds the prompt's forward pass and the choice of the first
 //! token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every sequence in the
 //! batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
+//!
+//! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part of every product; its
+//! tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many are wanted (`new_tokens`, `sequences`,
+//! `context_sum`). FLOPs and bytes are those of all rows that are passed: a layer does not know whose rows they are.
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
@@ -10,6 +14,7 @@ use crate::load::LoadedModel;
 use crate::sampling::{Sampler, SamplingOptions};
 use candle_core::Tensor;
 use candlescope_core::llm::{self, Request};
+use candlescope_core::{Annotation, annotate};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -321,9 +326,11 @@ fn run(
         };
         let phase =
             if step == 0 { llm::prefill(batch * length, length, batch) } else { llm::decode(batch, length, batch) };
+        let open = output.open();
+        annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
         let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
         let next = advance(model, &mut sampler, &texts, position).map_err(failed)?;
-        request.record_tokens(output.open());
+        request.record_tokens(open);
         token_times.push(Instant::now());
         drop(phase);
         for (text, token) in texts.iter_mut().zip(&next) {
@@ -341,6 +348,11 @@ fn run(
     let sequences = output.finish(limit)?;
     drop(in_request);
     Ok(GenerationOutput { sequences, prompt_tokens, started, token_times, ended: Instant::now() })
+}
+
+/// What a step does for the `open` sequences that have not ended: `new` tokens each, to a context of `length`. All have equal lengths.
+fn wanted_of(open: usize, new: usize, length: usize) -> Annotation {
+    Annotation::new().new_tokens(open * new).sequences(open).context_sum((open * length) as u64)
 }
 
 /// One forward pass over what stands from `position` on, and the choice of the next tokens.

@@ -2,9 +2,10 @@
 
 use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, FeedForward, ModelConfig};
-use crate::cost::{Cost, Work};
+use crate::cost::{Cost, Widths, Work, cast, pointwise};
 use crate::layers::{
     Activation, Attention, AttentionProjections, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary, RotaryTables,
+    product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -76,8 +77,14 @@ impl Block {
         let attended = self.self_attn.forward(&self.input_layernorm.forward(xs)?, position, mask)?;
         let xs = (attended + xs)?;
         let fed = self.mlp.forward(&self.post_attention_layernorm.forward(&xs)?)?;
+        record(|| residual(xs.elem_count(), xs.dtype().size_in_bytes()).annotation());
         fed + xs
     }
+}
+
+/// Cost of a block's two sums on the residual stream, each of two tensors to a third.
+const fn residual(elements: usize, width: usize) -> Cost {
+    pointwise(elements, 2 * 3, width)
 }
 
 impl Llama {
@@ -122,14 +129,28 @@ impl Llama {
     /// Analytic cost of one forward pass: what the layers will annotate, summed.
     pub fn cost(&self, work: Work) -> Cost {
         let rows = work.rows();
-        let kv_width = self.dtype.size_in_bytes();
+        let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
+        let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
         let blocks = self.blocks.iter().map(|block| {
-            block.input_layernorm.cost()
-                + block.self_attn.cost(work, kv_width)
-                + block.post_attention_layernorm.cost()
-                + block.mlp.cost(rows)
+            block.input_layernorm.cost(rows * features)
+                + block.self_attn.cost(work, widths)
+                + block.post_attention_layernorm.cost(rows * features)
+                + block.mlp.cost(rows, width)
+                + residual(rows * features, width)
         });
-        self.embed_tokens.cost(rows) + blocks.sum() + self.norm.cost() + self.lm_head.cost(work.batch)
+        self.embed_tokens.cost(rows)
+            + blocks.sum()
+            + self.norm.cost(work.batch * features)
+            + self.lm_head.cost(work.batch)
+            + self.ends(work)
+    }
+
+    /// Cost of what stands between the layers at the end of a pass: the last position of several sequences is copied out of the whole,
+    /// logits become f32.
+    fn ends(&self, work: Work) -> Cost {
+        let width = self.dtype.size_in_bytes();
+        let copied = if work.batch > 1 && work.tokens > 1 { work.batch * self.config.hidden_size } else { 0 };
+        pointwise(copied, 2, width) + cast(work.batch * self.config.vocab_size, width, 4)
     }
 
     /// Bytes allocated for keys and values.
@@ -160,7 +181,7 @@ impl Llama {
 
 impl CausalLm for Llama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
-        let (_, count) = tokens.dims2()?;
+        let (batch, count) = tokens.dims2()?;
         let context = position + count;
         if count == 0 {
             bail!("there are no tokens to process; pass at least one")
@@ -175,6 +196,7 @@ impl CausalLm for Llama {
         }
         // Only the last position's logits are asked for, so the norm too runs on it alone.
         let last = xs.narrow(1, count - 1, 1)?.squeeze(1)?.contiguous()?;
+        record(|| self.ends(Work::new(batch, count, position)).annotation());
         let last = self.norm.forward(&last)?;
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }

@@ -5,7 +5,8 @@ use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, ModelConfig};
 use crate::generate::GenerateError;
-use crate::info::ModelInfo;
+use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
+use crate::layers::ggml_dtype_word;
 use crate::llama::Llama;
 use crate::source::ModelSource;
 use crate::tokenizer::{Tokenizer, TokenizerError};
@@ -13,6 +14,7 @@ use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
 use crate::weights::{WeightError, WeightSource};
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -264,14 +266,14 @@ impl Loader<'_> {
             let model = self.dense(&config.clone(), &mut weights)?;
             return Ok(self.finish(model, config, text, None));
         }
-        let (quantization, weight_bytes) = file.quantization();
+        let quantized = file.quantization();
         let model: Box<dyn CausalLm + Send> = match self.options.engine {
             Engine::Candle => Box::new(CandleQuantizedLlama::load(&file, device)?),
             Engine::Instrumented => {
                 Box::new(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)
             }
         };
-        Ok(self.finish(model, config, text, Some((quantization, weight_bytes))))
+        Ok(self.finish(model, config, text, Some(quantized)))
     }
 
     fn dense(
@@ -291,12 +293,23 @@ impl Loader<'_> {
         model: Box<dyn CausalLm + Send>,
         config: ModelConfig,
         text: TextSide,
-        quantized: Option<(String, u64)>,
+        quantized: Option<(Option<GgmlDType>, u64)>,
     ) -> LoadedModel {
         let parameters = config.parameters();
+        let device = &self.options.device;
         let dtype = if quantized.is_some() { DType::F32 } else { self.dtype };
-        let (quantization, weight_bytes) =
-            quantized.unwrap_or_else(|| (dtype.as_str().to_string(), parameters * dtype.size_in_bytes() as u64));
+        let (quantization, compute_dtype, weight_bytes) = match quantized {
+            None => {
+                let bytes = parameters * dtype.size_in_bytes() as u64;
+                (dtype.as_str().to_string(), compute_dtype(dtype, device), bytes)
+            }
+            Some((None, bytes)) => (String::new(), None, bytes),
+            Some((Some(stored), bytes)) => {
+                // Not worth failing for: what is not known is not said.
+                let computed = quantized_compute_dtype(stored, device).ok().flatten();
+                (ggml_dtype_word(stored).as_str().to_string(), computed, bytes)
+            }
+        };
         let info = ModelInfo {
             name: config.name.clone(),
             source: self.source.clone(),
@@ -309,6 +322,7 @@ impl Loader<'_> {
             weight_bytes,
             quantization,
             dtype: dtype.as_str().to_string(),
+            compute_dtype,
             hidden_size: config.hidden_size,
             intermediate_size: config.intermediate(),
             layers: config.num_layers,

@@ -192,6 +192,7 @@ fn a_named_configuration_runs_at_its_true_size_on_token_counts() {
     assert_eq!(map["parameters"], 134_515_008u64);
     assert_eq!(map["weight_bytes"], 134_515_008u64 * 4);
     assert_eq!(map["seed"], 3);
+    assert_eq!(map["compute_dtype"], "f32");
     let refusal = loaded.encode_prompt("words").unwrap_err().to_string();
     assert!(refusal.contains("number of prompt tokens"), "{refusal}");
     let prompt = loaded.random_prompt(12, 5).unwrap();

@@ -27,7 +27,11 @@ const MANIFEST: &[(&str, &str)] = &[
     ("ended_ns", "End, nanoseconds since the Unix epoch; null while the run goes on and after a crash"),
     ("complete", "Whether the run was closed in order; where it was not, the tables hold what had been finished"),
     ("environment", "Object: machine, operating system, devices, versions"),
-    ("model", "Object: name, architecture, dimensions, element types, parameters, bytes"),
+    (
+        "model",
+        "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is the activations', `quantization` the weights', \
+         `compute_dtype` the type projections are multiplied in (`int8` of quantised ones): FLOPs are held against a peak of this type or none",
+    ),
     (
         "options",
         "Object: options as resolved. `warmup` (0 where it is missing) is the number of requests that only warmed up: those with \
@@ -52,6 +56,10 @@ const NOTES: &str = "\n## Before you compute\n\n\
   `seq` as their `parent_seq`; self times of a step add up to the step.\n\
 - A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
 - `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
+- `steps.tokens` and `steps.batch` are what a step passes through the model. Tokens that somebody waits for are `steps.new_tokens`: a sequence of\n  \
+  a batch that has ended is passed on with the others and counts for nothing there.\n\
+- `flops` and `bytes` are what the model needs: they make MFU and MBU. `flops_executed` has masked positions besides (HFU), `io_bytes` the activations\n  \
+  of each operation: FLOPs over `io_bytes` are arithmetic intensity, `io_bytes` over time an operation's GB/s.\n\
 - Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
 - A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";

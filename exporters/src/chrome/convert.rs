@@ -166,6 +166,7 @@ impl Chrome {
             ("step", span.step),
             ("flops", span.flops),
             ("bytes", span.bytes),
+            ("io_bytes", span.io_bytes),
             ("tokens", span.tokens.map(u64::from)),
             ("context_len", span.context_len.map(u64::from)),
             ("batch", span.batch.map(u64::from)),

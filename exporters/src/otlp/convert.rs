@@ -131,6 +131,7 @@ pub(super) fn span(
     // A step's figures are those of everything in it; an interval's are its own.
     a.maybe("candlescope.flops", step.map_or(record.flops, |s| s.flops).map(int));
     a.maybe("candlescope.bytes", step.map_or(record.bytes, |s| s.bytes).map(int));
+    a.maybe("candlescope.io_bytes", step.map_or(record.io_bytes, |s| s.io_bytes).map(int));
     a.maybe("candlescope.tokens", record.tokens.map(i64::from));
     a.maybe("candlescope.context_len", record.context_len.map(i64::from));
     a.maybe("candlescope.batch", record.batch.map(i64::from));

@@ -122,6 +122,7 @@ fn ids_parents_times_and_attributes_are_the_records_own() {
         if !matches!(&*r.path.name, "prefill" | "decode") {
             assert_eq!(attribute(span, "candlescope.flops"), r.flops.map(|n| (n as i64).into()));
             assert_eq!(attribute(span, "candlescope.bytes"), r.bytes.map(|n| (n as i64).into()));
+            assert_eq!(attribute(span, "candlescope.io_bytes"), r.io_bytes.map(|n| (n as i64).into()));
             assert_eq!(attribute(span, "candlescope.shape"), r.shape.map(|s| s.to_string().into()));
         }
     }

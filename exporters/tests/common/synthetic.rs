@@ -152,6 +152,7 @@ impl Synthetic {
             // Attention grows with the context, everything else repeats from token to token.
             let flops = if flops == 0 { 4 * 9 * 64 * u64::from(context) } else { flops };
             (span.flops, span.bytes) = (Some(flops), Some(flops));
+            (span.flops_executed, span.io_bytes) = (Some(flops), Some(flops + flops / 8));
             (span.dtype, span.shape) = (Some(DType::BF16), Some(Shape::new(shape)));
         }
         self.leave(at);
@@ -220,8 +221,8 @@ impl Synthetic {
             new_tokens: None,
             context_sum: None,
             sequences: None,
-            flops_executed: None,
-            io_bytes: None,
+            flops_executed: self.annotated.then(|| batch.spans.iter().filter_map(|s| s.flops_executed).sum()),
+            io_bytes: self.annotated.then(|| batch.spans.iter().filter_map(|s| s.io_bytes).sum()),
         }];
         self.step += 1;
         // Sampling, detokenising, printing.

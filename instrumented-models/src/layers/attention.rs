@@ -1,10 +1,9 @@
 //! Grouped-query causal self-attention.
 
-use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, record};
-use crate::cost::{AttentionDims, Cost, Work};
+use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
+use crate::cost::{AttentionDims, Cost, Widths, Work};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
-use candlescope_core::Annotation;
 use tracing::Span;
 
 /// Self-attention with rotary embeddings, grouped key/value heads and a cache.
@@ -74,15 +73,19 @@ impl Attention {
         self.cache.as_ref()
     }
 
-    /// Cost of a pass: projections, attention, and the cache where there is one, of `kv_width` bytes a value.
-    pub fn cost(&self, work: Work, kv_width: usize) -> Cost {
-        let rows = work.rows();
+    /// Cost of a pass: projections, rotary embedding, attention, and the cache where there is one. The projections know the width of their
+    /// weights themselves.
+    pub fn cost(&self, work: Work, widths: Widths) -> Cost {
+        let (rows, width) = (work.rows(), widths.activations);
         let projections = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj];
-        let write = if self.cache.is_some() { self.dims.kv_write(work, kv_width) } else { Cost::default() };
+        let keep =
+            if self.cache.is_some() { self.dims.kv_write(work, width) } else { self.dims.turned_values(work, width) };
         projections.iter().map(|p| p.cost(rows)).sum::<Cost>()
-            + self.dims.scores(work, kv_width)
-            + self.dims.context(work, kv_width)
-            + write
+            + self.dims.rotary(work, width)
+            + keep
+            + self.dims.scores(work, widths)
+            + self.dims.softmax(work, widths)
+            + self.dims.context(work, widths)
     }
 
     /// Input (batch, tokens, hidden) whose first token stands at `position`; output of the same shape. `mask`, (tokens,
@@ -95,13 +98,16 @@ impl Attention {
         let k = self.k_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
         let v = self.v_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
         let (q, k) = self.rotary.forward(&q, &k, position)?;
+        let work = Work::new(batch, tokens, position);
         let (k, v) = match &mut self.cache {
             Some(cache) => cache.append(&k, &v, position)?,
-            None => (k, v.contiguous()?),
+            None => {
+                record(|| self.dims.turned_values(work, v.dtype().size_in_bytes()).annotation());
+                (k, v.contiguous()?)
+            }
         };
-        let work = Work::new(batch, tokens, position);
         let scores = self.scores(&q, &k, work)?;
-        let weights = self.softmax(scores, mask)?;
+        let weights = self.softmax(scores, mask, work, widths(&v))?;
         let context = self.context(&weights, &v, work, xs.dtype())?;
         self.o_proj.forward(&context)
     }
@@ -110,21 +116,22 @@ impl Attention {
     fn scores(&self, q: &Tensor, k: &Tensor, work: Work) -> Result<Tensor> {
         let _entered = self.spans.scores.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
-        let (q, keys) = (product_dtype(q)?, product_dtype(k)?);
+        let dtype = product_dtype(k);
+        let (q, keys) = (q.to_dtype(dtype)?, k.to_dtype(dtype)?);
         // Scaling the queries touches head values a token, scaling the scores would touch the context length.
         let q = (q * (1. / (head_dim as f64).sqrt()))?;
         let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, head_dim);
         let scores = q.reshape(stacked)?.matmul(&keys.t()?)?;
         let scores = scores.reshape((work.batch, heads, work.tokens, work.context))?;
         record(|| {
-            let cost = self.dims.scores(work, k.dtype().size_in_bytes());
+            let cost = self.dims.scores(work, widths(k));
             cost.annotation().dtype(dtype_word(scores.dtype())).shape(scores.dims())
         });
         Ok(scores)
     }
 
     /// Attention weights, in f32 whatever the scores are in.
-    fn softmax(&self, scores: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    fn softmax(&self, scores: Tensor, mask: Option<&Tensor>, work: Work, widths: Widths) -> Result<Tensor> {
         let _entered = self.spans.softmax.enter();
         let scores = scores.to_dtype(DType::F32)?;
         let scores = match mask {
@@ -132,7 +139,10 @@ impl Attention {
             None => scores,
         };
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        record(|| Annotation::new().dtype(dtype_word(weights.dtype())).shape(weights.dims()));
+        record(|| {
+            let cost = self.dims.softmax(work, widths);
+            cost.annotation().dtype(dtype_word(weights.dtype())).shape(weights.dims())
+        });
         Ok(weights)
     }
 
@@ -140,24 +150,21 @@ impl Attention {
     fn context(&self, weights: &Tensor, v: &Tensor, work: Work, dtype: DType) -> Result<Tensor> {
         let _entered = self.spans.context.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
-        let values = product_dtype(v)?;
+        let values = v.to_dtype(product_dtype(v))?;
         let weights = weights.to_dtype(values.dtype())?;
         let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, work.context);
         let context = weights.reshape(stacked)?.matmul(&values)?;
         let context = context.reshape((work.batch, heads, work.tokens, head_dim))?.transpose(1, 2)?;
         let context = context.reshape((work.batch, work.tokens, heads * head_dim))?.to_dtype(dtype)?;
         record(|| {
-            let cost = self.dims.context(work, v.dtype().size_in_bytes());
+            let cost = self.dims.context(work, widths(v));
             cost.annotation().dtype(dtype_word(values.dtype())).shape(context.dims())
         });
         Ok(context)
     }
 }
 
-/// The type products are made in: the CPU has no fast product of halves, a GPU accumulates them in f32 by itself.
-fn product_dtype(t: &Tensor) -> Result<Tensor> {
-    match t.dtype() {
-        DType::F16 | DType::BF16 if t.device().is_cpu() => t.to_dtype(DType::F32),
-        _ => Ok(t.clone()),
-    }
+/// Widths around attention's products with these keys or values.
+fn widths(keys: &Tensor) -> Widths {
+    Widths::of(keys.dtype().size_in_bytes()).products(product_dtype(keys).size_in_bytes())
 }

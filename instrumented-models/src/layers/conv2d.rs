@@ -1,7 +1,7 @@
 //! Two-dimensional convolution.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::Cost;
+use crate::cost::{Cost, pointwise};
 use candle_core::{Result, Tensor};
 use candle_nn::{Conv2dConfig, Module};
 use tracing::Span;
@@ -20,11 +20,15 @@ impl Conv2d {
         Self { inner: candle_nn::Conv2d::new(weight, bias, config), span: layer_span!("conv2d", path) }
     }
 
-    /// Cost of an output of `output` elements: every one is a dot product over the kernel's (in / groups)·kh·kw values.
-    pub fn cost(&self, output: usize) -> Cost {
-        let window: usize = self.inner.weight().dims().iter().skip(1).product();
-        let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
-        Cost { flops: 2 * (output * window) as u64, weight_bytes, kv_bytes: 0 }
+    /// Cost of an output of `output` elements from an input of `input`: every one is a dot product over the kernel's (in / groups)·kh·kw
+    /// values, and a bias is added to them afterwards.
+    pub fn cost(&self, input: usize, output: usize) -> Cost {
+        let (weight, bias) = (self.inner.weight(), self.inner.bias());
+        let window: usize = weight.dims().iter().skip(1).product();
+        let width = weight.dtype().size_in_bytes();
+        let added = if bias.is_some() { pointwise(output, 2, width) } else { Cost::ZERO };
+        let weight_bytes = tensor_bytes(weight) + bias.map_or(0, tensor_bytes);
+        Cost { flops: 2 * (output * window) as u64, weight_bytes, ..pointwise(input + output, 1, width) + added }
     }
 }
 
@@ -33,7 +37,10 @@ impl Module for Conv2d {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost(ys.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        record(|| {
+            let cost = self.cost(xs.elem_count(), ys.elem_count());
+            cost.annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims())
+        });
         Ok(ys)
     }
 }

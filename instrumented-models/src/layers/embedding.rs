@@ -1,9 +1,9 @@
 //! The embedding table.
 
 use super::{dtype_word, ggml_dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::Cost;
+use crate::cost::{Cost, lookup};
 use candle_core::quantized::QTensor;
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use std::sync::Arc;
 use tracing::Span;
@@ -19,7 +19,10 @@ enum Table {
 #[derive(Debug, Clone)]
 pub struct Embedding {
     table: Table,
+    features: usize,
     row_bytes: u64,
+    /// Bytes of an element of what comes out.
+    width: usize,
     dtype: candlescope_core::DType,
     span: Span,
 }
@@ -27,28 +30,29 @@ pub struct Embedding {
 impl Embedding {
     /// A dense table, (vocabulary, features). Fails where it is not a matrix.
     pub fn new(path: &str, table: Tensor) -> Result<Self> {
-        let (vocabulary, _) = table.dims2()?;
+        let (vocabulary, features) = table.dims2()?;
         let row_bytes = tensor_bytes(&table) / vocabulary.max(1) as u64;
-        let dtype = dtype_word(table.dtype());
-        Ok(Self { table: Table::Dense(table), row_bytes, dtype, span: layer_span!("embedding", path) })
+        let (dtype, width) = (dtype_word(table.dtype()), table.dtype().size_in_bytes());
+        Ok(Self { table: Table::Dense(table), features, row_bytes, width, dtype, span: layer_span!("embedding", path) })
     }
 
     /// A quantised table, (vocabulary, features). Where the device cannot look up rows of this quantisation, the table is
     /// widened to f32 as a whole.
     pub fn quantized(path: &str, table: Arc<QTensor>) -> Result<Self> {
-        let (vocabulary, _) = table.shape().dims2()?;
-        let probe = Tensor::zeros(1, candle_core::DType::U32, &table.device())?;
+        let (vocabulary, features) = table.shape().dims2()?;
+        let probe = Tensor::zeros(1, DType::U32, &table.device())?;
         if table.embedding(&probe).is_err() {
             return Self::new(path, table.dequantize(&table.device())?);
         }
         let row_bytes = table.storage_size_in_bytes() as u64 / vocabulary.max(1) as u64;
-        let dtype = ggml_dtype_word(table.dtype());
-        Ok(Self { table: Table::Quantized(table), row_bytes, dtype, span: layer_span!("embedding", path) })
+        let (dtype, width) = (ggml_dtype_word(table.dtype()), DType::F32.size_in_bytes());
+        let table = Table::Quantized(table);
+        Ok(Self { table, features, row_bytes, width, dtype, span: layer_span!("embedding", path) })
     }
 
-    /// Cost of looking up `rows` tokens: the bytes of their rows.
+    /// Cost of looking up `rows` tokens: the bytes of their rows, and of the vectors they become.
     pub fn cost(&self, rows: usize) -> Cost {
-        Cost { flops: 0, weight_bytes: rows as u64 * self.row_bytes, kv_bytes: 0 }
+        lookup(rows, self.features, self.row_bytes, self.width)
     }
 }
 

@@ -1,9 +1,15 @@
 //! Any module, made to report itself.
 
 use super::{dtype_word, layer_span, record};
+use crate::cost::Cost;
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use std::fmt;
+use std::sync::Arc;
 use tracing::Span;
+
+/// Works out the cost of a module for an input.
+type CostOf<M> = Arc<dyn Fn(&M, &Tensor) -> Cost + Send + Sync>;
 
 /// A module with a span around its forward pass. It says shape and element type; of FLOPs and bytes it says what the
 /// function given to [`Instrumented::with_cost`] works out, or nothing.
@@ -17,11 +23,17 @@ use tracing::Span;
 /// assert_eq!(ys.dims(), &[2, 3]);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Instrumented<M> {
     inner: M,
-    cost: Option<fn(&M, &Tensor) -> crate::cost::Cost>,
+    cost: Option<CostOf<M>>,
     span: Span,
+}
+
+impl<M: fmt::Debug> fmt::Debug for Instrumented<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instrumented").field("inner", &self.inner).field("span", &self.span).finish_non_exhaustive()
+    }
 }
 
 impl<M> Instrumented<M> {
@@ -30,9 +42,10 @@ impl<M> Instrumented<M> {
         Self { inner, cost: None, span: layer_span!("module", path) }
     }
 
-    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`.
-    pub fn with_cost(path: &str, inner: M, cost: fn(&M, &Tensor) -> crate::cost::Cost) -> Self {
-        Self { inner, cost: Some(cost), span: layer_span!("module", path) }
+    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: of a projection for example [`crate::cost::linear`], of an activation
+    /// function [`crate::cost::pointwise`]. It is asked only where somebody records.
+    pub fn with_cost(path: &str, inner: M, cost: impl Fn(&M, &Tensor) -> Cost + Send + Sync + 'static) -> Self {
+        Self { inner, cost: Some(Arc::new(cost)), span: layer_span!("module", path) }
     }
 
     /// The wrapped module.
@@ -51,7 +64,7 @@ impl<M: Module> Module for Instrumented<M> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
         record(|| {
-            let cost = self.cost.map(|cost| cost(&self.inner, xs)).unwrap_or_default();
+            let cost = self.cost.as_ref().map(|cost| cost(&self.inner, xs)).unwrap_or_default();
             cost.annotation().dtype(dtype_word(ys.dtype())).shape(ys.dims())
         });
         Ok(ys)

@@ -90,7 +90,7 @@ impl KvCache {
         values.slice_set(&v.contiguous()?, 2, position)?;
         self.len = needed;
         record(|| {
-            let dims = AttentionDims { heads: 0, kv_heads, head_dim };
+            let dims = AttentionDims { heads: kv_heads, kv_heads, head_dim };
             let cost = dims.kv_write(Work::new(batch, tokens, position), k.dtype().size_in_bytes());
             cost.annotation().dtype(dtype_word(k.dtype())).shape(&[batch, kv_heads, needed, head_dim])
         });

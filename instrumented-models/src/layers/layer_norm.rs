@@ -1,7 +1,7 @@
 //! Layer normalisation.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::Cost;
+use crate::cost::{Cost, norm};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;
@@ -23,10 +23,10 @@ impl LayerNorm {
         Self { inner, span: layer_span!("layer_norm", path) }
     }
 
-    /// Cost of a pass: the bytes of weight and bias.
-    pub fn cost(&self) -> Cost {
+    /// Cost of a pass over `elements` elements: the bytes of weight and bias, and the elements read and written once.
+    pub fn cost(&self, elements: usize) -> Cost {
         let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
-        Cost { flops: 0, weight_bytes, kv_bytes: 0 }
+        norm(elements, weight_bytes, self.inner.weight().dtype().size_in_bytes())
     }
 }
 
@@ -35,7 +35,7 @@ impl Module for LayerNorm {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost().annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        record(|| self.cost(xs.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
         Ok(ys)
     }
 }

@@ -1,7 +1,7 @@
 //! A dense projection.
 
 use super::{dtype_word, layer_span, record, rows, tensor_bytes};
-use crate::cost::{Cost, linear};
+use crate::cost::{Cost, linear, pointwise};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;
@@ -26,9 +26,16 @@ impl Linear {
         Ok(Self { inner, in_features, out_features, weight_bytes, span: layer_span!("linear", path) })
     }
 
-    /// Cost for `rows` vectors.
+    /// Features of what comes out.
+    pub fn out_features(&self) -> usize {
+        self.out_features
+    }
+
+    /// Cost for `rows` vectors. A bias is added by an operation of its own.
     pub fn cost(&self, rows: usize) -> Cost {
-        linear(rows, self.in_features, self.out_features, self.weight_bytes)
+        let (k, n, width) = (self.in_features, self.out_features, self.weight().dtype().size_in_bytes());
+        let added = if self.inner.bias().is_some() { pointwise(rows * n, 2, width) } else { Cost::ZERO };
+        linear(rows, k, n, self.weight_bytes, width) + added
     }
 
     /// The weight, (out, in).

@@ -1,7 +1,7 @@
 //! A long short-term memory layer.
 
 use super::{dtype_word, join, layer_span, record};
-use crate::cost::Cost;
+use crate::cost::{Cost, pointwise};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::rnn::{LSTMConfig, LSTMState};
 use candle_nn::{LSTM, RNN, VarBuilder};
@@ -30,10 +30,17 @@ impl Lstm {
     }
 
     /// Cost of one time step of `batch` sequences: four gates, each a product with the input and one with the state.
+    ///
+    /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the state (1) and
+    /// write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions are 8, the cell's new state
+    /// from its old is 9, and the hidden state from that 5.
     pub fn step_cost(&self, batch: usize) -> Cost {
         let weights = 4 * self.hidden * (self.in_features + self.hidden);
         let bytes = (weights + self.biases * 4 * self.hidden) * self.width;
-        Cost { flops: 2 * (batch * weights) as u64, weight_bytes: bytes as u64, kv_bytes: 0 }
+        let states = 1 + 2 * 4 + 8 * self.biases + 12 + 8 + 9 + 5;
+        let activations =
+            pointwise(batch * self.in_features, 1, self.width) + pointwise(batch * self.hidden, states, self.width);
+        Cost { flops: 2 * (batch * weights) as u64, weight_bytes: bytes as u64, ..activations }
     }
 
     /// One time step: (batch, features) and the state before it to the state after it.

@@ -1,10 +1,9 @@
 //! Feed-forward networks of decoder layers.
 
 use super::{Projection, dtype_word, join, layer_span, record};
-use crate::cost::Cost;
+use crate::cost::{Cost, pointwise, swiglu};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
-use candlescope_core::Annotation;
 use tracing::Span;
 
 /// What stands between the projections.
@@ -36,13 +35,22 @@ impl Mlp {
         Self { activation, up, down, span: layer_span!("mlp", path), act_span }
     }
 
-    /// Cost of all projections for `rows` vectors.
-    pub fn cost(&self, rows: usize) -> Cost {
+    /// Cost for `rows` vectors whose activations have `width` bytes: the projections, and what stands between them.
+    pub fn cost(&self, rows: usize, width: usize) -> Cost {
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => gate.cost(rows),
-            Activation::Gelu => Cost::default(),
+            Activation::Gelu => Cost::ZERO,
         };
-        gate + self.up.cost(rows) + self.down.cost(rows)
+        let activation = self.activation_cost(rows * self.up.out_features(), width);
+        gate + self.up.cost(rows) + activation + self.down.cost(rows)
+    }
+
+    /// Cost of the activation over `elements` elements of `width` bytes.
+    fn activation_cost(&self, elements: usize, width: usize) -> Cost {
+        match &self.activation {
+            Activation::SwiGlu { .. } => swiglu(elements, width),
+            Activation::Gelu => pointwise(elements, 2, width),
+        }
     }
 
     fn activate(&self, up: Tensor, gate: Option<Tensor>) -> Result<Tensor> {
@@ -51,7 +59,10 @@ impl Mlp {
             Some(gate) => (candle_nn::ops::silu(&gate)? * up)?,
             None => up.gelu_erf()?,
         };
-        record(|| Annotation::new().dtype(dtype_word(ys.dtype())).shape(ys.dims()));
+        record(|| {
+            let cost = self.activation_cost(ys.elem_count(), ys.dtype().size_in_bytes());
+            cost.annotation().dtype(dtype_word(ys.dtype())).shape(ys.dims())
+        });
         Ok(ys)
     }
 }

@@ -4,7 +4,8 @@
 //! (`model.layers.0.self_attn.q_proj`) and the path's last component in `otel.name` (`q_proj`), which is what candlescope
 //! shows. A span is made once, when the layer is made: install the subscriber first.
 //!
-//! FLOPs and bytes stand on the innermost layers only and are those of [`crate::cost`].
+//! FLOPs stand on the innermost layers only; bytes on whatever moves them itself, which for the sums of a residual stream is the block.
+//! Both are those of [`crate::cost`].
 
 mod attention;
 mod conv2d;
@@ -35,7 +36,7 @@ pub use rms_norm::RmsNorm;
 pub use rotary::{Rotary, RotaryTables};
 
 use candle_core::quantized::GgmlDType;
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use candlescope_core::{Annotation, annotate, is_recording};
 
 /// Target of the layers' spans.
@@ -83,6 +84,19 @@ pub(crate) fn rows(xs: &Tensor) -> usize {
 /// Bytes a dense tensor takes.
 pub(crate) fn tensor_bytes(tensor: &Tensor) -> u64 {
     (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64
+}
+
+/// The type attention's products are made in on the device of `t`: see [`product_dtype_on`].
+pub(crate) fn product_dtype(t: &Tensor) -> DType {
+    product_dtype_on(t.dtype(), t.device())
+}
+
+/// The type products of attention are made in: a CPU has no fast product of halves, a GPU accumulates them in f32 by itself.
+pub(crate) fn product_dtype_on(dtype: DType, device: &Device) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 if device.is_cpu() => DType::F32,
+        dtype => dtype,
+    }
 }
 
 /// candle's element type in the words of the records.

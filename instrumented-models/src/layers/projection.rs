@@ -15,6 +15,14 @@ pub enum Projection {
 }
 
 impl Projection {
+    /// Features of what comes out.
+    pub fn out_features(&self) -> usize {
+        match self {
+            Projection::Dense(layer) => layer.out_features(),
+            Projection::Quantized(layer) => layer.out_features(),
+        }
+    }
+
     /// Cost for `rows` vectors.
     pub fn cost(&self, rows: usize) -> Cost {
         match self {

@@ -1,9 +1,9 @@
 //! A projection with quantised weights.
 
 use super::{dtype_word, ggml_dtype_word, layer_span, record, rows, tensor_bytes};
-use crate::cost::{Cost, linear};
+use crate::cost::{Cost, linear, pointwise};
 use candle_core::quantized::{QMatMul as Inner, QTensor};
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use std::sync::Arc;
 use tracing::Span;
@@ -35,9 +35,16 @@ impl QMatMul {
         Ok(Self { inner, bias, in_features, out_features, weight_bytes, dtype, span })
     }
 
-    /// Cost for `rows` vectors; bytes are the weight's real storage.
+    /// Features of what comes out.
+    pub fn out_features(&self) -> usize {
+        self.out_features
+    }
+
+    /// Cost for `rows` vectors; bytes of weights are the real storage, activations are f32. A bias is added by an operation of its own.
     pub fn cost(&self, rows: usize) -> Cost {
-        linear(rows, self.in_features, self.out_features, self.weight_bytes)
+        let (k, n, width) = (self.in_features, self.out_features, DType::F32.size_in_bytes());
+        let added = if self.bias.is_some() { pointwise(rows * n, 2, width) } else { Cost::ZERO };
+        linear(rows, k, n, self.weight_bytes, width) + added
     }
 }
 

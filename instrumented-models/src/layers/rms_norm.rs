@@ -1,7 +1,7 @@
 //! Root-mean-square normalisation.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::Cost;
+use crate::cost::{Cost, norm};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;
@@ -19,9 +19,10 @@ impl RmsNorm {
         Self { inner: candle_nn::RmsNorm::new(weight, eps), span: layer_span!("rms_norm", path) }
     }
 
-    /// Cost of a pass: the weight's bytes.
-    pub fn cost(&self) -> Cost {
-        Cost { flops: 0, weight_bytes: tensor_bytes(self.inner.weight()), kv_bytes: 0 }
+    /// Cost of a pass over `elements` elements: the weight's bytes, and the elements read and written once.
+    pub fn cost(&self, elements: usize) -> Cost {
+        let weight = self.inner.weight();
+        norm(elements, tensor_bytes(weight), weight.dtype().size_in_bytes())
     }
 }
 
@@ -30,7 +31,7 @@ impl Module for RmsNorm {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost().annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        record(|| self.cost(xs.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
         Ok(ys)
     }
 }

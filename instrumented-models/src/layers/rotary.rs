@@ -2,9 +2,9 @@
 
 use super::{dtype_word, layer_span, record};
 use crate::config::{Llama3Scaling, Rope};
+use crate::cost::{AttentionDims, Work};
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::rotary_emb::{rope, rope_i};
-use candlescope_core::Annotation;
 use std::f32::consts::PI;
 use tracing::Span;
 
@@ -79,13 +79,18 @@ impl Rotary {
     /// Strided inputs are made contiguous.
     pub fn forward(&self, q: &Tensor, k: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();
-        let tokens = q.dim(2)?;
+        let (batch, heads, tokens, head_dim) = q.dims4()?;
+        let kv_heads = k.dim(1)?;
         let cos = self.tables.cos.narrow(0, position, tokens)?;
         let sin = self.tables.sin.narrow(0, position, tokens)?;
         let turn = if self.tables.interleaved { rope_i } else { rope };
         let q = turn(&q.contiguous()?, &cos, &sin)?;
         let k = turn(&k.contiguous()?, &cos, &sin)?;
-        record(|| Annotation::new().dtype(dtype_word(q.dtype())).shape(q.dims()));
+        record(|| {
+            let dims = AttentionDims { heads, kv_heads, head_dim };
+            let cost = dims.rotary(Work::new(batch, tokens, position), q.dtype().size_in_bytes());
+            cost.annotation().dtype(dtype_word(q.dtype())).shape(q.dims())
+        });
         Ok((q, k))
     }
 }

@@ -3,8 +3,8 @@
 use super::{WeightError, WeightSource, tensor_error};
 use crate::candle_message;
 use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
-use candle_core::quantized::QTensor;
 use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -90,20 +90,18 @@ impl GgufFile {
         value.to_f32().map(f64::from).or_else(|_| value.to_f64()).ok()
     }
 
-    /// The element type that most weights are stored in, `q4_1` for example, and the bytes of all tensors as stored.
-    pub fn quantization(&self) -> (String, u64) {
-        let mut by_type: Vec<(String, u64)> = Vec::new();
+    /// The element type that most bytes of the tensors are stored in, if there are any, and the bytes of all as stored.
+    pub fn quantization(&self) -> (Option<GgmlDType>, u64) {
+        let mut by_type: Vec<(GgmlDType, u64)> = Vec::new();
         for info in self.content.tensor_infos.values() {
-            let word = crate::layers::ggml_dtype_word(info.ggml_dtype).as_str().to_string();
             let bytes = (info.shape.elem_count() / info.ggml_dtype.block_size() * info.ggml_dtype.type_size()) as u64;
-            match by_type.iter_mut().find(|(known, _)| *known == word) {
+            match by_type.iter_mut().find(|(known, _)| *known == info.ggml_dtype) {
                 Some((_, total)) => *total += bytes,
-                None => by_type.push((word, bytes)),
+                None => by_type.push((info.ggml_dtype, bytes)),
             }
         }
         let total = by_type.iter().map(|(_, bytes)| bytes).sum();
-        let most = by_type.into_iter().max_by_key(|(_, bytes)| *bytes).map_or_else(String::new, |(word, _)| word);
-        (most, total)
+        (by_type.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(dtype, _)| dtype), total)
     }
 
     /// The configuration that the metadata describes.

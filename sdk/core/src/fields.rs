@@ -9,7 +9,20 @@ use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
 
 /// Fields that end up on the interval.
-const NUMERIC: [&str; 7] = ["tokens", "flops", "bytes", "batch", "context_len", "dtype", "shape"];
+const KNOWN: [&str; 12] = [
+    "tokens",
+    "flops",
+    "flops_executed",
+    "bytes",
+    "io_bytes",
+    "batch",
+    "context_len",
+    "new_tokens",
+    "context_sum",
+    "sequences",
+    "dtype",
+    "shape",
+];
 /// Renames an interval, as tracing-opentelemetry does.
 const NAME_FIELD: &str = "otel.name";
 
@@ -30,7 +43,7 @@ impl FieldKinds {
                 PHASE_FIELD => kinds.phase = true,
                 REQUEST_MODEL_FIELD => kinds.request = true,
                 NAME_FIELD => kinds.name = true,
-                name if NUMERIC.contains(&name) => kinds.annotation = true,
+                name if KNOWN.contains(&name) => kinds.annotation = true,
                 _ => {}
             }
         }
@@ -66,13 +79,24 @@ impl FieldValues {
             "tokens" => Annotation::new().tokens(small),
             "context_len" => Annotation::new().context_len(small),
             "batch" => Annotation::new().batch(small),
+            "new_tokens" => Annotation::new().new_tokens(small),
+            "context_sum" => Annotation::new().context_sum(value),
+            "sequences" => Annotation::new().sequences(small),
             "flops" => {
-                self.annotation.flops = 0;
+                self.annotation.work.flops = 0;
                 Annotation::new().flops(value)
             }
+            "flops_executed" => {
+                self.annotation.work.flops_executed = 0;
+                Annotation::new().flops_executed(value)
+            }
             "bytes" => {
-                self.annotation.bytes = 0;
+                self.annotation.work.bytes = 0;
                 Annotation::new().bytes(value)
+            }
+            "io_bytes" => {
+                self.annotation.work.io_bytes = 0;
+                Annotation::new().io_bytes(value)
             }
             "gen_ai.usage.input_tokens" => return self.prompt_tokens = Some(value),
             "gen_ai.usage.output_tokens" => return self.output_tokens = Some(value),
@@ -96,13 +120,13 @@ impl FieldValues {
             "gen_ai.operation.name" => self.operation = Some(value.into()),
             "dtype" => {
                 let word = value.to_ascii_lowercase();
-                self.annotation.dtype = Some(DType::from_word(&word).unwrap_or(DType::Other));
+                self.annotation = self.annotation.dtype(DType::from_word(&word).unwrap_or(DType::Other));
             }
             "shape" => {
                 // Both `1x5x576` and Debug of a slice, `[1, 5, 576]`.
                 let plain: String = value.trim_matches(['[', ']', '(', ')']).replace(", ", "x").replace(',', "x");
                 if let Ok(shape) = plain.parse::<Shape>() {
-                    self.annotation.shape = Some(shape);
+                    self.annotation = self.annotation.with_shape(shape);
                 }
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! The fixed-size records that the hot path writes into a thread's ring.
 
-use crate::annotate::Annotation;
+use crate::annotate::{Counts, Work};
 use crate::clock::Ticks;
 
 /// Step number of an interval that stands above steps (the entry of a request's span).
@@ -52,8 +52,10 @@ pub(crate) struct RawInterval {
 pub(crate) enum Raw {
     /// An interval that ended, or is announced as open.
     Interval(RawInterval),
-    /// Belongs to the interval that follows.
-    Annotation(Annotation),
+    /// What the interval that follows does.
+    Work(Work),
+    /// Whom the interval that follows works for.
+    Counts(Counts),
 }
 
 const _: () = assert!(std::mem::size_of::<Raw>() <= 64, "a raw record fits a cache line");

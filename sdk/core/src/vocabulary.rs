@@ -166,6 +166,9 @@ impl Shape {
     /// Dimensions kept; higher ranks are folded into the last one kept.
     pub const MAX_RANK: usize = 4;
 
+    /// No dimensions.
+    pub(crate) const EMPTY: Self = Self { dims: [0; Self::MAX_RANK], rank: 0 };
+
     /// A shape from its dimensions, outermost first. Dimensions over `u32::MAX` saturate.
     #[inline]
     pub fn new(dims: &[usize]) -> Self {

@@ -40,6 +40,7 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
             for span in &spans {
                 let _e = span.enter();
                 annotate(Annotation::new().flops(10).bytes(20).dtype(DType::F32).shape(&[1, 2, 3]));
+                annotate(Annotation::new().flops_executed(12).io_bytes(30).new_tokens(1).sequences(1).context_sum(9));
             }
         };
         forward();

@@ -219,6 +219,60 @@ fn fields_and_annotations_land_on_the_interval() {
 }
 
 #[test]
+fn what_is_executed_and_moved_adds_up_over_a_step() {
+    let (batch, _) = record_default(|| {
+        let fields = trace_span!("fields", flops_executed = 4u64, io_bytes = tracing::field::Empty);
+        {
+            let _step = llm::decode(4, 10, 4);
+            // Three of the four sequences have ended.
+            annotate(Annotation::new().new_tokens(1).sequences(1).context_sum(10));
+            trace_span!("both").in_scope(|| {
+                annotate(Annotation::new().flops(100).flops_executed(130).bytes(10).io_bytes(25));
+                annotate(Annotation::new().flops_executed(20).io_bytes(5));
+            });
+            trace_span!("flops").in_scope(|| annotate(Annotation::new().flops(7).bytes(3)));
+            for bytes in [1u64, 2] {
+                fields.record("io_bytes", bytes);
+                fields.in_scope(|| ());
+            }
+        }
+        let _step = llm::decode(4, 11, 4);
+        trace_span!("flops").in_scope(|| annotate(Annotation::new().flops(7).bytes(3)));
+    });
+    let of = |name: &str| batch.spans.iter().filter(|s| &*s.path.name == name).collect::<Vec<_>>();
+    let both = of("both")[0];
+    assert_eq!((both.flops, both.flops_executed), (Some(100), Some(150)));
+    assert_eq!((both.bytes, both.io_bytes), (Some(10), Some(30)));
+    let flops = of("flops")[0];
+    assert_eq!((flops.flops_executed, flops.io_bytes), (None, None), "nobody said");
+    let fields = of("fields");
+    assert_eq!((fields[0].io_bytes, fields[1].io_bytes), (Some(1), Some(2)), "a field has one value at a time");
+    assert_eq!((fields[0].flops, fields[0].flops_executed), (None, Some(4)));
+
+    let step = &batch.steps[0];
+    assert_eq!((step.new_tokens, step.sequences, step.context_sum), (Some(1), Some(1), Some(10)));
+    assert_eq!((step.tokens, step.batch, step.context_len), (Some(4), Some(4), Some(10)));
+    // 150 and twice 4 told, 7 of the one that does not tell.
+    assert_eq!((step.flops, step.flops_executed), (Some(107), Some(150 + 7 + 2 * 4)));
+    assert_eq!((step.bytes, step.io_bytes), (Some(13), Some(30 + 1 + 2)));
+    // Where nobody tells, the step does not either.
+    let step = &batch.steps[1];
+    assert_eq!((step.flops, step.flops_executed, step.bytes, step.io_bytes), (Some(7), None, Some(3), None));
+    assert_eq!((step.new_tokens, step.sequences, step.context_sum), (None, None, None));
+}
+
+#[test]
+fn counts_of_a_step_may_be_fields() {
+    let (batch, _) = record_default(|| {
+        let step = trace_span!("step", new_tokens = 3u64, sequences = 2u64, context_sum = tracing::field::Empty);
+        step.record("context_sum", 5_000_000_000u64);
+        step.in_scope(|| ());
+    });
+    let step = &batch.steps[0];
+    assert_eq!((step.new_tokens, step.sequences, step.context_sum), (Some(3), Some(2), Some(5_000_000_000)));
+}
+
+#[test]
 fn requests_carry_their_context_across_threads() {
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let (batch, m) = record_default(|| {

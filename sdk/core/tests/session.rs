@@ -62,6 +62,36 @@ fn start_stop_and_capture_next_take_effect_at_steps() {
 }
 
 #[test]
+fn a_full_ring_takes_an_interval_with_all_it_says_or_not_at_all() {
+    // Each step says its own number: some in both halves of an annotation, some in one, some in none. In this order a ring of 256 has
+    // room for two records left when one with three comes.
+    let say = |i: u64| match i % 5 {
+        0 => Annotation::new(),
+        1 | 2 => Annotation::new().io_bytes(i).tokens(i as usize),
+        3 => Annotation::new().io_bytes(i),
+        _ => Annotation::new().tokens(i as usize),
+    };
+    let (batch, m) = record(tight(), |handle| {
+        let step = trace_span!("step");
+        for round in 0..3 {
+            for i in 0..200 {
+                step.in_scope(|| annotate(say(200 * round + i)));
+            }
+            handle.flush(Duration::from_secs(10)).unwrap();
+        }
+    });
+    assert_conserved(&m);
+    assert!(m.loss.ring_full > 200, "{:?}", m.loss);
+    assert!(batch.spans.len() > 300);
+    let first = batch.spans.iter().map(|s| s.seq).min().unwrap();
+    for (span, step) in batch.spans.iter().zip(&batch.steps) {
+        let said = say(span.seq - first);
+        assert_eq!((span.io_bytes, span.tokens), (said.get_io_bytes(), said.get_tokens()), "{}", span.seq);
+        assert_eq!((step.io_bytes, step.tokens), (span.io_bytes, span.tokens));
+    }
+}
+
+#[test]
 fn a_paused_session_makes_no_complaint() {
     let (batch, m) = record(Session::builder().paused(true), |_| steps(3));
     assert!(batch.is_empty());

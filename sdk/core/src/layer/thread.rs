@@ -362,10 +362,16 @@ impl ThreadState {
     fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
         let frame = &self.frames[at];
         let is_root = frame.flags & flag::STEP_ROOT != 0;
-        let needed = 1 + usize::from(annotated) + if is_root { 0 } else { RESERVED_FOR_STEPS };
+        let annotation = &self.annotations[at];
+        let (work, counts) = (annotated && !annotation.work.is_empty(), annotated && !annotation.counts.is_empty());
+        // All of an interval's records or none of them: one that stands alone would be taken for the next interval's.
+        let needed = 1 + usize::from(work) + usize::from(counts) + if is_root { 0 } else { RESERVED_FOR_STEPS };
         if self.room_for(needed) {
-            if annotated {
-                let _ = self.ring.push(Raw::Annotation(self.annotations[at]));
+            if work {
+                let _ = self.ring.push(Raw::Work(self.annotations[at].work));
+            }
+            if counts {
+                let _ = self.ring.push(Raw::Counts(self.annotations[at].counts));
             }
             let lost = if is_root { self.lost_in_step(at) } else { 0 };
             let frame = &self.frames[at];

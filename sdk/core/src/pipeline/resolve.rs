@@ -88,10 +88,28 @@ struct StepTotals {
     intervals: u64,
     /// Those that are not the LLM helpers'.
     model_intervals: u64,
-    flops: u64,
-    bytes: u64,
-    any_flops: bool,
-    any_bytes: bool,
+    flops: Option<u64>,
+    /// With the `flops` of those that do not tell.
+    flops_executed: u64,
+    any_executed: bool,
+    bytes: Option<u64>,
+    io_bytes: Option<u64>,
+}
+
+impl StepTotals {
+    fn add(&mut self, a: &Annotation) {
+        let sum = |total: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *total = Some(total.unwrap_or(0).saturating_add(more));
+            }
+        };
+        sum(&mut self.flops, a.get_flops());
+        sum(&mut self.bytes, a.get_bytes());
+        sum(&mut self.io_bytes, a.get_io_bytes());
+        let executed = a.get_flops_executed();
+        self.any_executed |= executed.is_some();
+        self.flops_executed = self.flops_executed.saturating_add(executed.or(a.get_flops()).unwrap_or(0));
+    }
 }
 
 impl ThreadStream {
@@ -160,7 +178,8 @@ impl Resolver {
     /// Takes one record of `thread`; finished steps go to `out`.
     pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Resolved) {
         match raw {
-            Raw::Annotation(annotation) => thread.pending = Some(annotation),
+            Raw::Work(work) => thread.pending.get_or_insert_default().work = work,
+            Raw::Counts(counts) => thread.pending.get_or_insert_default().counts = counts,
             Raw::Interval(open) if open.open => {
                 let last = open.flags & flag::LAST_OPEN != 0;
                 let buffer = thread.buffer(open.step);
@@ -420,10 +439,7 @@ impl Resolver {
                 self.outlived_parent += 1;
             }
             if let Some(a) = &annotation {
-                buffer.done.flops = buffer.done.flops.saturating_add(a.flops);
-                buffer.done.bytes = buffer.done.bytes.saturating_add(a.bytes);
-                buffer.done.any_flops |= a.get_flops().is_some();
-                buffer.done.any_bytes |= a.get_bytes().is_some();
+                buffer.done.add(a);
             }
             let path = self.scratch.paths[position].clone();
             buffer.done.intervals += 1;
@@ -495,8 +511,8 @@ impl Resolver {
             batch: a.get_batch(),
             dtype: a.get_dtype(),
             shape: a.get_shape(),
-            flops_executed: None,
-            io_bytes: None,
+            flops_executed: a.get_flops_executed(),
+            io_bytes: a.get_io_bytes(),
         });
         out.note(item, thread.index);
     }
@@ -537,15 +553,15 @@ impl Resolver {
             tokens: a.get_tokens(),
             context_len: a.get_context_len(),
             batch: a.get_batch(),
-            flops: buffer.done.any_flops.then_some(buffer.done.flops),
-            bytes: buffer.done.any_bytes.then_some(buffer.done.bytes),
+            flops: buffer.done.flops,
+            bytes: buffer.done.bytes,
             intervals: buffer.done.intervals,
             intervals_lost: Some(root.lost.into()),
-            new_tokens: None,
-            context_sum: None,
-            sequences: None,
-            flops_executed: None,
-            io_bytes: None,
+            new_tokens: a.get_new_tokens(),
+            context_sum: a.get_context_sum(),
+            sequences: a.get_sequences(),
+            flops_executed: buffer.done.any_executed.then_some(buffer.done.flops_executed),
+            io_bytes: buffer.done.io_bytes,
         });
     }
 
