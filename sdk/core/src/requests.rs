@@ -92,7 +92,7 @@ impl OpenRequests {
     }
 
     /// Something with the request's number is recorded besides steps.
-    pub(crate) fn is_recorded(&self, number: u32) {
+    pub(crate) fn mark_recorded(&self, number: u32) {
         if let Some(slot) = self.find(number) {
             slot.recorded.store(true, Relaxed);
         }

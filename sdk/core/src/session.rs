@@ -155,7 +155,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on.
+    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on. Of requests that begin and end while it is off only
+    /// the number is kept.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self

@@ -265,7 +265,7 @@ impl ThreadState {
             flags = nested;
             recorded = shared.control.records_above_steps();
             if recorded {
-                shared.steps_of_requests.is_recorded(request);
+                shared.steps_of_requests.mark_recorded(request);
             }
         } else if !continues {
             let decision = shared.control.begin_step();
