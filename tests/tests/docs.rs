@@ -41,8 +41,9 @@ const MANIFEST: &[(&str, &str)] = &[
     ),
     (
         "steps",
-        "Object: steps by what became of them, and the schedule: `begun` = `recorded` + `captured` (only because a window was asked for) + \
-         `scheduled_out` + `paused` + `lost` + `open_at_end`; missing while the run goes on, after a crash, and in runs that do not say",
+        "Object: steps by what became of them, and the schedule: `begun` = `recorded` + `captured` (only because a \
+         window was asked for) + `scheduled_out` + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
+         after a crash, and in runs that do not say",
     ),
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
@@ -60,9 +61,10 @@ const NOTES: &str = "\n## Before you compute\n\n\
 - `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
 - Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
-- With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their sums by wall time, and take no\n  \
-  gap from one step to the next unless all numbers between are there (`run.json` has `steps`). `requests` has all requests, but those that\n  \
-  began and ended while recording was off (`loss.requests_paused`).\n\
+- With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their\n  \
+  sums by wall time, and take no gap from one step to the next unless all numbers between are there (`run.json`\n  \
+  has `steps`). `requests` has all requests, but those that began and ended while recording was off\n  \
+  (`loss.requests_paused`).\n\
 - A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
 
 #[test]

@@ -1,7 +1,8 @@
 //! How the steps of a run were sampled: which have a record, which have none and why, and what cannot be said then.
 //!
-//! Requests are recorded whatever becomes of their steps, so their own figures (time to first and last token, queue time, tokens) are
-//! those of all of them. A figure that adds up steps over wall time, or looks from one step to the next, needs every step.
+//! Requests are recorded whatever becomes of their steps, so their own figures (time to first and last token, queue
+//! time, tokens) are those of all of them. A figure that adds up steps over wall time, or looks from one step to the
+//! next, needs every step.
 
 use super::StepRow;
 use crate::reader::finding;
@@ -29,7 +30,8 @@ pub enum NeedsAllSteps {
     OutputTokensFromSteps,
     /// Time to the first or last token taken from steps because the request does not say it, and TPOT made of it.
     TokenTimesFromSteps,
-    /// Gap between two tokens of a request; this one holds where nothing is missing between the two steps: [`Recorded::whole`].
+    /// Gap between two tokens of a request; this one holds where nothing is missing between the two steps:
+    /// [`Recorded::whole`].
     InterTokenLatency,
     /// Share of wall time, or of a request's, in and outside of steps.
     TimeOutsideSteps,
@@ -62,7 +64,8 @@ impl Sampling {
         told == Some(true) || self.recorded.missing() > 0
     }
 
-    /// Whether a figure over the whole run is void. Gaps between tokens are not void as a whole: see [`Recorded::whole`].
+    /// Whether a figure over the whole run is void. Gaps between tokens are not void as a whole: see
+    /// [`Recorded::whole`].
     pub fn voids(&self, figure: NeedsAllSteps) -> bool {
         figure != NeedsAllSteps::InterTokenLatency && self.is_sampled()
     }
@@ -84,8 +87,8 @@ impl Sampling {
             _ => return None,
         };
         let remedy = if self.is_sampled() {
-            "Figures of requests are those of all requests; figures of steps and layers are those of the recorded ones, and figures that need \
-             every step are left out. Record all steps for them"
+            "Figures of requests are those of all requests; figures of steps and layers are those of the recorded \
+             ones, and figures that need every step are left out. Record all steps for them"
         } else {
             "Nothing is missing among the steps that were recorded"
         };
@@ -121,8 +124,8 @@ impl Recorded {
         self.runs.windows(2).map(|pair| pair[1].start - pair[0].end).sum()
     }
 
-    /// Whether both steps, and every one that began between them on any thread, have a record: then a gap between two tokens that these
-    /// yield is one between consecutive tokens.
+    /// Whether both steps, and every one that began between them on any thread, have a record: then a gap between two
+    /// tokens that these yield is one between consecutive tokens.
     pub fn whole(&self, a: u64, b: u64) -> bool {
         let (first, last) = (a.min(b), a.max(b));
         let at = self.runs.partition_point(|run| run.end <= first);

@@ -257,7 +257,8 @@ fn a_batch_is_counted_along_its_longest_sequence() {
     assert_eq!(value(&a, "candlescope_tokens_in_flight"), Some(0.0));
 }
 
-/// 10 of every 100 steps are recorded; of a request with a token every 10 ms those are the 6th to the 9th of 12, and one much later.
+/// 10 of every 100 steps are recorded; of a request with a token every 10 ms those are the 6th to the 9th of 12, and
+/// one much later.
 #[test]
 fn figures_of_a_request_survive_a_schedule() {
     let schedule = json!({ "skip_first": 0, "wait": 90, "warmup": 0, "active": 10, "repeat": 0 });

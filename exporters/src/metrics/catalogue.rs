@@ -52,7 +52,7 @@ pub(crate) const REQUEST: Metric =
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
-    "Gap between the ends of consecutive steps of a request that yield a token; none where a step between was not recorded",
+    "Gap between the ends of consecutive steps of a request that yield a token, where none between is missing",
 );
 pub(crate) const SPAN: Metric = histogram(
     "candlescope_span_duration_seconds",
@@ -66,7 +66,7 @@ pub(crate) const STEPS: Metric =
 pub(crate) const STEPS_BEGUN: Metric = counter(
     "candlescope_steps_begun_total",
     &["outcome"],
-    "Steps by what became of them: recorded, captured (only because a window was asked for), scheduled_out, paused, lost",
+    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, paused, lost",
 );
 pub(crate) const TOKENS: Metric = counter(
     "candlescope_tokens_total",

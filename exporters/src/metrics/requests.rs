@@ -48,8 +48,8 @@ impl Requests {
 
     /// Whether no step of the request that yields a token can lie between these two.
     ///
-    /// Where steps may be missing the context says so: it grows by what the later step adds. Where it does not grow, or is not told, steps
-    /// are next to each other if all numbers between theirs are recorded ones.
+    /// Where steps may be missing the context says so: it grows by what the later step adds. Where it does not grow, or
+    /// is not told, steps are next to each other if all numbers between theirs are recorded ones.
     fn adjacent(&self, before: &Token, after: &Token) -> bool {
         if !self.sampled {
             return true;

@@ -162,8 +162,8 @@ impl Control {
         !self.closed.load(Ordering::Relaxed) && self.fate(next, in_window).is_recorded()
     }
 
-    /// Whether requests that begin or end now are recorded. A schedule says which steps are; requests are few, and a part of them would
-    /// be no sample of the rest.
+    /// Whether requests that begin or end now are recorded. A schedule says which steps are; requests are few, and a
+    /// part of them would be no sample of the rest.
     pub(crate) fn records_requests(&self) -> bool {
         self.mode.load(Ordering::Relaxed) != OFF
             || self.steps.load(Ordering::Relaxed) < self.window_end.load(Ordering::Relaxed)

@@ -49,7 +49,8 @@ pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
 /// Field that says whether the caller's trace is recorded: a boolean.
 pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
 
-/// Field that says when a request's latest output token existed on the host: seconds since the request's start, as a float.
+/// Field that says when a request's latest output token existed on the host: seconds since the request's start, as a
+/// float.
 pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
 /// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
@@ -160,8 +161,8 @@ impl Request {
         self.record_tokens(1);
     }
 
-    /// `n` more output tokens exist on the host, one for each sequence of a batch. Call it from any thread; it reads the clock and
-    /// takes no lock but at the first token.
+    /// `n` more output tokens exist on the host, one for each sequence of a batch. Call it from any thread; it reads
+    /// the clock and takes no lock but at the first token.
     pub fn record_tokens(&self, n: usize) {
         if n == 0 {
             return;

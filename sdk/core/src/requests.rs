@@ -1,5 +1,5 @@
-//! What is known of open requests while their steps run, recorded or not: written by the application's threads without a lock, read when
-//! the request ends.
+//! What is known of open requests while their steps run, recorded or not: written by the application's threads without
+//! a lock, read when the request ends.
 
 use crate::clock::Ticks;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Requests followed at once, at most; 24 bytes each.
 ///
-/// Overload policy: of a request that finds no room the queue time is not known, and it counts as one with a recorded step, so that its
-/// row is there. Nothing else is lost.
+/// Overload policy: of a request that finds no room the queue time is not known, and it counts as one with a recorded
+/// step, so that its row is there. Nothing else is lost.
 const SLOTS: usize = 4_096;
 
 /// Slots that a request may take, from the one its number points to.
@@ -51,7 +51,8 @@ impl OpenRequests {
         Self { slots: (0..SLOTS).map(slot).collect() }
     }
 
-    /// The slots that a request may have. Numbers in a row lie far apart, so that threads do not write to the same cache line.
+    /// The slots that a request may have. Numbers in a row lie far apart, so that threads do not write to the same
+    /// cache line.
     #[inline]
     fn reach(&self, number: u32) -> impl Iterator<Item = &Slot> {
         let home = number.wrapping_mul(0x9e37_79b9) >> (u32::BITS - SLOTS.ilog2());

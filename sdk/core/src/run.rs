@@ -288,7 +288,8 @@ pub struct LossCounts {
     pub requests_lost: u64,
     /// Requests that had not ended when the run did.
     pub requests_open_at_end: u64,
-    /// Requests that began and ended while recording was off, and that no recorded step worked for: left out, as was asked for.
+    /// Requests that began and ended while recording was off, and that no recorded step worked for: left out, as was
+    /// asked for.
     pub requests_paused: u64,
     /// Samples dropped because the drain did not keep up.
     pub samples_lost: u64,

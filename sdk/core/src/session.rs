@@ -148,15 +148,15 @@ impl SessionBuilder {
         self
     }
 
-    /// Records steps by a schedule instead of all of them. Requests are recorded and counted all the same, whatever becomes of their
-    /// steps.
+    /// Records steps by a schedule instead of all of them. Requests are recorded and counted all the same, whatever
+    /// becomes of their steps.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on. Of requests that begin and end while it is off only
-    /// the number is kept.
+    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on. Of requests that begin and
+    /// end while it is off only the number is kept.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self

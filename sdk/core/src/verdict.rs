@@ -181,7 +181,8 @@ fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &st
     } else if (facts.model_spans == 0 && facts.helper_spans > 0 && (facts.phase_steps > 0 || !sampled))
         || (facts.phase_steps > 0 && facts.hollow_phase_steps == facts.phase_steps)
     {
-        // Where steps were left out, those that have no model inside may be all that was recorded: sampling, or a request's entry.
+        // Where steps were left out, those that have no model inside may be all that was recorded: sampling, or a
+        // request's entry.
         add(
             Severity::Error,
             "no_model_spans",

@@ -83,7 +83,8 @@ fn script(dispatch: &Dispatch) -> BTreeMap<String, Truth> {
     })
 }
 
-/// Whether a time between two moments is one that the script's clock allows. The profiler's clock may run off by 100 ppm.
+/// Whether a time between two moments is one that the script's clock allows. The profiler's clock may run off by 100
+/// ppm.
 fn holds(measured: Option<u64>, from: Moment, to: Moment, what: &str) {
     let measured = measured.unwrap_or_else(|| panic!("{what} is not known"));
     let (least, most) = (to.0.saturating_sub(from.1), to.1 - from.0);
