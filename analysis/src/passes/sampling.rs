@@ -60,8 +60,9 @@ impl Sampling {
     ///
     /// Recording that was off before the first recorded step, or after the last, takes nothing from what lies between.
     pub fn is_sampled(&self) -> bool {
-        let told = self.counts.map(|c| c.scheduled_out + c.lost > 0 || (c.captured > 0 && c.without_record() > 0));
-        told == Some(true) || self.recorded.missing() > 0
+        let told =
+            self.counts.is_some_and(|c| c.scheduled_out + c.lost > 0 || (c.captured > 0 && c.without_record() > 0));
+        told || self.recorded.missing() > 0
     }
 
     /// Whether a figure over the whole run is void. Gaps between tokens are not void as a whole: see

@@ -59,10 +59,10 @@ impl Requests {
         {
             return later == earlier + added;
         }
-        let between = before.step.saturating_add(1)..after.step;
+        let mut between = before.step.saturating_add(1)..after.step;
         let recorded = |n| self.schedule.is_some_and(|s| s.action(n) == StepAction::Record);
         // A window of a schedule may be long; tokens of one request are never this far apart in one.
-        between.is_empty() || (between.end - between.start <= 4_096 && between.into_iter().all(recorded))
+        between.is_empty() || (between.end - between.start <= 4_096 && between.all(recorded))
     }
 
     /// Takes a step; says the gap to the request's token before, in nanoseconds, where this step yields one.
