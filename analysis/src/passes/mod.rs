@@ -21,6 +21,7 @@ pub mod overhead;
 pub mod overlap;
 pub mod peaks;
 pub mod phases;
+pub mod sampling;
 pub mod sensor;
 pub mod stats;
 pub mod step_rows;

@@ -15,5 +15,6 @@ mod latency;
 mod nsys;
 mod reading;
 mod rendering;
+mod sampling;
 mod tree;
 mod truth;

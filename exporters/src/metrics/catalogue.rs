@@ -52,7 +52,7 @@ pub(crate) const REQUEST: Metric =
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
-    "Gap between the ends of consecutive steps of a request that yield a token",
+    "Gap between the ends of consecutive steps of a request that yield a token, where none between is missing",
 );
 pub(crate) const SPAN: Metric = histogram(
     "candlescope_span_duration_seconds",
@@ -62,9 +62,17 @@ pub(crate) const SPAN: Metric = histogram(
 pub(crate) const PHASE_SECONDS: Metric =
     counter("candlescope_phase_seconds_total", &["phase", "clock"], "Time in steps of a phase, on the host or the GPU");
 pub(crate) const STEPS: Metric =
-    counter("candlescope_steps_total", &["phase"], "Steps that ended; phase none outside phases");
-pub(crate) const TOKENS: Metric =
-    counter("candlescope_tokens_total", &["type"], "Tokens of requests that ended, of prompts and output");
+    counter("candlescope_steps_total", &["phase"], "Recorded steps that ended; phase none outside phases");
+pub(crate) const STEPS_BEGUN: Metric = counter(
+    "candlescope_steps_begun_total",
+    &["outcome"],
+    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, paused, lost",
+);
+pub(crate) const TOKENS: Metric = counter(
+    "candlescope_tokens_total",
+    &["type"],
+    "Tokens of requests that ended, of prompts and output, all sequences",
+);
 pub(crate) const STEP_TOKENS: Metric =
     counter("candlescope_step_tokens_total", &["phase"], "Tokens that steps of a phase processed, as they end");
 pub(crate) const FLOPS: Metric =
@@ -82,7 +90,7 @@ pub(crate) const MBU: Metric = gauge(
     "Bytes over time and peak bandwidth, steps of the last 15 s; absent where work or peak is unknown",
 );
 pub(crate) const REQUESTS_ACTIVE: Metric =
-    gauge("candlescope_requests_active", &[], "Requests that had a step and have not ended");
+    gauge("candlescope_requests_active", &[], "Requests that have begun and not ended");
 pub(crate) const TOKENS_IN_FLIGHT: Metric =
     gauge("candlescope_tokens_in_flight", &[], "Context of all active requests, in tokens over all their sequences");
 pub(crate) const KERNELS: Metric =
@@ -129,6 +137,7 @@ pub const METRICS: &[Metric] = &[
     SPAN,
     PHASE_SECONDS,
     STEPS,
+    STEPS_BEGUN,
     TOKENS,
     STEP_TOKENS,
     FLOPS,

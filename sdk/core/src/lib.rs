@@ -17,6 +17,7 @@ mod names;
 mod pipeline;
 mod raw;
 pub mod record;
+mod requests;
 pub mod run;
 mod session;
 mod shared;

@@ -103,3 +103,29 @@ fn making_plain_spans_allocates_nothing_once_warm() {
     assert_eq!(m.loss.emitted, 2 + 2 * SPANS as u64);
     assert!(batch.spans.iter().all(|s| matches!(&*s.path.name, "step" | "plain")));
 }
+
+#[test]
+fn steps_and_tokens_of_a_request_allocate_nothing_whether_recorded_or_not() {
+    use candlescope_core::{Schedule, Session, llm::Request};
+    const STEPS: usize = 1_000;
+    let schedule = Schedule { skip_first: 0, wait: 7, warmup: 0, active: 3, repeat: 0 };
+    let (batch, m) = common::record(Session::builder().schedule(schedule), |_| {
+        let step = trace_span!("step");
+        let work = |request: &Request| {
+            let _in_request = request.enter();
+            for _ in 0..STEPS {
+                step.in_scope(|| request.token());
+            }
+        };
+        let (first, second) = (Request::new("chat", "m"), Request::new("chat", "m"));
+        work(&first);
+        // The first token is recorded on the request's span.
+        second.token();
+        drop(second.enter());
+        let before = ALLOCATIONS.with(Cell::get);
+        work(&second);
+        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in {STEPS} steps of a request");
+    });
+    assert_eq!((batch.steps.len(), m.steps.expect("told").begun), (STEPS / 10 * 6, 2 * STEPS as u64));
+    assert!(batch.requests.iter().all(|r| r.queue_ns.is_some() && r.last_token_ns.is_some()));
+}

@@ -38,9 +38,8 @@ fn bound_as_number(label: &str) -> String {
 
 /// What the profiler says of itself changes between two looks.
 fn of_the_profiler(series: &str) -> bool {
-    ["candlescope_records", "candlescope_overhead_ratio", "candlescope_intervals_total", "candlescope_lost_total"]
-        .iter()
-        .any(|name| series.starts_with(name))
+    let names = ["records", "overhead_ratio", "intervals_total", "lost_total", "steps_begun_total"];
+    names.iter().any(|name| series.strip_prefix("candlescope_").is_some_and(|rest| rest.starts_with(name)))
 }
 
 fn check(page: &Page, all: &Batch) {
