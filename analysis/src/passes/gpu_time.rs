@@ -6,6 +6,8 @@
 
 use candlescope_core::GpuSource;
 
+pub use candlescope_core::estimate::extrapolated;
+
 /// GPU time of one path's intervals from one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuSums {
@@ -51,22 +53,5 @@ pub fn source_name(source: GpuSource) -> &'static str {
     match source {
         GpuSource::Event => "stream elapsed",
         GpuSource::Cupti => "kernels",
-    }
-}
-
-/// Mean over the measured intervals × number of all; `None` where none was measured.
-pub fn extrapolated(total_ns: u64, measured: u64, all: u64) -> Option<f64> {
-    (measured > 0).then(|| total_ns as f64 / measured as f64 * all as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_total_is_the_mean_times_the_number() {
-        assert_eq!(extrapolated(300, 3, 12), Some(1200.0));
-        assert_eq!(extrapolated(0, 3, 12), Some(0.0), "measured and nothing is zero");
-        assert_eq!(extrapolated(0, 0, 12), None, "not measured is not zero");
     }
 }
