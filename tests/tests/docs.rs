@@ -52,7 +52,10 @@ const NOTES: &str = "\n## Before you compute\n\n\
   `seq` as their `parent_seq`; self times of a step add up to the step.\n\
 - A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
 - `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
-- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
+- The first requests warm up: leave out rows of requests up to the option `warmup`, and of their steps. [sql.md](sql.md) has views that do.\n\
+- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals,\n  \
+  each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\
+- Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
 - A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
 
