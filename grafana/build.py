@@ -123,7 +123,7 @@ ABSENT = [
     ("candlescope_kernel", "no kernels are recorded"),
     ('clock="gpu"', "no GPU time is measured"),
     ("candlescope_gpu_busy", "no kernels are recorded"),
-    ("candlescope_step_tokens", "no GPU is sampled, or no token decoded"),
+    ("candlescope_step_tokens", "no step tells its tokens"),
     ("hw_id", "no GPU is sampled"),
 ]
 
@@ -257,8 +257,8 @@ LLM = dashboard(
             ("Tokens in flight", "short", "Context of all active requests together, in tokens: what the KV cache holds.", "timeseries",
              [(f"sum by (instance) (candlescope_tokens_in_flight{{{I}}})", "{{instance}}")], (), "tokens"),
             ("Tokens a second", "short",
-             "Tokens processed a second as steps end: prefill counts the prompt, decode the output. Those of ended requests come in one "
-             "piece when a request ends.", "timeseries",
+             "Tokens processed a second as recorded steps end: prefill counts the prompt, decode the output. Those of ended requests come in "
+             "one piece when a request ends, and are all of them, whatever a schedule says of steps.", "timeseries",
              [(f'sum by (phase) (rate(candlescope_step_tokens_total{{{I},phase!="none"}}[{RATE}]))', "{{phase}}"),
               (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")], (), "tokens/s"),
             ("Tokens a second while steps run", "short",
@@ -287,7 +287,7 @@ LLM = dashboard(
         ]),
         ("Phases and utilisation", 6, 8, [
             ("Time in phases", "percentunit",
-             "Share of time that went into steps of each phase, on the host and on the GPU, where it was measured (mean of the measured steps "
+             "Share of time that went into recorded steps of each phase, on the host and on the GPU, where it was measured (mean of the measured steps "
              "× all steps, by source); threads are added, so more than 100 % is possible.", "timeseries",
              [(rate("candlescope_phase_seconds_total", f'{I},clock="host"', "phase, clock"), "{{phase}} ({{clock}})"),
               (PHASES_ON_GPU, "{{phase}} (GPU, {{source}})")]),
@@ -302,9 +302,9 @@ LLM = dashboard(
             ("MBU", "percentunit",
              "Bytes moved by all threads over the union of their steps' times and peak bandwidth, by which decode is judged, mean of the "
              "processes; above 100 % is a measurement error, or several devices and no recorded kernels to tell them apart.", "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
-            ("Achieved FLOP/s", "flops", "Analytic FLOPs of steps over the wall time between scrapes.", "timeseries",
+            ("Achieved FLOP/s", "flops", "Analytic FLOPs of recorded steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_flops_total", I, "phase"), "{{phase}}")]),
-            ("Achieved bandwidth", "Bps", "Analytic bytes moved by steps over the wall time between scrapes.", "timeseries",
+            ("Achieved bandwidth", "Bps", "Analytic bytes moved by recorded steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_moved_bytes_total", I, "phase"), "{{phase}}")]),
         ]),
     ],
@@ -320,10 +320,10 @@ GPUS = dashboard(
             ("Power", "watt", "Power drawn by the board, and the limit that is enforced.", "timeseries",
              [(f"max by (hw_id) (hw_power_watts{{{G}}})", ID), (f"max by (hw_id) (hw_power_limit_watts{{{G}}})", "limit " + ID)]),
             ("Energy a token", "joule",
-             "All energy of a process' GPUs over the tokens it decoded in the same time: gross, so prefill, idling and other "
-             "programs are in it.", "timeseries",
+             "All energy of a process' GPUs over the output tokens of the requests that ended in the same time, whatever a schedule says of "
+             "steps: gross, so prefill, idling and other programs are in it.", "timeseries",
              [(over(f"sum by (instance) (rate(hw_energy_joules_total{{{G}}}[{RATE}]))",
-                    f'sum by (instance) (rate(candlescope_step_tokens_total{{{I},phase="decode"}}[{RATE}]))'), "{{instance}}")],
+                    f'sum by (instance) (rate(candlescope_tokens_total{{{I},type="output"}}[{RATE}]))'), "{{instance}}")],
              (), "joules a token"),
             ("Energy", "joule", "Energy used over the time shown, by the GPU's own counter.", "stat",
              [(f"max by (hw_id) (increase(hw_energy_joules_total{{{G}}}[$__range]))", ID)]),

@@ -313,6 +313,8 @@ pub(super) fn resource(run: &RunManifest, settings: &Settings) -> Resource {
     put("candlescope.rank", Some(i64::from(run.rank).into()));
     put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
     put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
+    // Without it, nobody could tell that steps are missing from a trace by design.
+    put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
     let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
     for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
         let words: Vec<opentelemetry::StringValue> = gpus

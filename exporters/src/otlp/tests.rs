@@ -479,6 +479,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     let mut run = RunManifest { run_id: "r1".into(), host: "node7".into(), rank: 3, ..RunManifest::default() };
     run.environment.insert("nvidia_driver".into(), "580.1".into());
     run.environment.insert("gpus".into(), json!([{ "name": "NVIDIA H200", "uuid": "GPU-1" }]));
+    run.options.insert("schedule".into(), json!({ "wait": 90, "active": 10 }));
     run.model.insert("name".into(), "smollm2".into());
     run.model.insert("parameters".into(), json!(134_515_008));
     let mut config = OtlpConfig::new("http://localhost:4318");
@@ -494,6 +495,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     assert_eq!(get("candlescope.gpu.driver").as_deref(), Some("580.1"));
     assert_eq!(get("candlescope.model.name").as_deref(), Some("smollm2"));
     assert_eq!(get("candlescope.model.parameters").as_deref(), Some("134515008"));
+    assert_eq!(get("candlescope.schedule").as_deref(), Some("{\"active\":10,\"wait\":90}"));
     assert_eq!(get("candlescope.cuda.driver"), None, "what is not known stays out");
 }
 
