@@ -239,11 +239,9 @@ TPOT = "gen_ai_server_time_per_output_token_seconds"
 E2E = "gen_ai_server_request_duration_seconds"
 ITL = "candlescope_inter_token_latency_seconds"
 SPAN = "candlescope_span_duration_seconds"
-# Where steps are counted by outcome, those with a record.
-RECORDED = f'{I},outcome=~"|recorded|captured"'
 PHASES_ON_GPU = total_on_gpu(
     f'candlescope_phase_seconds_total{{{I},clock="gpu"}}', f"candlescope_gpu_steps_total{{{I}}}",
-    f"candlescope_steps_total{{{RECORDED}}}", "phase")
+    f"candlescope_steps_total{{{I}}}", "phase")
 
 LLM = dashboard(
     "candlescope-llm", "LLM inference", "Requests, latency, throughput and utilisation of LLM inference written with candle.",
@@ -268,9 +266,9 @@ LLM = dashboard(
              "Mean number of steps open at once while any is, by phase and of all phases together: how many threads share the device.",
              "timeseries", [(f"avg by (phase) (candlescope_step_concurrency{{{I}}})", "{{phase}}")], (), "steps"),
             ("Steps by outcome", "ops",
-             "Steps a second by what became of them: recorded, captured for a window, left out by the schedule, paused, lost. Figures of "
-             "steps are of the recorded ones.", "timeseries",
-             [(rate("candlescope_steps_total", I, "outcome"), "{{outcome}}")]),
+             "Steps a second by what became of them: recorded, captured (only because a window was asked for), scheduled_out, paused, lost. "
+             "Figures of steps are of the first two.", "timeseries",
+             [(rate("candlescope_steps_begun_total", I, "outcome"), "{{outcome}}")]),
         ]),
         ("Latency", 6, 9, [
             ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
@@ -293,7 +291,7 @@ LLM = dashboard(
               (PHASES_ON_GPU, "{{phase}} (GPU, {{source}})")]),
             ("Step duration", "s", "Mean duration of a step on the host, by phase.", "timeseries",
              [(over(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}]))',
-                    rate("candlescope_steps_total", RECORDED, "phase")), "{{phase}}")]),
+                    rate("candlescope_steps_total", I, "phase")), "{{phase}}")]),
             ("MFU", "percentunit",
              "FLOPs of all threads over the union of their steps' times and peak FLOP/s, by which prefill is judged, mean of the processes; "
              "above 100 % is a measurement error, or several devices and no recorded kernels to tell them apart.",

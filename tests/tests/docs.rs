@@ -3,7 +3,7 @@
 use arrow_schema::DataType;
 use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
-use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest};
+use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest, StepCounts};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -30,13 +30,19 @@ const MANIFEST: &[(&str, &str)] = &[
     ("model", "Object: name, architecture, dimensions, element types, parameters, bytes"),
     (
         "options",
-        "Object: options as resolved. `warmup` (0 where it is missing) is the number of requests that only warmed up: those with \
+        "Object: options as resolved: `schedule`, `paused`, `ring_capacity`, `gpu_timing` and others. \
+         `warmup` (0 where it is missing) is the number of requests that only warmed up: those with \
          `request` ≤ `warmup` are in the tables, and statistics leave them out",
     ),
     ("clock", "Object: clock of the host times, its cost, and how it became Unix time"),
     (
         "gpu",
         "Object: how GPU time was taken, what became of every mark, how far device times may be off; missing where none was asked for",
+    ),
+    (
+        "steps",
+        "Object: steps by what became of them, and the schedule: `begun` = `recorded` + `captured` (only because a window was asked for) + \
+         `scheduled_out` + `paused` + `lost` + `open_at_end`; missing while the run goes on, after a crash, and in runs that do not say",
     ),
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
@@ -57,6 +63,9 @@ const NOTES: &str = "\n## Before you compute\n\n\
   each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\
 - Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
+- With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their sums by wall time, and take no\n  \
+  gap from one step to the next unless all numbers between are there (`run.json` has `steps`). `requests` has all requests, but those that\n  \
+  began and ended while recording was off (`loss.requests_paused`).\n\
 - A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
 
 #[test]
@@ -129,7 +138,8 @@ fn the_page_has_every_column_of_every_file() {
 
 #[test]
 fn the_page_has_every_key_of_the_manifest() {
-    let manifest = RunManifest { gpu: Some(GpuAccount::default()), ..RunManifest::default() };
+    let manifest =
+        RunManifest { gpu: Some(GpuAccount::default()), steps: Some(StepCounts::default()), ..RunManifest::default() };
     let manifest = serde_json::to_value(manifest).expect("JSON");
     let keys: BTreeSet<&str> = manifest.as_object().expect("an object").keys().map(String::as_str).collect();
     assert_eq!(keys, MANIFEST.iter().map(|(key, _)| *key).collect());

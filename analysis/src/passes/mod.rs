@@ -19,6 +19,7 @@ pub mod operators;
 pub mod overhead;
 pub mod peaks;
 pub mod phases;
+pub mod sampling;
 pub mod sensor;
 pub mod stats;
 pub mod step_rows;

@@ -15,4 +15,5 @@ mod latency;
 mod nsys;
 mod reading;
 mod rendering;
+mod sampling;
 mod tree;

@@ -105,6 +105,7 @@ pub(crate) struct Aggregate {
 
     phases: HashMap<Option<Phase>, PhaseSeries>,
     steps: IntCounterVec,
+    steps_begun: IntCounterVec,
     phase_seconds: CounterVec,
     step_tokens: IntCounterVec,
     flops: IntCounterVec,
@@ -112,6 +113,8 @@ pub(crate) struct Aggregate {
     gpu_steps: IntCounterVec,
     active: Gauge,
     in_flight: Gauge,
+    /// Whether the session tells the two above: it knows of requests without a recorded step.
+    told_in_flight: bool,
 
     kernels: IntCounterVec,
     kernel_seconds: CounterVec,
@@ -177,6 +180,7 @@ impl Aggregate {
             tokens: counters(&cat::TOKENS)?,
             phases: HashMap::new(),
             steps: counters(&cat::STEPS)?,
+            steps_begun: counters(&cat::STEPS_BEGUN)?,
             phase_seconds: seconds(&cat::PHASE_SECONDS)?,
             step_tokens: counters(&cat::STEP_TOKENS)?,
             flops: counters(&cat::FLOPS)?,
@@ -184,6 +188,7 @@ impl Aggregate {
             gpu_steps: counters(&cat::GPU_STEPS)?,
             active: gauge(&cat::REQUESTS_ACTIVE)?,
             in_flight: gauge(&cat::TOKENS_IN_FLIGHT)?,
+            told_in_flight: false,
             kernels: counters(&cat::KERNELS)?,
             kernel_seconds: seconds(&cat::KERNEL_SECONDS)?,
             records: counters(&cat::RECORDS)?,
@@ -204,6 +209,11 @@ impl Aggregate {
     /// Takes what the run says of itself.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         lock(&self.utilisation).learn(run);
+        let paused = run.options.get("paused") == Some(&Value::Bool(true));
+        let schedule = run.options.get("schedule").and_then(|s| serde_json::from_value(s.clone()).ok());
+        if schedule.is_some() || paused {
+            self.requests.sampled(schedule.filter(|_| !paused));
+        }
         let text = |map: &std::collections::BTreeMap<String, Value>, key: &str| {
             map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
         };
@@ -230,7 +240,7 @@ impl Aggregate {
             if let Some(ns) = per_token {
                 series.tpot.observe(ns / 1e9);
             }
-            for (kind, tokens) in [("input", request.prompt_tokens), ("output", request.output_tokens)] {
+            for (kind, tokens) in [("input", request.input_tokens()), ("output", request.output_tokens)] {
                 if let Some(tokens) = tokens {
                     self.tokens.with_label_values(&[kind]).inc_by(tokens);
                 }
@@ -242,8 +252,10 @@ impl Aggregate {
             self.kernel_seconds.with_label_values(&[kind.as_str()]).inc_by(kernel.gpu_dur_ns as f64 / 1e9);
         }
         if !batch.steps.is_empty() || !batch.requests.is_empty() {
-            self.active.set(self.requests.active() as f64);
-            self.in_flight.set(self.requests.context() as f64);
+            if !self.told_in_flight {
+                self.active.set(self.requests.active() as f64);
+                self.in_flight.set(self.requests.context() as f64);
+            }
         }
         lock(&self.utilisation).add(batch);
         batch.samples.iter().map(|sample| u64::from(!self.samples.add(sample))).sum()
@@ -369,6 +381,22 @@ impl Aggregate {
         ] {
             raise(self.intervals.with_label_values(&[outcome]), n);
         }
+        let steps = &stats.steps;
+        for (outcome, n) in [
+            ("recorded", steps.recorded),
+            ("captured", steps.captured),
+            ("scheduled_out", steps.scheduled_out),
+            ("paused", steps.paused),
+            ("lost", steps.lost),
+        ] {
+            raise(self.steps_begun.with_label_values(&[outcome]), n);
+        }
+        if steps.without_record() > 0 {
+            self.requests.sampled(steps.schedule.filter(|_| steps.paused + steps.lost == 0));
+        }
+        self.told_in_flight = true;
+        self.active.set(stats.requests_open as f64);
+        self.in_flight.set(stats.tokens_in_flight as f64);
         raise(self.lost.with_label_values(&["requests"]), loss.requests_lost);
         raise(self.lost.with_label_values(&["samples"]), loss.samples_lost);
         if let Some(ratio) = stats.overhead_ratio {

@@ -1,9 +1,10 @@
 //! Aggregation against figures worked out by hand.
 
 use super::*;
-use candlescope_core::run::{ExporterReport, LossCounts, RunManifest};
+use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
 use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord, SpanId, ThreadInfo, TraceId};
 use prometheus::{Encoder, TextEncoder};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -254,6 +255,105 @@ fn a_batch_is_counted_along_its_longest_sequence() {
     assert_eq!(value(&a, "candlescope_tokens_in_flight"), Some(0.0));
 }
 
+/// 10 of every 100 steps are recorded; of a request with a token every 10 ms those are the 6th to the 9th of 12, and one much later.
+#[test]
+fn figures_of_a_request_survive_a_schedule() {
+    let schedule = json!({ "skip_first": 0, "wait": 90, "warmup": 0, "active": 10, "repeat": 0 });
+    let mut a = aggregate(1);
+    a.learn(&RunManifest { options: BTreeMap::from([("schedule".into(), schedule)]), ..RunManifest::default() });
+    let decode = |number: u64, token: u64| StepRecord {
+        step: number,
+        context_len: Some(100 + token as u32),
+        tokens: Some(1),
+        batch: Some(1),
+        ..step(Some(Phase::Decode), Some(1), token * 10 + 1, token * 10 + 10)
+    };
+    // Another thread's steps lie between those of this one.
+    a.add(&steps(vec![decode(90, 6), decode(92, 7), decode(95, 8), decode(97, 9), decode(190, 11)]));
+    let mut of_it = request(1, "m", 150, Some(10), Some(12));
+    // The last of twelve tokens 120 ms after the beginning.
+    of_it.last_token_ns = Some(120 * MS);
+    a.add(&requests(vec![of_it]));
+    assert_eq!(value(&a, "candlescope_inter_token_latency_seconds_count"), Some(3.0));
+    let gaps = value(&a, "candlescope_inter_token_latency_seconds_sum").unwrap();
+    assert!((gaps - 0.030).abs() < 1e-12, "nothing across the steps that are missing: {gaps}");
+    let tpot = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"m\"}").unwrap();
+    assert!((tpot - 0.010).abs() < 1e-12, "(120 - 10) / 11 ms: {tpot}");
+
+    // Without a time of its last token the request's end is the closest thing, and not the last step that was recorded.
+    a.add(&steps(vec![StepRecord { request: Some(2), ..decode(191, 3) }]));
+    a.add(&requests(vec![request(2, "n", 120, Some(10), Some(12))]));
+    let tpot = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"n\"}").unwrap();
+    assert!((tpot - 0.010).abs() < 1e-12, "{tpot}");
+    // Nor do steps count the tokens.
+    a.add(&steps(vec![
+        StepRecord { request: Some(3), ..decode(192, 3) },
+        StepRecord { request: Some(3), ..decode(193, 4) },
+    ]));
+    a.add(&requests(vec![request(3, "o", 120, Some(10), None)]));
+    let series = "gen_ai_server_time_per_output_token_seconds_count{gen_ai_request_model=\"o\"}";
+    assert_eq!(value(&a, series), Some(0.0));
+}
+
+#[test]
+fn steps_that_do_not_tell_their_context_are_adjacent_in_a_window_of_the_schedule() {
+    let mut a = aggregate(1);
+    let schedule = candlescope_core::Schedule { skip_first: 0, wait: 6, warmup: 0, active: 4, repeat: 0 };
+    let options = BTreeMap::from([("schedule".to_string(), json!(schedule))]);
+    a.learn(&RunManifest { options, ..RunManifest::default() });
+    let decode =
+        |number| StepRecord { step: number, ..step(Some(Phase::Decode), Some(1), number * 10, number * 10 + 5) };
+    a.add(&steps(vec![decode(6), decode(9), decode(16)]));
+    let count = "candlescope_inter_token_latency_seconds_count";
+    assert_eq!(value(&a, count), Some(1.0), "6 to 9, and not 9 to 16");
+    // Recording was off for some: no number says any more what lay between, but the next one.
+    let mut account = stats(0, 0, 0);
+    account.steps = StepCounts { paused: 1, schedule: Some(schedule), ..StepCounts::default() };
+    a.account(&account);
+    a.add(&steps(vec![decode(17), decode(19)]));
+    assert_eq!(value(&a, count), Some(2.0));
+}
+
+#[test]
+fn tokens_of_a_batch_are_counted_over_all_its_sequences() {
+    let mut a = aggregate(1);
+    let mut of_four = request(1, "m", 60, Some(10), Some(36));
+    of_four.batch = Some(4);
+    a.add(&requests(vec![of_four]));
+    assert_eq!(value(&a, "candlescope_tokens_total{type=\"input\"}"), Some(28.0), "four prompts of seven");
+    assert_eq!(value(&a, "candlescope_tokens_total{type=\"output\"}"), Some(36.0));
+}
+
+#[test]
+fn the_session_knows_of_requests_without_a_recorded_step() {
+    let mut a = aggregate(1);
+    let mut account = stats(0, 0, 0);
+    account.steps = StepCounts {
+        begun: 100,
+        recorded: 7,
+        captured: 3,
+        scheduled_out: 85,
+        paused: 4,
+        lost: 1,
+        ..StepCounts::default()
+    };
+    (account.requests_open, account.tokens_in_flight) = (5, 640);
+    a.account(&account);
+    // Whatever steps come by: they are a part.
+    a.add(&steps(vec![step(Some(Phase::Decode), Some(1), 0, 1)]));
+    for (series, expected) in [
+        ("candlescope_steps_begun_total{outcome=\"recorded\"}", 7.0),
+        ("candlescope_steps_begun_total{outcome=\"captured\"}", 3.0),
+        ("candlescope_steps_begun_total{outcome=\"scheduled_out\"}", 85.0),
+        ("candlescope_steps_begun_total{outcome=\"paused\"}", 4.0),
+        ("candlescope_steps_begun_total{outcome=\"lost\"}", 1.0),
+        ("candlescope_requests_active", 5.0),
+        ("candlescope_tokens_in_flight", 640.0),
+    ] {
+        assert_eq!(value(&a, series), Some(expected), "{series}");
+    }
+}
+
 #[test]
 fn requests_that_never_end_do_not_pile_up() {
     let mut a = aggregate(1);
@@ -333,7 +433,9 @@ fn stats(exported: u64, full: u64, received: u64) -> Stats {
             dropped: BTreeMap::from([("spans".to_string(), BTreeMap::from([("queue_full".to_string(), full)]))]),
             last_error: None,
         }],
-        steps_begun: 0,
+        steps: StepCounts::default(),
+        requests_open: 0,
+        tokens_in_flight: 0,
         capture_remaining: 0,
         overhead_ratio: (received > 10).then_some(0.25),
     }

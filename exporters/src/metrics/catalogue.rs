@@ -52,7 +52,7 @@ pub(crate) const REQUEST: Metric =
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
-    "Gap between the ends of consecutive steps of a request that yield a token",
+    "Gap between the ends of consecutive steps of a request that yield a token; none where a step between was not recorded",
 );
 pub(crate) const SPAN: Metric = histogram(
     "candlescope_span_duration_seconds",
@@ -70,9 +70,17 @@ pub(crate) const GPU_STEPS: Metric = counter(
     "Steps whose time on the GPU was measured, by what measured it",
 );
 pub(crate) const STEPS: Metric =
-    counter("candlescope_steps_total", &["phase"], "Steps that ended; phase none outside phases");
-pub(crate) const TOKENS: Metric =
-    counter("candlescope_tokens_total", &["type"], "Tokens of requests that ended, of prompts and output");
+    counter("candlescope_steps_total", &["phase"], "Recorded steps that ended; phase none outside phases");
+pub(crate) const STEPS_BEGUN: Metric = counter(
+    "candlescope_steps_begun_total",
+    &["outcome"],
+    "Steps by what became of them: recorded, captured (only because a window was asked for), scheduled_out, paused, lost",
+);
+pub(crate) const TOKENS: Metric = counter(
+    "candlescope_tokens_total",
+    &["type"],
+    "Tokens of requests that ended, of prompts and output, all sequences",
+);
 pub(crate) const STEP_TOKENS: Metric =
     counter("candlescope_step_tokens_total", &["phase"], "Tokens that steps of a phase processed, as they end");
 pub(crate) const FLOPS: Metric =
@@ -105,7 +113,7 @@ pub(crate) const BUSY: Metric = gauge(
     "Recorded kernels, merged, over the union of the recorded steps' times, last 15 s; absent without recorded kernels",
 );
 pub(crate) const REQUESTS_ACTIVE: Metric =
-    gauge("candlescope_requests_active", &[], "Requests that had a step and have not ended");
+    gauge("candlescope_requests_active", &[], "Requests that have begun and not ended");
 pub(crate) const TOKENS_IN_FLIGHT: Metric =
     gauge("candlescope_tokens_in_flight", &[], "Context of all active requests, in tokens over all their sequences");
 pub(crate) const KERNELS: Metric =
@@ -153,6 +161,7 @@ pub const METRICS: &[Metric] = &[
     PHASE_SECONDS,
     GPU_STEPS,
     STEPS,
+    STEPS_BEGUN,
     TOKENS,
     STEP_TOKENS,
     FLOPS,

@@ -1,6 +1,6 @@
 //! Requests as their steps come by: gaps between tokens, and what is in flight. Pure.
 
-use candlescope_core::{Phase, RequestRecord, StepRecord};
+use candlescope_core::{Phase, RequestRecord, Schedule, StepAction, StepRecord};
 use std::collections::HashMap;
 
 /// Requests followed at once. A request that is never closed must not cost memory for ever; the one without a step for the longest
@@ -11,8 +11,8 @@ const MAX_OPEN: usize = 4096;
 struct Open {
     /// When its latest step ended.
     latest_ns: i64,
-    /// End of the step that yielded the latest token.
-    token_ns: Option<i64>,
+    /// The step that yielded the latest token.
+    token: Option<Token>,
     /// Steps that yielded a token.
     tokens: u64,
     /// Sampling is a step of its own here, and so the one that yields the token.
@@ -21,58 +21,109 @@ struct Open {
     context: u64,
 }
 
+/// A step that yields a token.
+#[derive(Debug, Clone, Copy)]
+struct Token {
+    step: u64,
+    end_ns: i64,
+    /// Context of one sequence after it, and tokens of one sequence in it.
+    context: Option<(u64, u64)>,
+}
+
 /// The requests that had a step and have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     open: HashMap<u64, Open>,
+    /// Whether steps may be missing from what comes by.
+    sampled: bool,
+    /// What says which, where nothing else leaves steps out.
+    schedule: Option<Schedule>,
 }
 
 impl Requests {
+    /// Steps are missing, or may be: by `schedule` alone where it is given.
+    pub(crate) fn sampled(&mut self, schedule: Option<Schedule>) {
+        (self.sampled, self.schedule) = (true, schedule);
+    }
+
+    /// Whether no step of the request that yields a token can lie between these two.
+    ///
+    /// Where steps may be missing the context says so: it grows by what the later step adds. Where it does not grow, or is not told, steps
+    /// are next to each other if all numbers between theirs are recorded ones.
+    fn adjacent(&self, before: &Token, after: &Token) -> bool {
+        if !self.sampled {
+            return true;
+        }
+        if let (Some((earlier, _)), Some((later, added))) = (before.context, after.context)
+            && later > earlier
+        {
+            return later == earlier + added;
+        }
+        let between = before.step.saturating_add(1)..after.step;
+        let recorded = |n| self.schedule.is_some_and(|s| s.action(n) == StepAction::Record);
+        // A window of a schedule may be long; tokens of one request are never this far apart in one.
+        between.is_empty() || (between.end - between.start <= 4_096 && between.into_iter().all(recorded))
+    }
+
     /// Takes a step; says the gap to the request's token before, in nanoseconds, where this step yields one.
     ///
     /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and each decode
     /// step do.
     pub(crate) fn step(&mut self, step: &StepRecord) -> Option<u64> {
         let request = step.request?;
-        let end = step.host_start.plus_ns(step.host_dur_ns).0;
+        let sequences = u64::from(step.batch.unwrap_or(1).max(1));
+        let end_ns = step.host_start.plus_ns(step.host_dur_ns).0;
+        let tokens = step.tokens.map_or(1, |n| u64::from(n) / sequences);
+        let context = step.context_len.map(|context| (u64::from(context), tokens));
+        let token = Token { step: step.step, end_ns, context };
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&request) {
             let idle = self.open.iter().min_by_key(|(_, open)| open.latest_ns).map(|(&request, _)| request);
             idle.map(|idle| self.open.remove(&idle));
         }
         let open = self.open.entry(request).or_default();
-        open.latest_ns = open.latest_ns.max(end);
-        if let Some(context) = step.context_len {
-            open.context = u64::from(context) * u64::from(step.batch.unwrap_or(1).max(1));
+        open.latest_ns = open.latest_ns.max(end_ns);
+        if let Some((context, _)) = context {
+            open.context = context * sequences;
         }
-        let before = open.token_ns;
-        match step.phase {
+        let before = match step.phase {
             Some(Phase::Sample) if !open.samples => {
                 // What came before were forward passes, not tokens.
-                (open.samples, open.tokens, open.token_ns) = (true, 1, Some(end));
+                (open.samples, open.tokens, open.token) = (true, 1, Some(token));
                 None
             }
             // Of a prompt in chunks only the last yields a token.
             Some(Phase::Prefill) if !open.samples => {
-                (open.tokens, open.token_ns) = (1, Some(end));
+                (open.tokens, open.token) = (1, Some(token));
                 None
             }
-            Some(Phase::Sample) => open.token(end, before),
-            Some(Phase::Decode) if !open.samples => open.token(end, before),
+            Some(Phase::Sample) => open.token(token),
+            Some(Phase::Decode) if !open.samples => open.token(token),
             _ => None,
-        }
+        };
+        let before = before.filter(|before| self.adjacent(before, &token))?;
+        u64::try_from(end_ns - before.end_ns).ok()
     }
 
     /// Takes the end of a request; says the time for each output token after the first, in nanoseconds.
     pub(crate) fn end(&mut self, request: &RequestRecord) -> Option<f64> {
         let open = self.open.remove(&request.request).unwrap_or_default();
         let sequences = u64::from(request.batch.unwrap_or(1).max(1));
+        let of_each = request.output_tokens.map(|n| n / sequences);
         // Along the longest sequence: steps count its tokens where others stop early, the tokens do where a step yields several.
-        let longest = request.output_tokens.map_or(open.tokens, |n| (n / sequences).max(open.tokens));
+        let longest = match of_each {
+            Some(n) => n.max(open.tokens),
+            // Where steps are missing those that came do not count the tokens.
+            None if self.sampled => return None,
+            None => open.tokens,
+        };
         let gaps = longest.checked_sub(1).filter(|&n| n > 0)?;
-        // Without steps the request's end is the closest thing known to its last token.
-        let e2e = match open.token_ns {
-            Some(end) => u64::try_from(end - request.host_start.0).ok()?,
-            None => request.host_dur_ns,
+        let all_came = !self.sampled || of_each.is_some_and(|n| open.tokens >= n);
+        let last_step = open.token.filter(|_| all_came).map(|token| token.end_ns - request.host_start.0);
+        let e2e = match (request.last_token_ns, last_step) {
+            (Some(last), _) => last,
+            (None, Some(end)) => u64::try_from(end).ok()?,
+            // The request's end is the closest thing known to its last token.
+            (None, None) => request.host_dur_ns,
         };
         let decoding = e2e.checked_sub(request.ttft_ns?).filter(|&ns| ns > 0)?;
         Some(decoding as f64 / gaps as f64)
@@ -90,9 +141,9 @@ impl Requests {
 }
 
 impl Open {
-    fn token(&mut self, end: i64, before: Option<i64>) -> Option<u64> {
+    /// A token more; says the one before.
+    fn token(&mut self, token: Token) -> Option<Token> {
         self.tokens += 1;
-        self.token_ns = Some(end);
-        before.and_then(|before| u64::try_from(end - before).ok())
+        self.token.replace(token)
     }
 }

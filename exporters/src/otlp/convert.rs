@@ -219,9 +219,11 @@ pub(super) fn request(
     a.put("gen_ai.operation.name", record.operation.to_string());
     a.put("gen_ai.provider.name", "candle");
     a.put("gen_ai.request.model", record.model.to_string());
-    a.maybe("gen_ai.usage.input_tokens", record.prompt_tokens.map(int));
+    a.maybe("gen_ai.usage.input_tokens", record.input_tokens().map(int));
     a.maybe("gen_ai.usage.output_tokens", record.output_tokens.map(int));
     a.maybe("gen_ai.response.time_to_first_chunk", record.ttft_ns.map(seconds));
+    a.maybe("candlescope.time_to_last_token", record.last_token_ns.map(seconds));
+    a.maybe("candlescope.queue_time", record.queue_ns.map(seconds));
     a.put("candlescope.request", int(record.request));
     a.maybe("candlescope.batch", record.batch.map(i64::from));
     if totals.steps > 0 {

@@ -92,6 +92,22 @@ fn nanos(time: SystemTime) -> i128 {
 }
 
 #[test]
+fn a_request_tells_the_tokens_of_all_its_sequences_and_its_own_times() {
+    // No step of it was recorded: it is sent all the same.
+    let (mut batches, _) = request(1, 0);
+    batches.remove(0);
+    let record = &mut batches[0].requests[0];
+    (record.batch, record.prompt_tokens) = (Some(4), Some(32));
+    (record.last_token_ns, record.queue_ns) = (Some(500_000_000), Some(250_000_000));
+    let (sent, omitted) = run(OtlpLimits::none(), &batches);
+    check(&batches, &sent, omitted);
+    let span = &sent[0].span;
+    assert_eq!(attribute(span, "gen_ai.usage.input_tokens"), Some(128.into()));
+    assert_eq!(attribute(span, "candlescope.time_to_last_token"), Some(0.5.into()));
+    assert_eq!(attribute(span, "candlescope.queue_time"), Some(0.25.into()));
+}
+
+#[test]
 fn ids_parents_times_and_attributes_are_the_records_own() {
     let (mut batches, record) = request(1, 3);
     let entry = with_entry(&mut batches, &record);

@@ -71,6 +71,10 @@ fn account(m: &RunManifest, destinations: &[String]) -> String {
         m.overhead.per_interval_ns,
         m.overhead.ratio.map(|r| format!(", {:.3} % of step time (derived)", r * 100.0)).unwrap_or_default(),
     );
+    if let Some(steps) = m.steps.filter(|steps| steps.without_record() + steps.captured > 0) {
+        let requests = m.counts.get("requests").copied().unwrap_or(0);
+        text.push_str(&format!("candlescope: {steps}; {requests} requests, which no schedule leaves out\n"));
+    }
     for destination in destinations {
         text.push_str(&format!("candlescope: wrote {destination}\n"));
     }

@@ -77,8 +77,6 @@ pub(crate) struct Control {
     full_end: AtomicU64,
     /// Held while a window is opened; no application thread takes it.
     opening: Mutex<()>,
-    /// Whether the latest step was recorded: what request spans, which stand above steps, go by.
-    recording: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -86,7 +84,29 @@ pub(crate) struct Control {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepDecision {
     pub(crate) number: u64,
-    pub(crate) record: bool,
+    pub(crate) fate: StepFate,
+}
+
+/// What becomes of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepFate {
+    /// Recorded, because recording is on or the schedule says so.
+    Recorded,
+    /// Recorded only because of a window.
+    Captured,
+    /// The schedule leaves it out.
+    ScheduledOut,
+    /// Recording is off.
+    Paused,
+    /// The session is over.
+    Closed,
+}
+
+impl StepFate {
+    #[inline]
+    pub(crate) fn is_recorded(self) -> bool {
+        matches!(self, Self::Recorded | Self::Captured)
+    }
 }
 
 impl Control {
@@ -103,7 +123,6 @@ impl Control {
             window_end: AtomicU64::new(0),
             full_end: AtomicU64::new(0),
             opening: Mutex::new(()),
-            recording: AtomicBool::new(mode == ON),
             closed: AtomicBool::new(false),
         }
     }
@@ -113,16 +132,21 @@ impl Control {
         // The order of these two against those of `open_window` is what makes a window exact.
         let number = self.steps.fetch_add(1, SeqCst);
         let in_window = number < self.window_end.load(SeqCst);
-        let by_mode = match self.mode.load(Ordering::Relaxed) {
-            ON => true,
-            SCHEDULED => self.schedule.is_some_and(|s| s.action(number) == StepAction::Record),
-            _ => false,
+        let fate = if self.closed.load(Ordering::Relaxed) { StepFate::Closed } else { self.fate(number, in_window) };
+        StepDecision { number, fate }
+    }
+
+    #[inline]
+    fn fate(&self, step: u64, in_window: bool) -> StepFate {
+        let without_window = match self.mode.load(Ordering::Relaxed) {
+            ON => return StepFate::Recorded,
+            SCHEDULED if self.schedule.is_some_and(|s| s.action(step) == StepAction::Record) => {
+                return StepFate::Recorded;
+            }
+            SCHEDULED => StepFate::ScheduledOut,
+            _ => StepFate::Paused,
         };
-        let record = !self.closed.load(Ordering::Relaxed) && (by_mode || in_window);
-        if self.recording.load(Ordering::Relaxed) != record {
-            self.recording.store(record, Ordering::Relaxed);
-        }
-        StepDecision { number, record }
+        if in_window { StepFate::Captured } else { without_window }
     }
 
     /// Whether a step gets all the detail there is, whatever was chosen for the session.
@@ -131,19 +155,31 @@ impl Control {
         step < self.full_end.load(Ordering::Relaxed)
     }
 
-    /// Whether intervals above steps are recorded now.
-    pub(crate) fn recording(&self) -> bool {
-        self.recording.load(Ordering::Relaxed)
+    /// Whether intervals above steps are recorded now: whether a step that began now would be.
+    pub(crate) fn records_above_steps(&self) -> bool {
+        let next = self.steps.load(Ordering::Relaxed);
+        let in_window = next < self.window_end.load(Ordering::Relaxed);
+        !self.closed.load(Ordering::Relaxed) && self.fate(next, in_window).is_recorded()
+    }
+
+    /// Whether requests that begin or end now are recorded. A schedule says which steps are; requests are few, and a part of them would
+    /// be no sample of the rest.
+    pub(crate) fn records_requests(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) != OFF
+            || self.steps.load(Ordering::Relaxed) < self.window_end.load(Ordering::Relaxed)
     }
 
     pub(crate) fn start(&self) {
         self.mode.store(if self.schedule.is_some() { SCHEDULED } else { ON }, Ordering::Relaxed);
-        self.recording.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn stop(&self) {
         self.mode.store(OFF, Ordering::Relaxed);
-        self.recording.store(false, Ordering::Relaxed);
+    }
+
+    /// The schedule, where there is one.
+    pub(crate) fn schedule(&self) -> Option<Schedule> {
+        self.schedule
     }
 
     /// Records the next `steps` steps even where the mode says otherwise, `in_full` with all the detail there is. Returns their numbers,
@@ -210,7 +246,7 @@ mod tests {
                             let mut recorded = Vec::new();
                             while !stop.load(Ordering::Relaxed) {
                                 let step = control.begin_step();
-                                if step.record {
+                                if step.fate.is_recorded() {
                                     recorded.push(step.number);
                                 }
                             }
@@ -239,12 +275,35 @@ mod tests {
         let control = Control::new(None, true);
         assert_eq!(control.open_window(3, true), Some(0..3));
         assert_eq!(control.open_window(1, false), None);
-        assert!(control.begin_step().record && control.in_full(0) && control.in_full(2) && !control.in_full(3));
+        assert_eq!(control.begin_step().fate, StepFate::Captured);
+        assert!(control.in_full(0) && control.in_full(2) && !control.in_full(3));
         assert_eq!(control.remaining(), 2);
         control.close_window(2);
         assert_eq!(control.remaining(), 2, "another window's end");
         control.close_window(3);
-        assert_eq!((control.remaining(), control.begin_step().record), (0, false));
+        assert_eq!((control.remaining(), control.begin_step().fate), (0, StepFate::Paused));
         assert_eq!(control.open_window(1, false), Some(2..3));
+    }
+    #[test]
+    fn a_window_is_told_from_the_schedule_and_requests_from_steps() {
+        use StepFate::{Captured, Closed, Paused, Recorded, ScheduledOut};
+        let schedule = Schedule { skip_first: 1, wait: 1, warmup: 0, active: 1, repeat: 0 };
+        let control = Control::new(Some(schedule), false);
+        let fates = |n: usize| (0..n).map(|_| control.begin_step().fate).collect::<Vec<_>>();
+        assert_eq!(fates(3), [ScheduledOut, ScheduledOut, Recorded]);
+        assert!(!control.records_above_steps() && control.records_requests());
+        control.open_window(2, false);
+        assert!(control.records_above_steps());
+        assert_eq!(fates(3), [Captured, Recorded, ScheduledOut]);
+        control.stop();
+        assert!(!control.records_above_steps() && !control.records_requests());
+        assert_eq!(fates(1), [Paused]);
+        control.open_window(1, false);
+        assert!(control.records_requests());
+        assert_eq!(fates(2), [Captured, Paused]);
+        control.start();
+        control.close();
+        assert_eq!(fates(1), [Closed]);
+        assert!(!control.records_above_steps());
     }
 }

@@ -1,7 +1,9 @@
 //! Reads the fields of spans that candlescope knows.
 
 use crate::annotate::Annotation;
-use crate::llm::{CALLER_SAMPLED_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD};
+use crate::llm::{
+    CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD,
+};
 use crate::vocabulary::{DType, Phase, Shape};
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +55,7 @@ pub(crate) struct FieldValues {
     pub(crate) prompt_tokens: Option<u64>,
     pub(crate) output_tokens: Option<u64>,
     pub(crate) ttft_seconds: Option<f64>,
+    pub(crate) last_token_seconds: Option<f64>,
     pub(crate) trace_id: Option<u128>,
     pub(crate) parent_span_id: Option<u64>,
     pub(crate) caller_sampled: Option<bool>,
@@ -114,6 +117,8 @@ impl Visit for FieldValues {
     fn record_f64(&mut self, field: &Field, value: f64) {
         if field.name() == "gen_ai.response.time_to_first_chunk" {
             self.ttft_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
+        } else if field.name() == LAST_TOKEN_FIELD {
+            self.last_token_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
         } else if value.is_finite() && value >= 0.0 {
             self.number(field.name(), value as u64);
         }

@@ -9,7 +9,7 @@ use crate::pipeline::capture::{Busy, CaptureRequest, KernelsTicket};
 use crate::pipeline::drain::{Command, Facts};
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, LossCounts, RunManifest};
+use crate::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
 use crate::shared::Shared;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
@@ -58,8 +58,13 @@ pub struct Stats {
     pub loss: LossCounts,
     /// Every exporter's account so far.
     pub exporters: Vec<ExporterReport>,
-    /// Steps begun, recorded or not.
-    pub steps_begun: u64,
+    /// Steps so far by what became of them.
+    pub steps: StepCounts,
+    /// Requests that have begun and not ended, now.
+    pub requests_open: u64,
+    /// Context of these requests after their latest steps, in tokens over all their sequences: of steps that say it
+    /// ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), recorded or not.
+    pub tokens_in_flight: u64,
     /// Steps of [`Handle::capture_next`] still to come.
     pub capture_remaining: u64,
     /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
@@ -118,7 +123,8 @@ impl Handle {
         self.0.shared.control.start();
     }
 
-    /// Turns capture off, from the next step of each thread on.
+    /// Turns capture off, from the next step of each thread on. Requests that begin and end while it is off are not recorded but counted
+    /// ([`LossCounts::requests_paused`]), unless a captured step works for them.
     pub fn stop(&self) {
         self.0.shared.control.stop();
     }
@@ -278,7 +284,9 @@ impl Handle {
             counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
             loss: facts.loss,
             exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
-            steps_begun: self.0.shared.control.steps(),
+            steps: facts.steps,
+            requests_open: self.0.shared.open_requests.load(Ordering::Relaxed),
+            tokens_in_flight: self.0.shared.steps_of_requests.tokens_in_flight(),
             capture_remaining: self.0.shared.control.remaining(),
             overhead_ratio: overhead(self.0.per_interval_ns, facts.loss.emitted, facts.marks_ns, facts.step_ns).1,
         }

@@ -18,6 +18,7 @@ mod names;
 mod pipeline;
 mod raw;
 pub mod record;
+mod requests;
 pub mod run;
 mod session;
 mod shared;

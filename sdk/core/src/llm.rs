@@ -23,7 +23,7 @@
 
 use crate::traceparent::Traceparent;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::field::Empty;
 use tracing::span::{Entered, EnteredSpan};
 use tracing::{Span, info_span};
@@ -48,6 +48,9 @@ pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
 
 /// Field that says whether the caller's trace is recorded: a boolean.
 pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
+
+/// Field that says when a request's latest output token existed on the host: seconds since the request's start, as a float.
+pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
 /// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
 ///
@@ -82,6 +85,8 @@ pub struct Request {
     span: Span,
     started: Instant,
     tokens: AtomicU64,
+    /// Nanoseconds from `started` to the latest token.
+    last_token_ns: AtomicU64,
 }
 
 impl Request {
@@ -97,12 +102,13 @@ impl Request {
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
             gen_ai.response.time_to_first_chunk = Empty,
+            candlescope.time_to_last_token = Empty,
             candlescope.trace_id = Empty,
             candlescope.parent_span_id = Empty,
             candlescope.caller_sampled = Empty,
             batch = Empty,
         );
-        Self { span, started: Instant::now(), tokens: AtomicU64::new(0) }
+        Self { span, started: Instant::now(), tokens: AtomicU64::new(0), last_token_ns: AtomicU64::new(0) }
     }
 
     /// Tokens in the prompt.
@@ -154,10 +160,16 @@ impl Request {
         self.record_tokens(1);
     }
 
-    /// `n` more output tokens exist on the host, one for each sequence of a batch.
+    /// `n` more output tokens exist on the host, one for each sequence of a batch. Call it from any thread; it reads the clock and
+    /// takes no lock but at the first token.
     pub fn record_tokens(&self, n: usize) {
-        if self.tokens.fetch_add(n as u64, Ordering::Relaxed) == 0 && n > 0 {
-            self.span.record("gen_ai.response.time_to_first_chunk", self.started.elapsed().as_secs_f64());
+        if n == 0 {
+            return;
+        }
+        let elapsed = self.started.elapsed();
+        self.last_token_ns.fetch_max(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if self.tokens.fetch_add(n as u64, Ordering::Relaxed) == 0 {
+            self.span.record("gen_ai.response.time_to_first_chunk", elapsed.as_secs_f64());
         }
     }
 
@@ -169,6 +181,11 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.span.record("gen_ai.usage.output_tokens", self.tokens.load(Ordering::Relaxed));
+        let tokens = self.tokens.load(Ordering::Relaxed);
+        self.span.record("gen_ai.usage.output_tokens", tokens);
+        if tokens > 0 {
+            let last = Duration::from_nanos(self.last_token_ns.load(Ordering::Relaxed));
+            self.span.record("candlescope.time_to_last_token", last.as_secs_f64());
+        }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) mod flag {
     pub(crate) const KERNELS: u8 = 16;
     /// Began as a step of a window of kernels.
     pub(crate) const WINDOW_ROOT: u8 = 32;
+    /// Is a step that is recorded only because a window was asked for.
+    pub(crate) const CAPTURED: u8 = 64;
 }
 
 /// One enter/exit pair.

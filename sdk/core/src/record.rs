@@ -222,6 +222,13 @@ pub struct RequestRecord {
     pub batch: Option<u32>,
 }
 
+impl RequestRecord {
+    /// Prompt tokens of all sequences of the batch together, as output tokens are counted.
+    pub fn input_tokens(&self) -> Option<u64> {
+        self.prompt_tokens.map(|tokens| tokens.saturating_mul(u64::from(self.batch.unwrap_or(1).max(1))))
+    }
+}
+
 /// One sample of a metric of the host or a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleRecord {

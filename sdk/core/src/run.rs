@@ -6,6 +6,7 @@ use crate::record::RecordKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Version of the layout written by this release.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -63,6 +64,8 @@ pub struct RunManifest {
 }
 
 /// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `paused` + `lost` + `open_at_end`.
+///
+/// The run of a capture has its own: the steps of its window, all of which were to be `captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct StepCounts {
@@ -78,11 +81,56 @@ pub struct StepCounts {
     pub paused: u64,
     /// Steps that were to be recorded and have no record, because a ring was full.
     pub lost: u64,
-    /// Steps that had not ended when the session did.
+    /// Steps that were to be recorded and had not ended when the session did; while it goes on, those under way.
     pub open_at_end: u64,
     /// The schedule, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<crate::control::Schedule>,
+}
+
+impl StepCounts {
+    /// Steps that have a record.
+    pub fn with_record(&self) -> u64 {
+        self.recorded.saturating_add(self.captured)
+    }
+
+    /// Steps that have no record, and not because they were still under way.
+    pub fn without_record(&self) -> u64 {
+        self.scheduled_out.saturating_add(self.paused).saturating_add(self.lost)
+    }
+}
+
+/// `recorded 1,270 of 12,744 steps (11,474 left out by the schedule)`.
+impl fmt::Display for StepCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "recorded {} of {} steps", grouped(self.with_record()), grouped(self.begun))?;
+        let why = [
+            (self.captured, "only because a capture asked for them"),
+            (self.scheduled_out, "left out by the schedule"),
+            (self.paused, "while recording was off"),
+            (self.lost, "lost because a ring was full"),
+            (self.open_at_end, "not ended"),
+        ];
+        let mut before = " (";
+        for (n, what) in why.into_iter().filter(|(n, _)| *n > 0) {
+            write!(f, "{before}{} {what}", grouped(n))?;
+            before = ", ";
+        }
+        f.write_str(if before == ", " { ")" } else { "" })
+    }
+}
+
+/// A number with a comma after every three digits.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Clock used on the hot path and its relation to Unix time.
@@ -240,6 +288,8 @@ pub struct LossCounts {
     pub requests_lost: u64,
     /// Requests that had not ended when the run did.
     pub requests_open_at_end: u64,
+    /// Requests that began and ended while recording was off, and that no recorded step worked for: left out, as was asked for.
+    pub requests_paused: u64,
     /// Samples dropped because the drain did not keep up.
     pub samples_lost: u64,
 }

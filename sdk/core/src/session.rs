@@ -148,13 +148,15 @@ impl SessionBuilder {
         self
     }
 
-    /// Records steps by a schedule instead of all of them.
+    /// Records steps by a schedule instead of all of them. Requests are recorded and counted all the same, whatever becomes of their
+    /// steps.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on.
+    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on. Of requests that begin and end while it is off only
+    /// the number is kept.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self
@@ -240,6 +242,7 @@ impl SessionBuilder {
                 timing.budget
             )));
         }
+        self.fill_manifest();
         let background = Arc::new(BackgroundCpu::default());
         let (requests, request_queue) = bounded(4_096);
         let (clock, gpu) = match self.gpu.take() {
@@ -268,7 +271,6 @@ impl SessionBuilder {
             self.ring_capacity,
             requests,
         ));
-        self.fill_manifest();
         let mut clock = clock;
         for (key, value) in clock.as_mut().map(|clock| clock.describe()).unwrap_or_default() {
             self.manifest.environment.entry(key).or_insert(value);
@@ -355,8 +357,28 @@ impl SessionBuilder {
         Ok((CandlescopeLayer::new(shared), session))
     }
 
+    /// What is known of the run before it begins.
     fn fill_manifest(&mut self) {
         let m = &mut self.manifest;
+        // What the program says of its options goes before what they were resolved to.
+        let mut option = |key: &str, value: Value| _ = m.options.entry(key.into()).or_insert(value);
+        if let Some(schedule) = self.schedule {
+            option("schedule", serde_json::json!(schedule));
+        }
+        option("paused", self.paused.into());
+        option("ring_capacity", self.ring_capacity.into());
+        option("queue_records", self.queue_records.into());
+        option("drain_interval_ms", (self.drain_interval.as_secs_f64() * 1e3).into());
+        if !self.excluded_targets.is_empty() {
+            option("excluded_targets", serde_json::json!(self.excluded_targets));
+        }
+        if let Some((_, timing)) = &self.gpu {
+            option("gpu_timing", timing.tier.as_str().into());
+            option("gpu_budget", timing.budget.into());
+        }
+        if let Some((_, Some(schedule))) = &self.kernels {
+            option("kernels_schedule", serde_json::json!(schedule));
+        }
         m.schema_version = SCHEMA_VERSION;
         m.started_ns = HostNs::now().0;
         m.host = host_name();
@@ -570,6 +592,7 @@ impl Session {
         m.clock = report.clock.clone();
         m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
         m.loss = facts.loss;
+        m.steps = Some(facts.steps);
         m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
         m.gpu = report.gpu.clone();
         let marks_ns = m.gpu.as_ref().map_or(0, |gpu| gpu.marks_ns);
@@ -586,7 +609,6 @@ impl Session {
         m.verdict = verdict(&Evidence {
             facts,
             clock: &m.clock,
-            steps_seen: inner.shared.control.steps(),
             exporters: &m.exporters,
             collector_failures: &failures,
             unresponsive,

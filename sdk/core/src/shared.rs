@@ -7,6 +7,7 @@ use crate::layer::gpu::GpuShared;
 use crate::names::Names;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
+use crate::requests::OpenRequests;
 use crate::tap::Tap;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
@@ -39,8 +40,12 @@ pub(crate) struct Shared {
     pub(crate) requests: Sender<RawRequest>,
     pub(crate) requests_lost: AtomicU64,
     pub(crate) samples_lost: AtomicU64,
+    /// Requests that are not recorded, because recording was off throughout.
+    pub(crate) requests_paused: AtomicU64,
     /// Spans of requests that have not closed.
     pub(crate) open_requests: AtomicU64,
+    /// What their steps say of them.
+    pub(crate) steps_of_requests: OpenRequests,
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
     span_base: u64,
     trace_base: u128,
@@ -71,6 +76,12 @@ pub(crate) struct NewThread {
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounts {
     pub(crate) emitted: AtomicU64,
+    /// Steps that began and are to be recorded.
+    pub(crate) steps_due: AtomicU64,
+    /// Steps that the schedule left out.
+    pub(crate) steps_scheduled_out: AtomicU64,
+    /// Steps that began while recording was off.
+    pub(crate) steps_paused: AtomicU64,
     pub(crate) ring_full: AtomicU64,
     /// Those of them that were steps.
     pub(crate) steps_lost: AtomicU64,
@@ -86,6 +97,8 @@ pub(crate) struct RawRequest {
     pub(crate) number: u32,
     pub(crate) start: Ticks,
     pub(crate) end: Ticks,
+    /// Start of its first step, recorded or not.
+    pub(crate) first_step: Option<Ticks>,
     pub(crate) values: crate::fields::FieldValues,
 }
 
@@ -116,7 +129,9 @@ impl Shared {
             requests,
             requests_lost: AtomicU64::new(0),
             samples_lost: AtomicU64::new(0),
+            requests_paused: AtomicU64::new(0),
             open_requests: AtomicU64::new(0),
+            steps_of_requests: OpenRequests::new(),
             trace_overrides: Mutex::new(FxHashMap::default()),
             // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.
             span_base: rand::random::<u64>() >> 1,
@@ -188,6 +203,12 @@ impl Shared {
     pub(crate) fn set_request_trace(&self, request: u32, trace: u128) {
         let mut overrides = self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner);
         overrides.insert(request, trace);
+    }
+
+    /// Requests that have joined their callers' traces and are remembered.
+    #[cfg(test)]
+    pub(crate) fn joined_traces(&self) -> usize {
+        self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Forgets a request that ended.

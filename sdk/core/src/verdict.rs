@@ -3,13 +3,12 @@
 use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
-use crate::run::{ClockInfo, ExporterReport, Finding, GpuAccount, Severity, Verdict};
+use crate::run::{ClockInfo, ExporterReport, Finding, GpuAccount, Severity, StepCounts, Verdict};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
 pub(crate) struct Evidence<'a> {
     pub(crate) facts: &'a Facts,
-    pub(crate) steps_seen: u64,
     pub(crate) clock: &'a ClockInfo,
     pub(crate) exporters: &'a [ExporterReport],
     pub(crate) collector_failures: &'a [(&'static str, String)],
@@ -116,6 +115,17 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "drop the requests before the session's guard",
         );
     }
+    if loss.requests_paused > 0 && !e.paused_throughout && !e.capture {
+        add(
+            Severity::Info,
+            "requests_paused",
+            format!(
+                "{} requests began and ended while recording was off, and are not in the run",
+                loss.requests_paused
+            ),
+            "this is what stop() and paused are for; a schedule leaves out steps and keeps the requests",
+        );
+    }
     if loss.requests_lost > 0 {
         add(
             Severity::Error,
@@ -153,27 +163,63 @@ fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &st
     if e.paused_throughout {
         return;
     }
-    let spans = e.facts.counts[RecordKind::Span as usize];
-    if spans == 0 && e.facts.loss.emitted == 0 {
-        let message = if e.steps_seen == 0 {
-            "no span was entered while the layer was installed".to_string()
-        } else {
-            format!("{} steps ran, but none while capture was on", e.steps_seen)
-        };
+    let (facts, steps) = (e.facts, &e.facts.steps);
+    let nothing = facts.counts[RecordKind::Span as usize] == 0 && facts.loss.emitted == 0;
+    let sampled = steps.scheduled_out + steps.paused > 0;
+    if steps.begun == 0 && nothing {
         add(
             Severity::Error,
             "no_spans",
-            message,
+            "no span was entered while the layer was installed".to_string(),
             "install the layer before the model loads: candle creates its spans then, and a span created while nobody listens stays disabled",
         );
-    } else if (e.facts.model_spans == 0 && e.facts.helper_spans > 0)
-        || (e.facts.phase_steps > 0 && e.facts.hollow_phase_steps == e.facts.phase_steps)
+    } else if steps.begun > 0
+        && steps.recorded + steps.captured + steps.lost == 0
+        && (nothing || steps.open_at_end == 0)
     {
+        nothing_recorded(steps, add);
+    } else if (facts.model_spans == 0 && facts.helper_spans > 0 && (facts.phase_steps > 0 || !sampled))
+        || (facts.phase_steps > 0 && facts.hollow_phase_steps == facts.phase_steps)
+    {
+        // Where steps were left out, those that have no model inside may be all that was recorded: sampling, or a request's entry.
         add(
             Severity::Error,
             "no_model_spans",
             "no span was seen inside any prefill, decode or encode: the model itself is missing".to_string(),
             "install the layer before the model loads; some candle models have no spans at all: wrap their layers with candlescope-models",
+        );
+    }
+}
+
+/// Steps began, and none of them was recorded: the layer is where it should be, but was told to leave them out.
+fn nothing_recorded(steps: &StepCounts, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    let StepCounts { begun, scheduled_out, paused, open_at_end, .. } = *steps;
+    if open_at_end > 0 {
+        add(
+            Severity::Error,
+            "steps_open",
+            format!("{open_at_end} of {begun} steps were to be recorded, and had not ended when the session did"),
+            "end the work, or join its threads, before the guard is dropped; a step is recorded when it ends",
+        );
+    } else if let Some(schedule) = steps.schedule.filter(|_| scheduled_out > 0) {
+        let idle = schedule.skip_first.saturating_add(schedule.wait).saturating_add(schedule.warmup);
+        let off = if paused > 0 { format!(", and {paused} ran while recording was off") } else { String::new() };
+        let first = match schedule.active {
+            0 => "its `active` is 0".to_string(),
+            _ => format!("the first one that it records is step {idle}, counted from 0"),
+        };
+        add(
+            Severity::Error,
+            "schedule_recorded_nothing",
+            format!("the schedule left out all of {scheduled_out} steps{off}: {first}"),
+            "run more steps, or lower the schedule's skip_first, wait and warmup",
+        );
+    } else {
+        add(
+            Severity::Error,
+            "recording_off",
+            format!("{begun} steps ran, all while recording was off"),
+            "start recording (Handle::start) before the work begins",
         );
     }
 }

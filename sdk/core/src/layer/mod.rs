@@ -39,8 +39,8 @@ struct SpanState {
     session: u64,
     meta: Meta,
     started: crate::clock::Ticks,
-    /// Whether capture was on when the span was made.
-    recording: bool,
+    /// Whether it is a request that began while requests were recorded.
+    request_recorded: bool,
     /// Present for requests and for spans with known fields.
     values: Option<Box<FieldValues>>,
 }
@@ -110,19 +110,29 @@ where
         let mut values = FieldValues::default();
         attrs.record(&mut values);
         let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values));
-        if let Some(trace) = values.trace_id {
-            self.shared.set_request_trace(meta.request, trace);
-        }
         let is_request = meta.flags & meta_flag::REQUEST != 0;
         if is_request {
             self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
+            self.shared.steps_of_requests.open(meta.request);
+            if let Some(trace) = values.trace_id {
+                self.shared.set_request_trace(meta.request, trace);
+            }
+        } else if meta.phase != NO_PHASE
+            && let Some(context) = values.annotation.get_context_len()
+        {
+            // Told here, because a step that is not recorded has no record to tell it.
+            let sequences = values.annotation.get_batch().unwrap_or(1).max(1);
+            let request = thread::current_request(&self.shared);
+            if request != 0 {
+                self.shared.steps_of_requests.context(request, u64::from(context) * u64::from(sequences));
+            }
         }
         let keep = is_request || meta.flags & meta_flag::FIELDS != 0;
         let state = SpanState {
             session: self.shared.session,
             meta,
             started: self.shared.ticks.now(),
-            recording: self.shared.control.recording(),
+            request_recorded: is_request && self.shared.control.records_requests(),
             values: keep.then(|| Box::new(values)),
         };
         if let Some(span) = ctx.span(id) {
@@ -191,19 +201,51 @@ where
         if state.meta.flags & meta_flag::REQUEST == 0 || state.session != self.shared.session {
             return;
         }
-        self.shared.open_requests.fetch_sub(1, Ordering::Relaxed);
+        let (shared, number, end) = (&self.shared, state.meta.request, self.shared.ticks.now());
+        shared.open_requests.fetch_sub(1, Ordering::Relaxed);
+        let ended = shared.steps_of_requests.close(number);
         let Some(values) = &state.values else { return };
-        if !state.recording && !self.shared.control.recording() {
+        // One with a recorded step has a row whatever else: its steps name it.
+        if !(state.request_recorded || ended.recorded || shared.control.records_requests()) {
+            shared.requests_paused.fetch_add(1, Ordering::Relaxed);
+            shared.forget_request(number);
             return;
         }
-        let raw = RawRequest {
-            number: state.meta.request,
-            start: state.started,
-            end: self.shared.ticks.now(),
-            values: (**values).clone(),
-        };
-        if self.shared.requests.try_send(raw).is_err() {
-            self.shared.requests_lost.fetch_add(1, Ordering::Relaxed);
+        let (start, values) = (state.started, (**values).clone());
+        let raw = RawRequest { number, start, end, first_step: ended.first_step, values };
+        if shared.requests.try_send(raw).is_err() {
+            shared.requests_lost.fetch_add(1, Ordering::Relaxed);
+            shared.forget_request(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::llm::Request;
+    use crate::shared::Hooks;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// What is remembered of a thousand requests that ended, and of one that has not.
+    fn remembered(paused: bool, room: usize) -> (usize, usize) {
+        let (requests, queue) = crossbeam_channel::bounded(room);
+        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), 128, requests));
+        let registry = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
+        tracing::subscriber::with_default(registry, || {
+            (0..1_000).for_each(|_| drop(Request::new("chat", "m").traceparent(CALLER)));
+            let _open = Request::new("chat", "m").traceparent(CALLER);
+            (shared.joined_traces(), queue.len())
+        })
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_requests_that_nobody_will_record() {
+        assert_eq!(remembered(true, 2_000), (1, 0), "recording is off");
+        assert_eq!(remembered(false, 10), (11, 10), "the queue is full: those in it are still to come");
+        assert_eq!(remembered(false, 2_000), (1_001, 1_000));
     }
 }

@@ -6,6 +6,7 @@ use super::cache::{Meta, MetaCache, meta_flag};
 use super::gpu::GpuThread;
 use crate::annotate::Annotation;
 use crate::clock::Ticks;
+use crate::control::StepFate;
 use crate::names;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
@@ -66,6 +67,17 @@ pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
             first.cache.put(span, epoch, meta);
         }
     });
+}
+
+/// The request that this thread works for now, 0 for none.
+#[inline]
+pub(crate) fn current_request(shared: &Shared) -> u32 {
+    let of = |states: &RefCell<Vec<ThreadState>>| {
+        let states = states.try_borrow().ok()?;
+        let state = states.iter().find(|s| s.session == shared.session)?;
+        state.open().last().map(|frame| frame.request)
+    };
+    STATES.try_with(of).ok().flatten().unwrap_or(0)
 }
 
 #[cold]
@@ -242,6 +254,7 @@ impl ThreadState {
         let mut recorded = continues && parent_recorded;
         let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
+        let mut first_of_request = false;
         let transparent = meta.flags & meta_flag::IGNORED != 0;
         if transparent {
             // What it would have begun, its children begin.
@@ -250,12 +263,20 @@ impl ThreadState {
             step = NO_STEP;
             phase = NO_PHASE;
             flags = nested;
-            recorded = shared.control.recording();
+            recorded = shared.control.records_above_steps();
+            if recorded {
+                shared.steps_of_requests.mark_recorded(request);
+            }
         } else if !continues {
             let decision = shared.control.begin_step();
             step = decision.number;
-            recorded = decision.record;
+            recorded = decision.fate.is_recorded();
             flags = flag::STEP_ROOT | nested;
+            if decision.fate == StepFate::Captured {
+                flags |= flag::CAPTURED;
+            }
+            self.count_step(decision.fate);
+            first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
             self.since_split = 0;
             self.lost_before[at] = self.counts.ring_full.load(Relaxed);
         }
@@ -292,6 +313,20 @@ impl ThreadState {
                 self.hooks_enter(shared, at);
             }
             self.frames[at].start = shared.ticks.now();
+        }
+        if first_of_request {
+            let start = if writes { self.frames[at].start } else { shared.ticks.now() };
+            shared.steps_of_requests.first_step(request, start);
+        }
+    }
+
+    #[inline]
+    fn count_step(&self, fate: StepFate) {
+        match fate {
+            StepFate::Recorded | StepFate::Captured => add(&self.counts.steps_due),
+            StepFate::ScheduledOut => add(&self.counts.steps_scheduled_out),
+            StepFate::Paused => add(&self.counts.steps_paused),
+            StepFate::Closed => {}
         }
     }
 

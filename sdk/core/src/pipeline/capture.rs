@@ -6,7 +6,7 @@ use crate::HostNs;
 use crate::control::Control;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, Finding, OverheadInfo, RunManifest, Severity};
+use crate::run::{ClockInfo, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
 use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
@@ -157,7 +157,7 @@ impl Capturing {
 
     /// Whether nothing more is to come.
     pub(crate) fn is_done(&self, control: &Control, facts: &Facts) -> bool {
-        let patience = if facts.steps_lost > self.before.steps_lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
+        let patience = if facts.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
         self.seen >= self.window.end - self.window.start
             || self.request.ended.load(Ordering::Relaxed)
             || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
@@ -167,15 +167,14 @@ impl Capturing {
     pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
         let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
-        let missing = begun.saturating_sub(self.seen);
         // The kernels of all captured steps have come by now, unless the capture was ended before.
         self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
-        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end, missing)).ok()
+        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end, begun)).ok()
     }
 
-    /// `missing` steps have begun and did not come: they go on, or were lost.
-    fn write(self, end: CaptureEnd, missing: u64) {
+    /// `begun` steps have begun; those of them that did not come go on, or were lost.
+    fn write(self, end: CaptureEnd, begun: u64) {
         super::prepare_background_thread();
         let mut facts = end.facts.since(&self.before);
         let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
@@ -206,7 +205,15 @@ impl Capturing {
         facts.orphans = orphans;
         // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was; but where a step
         // that is missing may have been dropped itself, all of it may have been theirs.
-        let missing = missing.min(facts.steps_lost);
+        let missing = begun.saturating_sub(seen).min(facts.steps.lost);
+        facts.steps = StepCounts {
+            begun,
+            captured: seen,
+            lost: missing,
+            open_at_end: begun.saturating_sub(seen + missing),
+            ..StepCounts::default()
+        };
+        m.steps = Some(facts.steps);
         if let Some(dropped) = dropped.filter(|_| missing == 0) {
             facts.loss.ring_full = dropped;
         }
@@ -221,7 +228,6 @@ impl Capturing {
         m.verdict = verdict(&Evidence {
             facts: &facts,
             clock: &m.clock,
-            steps_seen: seen,
             exporters: &m.exporters,
             collector_failures: &[],
             unresponsive: &unresponsive,

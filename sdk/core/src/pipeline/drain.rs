@@ -8,7 +8,7 @@ use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
-use crate::run::{ClockInfo, GpuAccount, LossCounts, RunManifest};
+use crate::run::{ClockInfo, GpuAccount, LossCounts, RunManifest, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
@@ -66,8 +66,8 @@ pub(crate) struct Facts {
     pub(crate) hollow_phase_steps: u64,
     /// Intervals read from the rings.
     pub(crate) drained: u64,
-    /// Steps among the intervals that found a ring full.
-    pub(crate) steps_lost: u64,
+    /// Steps by what became of them.
+    pub(crate) steps: StepCounts,
 }
 
 impl Facts {
@@ -85,6 +85,7 @@ impl Facts {
                 unmatched_exits: less(|f| f.loss.unmatched_exits),
                 requests_lost: less(|f| f.loss.requests_lost),
                 requests_open_at_end: 0,
+                requests_paused: less(|f| f.loss.requests_paused),
                 samples_lost: less(|f| f.loss.samples_lost),
             },
             counts: std::array::from_fn(|kind| self.counts[kind].saturating_sub(before.counts[kind])),
@@ -97,7 +98,16 @@ impl Facts {
             phase_steps: less(|f| f.phase_steps),
             hollow_phase_steps: less(|f| f.hollow_phase_steps),
             drained: less(|f| f.drained),
-            steps_lost: less(|f| f.steps_lost),
+            steps: StepCounts {
+                begun: less(|f| f.steps.begun),
+                recorded: less(|f| f.steps.recorded),
+                captured: less(|f| f.steps.captured),
+                scheduled_out: less(|f| f.steps.scheduled_out),
+                paused: less(|f| f.steps.paused),
+                lost: less(|f| f.steps.lost),
+                open_at_end: self.steps.open_at_end,
+                schedule: self.steps.schedule,
+            },
         }
     }
 }
@@ -108,6 +118,9 @@ struct ThreadSums {
     loss: LossCounts,
     drained: u64,
     steps_lost: u64,
+    steps_due: u64,
+    steps_scheduled_out: u64,
+    steps_paused: u64,
 }
 
 pub(crate) struct Drain {
@@ -356,8 +369,8 @@ impl Drain {
                 host_start: start,
                 host_dur_ns: end.since(start),
                 ttft_ns: v.ttft_seconds.map(|s| (s * 1e9) as u64),
-                last_token_ns: None,
-                queue_ns: None,
+                last_token_ns: v.last_token_seconds.map(|s| (s * 1e9) as u64),
+                queue_ns: raw.first_step.map(|first| state.mapper.to_host(first).since(start)),
                 prompt_tokens: v.prompt_tokens,
                 output_tokens: v.output_tokens,
                 batch: v.annotation.get_batch(),
@@ -377,13 +390,14 @@ impl Drain {
     fn facts(&self, state: &State) -> Facts {
         let mut sums = state.gone;
         state.sources.iter().for_each(|source| sums.add(source));
-        let ThreadSums { mut loss, drained, steps_lost } = sums;
+        let ThreadSums { mut loss, drained, .. } = sums;
+        loss.requests_paused = self.shared.requests_paused.load(Ordering::Relaxed);
         loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
         loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
         Facts {
             loss,
             drained,
-            steps_lost,
+            steps: self.steps(&sums, &state.resolver),
             counts: state.counts,
             orphans: state.resolver.orphans,
             outlived_parent: state.resolver.outlived_parent,
@@ -397,6 +411,20 @@ impl Drain {
             helper_spans: state.resolver.helper_spans,
             phase_steps: state.resolver.phase_steps,
             hollow_phase_steps: state.resolver.hollow_phase_steps,
+        }
+    }
+
+    /// Steps by what became of them. Those that are to be recorded and neither have come nor are lost are still open.
+    fn steps(&self, sums: &ThreadSums, resolver: &Resolver) -> StepCounts {
+        StepCounts {
+            begun: sums.steps_due + sums.steps_scheduled_out + sums.steps_paused,
+            recorded: resolver.steps - resolver.steps_captured,
+            captured: resolver.steps_captured,
+            scheduled_out: sums.steps_scheduled_out,
+            paused: sums.steps_paused,
+            lost: sums.steps_lost,
+            open_at_end: sums.steps_due.saturating_sub(resolver.steps + sums.steps_lost),
+            schedule: self.shared.control.schedule(),
         }
     }
 
@@ -472,6 +500,10 @@ impl ThreadSums {
         let entered =
             counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
         loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep));
-        self.steps_lost += counts.steps_lost.load(Ordering::Relaxed);
+        // In this order: a step is counted as due before it is lost.
+        self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
+        self.steps_due += counts.steps_due.load(Ordering::Relaxed);
+        self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);
+        self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
     }
 }

@@ -31,12 +31,15 @@ pub(crate) struct Resolver {
     pub(crate) outlived_parent: u64,
     /// Intervals whose parent's record never came.
     pub(crate) orphans: u64,
+    /// Steps resolved, and those of them that are recorded only because of a window.
+    pub(crate) steps: u64,
+    pub(crate) steps_captured: u64,
     /// Time covered by steps, for the overhead ratio.
     pub(crate) step_ns: u64,
     /// Spans that are not of the LLM helpers: whether the model itself was seen.
     pub(crate) model_spans: u64,
     pub(crate) helper_spans: u64,
-    /// Steps that are phases, and those of them in which no span but the helpers' own was seen.
+    /// Steps that are phases in which a model runs, and those of them in which no span but the helpers' own was seen.
     pub(crate) phase_steps: u64,
     pub(crate) hollow_phase_steps: u64,
 }
@@ -149,6 +152,8 @@ impl Resolver {
             scratch: Scratch::default(),
             outlived_parent: 0,
             orphans: 0,
+            steps: 0,
+            steps_captured: 0,
             step_ns: 0,
             model_spans: 0,
             helper_spans: 0,
@@ -513,11 +518,14 @@ impl Resolver {
         let name = self.name(root.name, around);
         let start = around.mapper.to_host(root.start);
         let dur = around.mapper.to_host(root.end).since(start);
+        self.steps += 1;
+        self.steps_captured += u64::from(root.flags & flag::CAPTURED != 0);
         // A step inside another one is part of its time.
         if root.flags & flag::NESTED_STEP == 0 {
             self.step_ns += dur;
         }
-        if root.phase != NO_PHASE {
+        // Sampling needs no model.
+        if phase_of(root).is_some_and(|phase| phase != Phase::Sample) {
             self.phase_steps += 1;
             self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
         }

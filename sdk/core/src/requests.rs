@@ -1,0 +1,165 @@
+//! What is known of open requests while their steps run, recorded or not: written by the application's threads without a lock, read when
+//! the request ends.
+
+use crate::clock::Ticks;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Requests followed at once, at most; 24 bytes each.
+///
+/// Overload policy: of a request that finds no room the queue time is not known, and it counts as one with a recorded step, so that its
+/// row is there. Nothing else is lost.
+const SLOTS: usize = 4_096;
+
+/// Slots that a request may take, from the one its number points to.
+const REACH: usize = 8;
+
+/// No step has begun.
+const NONE: u64 = u64::MAX;
+
+struct Slot {
+    /// Number of the request, 0 for a free slot.
+    number: AtomicU32,
+    /// Whether anything with the request's number is recorded.
+    recorded: AtomicBool,
+    /// Ticks at the start of the first step.
+    first_step: AtomicU64,
+    /// Tokens in its context after the latest step that says so, over all sequences.
+    context: AtomicU64,
+}
+
+/// The open requests of a session, found by their numbers.
+pub(crate) struct OpenRequests {
+    slots: Box<[Slot]>,
+}
+
+/// What a request that ends leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) first_step: Option<Ticks>,
+    pub(crate) recorded: bool,
+}
+
+impl OpenRequests {
+    pub(crate) fn new() -> Self {
+        let slot = |_| Slot {
+            number: AtomicU32::new(0),
+            recorded: AtomicBool::new(false),
+            first_step: AtomicU64::new(NONE),
+            context: AtomicU64::new(0),
+        };
+        Self { slots: (0..SLOTS).map(slot).collect() }
+    }
+
+    /// The slots that a request may have. Numbers in a row lie far apart, so that threads do not write to the same cache line.
+    #[inline]
+    fn reach(&self, number: u32) -> impl Iterator<Item = &Slot> {
+        let home = number.wrapping_mul(0x9e37_79b9) >> (u32::BITS - SLOTS.ilog2());
+        (0..REACH).map(move |i| &self.slots[(home as usize + i) % SLOTS])
+    }
+
+    #[inline]
+    fn find(&self, number: u32) -> Option<&Slot> {
+        self.reach(number).find(|slot| slot.number.load(Relaxed) == number)
+    }
+
+    /// A request begins.
+    pub(crate) fn open(&self, number: u32) {
+        // A slot was wiped before its number was taken out: see `close`.
+        let _ = self.reach(number).find(|slot| slot.number.compare_exchange(0, number, Acquire, Relaxed).is_ok());
+    }
+
+    /// A request ends: none of its spans is open on any thread.
+    pub(crate) fn close(&self, number: u32) -> Ended {
+        let Some(slot) = self.find(number) else {
+            return Ended { first_step: None, recorded: true };
+        };
+        let first = slot.first_step.swap(NONE, Relaxed);
+        let recorded = slot.recorded.swap(false, Relaxed);
+        slot.context.store(0, Relaxed);
+        slot.number.store(0, Release);
+        Ended { first_step: (first != NONE).then_some(Ticks(first)), recorded }
+    }
+
+    /// A step of the request begins; whether its start has to be told because it is the first.
+    #[inline]
+    pub(crate) fn step(&self, number: u32, recorded: bool) -> bool {
+        let Some(slot) = self.find(number) else { return false };
+        if recorded && !slot.recorded.load(Relaxed) {
+            slot.recorded.store(true, Relaxed);
+        }
+        slot.first_step.load(Relaxed) == NONE
+    }
+
+    /// Something with the request's number is recorded besides steps.
+    pub(crate) fn mark_recorded(&self, number: u32) {
+        if let Some(slot) = self.find(number) {
+            slot.recorded.store(true, Relaxed);
+        }
+    }
+
+    /// When the first step began. Of several threads the earliest counts.
+    pub(crate) fn first_step(&self, number: u32, start: Ticks) {
+        if let Some(slot) = self.find(number) {
+            slot.first_step.fetch_min(start.0, Relaxed);
+        }
+    }
+
+    /// The context after a step of the request, in tokens over all its sequences.
+    #[inline]
+    pub(crate) fn context(&self, number: u32, tokens: u64) {
+        if let Some(slot) = self.find(number) {
+            slot.context.store(tokens, Relaxed);
+        }
+    }
+
+    /// Context of all open requests together, in tokens.
+    pub(crate) fn tokens_in_flight(&self) -> u64 {
+        let open = self.slots.iter().filter(|slot| slot.number.load(Relaxed) != 0);
+        open.fold(0, |sum, slot| sum.saturating_add(slot.context.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_step_counts_and_a_slot_forgets_its_request() {
+        let requests = OpenRequests::new();
+        requests.open(7);
+        assert!(requests.step(7, false), "nobody has told a start");
+        requests.first_step(7, Ticks(90));
+        requests.first_step(7, Ticks(80));
+        assert!(!requests.step(7, true));
+        requests.context(7, 12);
+        assert_eq!(requests.tokens_in_flight(), 12);
+        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(80)), recorded: true });
+        requests.open(7);
+        assert_eq!(requests.tokens_in_flight(), 0);
+        assert_eq!(requests.close(7), Ended { first_step: None, recorded: false });
+    }
+
+    #[test]
+    fn one_that_found_no_room_is_taken_for_recorded_and_harms_nobody() {
+        let requests = OpenRequests::new();
+        (1..=20_000).for_each(|number| requests.open(number));
+        let mut known = 0;
+        for number in 1..=20_000 {
+            requests.step(number, false);
+            requests.first_step(number, Ticks(u64::from(number)));
+            let ended = requests.close(number);
+            match ended.first_step {
+                Some(ticks) => {
+                    assert_eq!((ticks, ended.recorded), (Ticks(u64::from(number)), false));
+                    known += 1;
+                }
+                None => assert!(ended.recorded),
+            }
+        }
+        assert!(known > SLOTS * 9 / 10 && known <= SLOTS, "{known}");
+        // All slots are free again, so a moderate number finds room.
+        (1..=1_000).for_each(|number| requests.open(number));
+        assert!((1..=1_000).all(|number| requests.step(number, true)));
+    }
+}
