@@ -54,7 +54,7 @@ SHOWN = to_traces("Traces of the time shown", "${__to}")
 
 def quantiles(metric, labels, by=""):
     """p50, p90 and p99 of a histogram."""
-    legend = f"p%d {{{{{by}}}}}" if by else "p%d"
+    legend = " ".join(["p%d", *(f"{{{{{label}}}}}" for label in by.split(", ") if label)])
     group = f"le, {by}" if by else "le"
     return [
         (f"histogram_quantile({q / 100}, sum by ({group}) (rate({metric}_bucket{{{labels}}}[{RATE}])))", legend % q)
@@ -68,6 +68,17 @@ def heat(metric, labels):
 
 def rate(metric, labels, by):
     return f"sum by ({by}) (rate({metric}{{{labels}}}[{RATE}]))"
+
+
+def total_on_gpu(time, measured, every, by, over_time=None):
+    """GPU time of all intervals, from the measured ones: their mean × the number of all, of each source by itself (`candlescope_core::estimate`).
+
+    `time` and `measured` are sum and number of the measured ones, `every` the number of all, each with its matchers. Processes measure
+    different shares of theirs, so the formula is applied to each of them."""
+    step = over_time or f"rate(%s[{RATE}])"
+    each = f"instance, {by}"
+    mean = over(f"sum by ({each}, source) ({step % time})", f"sum by ({each}, source) ({step % measured})")
+    return f"sum by ({by}, source) ({mean} * on ({each}) group_left () sum by ({each}) ({step % every}))"
 
 
 def over(numerator, denominator):
@@ -111,7 +122,8 @@ ABSENT = [
     ("candlescope_mbu", "no steps with bytes, or no peak is known for the device"),
     ("candlescope_kernel", "no kernels are recorded"),
     ('clock="gpu"', "no GPU time is measured"),
-    ("candlescope_step_tokens", "no GPU is sampled, or no token decoded"),
+    ("candlescope_gpu_busy", "no kernels are recorded"),
+    ("candlescope_step_tokens", "no step tells its tokens"),
     ("hw_id", "no GPU is sampled"),
 ]
 
@@ -227,6 +239,9 @@ TPOT = "gen_ai_server_time_per_output_token_seconds"
 E2E = "gen_ai_server_request_duration_seconds"
 ITL = "candlescope_inter_token_latency_seconds"
 SPAN = "candlescope_span_duration_seconds"
+PHASES_ON_GPU = total_on_gpu(
+    f'candlescope_phase_seconds_total{{{I},clock="gpu"}}', f"candlescope_gpu_steps_total{{{I}}}",
+    f"candlescope_steps_total{{{I}}}", "phase")
 
 LLM = dashboard(
     "candlescope-llm", "LLM inference", "Requests, latency, throughput and utilisation of LLM inference written with candle.",
@@ -240,10 +255,20 @@ LLM = dashboard(
             ("Tokens in flight", "short", "Context of all active requests together, in tokens: what the KV cache holds.", "timeseries",
              [(f"sum by (instance) (candlescope_tokens_in_flight{{{I}}})", "{{instance}}")], (), "tokens"),
             ("Tokens a second", "short",
-             "Tokens processed a second as steps end: prefill counts the prompt, decode the output. Those of ended requests come in one "
-             "piece when a request ends.", "timeseries",
+             "Tokens processed a second as recorded steps end: prefill counts the prompt, decode the output. Those of ended requests come in "
+             "one piece when a request ends, and are all of them, whatever a schedule says of steps.", "timeseries",
              [(f'sum by (phase) (rate(candlescope_step_tokens_total{{{I},phase!="none"}}[{RATE}]))', "{{phase}}"),
               (rate("candlescope_tokens_total", I, "type"), "{{type}} of ended requests")], (), "tokens/s"),
+            ("Tokens a second while steps run", "short",
+             "Tokens of a phase's steps over the union of their times, all threads together: how fast the device works while it has work.",
+             "timeseries", [(f"sum by (phase) (candlescope_tokens_per_second{{{I}}})", "{{phase}}")], (), "tokens/s"),
+            ("Steps at once", "short",
+             "Mean number of steps open at once while any is, by phase and of all phases together: how many threads share the device.",
+             "timeseries", [(f"avg by (phase) (candlescope_step_concurrency{{{I}}})", "{{phase}}")], (), "steps"),
+            ("Steps by outcome", "ops",
+             "Steps a second by what became of them: recorded, captured (only because a window was asked for), scheduled_out, paused, lost. "
+             "Figures of steps are of the first two.", "timeseries",
+             [(rate("candlescope_steps_begun_total", I, "outcome"), "{{outcome}}")]),
         ]),
         ("Latency", 6, 9, [
             ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
@@ -260,21 +285,24 @@ LLM = dashboard(
         ]),
         ("Phases and utilisation", 6, 8, [
             ("Time in phases", "percentunit",
-             "Share of one thread's (host) or stream's (gpu) time that went into each phase; more than 100 % on several threads.", "timeseries",
-             [(rate("candlescope_phase_seconds_total", I, "phase, clock"), "{{phase}} ({{clock}})")]),
+             "Share of time that went into recorded steps of each phase, on the host and on the GPU, where it was measured (mean of the measured steps "
+             "× all steps, by source); threads are added, so more than 100 % is possible.", "timeseries",
+             [(rate("candlescope_phase_seconds_total", f'{I},clock="host"', "phase, clock"), "{{phase}} ({{clock}})"),
+              (PHASES_ON_GPU, "{{phase}} (GPU, {{source}})")]),
             ("Step duration", "s", "Mean duration of a step on the host, by phase.", "timeseries",
              [(over(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}]))',
                     rate("candlescope_steps_total", I, "phase")), "{{phase}}")]),
             ("MFU", "percentunit",
-             "FLOPs over time and peak FLOP/s, by which prefill is judged, mean of the processes; above 100 % is a measurement error.",
+             "FLOPs of all threads over the union of their steps' times and peak FLOP/s, by which prefill is judged, mean of the processes; "
+             "above 100 % is a measurement error, or several devices and no recorded kernels to tell them apart.",
              "timeseries",
              [(f"avg by (phase, peak) (candlescope_mfu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
             ("MBU", "percentunit",
-             "Bytes moved over time and peak bandwidth, by which decode is judged, mean of the processes; above 100 % is a "
-             "measurement error.", "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
-            ("Achieved FLOP/s", "flops", "Analytic FLOPs of steps over the wall time between scrapes.", "timeseries",
+             "Bytes moved by all threads over the union of their steps' times and peak bandwidth, by which decode is judged, mean of the "
+             "processes; above 100 % is a measurement error, or several devices and no recorded kernels to tell them apart.", "timeseries", [(f"avg by (phase, peak) (candlescope_mbu_ratio{{{I}}})", "{{phase}} ({{peak}} peak)")]),
+            ("Achieved FLOP/s", "flops", "Analytic FLOPs of recorded steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_flops_total", I, "phase"), "{{phase}}")]),
-            ("Achieved bandwidth", "Bps", "Analytic bytes moved by steps over the wall time between scrapes.", "timeseries",
+            ("Achieved bandwidth", "Bps", "Analytic bytes moved by recorded steps over the wall time between scrapes.", "timeseries",
              [(rate("candlescope_moved_bytes_total", I, "phase"), "{{phase}}")]),
         ]),
     ],
@@ -290,17 +318,17 @@ GPUS = dashboard(
             ("Power", "watt", "Power drawn by the board, and the limit that is enforced.", "timeseries",
              [(f"max by (hw_id) (hw_power_watts{{{G}}})", ID), (f"max by (hw_id) (hw_power_limit_watts{{{G}}})", "limit " + ID)]),
             ("Energy a token", "joule",
-             "All energy of a process' GPUs over the tokens it decoded in the same time: gross, so prefill, idling and other "
-             "programs are in it.", "timeseries",
+             "All energy of a process' GPUs over the output tokens of the requests that ended in the same time, whatever a schedule says of "
+             "steps: gross, so prefill, idling and other programs are in it.", "timeseries",
              [(over(f"sum by (instance) (rate(hw_energy_joules_total{{{G}}}[{RATE}]))",
-                    f'sum by (instance) (rate(candlescope_step_tokens_total{{{I},phase="decode"}}[{RATE}]))'), "{{instance}}")],
+                    f'sum by (instance) (rate(candlescope_tokens_total{{{I},type="output"}}[{RATE}]))'), "{{instance}}")],
              (), "joules a token"),
             ("Energy", "joule", "Energy used over the time shown, by the GPU's own counter.", "stat",
              [(f"max by (hw_id) (increase(hw_energy_joules_total{{{G}}}[$__range]))", ID)]),
         ]),
         ("Use", 8, 8, [
-            ("Busy share", "percentunit", "Share of the driver's sampling period in which any kernel ran: time, not occupancy.", "timeseries",
-             [(f"max by (hw_id) (hw_gpu_utilization_ratio{{{G}}})", ID)]),
+            ("Busy share", "percentunit", "Share of the driver's sampling period in which any kernel ran, of any program: time, not occupancy.",
+             "timeseries", [(f"max by (hw_id) (hw_gpu_utilization_ratio{{{G}}})", ID)]),
             ("Memory busy share", "percentunit", "Share of the same period in which device memory was accessed: time, not bandwidth.",
              "timeseries", [(f"max by (hw_id) (candlescope_gpu_memory_busy_ratio{{{G}}})", ID)]),
             ("Memory", "bytes", "Device memory in use by anyone, and all there is.", "timeseries",
@@ -313,11 +341,15 @@ GPUS = dashboard(
              [(f"max by (hw_id, reason) (candlescope_gpu_throttled{{{G}}})", ID + " {{reason}}")]),
             ("Temperature", "celsius", "Temperature of the die.", "timeseries", [(f"max by (hw_id) (hw_temperature_celsius{{{G}}})", ID)]),
         ]),
-        ("Link and steps", 12, 8, [
+        ("Link and steps", 8, 8, [
             ("PCIe traffic", "Bps", "Traffic over PCIe, sampled over 20 ms by the driver.", "timeseries",
              [(f"max by (hw_id, direction) (candlescope_gpu_pcie_throughput_bytes_per_second{{{G}}})", "{{direction}} " + ID)]),
-            ("GPU time of steps", "percentunit", "Share of time that steps took on their streams, queue gaps included.", "timeseries",
-             [(f'sum by (instance, phase) (rate(candlescope_phase_seconds_total{{{I},clock="gpu"}}[{RATE}]))', "{{phase}} {{instance}}")]),
+            ("Busy share of steps", "percentunit",
+             "Recorded kernels, copies and memsets, merged, over the union of the recorded steps' times: windows of steps only.", "timeseries",
+             [(f"max by (instance, hw_id) (candlescope_gpu_busy_ratio{{{I}}})", ID + " {{instance}}")]),
+            ("GPU time of steps", "percentunit",
+             "Time of steps on the GPU over time, mean of the measured steps × all steps: event is elapsed on the stream, queue gaps included, "
+             "cupti the sum of kernels; threads are added.", "timeseries", [(PHASES_ON_GPU, "{{phase}} ({{source}})")]),
         ]),
     ],
 )
@@ -327,13 +359,18 @@ def by_path(clock):
     return f'{I},clock="{clock}"'
 
 
-def top(clock):
-    return [(f'topk(15, {rate(SPAN + "_sum", by_path(clock), "path")})', "{{path}}")]
+def gpu_time_of_paths(over_time=None):
+    return total_on_gpu(f"{SPAN}_sum{{{by_path('gpu')}}}", f"{SPAN}_count{{{by_path('gpu')}}}", f"{SPAN}_count{{{by_path('host')}}}", "path", over_time)
 
 
-def of_paths(clock):
-    time, count = (f"sum by (path) (increase({SPAN}_{what}{{{by_path(clock)}}}[$__range]))" for what in ("sum", "count"))
+def of_paths():
+    time, count = (f"sum by (path) (increase({SPAN}_{what}{{{by_path('host')}}}[$__range]))" for what in ("sum", "count"))
     return [(time, "time"), (count, "intervals", "short"), (over(time, count), "mean")]
+
+
+def of_paths_on_gpu():
+    time, measured = (f"sum by (path, source) (increase({SPAN}_{what}{{{by_path('gpu')}}}[$__range]))" for what in ("sum", "count"))
+    return [(gpu_time_of_paths("increase(%s[$__range])"), "time"), (measured, "measured", "short"), (over(time, measured), "mean")]
 
 
 LAYERS = dashboard(
@@ -342,17 +379,21 @@ LAYERS = dashboard(
     [
         ("Where time goes", 12, 10, [
             ("Host time by path", "percentunit",
-             "Share of time inside each path on the host, children included: a parent is at least the sum of its children.", "timeseries", top("host"), TRACES),
+             "Share of time inside each path on the host, children included: a parent is at least the sum of its children.", "timeseries",
+             [(f'topk(15, {rate(SPAN + "_sum", by_path("host"), "path")})', "{{path}}")], TRACES),
             ("GPU time by path", "percentunit",
-             "Share of time inside each path on the GPU, children included, where it was marked.", "timeseries", top("gpu"), TRACES),
+             "Share of time inside each path on the GPU, children included: mean of the measured intervals × all intervals, by source. event is "
+             "elapsed on the stream, cupti the sum of kernels; they are never added.", "timeseries",
+             [(f"topk(15, {gpu_time_of_paths()})", "{{path}} ({{source}})")], TRACES),
             ("Paths, host", "s", "Time, intervals and mean duration of every path over the time shown, on the host.", "table",
-             of_paths("host")),
-            ("Paths, GPU", "s", "Time, intervals and mean duration of every path over the time shown, on the GPU, where it was marked.", "table",
-             of_paths("gpu")),
+             of_paths()),
+            ("Paths, GPU", "s",
+             "Of every path and source over the time shown: time on the GPU (mean × all intervals), measured intervals and their mean duration.",
+             "table", of_paths_on_gpu()),
         ]),
         ("One path", 8, 9, [
             ("Duration of $path", "s", "Quantiles of the chosen path's duration, on both clocks.", "timeseries",
-             quantiles(SPAN, f'{I},path="$path"', "clock"), TRACES),
+             quantiles(SPAN, f'{I},path="$path"', "clock, source"), TRACES),
             ("Distribution of $path on the host", "s", "Intervals of the chosen path by duration on the host.", "heatmap",
              heat(SPAN, f'{by_path("host")},path="$path"'), SHOWN),
             ("Intervals of $path", "ops", "Intervals of the chosen path a second.", "timeseries",

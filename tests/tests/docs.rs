@@ -67,7 +67,10 @@ const NOTES: &str = "\n## Before you compute\n\n\
   a batch that has ended is passed on with the others and counts for nothing there.\n\
 - `flops` and `bytes` are what the model needs: they make MFU and MBU. `flops_executed` has masked positions besides (HFU), `io_bytes` the activations\n  \
   of each operation: FLOPs over `io_bytes` are arithmetic intensity, `io_bytes` over time an operation's GB/s.\n\
-- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
+- The first requests warm up: leave out rows of requests up to the option `warmup`, and of their steps. [sql.md](sql.md) has views that do.\n\
+- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals,\n  \
+  each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\
+- Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
 - With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their\n  \
   sums by wall time, and take no gap from one step to the next unless all numbers between are there (`run.json`\n  \

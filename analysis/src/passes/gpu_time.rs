@@ -12,6 +12,8 @@
 use super::gpu_jackknife::t_quantile;
 use candlescope_core::GpuSource;
 
+pub use candlescope_core::estimate::extrapolated;
+
 /// Groups that steps are dealt into, so that leaving out one group at a time shows how certain a total is (delete-a-group jackknife,
 /// Kott 2001).
 pub const GROUPS: usize = 16;
@@ -95,11 +97,6 @@ pub fn source_name(source: GpuSource) -> &'static str {
         GpuSource::Event => "stream elapsed",
         GpuSource::Cupti => "kernels",
     }
-}
-
-/// Mean over the measured intervals × number of all; `None` where none was measured.
-pub fn extrapolated(total_ns: u64, measured: u64, all: u64) -> Option<f64> {
-    (measured > 0).then(|| total_ns as f64 / measured as f64 * all as f64)
 }
 
 /// One path of a tree, parents before children.
@@ -223,13 +220,6 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_total_is_the_mean_times_the_number() {
-        assert_eq!(extrapolated(300, 3, 12), Some(1200.0));
-        assert_eq!(extrapolated(0, 3, 12), Some(0.0), "measured and nothing is zero");
-        assert_eq!(extrapolated(0, 0, 12), None, "not measured is not zero");
-    }
 
     /// `calls` intervals measured at `ns` each, of which `inside` of each is children's where `detail` of them tell.
     fn event(calls: u64, ns: u64, detail: u64, inside: u64) -> GpuBySource {

@@ -2,19 +2,20 @@
 
 use super::catalogue as cat;
 use super::catalogue::Metric;
+use super::computed;
 use super::requests::Requests;
 use super::samples::Samples;
-use super::utilisation::{Ratio, Utilisation};
+use super::utilisation::Utilisation;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, HostNs, KernelKind, Phase, SpanRecord, Stats, StepRecord};
+use candlescope_core::{Batch, GpuSource, HostNs, KernelKind, Phase, SpanRecord, Stats, StepRecord};
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     Opts, Registry,
 };
 use serde_json::Value;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Path or model of whatever has found the room taken.
 pub(crate) const OVERFLOW: &str = "(overflow)";
@@ -22,14 +23,37 @@ pub(crate) const OVERFLOW: &str = "(overflow)";
 /// Models that get series of their own.
 const MAX_MODELS: usize = 100;
 
-/// The two clocks, in the order of [`PathSeries`].
-const CLOCKS: [&str; 2] = ["host", "gpu"];
+/// Clocks, and what measured with them, in the order of [`PathSeries`]. The two sources of GPU time measure different
+/// things and are never added. The host has one source, so there the label is empty, which for Prometheus is none.
+const CLOCKS: [[&str; 2]; 3] = [["host", ""], ["gpu", GpuSource::Event.as_str()], ["gpu", GpuSource::Cupti.as_str()]];
+const HOST: usize = 0;
 
-/// Series of one path; the one of the GPU only once there is GPU time, because an empty histogram would say that there was none.
+const fn clock_of(source: GpuSource) -> usize {
+    match source {
+        GpuSource::Event => 1,
+        GpuSource::Cupti => 2,
+    }
+}
+
+/// Series of one path; those of the GPU only once there is GPU time, because an empty histogram would say that there
+/// was none.
 #[derive(Debug, Clone)]
 struct PathSeries {
     label: Arc<str>,
-    clocks: [Option<Histogram>; 2],
+    clocks: [Option<Histogram>; 3],
+}
+
+impl PathSeries {
+    fn new(label: &str) -> Self {
+        Self { label: label.into(), clocks: [const { None }; 3] }
+    }
+}
+
+/// The gauges of [`super::utilisation::Figure`], in its order.
+const FIGURES: &[Metric] = &[cat::MFU, cat::MBU, cat::TOKEN_RATE, cat::CONCURRENCY, cat::BUSY];
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Which series a rollup has, by its number.
@@ -60,7 +84,8 @@ pub(crate) struct Aggregate {
     registry: Registry,
     max_paths: usize,
     requests: Requests,
-    utilisation: Utilisation,
+    /// Shared with whoever gathers: its gauges are worked out there.
+    utilisation: Arc<Mutex<Utilisation>>,
     samples: Samples,
 
     spans: HistogramVec,
@@ -85,8 +110,7 @@ pub(crate) struct Aggregate {
     step_tokens: IntCounterVec,
     flops: IntCounterVec,
     bytes: IntCounterVec,
-    mfu: GaugeVec,
-    mbu: GaugeVec,
+    gpu_steps: IntCounterVec,
     active: Gauge,
     in_flight: Gauge,
     /// Whether the session tells the two above: it knows of requests without a recorded step.
@@ -101,7 +125,7 @@ pub(crate) struct Aggregate {
     lost: IntCounterVec,
     /// Registered with the first value: no overhead is known before the first step.
     overhead: Option<Gauge>,
-    run_info: GaugeVec,
+    run_info: Arc<Mutex<Vec<String>>>,
 }
 
 fn opts(metric: &Metric) -> Opts {
@@ -125,10 +149,22 @@ impl Aggregate {
         let gauge = |m: &Metric| registered(r, Gauge::with_opts(opts(m)));
         let buckets = |m: &Metric, buckets: &[f64]| HistogramOpts::from(opts(m)).buckets(buckets.to_vec());
         let histograms = |m: &Metric, b: &[f64]| registered(r, HistogramVec::new(buckets(m, b), m.labels));
+        let utilisation = Arc::new(Mutex::new(Utilisation::default()));
+        let shown = utilisation.clone();
+        computed::register(r, FIGURES, move || {
+            let rows = lock(&shown).rows();
+            rows.into_iter().map(|(figure, labels, value)| (figure as usize, labels, value)).collect()
+        })?;
+        let run_info = Arc::new(Mutex::new(Vec::new()));
+        let shown = run_info.clone();
+        computed::register(r, &[cat::RUN_INFO], move || {
+            let labels: Vec<String> = lock(&shown).clone();
+            if labels.is_empty() { Vec::new() } else { vec![(0, labels, 1.0)] }
+        })?;
         Ok(Self {
             max_paths,
             requests: Requests::default(),
-            utilisation: Utilisation::default(),
+            utilisation,
             samples: Samples::new(registry.clone()),
             spans: histograms(&cat::SPAN, cat::SPAN_BUCKETS)?,
             places: Vec::new(),
@@ -149,8 +185,7 @@ impl Aggregate {
             step_tokens: counters(&cat::STEP_TOKENS)?,
             flops: counters(&cat::FLOPS)?,
             bytes: counters(&cat::BYTES)?,
-            mfu: gauges(&cat::MFU)?,
-            mbu: gauges(&cat::MBU)?,
+            gpu_steps: counters(&cat::GPU_STEPS)?,
             active: gauge(&cat::REQUESTS_ACTIVE)?,
             in_flight: gauge(&cat::TOKENS_IN_FLIGHT)?,
             told_in_flight: false,
@@ -161,7 +196,7 @@ impl Aggregate {
             intervals: counters(&cat::INTERVALS)?,
             lost: counters(&cat::LOST)?,
             overhead: None,
-            run_info: gauges(&cat::RUN_INFO)?,
+            run_info,
             registry,
         })
     }
@@ -173,7 +208,7 @@ impl Aggregate {
 
     /// Takes what the run says of itself.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
-        self.utilisation.learn(run);
+        lock(&self.utilisation).learn(run);
         let paused = run.options.get("paused") == Some(&Value::Bool(true));
         let schedule = run.options.get("schedule").and_then(|s| serde_json::from_value(s.clone()).ok());
         if schedule.is_some() || paused {
@@ -183,14 +218,14 @@ impl Aggregate {
             map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
         };
         let (model, version) = (text(&run.model, "name"), text(&run.environment, "candlescope"));
-        self.run_info.reset();
-        self.run_info.with_label_values(&[run.run_id.as_str(), &run.host, &model, &version]).set(1.0);
+        *lock(&self.run_info) = vec![run.run_id.clone(), run.host.clone(), model, version];
     }
 
     /// Takes a batch; says how many of its samples had no room.
     pub(crate) fn add(&mut self, batch: &Batch) -> u64 {
+        let recorded = recorded_steps(batch);
         for span in &batch.spans {
-            self.span(span);
+            self.span(span, span.step.is_some_and(|step| recorded.contains(&step)));
         }
         for step in &batch.steps {
             self.step(step);
@@ -221,33 +256,35 @@ impl Aggregate {
                 self.active.set(self.requests.active() as f64);
                 self.in_flight.set(self.requests.context() as f64);
             }
-            self.show_utilisation();
         }
+        lock(&self.utilisation).add(batch);
         batch.samples.iter().map(|sample| u64::from(!self.samples.add(sample))).sum()
     }
 
     /// Lets what is over a window of time end although nothing comes.
     pub(crate) fn expire(&mut self, now: HostNs) {
-        self.utilisation.expire(now);
-        self.show_utilisation();
+        lock(&self.utilisation).expire(now);
     }
 
-    fn span(&mut self, span: &SpanRecord) {
-        if let (Some(flops), Some(dtype)) = (span.flops, span.dtype) {
-            self.utilisation.flops(dtype, flops);
-        }
+    /// Takes an interval; `recorded` says that the kernels of its step were recorded.
+    fn span(&mut self, span: &SpanRecord, recorded: bool) {
         let at = self.place(span.path.rollup_id, &span.path.rollup);
-        self.observe(at, 0, span.host_dur_ns);
-        if let Some(gpu) = span.gpu {
-            self.observe(at, 1, gpu.dur_ns);
+        self.observe(at, HOST, span.host_dur_ns);
+        match span.gpu {
+            Some(gpu) => self.observe(at, clock_of(gpu.source), gpu.dur_ns),
+            // It launched nothing, which is a measurement: without it the mean would be of those alone that did.
+            None if recorded => self.observe(at, clock_of(GpuSource::Cupti), 0),
+            None => {}
         }
     }
 
     fn observe(&mut self, at: usize, clock: usize, ns: u64) {
         let Some(path) = self.paths.get_mut(at) else { return };
         let label = &path.label;
-        let histogram =
-            path.clocks[clock].get_or_insert_with(|| self.spans.with_label_values(&[&**label, CLOCKS[clock]]));
+        let histogram = path.clocks[clock].get_or_insert_with(|| {
+            let [name, source] = CLOCKS[clock];
+            self.spans.with_label_values(&[&**label, name, source])
+        });
         histogram.observe(ns as f64 / 1e9);
     }
 
@@ -260,7 +297,7 @@ impl Aggregate {
         if self.places[id] == Place::Unseen {
             let own = self.paths.len() - usize::from(self.overflow_at.is_some());
             self.places[id] = if own < self.max_paths {
-                self.paths.push(PathSeries { label: label.into(), clocks: [None, None] });
+                self.paths.push(PathSeries::new(label));
                 self.paths_now.set((own + 1) as f64);
                 Place::Own(self.paths.len() - 1)
             } else {
@@ -273,7 +310,7 @@ impl Aggregate {
                 self.overflowed.inc();
                 let next = self.paths.len();
                 *self.overflow_at.get_or_insert_with(|| {
-                    self.paths.push(PathSeries { label: OVERFLOW.into(), clocks: [None, None] });
+                    self.paths.push(PathSeries::new(OVERFLOW));
                     next
                 })
             }
@@ -284,15 +321,18 @@ impl Aggregate {
         let phase = step.phase.map_or("none", Phase::as_str);
         let series = self.phases.entry(step.phase).or_insert_with(|| PhaseSeries {
             steps: self.steps.with_label_values(&[phase]),
-            host: self.phase_seconds.with_label_values(&[phase, "host"]),
+            host: self.phase_seconds.with_label_values(&[phase, "host", ""]),
         });
         series.steps.inc();
         series.host.inc_by(step.host_dur_ns as f64 / 1e9);
         if let Some(gpu) = step.gpu {
-            self.phase_seconds.with_label_values(&[phase, "gpu"]).inc_by(gpu.dur_ns as f64 / 1e9);
+            let source = gpu.source.as_str();
+            self.phase_seconds.with_label_values(&[phase, "gpu", source]).inc_by(gpu.dur_ns as f64 / 1e9);
+            self.gpu_steps.with_label_values(&[phase, source]).inc();
         }
-        let told =
-            [(&self.flops, step.flops), (&self.bytes, step.bytes), (&self.step_tokens, step.tokens.map(u64::from))];
+        // A sequence that has ended is computed on with the others, but yields no token.
+        let tokens = step.new_tokens.or(step.tokens).map(u64::from);
+        let told = [(&self.flops, step.flops), (&self.bytes, step.bytes), (&self.step_tokens, tokens)];
         for (counter, amount) in told {
             if let Some(amount) = amount {
                 counter.with_label_values(&[phase]).inc_by(amount);
@@ -300,17 +340,6 @@ impl Aggregate {
         }
         if let Some(gap) = self.requests.step(step) {
             self.itl.observe(gap as f64 / 1e9);
-        }
-        self.utilisation.step(step);
-    }
-
-    fn show_utilisation(&mut self) {
-        // What is not known any more has no series: a last value that stays would be taken for a measurement.
-        self.mfu.reset();
-        self.mbu.reset();
-        for (ratio, phase, label, value) in self.utilisation.ratios() {
-            let gauges = if ratio == Ratio::Mfu { &self.mfu } else { &self.mbu };
-            gauges.with_label_values(&[phase.as_str(), label]).set(value);
         }
     }
 
@@ -382,6 +411,18 @@ impl Aggregate {
     }
 }
 
+/// Steps of the batch whose kernels were recorded. An interval's kernels come with it.
+fn recorded_steps(batch: &Batch) -> HashSet<u64> {
+    let by_kernels = batch.kernels.iter().filter_map(|kernel| kernel.step);
+    let of_cupti = |gpu: Option<candlescope_core::GpuTime>| gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti);
+    let by_steps = batch.steps.iter().filter(|step| of_cupti(step.gpu)).map(|step| step.step);
+    by_kernels.chain(by_steps).collect()
+}
+
 #[cfg(test)]
 #[path = "aggregate_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod device_tests;

@@ -7,17 +7,16 @@ use prometheus::{Encoder, TextEncoder};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-const S: i64 = 1_000_000_000;
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
-fn text(aggregate: &Aggregate) -> String {
+pub(super) fn text(aggregate: &Aggregate) -> String {
     let mut out = Vec::new();
-    TextEncoder::new().encode(&aggregate.registry().gather(), &mut out).unwrap();
+    TextEncoder::new().encode(&super::super::gather(&aggregate.registry()), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// The value of one series, named as it stands on the wire.
-fn value(aggregate: &Aggregate, series: &str) -> Option<f64> {
+pub(super) fn value(aggregate: &Aggregate, series: &str) -> Option<f64> {
     text(aggregate).lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
@@ -36,7 +35,7 @@ fn thread() -> Arc<ThreadInfo> {
     Arc::new(ThreadInfo { index: 1, os_id: 1, name: "main".into() })
 }
 
-fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
+pub(super) fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
     SpanRecord {
         seq: 1,
         parent_seq: None,
@@ -63,7 +62,7 @@ fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> Span
 }
 
 /// A step of request `request` from `start_ms` to `end_ms` after the epoch.
-fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) -> StepRecord {
+pub(super) fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) -> StepRecord {
     StepRecord {
         step: 0,
         seq: 1,
@@ -111,17 +110,17 @@ fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: 
     }
 }
 
-fn aggregate(max_paths: usize) -> Aggregate {
+pub(super) fn aggregate(max_paths: usize) -> Aggregate {
     Aggregate::new(max_paths).unwrap()
 }
 
-fn spans(spans: Vec<SpanRecord>) -> Batch {
+pub(super) fn spans(spans: Vec<SpanRecord>) -> Batch {
     let mut batch = Batch::default();
     batch.spans = spans;
     batch
 }
 
-fn steps(steps: Vec<StepRecord>) -> Batch {
+pub(super) fn steps(steps: Vec<StepRecord>) -> Batch {
     let mut batch = Batch::default();
     batch.steps = steps;
     batch
@@ -139,23 +138,19 @@ fn durations_fall_into_the_buckets_that_they_should() {
     // 1 µs is in the bucket up to 1 µs, 1.001 µs in the next, 20 s above them all.
     let host = [1_000, 1_001, 300_000, 20_000_000_000];
     a.add(&spans(host.iter().map(|&ns| span(0, "decode/linear", ns, (ns == 300_000).then_some(40_000))).collect()));
-    let bucket = |clock: &str, le: &str| {
-        value(
-            &a,
-            &format!(
-                "candlescope_span_duration_seconds_bucket{{clock=\"{clock}\",path=\"decode/linear\",le=\"{le}\"}}"
-            ),
-        )
-    };
+    let host = "clock=\"host\",path=\"decode/linear\"";
+    let gpu = "clock=\"gpu\",path=\"decode/linear\",source=\"event\"";
+    let bucket =
+        |clock: &str, le: &str| value(&a, &format!("candlescope_span_duration_seconds_bucket{{{clock},le=\"{le}\"}}"));
     for (le, n) in
         [("0.000001", 1.0), ("0.0000025", 2.0), ("0.00025", 2.0), ("0.0005", 3.0), ("10", 3.0), ("+Inf", 4.0)]
     {
-        assert_eq!(bucket("host", le), Some(n), "{le}");
+        assert_eq!(bucket(host, le), Some(n), "{le}");
     }
     for (le, n) in [("0.000025", 0.0), ("0.00005", 1.0), ("+Inf", 1.0)] {
-        assert_eq!(bucket("gpu", le), Some(n), "{le}");
+        assert_eq!(bucket(gpu, le), Some(n), "{le}");
     }
-    let sum = value(&a, "candlescope_span_duration_seconds_sum{clock=\"host\",path=\"decode/linear\"}").unwrap();
+    let sum = value(&a, &format!("candlescope_span_duration_seconds_sum{{{host}}}")).unwrap();
     assert!((sum - 20.000302001).abs() < 1e-9, "{sum}");
 }
 
@@ -178,7 +173,10 @@ fn paths_beyond_the_limit_share_one_and_are_counted() {
     assert_eq!((count("p9"), count("p1")), (None, None));
     assert_eq!(value(&a, "candlescope_paths_overflow_total"), Some(4.0));
     assert_eq!(value(&a, "candlescope_paths"), Some(2.0));
-    assert_eq!(value(&a, "candlescope_span_duration_seconds_count{clock=\"gpu\",path=\"(overflow)\"}"), Some(4.0));
+    assert_eq!(
+        value(&a, "candlescope_span_duration_seconds_count{clock=\"gpu\",path=\"(overflow)\",source=\"event\"}"),
+        Some(4.0)
+    );
     let mut none = aggregate(0);
     none.add(&spans(vec![span(0, "a", 1, None)]));
     assert_eq!(value(&none, "candlescope_paths_overflow_total"), Some(1.0));
@@ -374,64 +372,6 @@ fn more_models_than_there_is_room_for_share_one() {
     assert_eq!((count("m99"), count("m100"), count("(overflow)")), (Some(1.0), None, Some(50.0)));
 }
 
-fn with_peaks(peaks: serde_json::Value) -> RunManifest {
-    RunManifest { environment: BTreeMap::from([("peaks".to_string(), peaks)]), ..RunManifest::default() }
-}
-
-#[test]
-fn utilisation_is_work_over_time_and_peak() {
-    let mut a = aggregate(1);
-    a.learn(&with_peaks(json!([
-        { "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "bf16" },
-        { "kind": "flops", "value": 5e11, "label": "measured", "dtype": "bf16" },
-        { "kind": "flops", "value": 9e12, "label": "datasheet", "dtype": "f32" },
-        { "kind": "bandwidth", "value": 1e11, "label": "datasheet" },
-        { "kind": "bandwidth", "value": 0.0, "label": "measured" },
-    ])));
-    let mut of_bf16 = span(0, "a", 1, None);
-    (of_bf16.flops, of_bf16.dtype) = (Some(10), Some(candlescope_core::DType::BF16));
-    a.add(&spans(vec![of_bf16]));
-    let mut one = step(Some(Phase::Prefill), None, 0, 100);
-    (one.flops, one.bytes) = (Some(40_000_000_000), Some(1_000_000_000));
-    let mut two = step(Some(Phase::Prefill), None, 100, 400);
-    two.flops = Some(40_000_000_000);
-    // 80 GFLOP in 0.4 s are 0.2 TFLOP/s; 1 GB in the 0.1 s of the step that tells it is 10 GB/s.
-    a.add(&steps(vec![one, two.clone(), step(Some(Phase::Decode), None, 0, 1)]));
-    let near = |series: &str, expected: f64| {
-        let value = value(&a, series).unwrap_or(f64::NAN);
-        assert!((value - expected).abs() < 1e-12, "{series} is {value}");
-    };
-    near("candlescope_mfu_ratio{peak=\"datasheet\",phase=\"prefill\"}", 0.2);
-    near("candlescope_mfu_ratio{peak=\"measured\",phase=\"prefill\"}", 0.4);
-    near("candlescope_mbu_ratio{peak=\"datasheet\",phase=\"prefill\"}", 0.1);
-    assert!(
-        !text(&a).contains("phase=\"decode\",peak") && !text(&a).contains("ratio{peak=\"datasheet\",phase=\"decode\"")
-    );
-    assert_eq!(value(&a, "candlescope_flops_total{phase=\"prefill\"}"), Some(8e10));
-
-    // Fifteen seconds after the one it ended in, work is out of the window, and its ratio is gone rather than zero.
-    a.expire(HostNs(14 * S));
-    assert!(text(&a).contains("candlescope_mfu_ratio{"));
-    a.expire(HostNs(15 * S));
-    assert!(!text(&a).contains("candlescope_mfu_ratio{"));
-
-    // Only the latest work counts when new work comes.
-    two.host_start = HostNs(20 * S);
-    a.add(&steps(vec![two]));
-    let ratio = value(&a, "candlescope_mfu_ratio{peak=\"datasheet\",phase=\"prefill\"}").unwrap();
-    assert!((ratio - 0.04 / 0.3).abs() < 1e-12, "{ratio}");
-}
-
-#[test]
-fn without_a_peak_for_the_type_used_there_is_no_ratio() {
-    let mut a = aggregate(1);
-    a.learn(&with_peaks(json!([{ "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "bf16" }, "rubbish"])));
-    let mut s = step(Some(Phase::Prefill), None, 0, 100);
-    s.flops = Some(1);
-    a.add(&steps(vec![s]));
-    assert!(!text(&a).contains("mfu_ratio{"), "f32 work says nothing against a bf16 peak");
-}
-
 fn sample(device: &str, metric: &'static str, value: f64) -> SampleRecord {
     SampleRecord { time: HostNs(0), device: device.into(), metric, value, unit: "count" }
 }
@@ -531,12 +471,12 @@ fn what_the_run_says_of_itself_replaces_what_it_said_before() {
     a.learn(&run);
     let lines: Vec<String> =
         text(&a).lines().filter(|l| l.starts_with("candlescope_run_info{")).map(String::from).collect();
-    assert_eq!(lines, ["candlescope_run_info{host=\"h\",model=\"tiny\",run_id=\"r\",version=\"\"} 1"]);
+    assert_eq!(lines, ["candlescope_run_info{host=\"h\",model=\"tiny\",run_id=\"r\"} 1"]);
 }
 
 #[test]
 fn only_metrics_of_the_catalogue_come_of_records() {
-    let mut a = aggregate(1);
+    let mut a = aggregate(3);
     let mut batch = spans(vec![span(0, "a", 1, Some(1)), span(1, "b", 1, None)]);
     batch.steps = vec![step(Some(Phase::Prefill), Some(1), 0, 1), step(Some(Phase::Decode), Some(1), 1, 2)];
     batch.requests = vec![request(1, "m", 3, Some(1), Some(2))];

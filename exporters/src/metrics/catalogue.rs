@@ -56,11 +56,19 @@ pub(crate) const ITL: Metric = histogram(
 );
 pub(crate) const SPAN: Metric = histogram(
     "candlescope_span_duration_seconds",
-    &["path", "clock"],
-    "Duration of an interval by its path without ordinals, on the host or the GPU, its children included",
+    &["path", "clock", "source"],
+    "Duration of an interval by its path without ordinals, children included; on the GPU of those measured, by source",
 );
-pub(crate) const PHASE_SECONDS: Metric =
-    counter("candlescope_phase_seconds_total", &["phase", "clock"], "Time in steps of a phase, on the host or the GPU");
+pub(crate) const PHASE_SECONDS: Metric = counter(
+    "candlescope_phase_seconds_total",
+    &["phase", "clock", "source"],
+    "Time in steps of a phase; on the GPU of those that were measured, by source",
+);
+pub(crate) const GPU_STEPS: Metric = counter(
+    "candlescope_gpu_steps_total",
+    &["phase", "source"],
+    "Steps whose time on the GPU was measured, by what measured it",
+);
 pub(crate) const STEPS: Metric =
     counter("candlescope_steps_total", &["phase"], "Recorded steps that ended; phase none outside phases");
 pub(crate) const STEPS_BEGUN: Metric = counter(
@@ -82,12 +90,27 @@ pub(crate) const BYTES: Metric =
 pub(crate) const MFU: Metric = gauge(
     "candlescope_mfu_ratio",
     &["phase", "peak"],
-    "FLOPs over time and peak FLOP/s of the element type, steps of the last 15 s; absent where work or peak is unknown",
+    "FLOPs over the union of the steps' times and peak FLOP/s of the element type, last 15 s; absent where unknown",
 );
 pub(crate) const MBU: Metric = gauge(
     "candlescope_mbu_ratio",
     &["phase", "peak"],
-    "Bytes over time and peak bandwidth, steps of the last 15 s; absent where work or peak is unknown",
+    "Bytes over the union of the steps' times and peak bandwidth, last 15 s; absent where unknown",
+);
+pub(crate) const TOKEN_RATE: Metric = gauge(
+    "candlescope_tokens_per_second",
+    &["phase"],
+    "Tokens of a phase's steps over the union of their times, last 15 s: the rate while the phase works",
+);
+pub(crate) const CONCURRENCY: Metric = gauge(
+    "candlescope_step_concurrency",
+    &["phase"],
+    "Mean number of steps open at once over the union of their times, last 15 s; phase all takes all together",
+);
+pub(crate) const BUSY: Metric = gauge(
+    "candlescope_gpu_busy_ratio",
+    GPU,
+    "Recorded kernels, merged, over the union of the recorded steps' times, last 15 s; absent without recorded kernels",
 );
 pub(crate) const REQUESTS_ACTIVE: Metric =
     gauge("candlescope_requests_active", &[], "Requests that have begun and not ended");
@@ -136,6 +159,7 @@ pub const METRICS: &[Metric] = &[
     ITL,
     SPAN,
     PHASE_SECONDS,
+    GPU_STEPS,
     STEPS,
     STEPS_BEGUN,
     TOKENS,
@@ -144,6 +168,9 @@ pub const METRICS: &[Metric] = &[
     BYTES,
     MFU,
     MBU,
+    TOKEN_RATE,
+    CONCURRENCY,
+    BUSY,
     REQUESTS_ACTIVE,
     TOKENS_IN_FLIGHT,
     KERNELS,
@@ -251,9 +278,12 @@ mod tests {
             ("gen_ai_server_time_per_output_token_seconds", model),
             ("gen_ai_server_request_duration_seconds", model),
             ("candlescope_tokens_total", &["type"]),
-            ("candlescope_span_duration_seconds", &["path", "clock"]),
+            ("candlescope_span_duration_seconds", &["path", "clock", "source"]),
             ("candlescope_mfu_ratio", &["phase", "peak"]),
             ("candlescope_mbu_ratio", &["phase", "peak"]),
+            ("candlescope_tokens_per_second", &["phase"]),
+            ("candlescope_step_concurrency", &["phase"]),
+            ("candlescope_gpu_busy_ratio", gpu),
             ("hw_gpu_utilization_ratio", gpu),
             ("hw_gpu_memory_usage_bytes", gpu),
             ("hw_gpu_memory_limit_bytes", gpu),

@@ -1,16 +1,34 @@
 //! What all batches amount to: one aggregation, which Prometheus scrapes and OTLP sends.
 //!
-//! [`METRICS`] and [`SAMPLES`] name every metric with its labels. Labels are bounded: paths carry no ordinals and are limited in
-//! number, requests have no ids.
+//! [`METRICS`] and [`SAMPLES`] name every metric with its labels. Labels are bounded: paths carry no ordinals and are
+//! limited in number, requests have no ids.
+//!
+//! **Figures of the device.** `candlescope_mfu_ratio`, `candlescope_mbu_ratio`, `candlescope_tokens_per_second` and
+//! `candlescope_step_concurrency` are over the *union* of the steps of the last 15 seconds: what threads do at the
+//! same time is added, the time they take is merged. `candlescope_gpu_busy_ratio` is the same of recorded kernels.
+//! Steps do not say their device; MFU and MBU are the mean of as many devices as recorded kernels name, and take
+//! everything as one device where there are none.
+//!
+//! **GPU time** carries the label `source`: `event` is elapsed on the stream, `cupti` the sum of the kernels, and
+//! they are never added. Of `candlescope_span_duration_seconds{clock="gpu"}` the count is of the intervals that were
+//! measured. The total of all intervals is mean × number of all, as in [`candlescope_core::estimate`]: `sum / count`
+//! of the source × `count` of `clock="host"`.
+//!
+//! Everything that is recorded is in the live metrics, warm-up too: only the end of a run knows what there is besides.
 
 mod aggregate;
 mod catalogue;
+mod computed;
 #[cfg(feature = "otlp")]
 mod otel_names;
+mod recent;
 mod requests;
 mod samples;
 mod session_stats;
 mod utilisation;
+
+use prometheus::Registry;
+use prometheus::proto::MetricFamily;
 
 pub(crate) use aggregate::Aggregate;
 pub use catalogue::{Kind, METRICS, Metric, SAMPLES};
@@ -21,3 +39,17 @@ pub use session_stats::SessionStats;
 
 /// Paths that get series of their own unless told otherwise.
 pub(crate) const DEFAULT_MAX_PATHS: usize = 500;
+
+/// Everything in `registry`, ready to be shown. A label without a value says nothing and for Prometheus is none, so it
+/// is left out.
+pub(crate) fn gather(registry: &Registry) -> Vec<MetricFamily> {
+    let mut families = registry.gather();
+    for metric in families.iter_mut().flat_map(|family| family.mut_metric().iter_mut()) {
+        if metric.get_label().iter().any(|label| label.value().is_empty()) {
+            let mut labels = metric.take_label();
+            labels.retain(|label| !label.value().is_empty());
+            metric.set_label(labels);
+        }
+    }
+    families
+}

@@ -47,7 +47,11 @@ pub(crate) fn otel_name(name: &str) -> (String, &'static str) {
     let (bare, unit) =
         UNITS.iter().find_map(|(end, unit)| Some((bare.strip_suffix(end)?, *unit))).unwrap_or_else(|| {
             let counted = COUNTED.iter().find(|(word, _)| bare.split('_').any(|part| part == *word));
-            (bare, counted.map_or("", |(_, unit)| *unit))
+            match counted {
+                Some(("tokens", _)) if bare.ends_with("_per_second") => (bare, "{token}/s"),
+                Some((_, unit)) => (bare, *unit),
+                None => (bare, ""),
+            }
         });
     if let Some((_, other)) = OTHERS.iter().find(|(known, _)| *known == name) {
         return (other.to_string(), unit);
@@ -91,7 +95,7 @@ mod tests {
         if !word.is_empty() && !words.iter().any(|w| w == word) {
             words.push(word.into());
         }
-        if per == "s" {
+        if per == "s" && !words.iter().any(|w| w == "second") {
             words.extend(["per".into(), "second".into()]);
         }
         let mut last = |word: &str| {
@@ -128,6 +132,7 @@ mod tests {
             ("hw_energy_joules_total", "hw.energy", "J"),
             ("hw_temperature_celsius", "hw.temperature", "Cel"),
             ("candlescope_tokens_total", "candlescope.tokens", "{token}"),
+            ("candlescope_tokens_per_second", "candlescope.tokens_per_second", "{token}/s"),
             ("candlescope_gpu_pcie_throughput_bytes_per_second", "candlescope.gpu.pcie_throughput", "By/s"),
             ("of_somebody_else_seconds_total", "of_somebody_else", "s"),
         ] {

@@ -1,51 +1,103 @@
-//! MFU and MBU of the last seconds, by phase, against the peaks that the run names. Pure.
+//! What the device did in the last seconds: MFU, MBU, tokens a second, busy share, and how many steps were open at
+//! once. Pure.
+//!
+//! All of these are figures of a **device over the union of its steps**: the work of all threads is added, their
+//! steps' times are merged where they overlap. Two threads that share a device do twice the work in the same time,
+//! not the same work in twice the time. A step counts once it has ended; of a step that began before the window, the
+//! part inside.
+//!
+//! Steps do not say which device they ran on. Recorded kernels do: as many devices as they name share the work, so
+//! MFU and MBU are then the mean of these devices. Where no kernels are recorded, everything counts as one device.
 
+use super::recent::{Recent, overlap_ns};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{DType, HostNs, Phase, StepRecord};
+use candlescope_core::{Batch, DType, HostNs, KernelRecord, Phase, StepRecord};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-/// Seconds that a ratio is over: a few scrapes, so that none of the work goes unseen between them.
+/// Seconds that a figure is over: a few scrapes, so that none of the work goes unseen between them.
 pub(crate) const WINDOW_S: i64 = 15;
 
-/// Which of the two ratios.
+/// Steps of one phase that are looked at; see [`Recent`] for what becomes of more.
+const MOST_STEPS: usize = 1 << 14;
+
+/// Kernels of one device that are looked at.
+const MOST_KERNELS: usize = 1 << 16;
+
+/// Devices that are told apart.
+const MOST_DEVICES: usize = 64;
+
+/// Recorded steps whose own record has not come yet: only very long ones, whose intervals come in parts.
+const MOST_WAITING: usize = 4_096;
+
+/// Phase of the figures over all phases.
+pub(crate) const ALL_PHASES: &str = "all";
+
+/// Which figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ratio {
-    /// FLOPs against peak FLOP/s.
+pub(crate) enum Figure {
+    /// FLOPs against peak FLOP/s, by phase and peak.
     Mfu,
-    /// Bytes against peak bandwidth.
+    /// Bytes against peak bandwidth, by phase and peak.
     Mbu,
+    /// Tokens a second, by phase.
+    TokenRate,
+    /// Mean number of steps open at once, by phase.
+    Concurrency,
+    /// Share of the recorded steps' time in which a kernel, copy or memset ran, by device.
+    Busy,
 }
+
+/// One value of one figure, with the values of its labels.
+pub(crate) type Row = (Figure, Vec<String>, f64);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Peak {
-    ratio: Ratio,
+    figure: Figure,
     value: f64,
     label: String,
     dtype: Option<String>,
 }
 
-/// Work of one kind and the time of the steps that tell it.
-#[derive(Debug, Default, Clone, Copy)]
-struct Work {
-    amount: f64,
-    seconds: f64,
+/// What is known of one device by its recorded kernels.
+#[derive(Debug)]
+struct Device {
+    kernels: Recent,
+    steps: Recent,
 }
 
-/// Sums of the steps that ended in one second.
-#[derive(Debug, Default)]
-struct Second {
-    at: i64,
-    work: BTreeMap<(Phase, Ratio), Work>,
-}
-
-/// Work of the last seconds.
-#[derive(Debug, Default)]
+/// Work and time of the last seconds.
+#[derive(Debug)]
 pub(crate) struct Utilisation {
     peaks: Vec<Peak>,
     model_dtype: Option<String>,
     flops_by_dtype: HashMap<DType, u64>,
-    seconds: VecDeque<Second>,
+    /// Steps that tell the amount, by figure; [`Figure::Concurrency`] takes all.
+    work: BTreeMap<(Phase, Figure), Recent>,
+    all: Recent,
+    /// Whether any step is of a phase.
+    phased: bool,
+    devices: BTreeMap<Arc<str>, Device>,
+    /// Recorded steps that have not ended, and the devices they launched on.
+    waiting: HashMap<u64, Vec<Arc<str>>>,
+    now: i64,
+}
+
+impl Default for Utilisation {
+    fn default() -> Self {
+        Self {
+            peaks: Vec::new(),
+            model_dtype: None,
+            flops_by_dtype: HashMap::new(),
+            work: BTreeMap::new(),
+            all: Recent::new(MOST_STEPS),
+            phased: false,
+            devices: BTreeMap::new(),
+            waiting: HashMap::new(),
+            now: i64::MIN,
+        }
+    }
 }
 
 impl Utilisation {
@@ -54,87 +106,149 @@ impl Utilisation {
         let list = run.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
         self.peaks = list
             .filter_map(|peak| {
-                let ratio = match peak.get("kind")?.as_str()? {
-                    "flops" => Ratio::Mfu,
-                    "bandwidth" => Ratio::Mbu,
+                let figure = match peak.get("kind")?.as_str()? {
+                    "flops" => Figure::Mfu,
+                    "bandwidth" => Figure::Mbu,
                     _ => return None,
                 };
                 let value = peak.get("value")?.as_f64().filter(|v| v.is_finite() && *v > 0.0)?;
                 // A label of our own making, so that its values stay the two that are defined.
                 let label = peak.get("label")?.as_str().filter(|l| ["datasheet", "measured"].contains(l))?.to_string();
                 let dtype = peak.get("dtype").and_then(Value::as_str).map(str::to_string);
-                Some(Peak { ratio, value, label, dtype })
+                Some(Peak { figure, value, label, dtype })
             })
             .collect();
         self.model_dtype = run.model.get("dtype").and_then(Value::as_str).map(str::to_string);
     }
 
-    /// Notes the element type that FLOPs were done in.
-    pub(crate) fn flops(&mut self, dtype: DType, flops: u64) {
-        let sum = self.flops_by_dtype.entry(dtype).or_default();
-        *sum = sum.saturating_add(flops);
-    }
-
-    /// Takes a step.
-    pub(crate) fn step(&mut self, step: &StepRecord) {
-        let Some(phase) = step.phase else { return };
-        let told = [(Ratio::Mfu, step.flops), (Ratio::Mbu, step.bytes)];
-        if told.iter().all(|(_, amount)| amount.is_none()) {
-            return;
-        }
-        let at = step.host_start.plus_ns(step.host_dur_ns).0.div_euclid(1_000_000_000);
-        // Steps of several threads come nearly in order; what comes late belongs to the latest second well enough.
-        if self.seconds.back().is_none_or(|last| last.at < at) {
-            self.seconds.push_back(Second { at, ..Second::default() });
-        }
-        let Some(second) = self.seconds.back_mut() else { return };
-        for (ratio, amount) in told {
-            if let Some(amount) = amount {
-                let work = second.work.entry((phase, ratio)).or_default();
-                work.amount += amount as f64;
-                work.seconds += step.host_dur_ns as f64 / 1e9;
+    /// Takes the work of a batch.
+    pub(crate) fn add(&mut self, batch: &Batch) {
+        for span in &batch.spans {
+            if let (Some(flops), Some(dtype)) = (span.flops, span.dtype) {
+                let sum = self.flops_by_dtype.entry(dtype).or_default();
+                *sum = sum.saturating_add(flops);
             }
         }
-        self.expire(HostNs(at * 1_000_000_000));
+        // Before the steps, which are looked up among those that launched something.
+        batch.kernels.iter().for_each(|kernel| self.kernel(kernel));
+        batch.steps.iter().for_each(|step| self.step(step));
+    }
+
+    fn kernel(&mut self, kernel: &KernelRecord) {
+        let room = self.devices.len() < MOST_DEVICES;
+        let device = match self.devices.get_mut(&kernel.device) {
+            Some(device) => device,
+            None if room => self
+                .devices
+                .entry(kernel.device.clone())
+                .or_insert_with(|| Device { kernels: Recent::new(MOST_KERNELS), steps: Recent::new(MOST_STEPS) }),
+            None => return,
+        };
+        device.kernels.push((kernel.gpu_start.0, kernel.gpu_start.plus_ns(kernel.gpu_dur_ns).0), 0.0);
+        let Some(step) = kernel.step else { return };
+        if self.waiting.len() >= MOST_WAITING && !self.waiting.contains_key(&step) {
+            self.waiting.clear();
+        }
+        let devices = self.waiting.entry(step).or_default();
+        if !devices.contains(&kernel.device) {
+            devices.push(kernel.device.clone());
+        }
+    }
+
+    fn step(&mut self, step: &StepRecord) {
+        let stretch = (step.host_start.0, step.host_start.plus_ns(step.host_dur_ns).0);
+        self.expire(HostNs(stretch.1));
+        let launched_on = self.waiting.remove(&step.step);
+        self.phased |= step.phase.is_some();
+        // Where there are phases, a step outside of them may stand around others, and the same time would count twice.
+        if self.phased && step.phase.is_none() {
+            return;
+        }
+        self.all.push(stretch, 0.0);
+        for device in launched_on.into_iter().flatten() {
+            if let Some(device) = self.devices.get_mut(&device) {
+                device.steps.push(stretch, 0.0);
+            }
+        }
+        let Some(phase) = step.phase else { return };
+        // A sequence that has ended is computed on with the others, but yields no token.
+        let tokens = step.new_tokens.or(step.tokens).map(u64::from);
+        for (figure, amount) in [
+            (Figure::Mfu, step.flops),
+            (Figure::Mbu, step.bytes),
+            (Figure::TokenRate, tokens),
+            (Figure::Concurrency, Some(0)),
+        ] {
+            if let Some(amount) = amount {
+                let recent = self.work.entry((phase, figure)).or_insert_with(|| Recent::new(MOST_STEPS));
+                recent.push(stretch, amount as f64);
+            }
+        }
     }
 
     /// Forgets what is older than the window.
     pub(crate) fn expire(&mut self, now: HostNs) {
-        let now = now.0.div_euclid(1_000_000_000);
-        while self.seconds.front().is_some_and(|first| first.at <= now - WINDOW_S) {
-            self.seconds.pop_front();
-        }
+        self.now = self.now.max(now.0);
+        let start = self.window_start();
+        let of_devices = self.devices.values_mut().flat_map(|device| [&mut device.kernels, &mut device.steps]);
+        self.work.values_mut().chain([&mut self.all]).chain(of_devices).for_each(|recent| recent.forget_before(start));
     }
 
-    /// Every ratio that is known: which, phase, the peak's label, value.
-    pub(crate) fn ratios(&self) -> Vec<(Ratio, Phase, &str, f64)> {
-        let mut sums: BTreeMap<(Phase, Ratio), Work> = BTreeMap::new();
-        for (&key, work) in self.seconds.iter().flat_map(|second| &second.work) {
-            let sum = sums.entry(key).or_default();
-            sum.amount += work.amount;
-            sum.seconds += work.seconds;
-        }
-        let mut all: Vec<(Ratio, Phase, &str, f64)> = Vec::new();
-        for peak in self.applicable() {
-            for (&(phase, ratio), work) in
-                sums.iter().filter(|((_, ratio), work)| *ratio == peak.ratio && work.seconds > 0.0)
-            {
-                // Of several peaks with the same name the first counts.
-                if !all.iter().any(|&(r, p, label, _)| (r, p, label) == (ratio, phase, &peak.label)) {
-                    all.push((ratio, phase, &peak.label, work.amount / work.seconds / peak.value));
+    fn window_start(&self) -> i64 {
+        self.now.saturating_sub(WINDOW_S * 1_000_000_000)
+    }
+
+    /// Every figure that is known. What is not known has no row.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let start = self.window_start();
+        let mut rows: Vec<Row> = Vec::new();
+        let devices = self.devices.len().max(1) as f64;
+        for (&(phase, figure), recent) in &self.work {
+            let sums = recent.since(start);
+            let union = sums.union_ns();
+            if union == 0 {
+                continue;
+            }
+            let a_second = sums.amount * 1e9 / union as f64;
+            let phase = phase.as_str().to_string();
+            match figure {
+                Figure::TokenRate => rows.push((figure, vec![phase], a_second)),
+                Figure::Concurrency => rows.push((figure, vec![phase], sums.sum_ns as f64 / union as f64)),
+                _ => {
+                    for peak in self.applicable().filter(|peak| peak.figure == figure) {
+                        let labels = vec![phase.clone(), peak.label.clone()];
+                        // Of several peaks with the same name the first counts.
+                        if !rows.iter().any(|(f, l, _)| *f == figure && *l == labels) {
+                            rows.push((figure, labels, a_second / (peak.value * devices)));
+                        }
+                    }
                 }
             }
         }
-        all
+        let all = self.all.since(start);
+        if all.union_ns() > 0 {
+            let open_at_once = all.sum_ns as f64 / all.union_ns() as f64;
+            rows.push((Figure::Concurrency, vec![ALL_PHASES.into()], open_at_once));
+        }
+        for (name, device) in &self.devices {
+            // Where kernels had to be forgotten, the steps of that time would look idle.
+            let start = start.max(device.kernels.complete_from());
+            let (steps, kernels) = (device.steps.since(start), device.kernels.since(start));
+            if steps.union_ns() > 0 {
+                let busy_ns = overlap_ns(&steps.merged, &kernels.merged);
+                rows.push((Figure::Busy, vec![name.to_string()], busy_ns as f64 / steps.union_ns() as f64));
+            }
+        }
+        rows
     }
 
-    /// As in the analysis: of FLOPs the peaks of the element type that most were done in, or else the model's.
+    /// Of FLOPs the peaks of the element type that most were done in, or else the model's: against another type's
+    /// peak a ratio means nothing.
     fn applicable(&self) -> impl Iterator<Item = &Peak> {
         let most = self.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| dtype.as_str());
-        let named = |dtype: &&str| self.peaks.iter().any(|peak| peak.dtype.as_deref() == Some(*dtype));
-        let used = [most, self.model_dtype.as_deref()].into_iter().flatten().find(named);
+        let used = most.or(self.model_dtype.as_deref());
         self.peaks
             .iter()
-            .filter(move |peak| peak.ratio == Ratio::Mbu || peak.dtype.is_none() || peak.dtype.as_deref() == used)
+            .filter(move |peak| peak.figure == Figure::Mbu || peak.dtype.is_none() || peak.dtype.as_deref() == used)
     }
 }

@@ -1,8 +1,9 @@
 //! Records → OpenTelemetry spans, with the ids, parents and nanoseconds they have everywhere else. Pure.
 
+use candlescope_core::estimate::{Measured, MeasuredBySource};
 use candlescope_core::llm::SEMCONV_VERSION;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{GpuTime, HostNs, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
+use candlescope_core::{GpuSource, GpuTime, HostNs, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
 use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::Resource;
@@ -19,19 +20,57 @@ use super::settings::Settings;
 pub(super) const MAX_ENTRIES: usize = 64;
 
 /// Sums over all steps of a request, those that are not sent included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) steps: u64,
     pub(super) intervals: u64,
     pub(super) decode_steps: u64,
     pub(super) decode_ns: u64,
     pub(super) prefill_ns: u64,
-    pub(super) gpu_ns: Option<u64>,
+    /// GPU time by kind of step, because a prefill says nothing about a decode step.
+    gpu: BTreeMap<Option<Phase>, OfKind>,
     pub(super) flops: Option<u64>,
     pub(super) bytes: Option<u64>,
 }
 
+/// Steps of one kind, and what was measured of them on the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct OfKind {
+    steps: u64,
+    measured: MeasuredBySource,
+}
+
+/// GPU time of several steps from one source.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct StepsOnGpu {
+    source: GpuSource,
+    measured: Measured,
+    /// Of all steps, in nanoseconds, by [`candlescope_core::estimate`]; `None` where a kind of step was never measured.
+    total_ns: Option<f64>,
+}
+
+impl StepsOnGpu {
+    /// Steps of one kind.
+    pub(super) fn of(steps: u64, measured: MeasuredBySource) -> Option<Self> {
+        let source = measured.shown()?;
+        let measured = measured.of(source);
+        Some(Self { source, measured, total_ns: measured.total_of(steps) })
+    }
+}
+
 impl Totals {
+    /// GPU time of all steps from the source that measured more of them.
+    pub(super) fn gpu(&self) -> Option<StepsOnGpu> {
+        // Where there are phases, a step outside of them may stand around others, and their time would count twice.
+        let phased = self.gpu.keys().any(Option::is_some);
+        let kinds = || self.gpu.iter().filter(|(phase, _)| phase.is_some() || !phased).map(|(_, kind)| kind);
+        let mut all = MeasuredBySource::default();
+        kinds().for_each(|kind| all.absorb(kind.measured));
+        let source = all.shown()?;
+        let totals = kinds().map(|kind| kind.measured.of(source).total_of(kind.steps));
+        Some(StepsOnGpu { source, measured: all.of(source), total_ns: totals.sum() })
+    }
+
     pub(super) fn add(&mut self, step: &StepRecord) {
         let sum = |total: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {
@@ -41,14 +80,18 @@ impl Totals {
         self.steps += 1;
         self.intervals += step.intervals;
         match step.phase {
-            Some(candlescope_core::Phase::Decode) => {
+            Some(Phase::Decode) => {
                 self.decode_steps += 1;
                 self.decode_ns += step.host_dur_ns;
             }
-            Some(candlescope_core::Phase::Prefill) => self.prefill_ns += step.host_dur_ns,
+            Some(Phase::Prefill) => self.prefill_ns += step.host_dur_ns,
             _ => {}
         }
-        sum(&mut self.gpu_ns, step.gpu.map(|g| g.dur_ns));
+        let kind = self.gpu.entry(step.phase).or_default();
+        kind.steps += 1;
+        if let Some(gpu) = step.gpu {
+            kind.measured.of_mut(gpu.source).add(gpu.dur_ns);
+        }
         sum(&mut self.flops, step.flops);
         sum(&mut self.bytes, step.bytes);
     }
@@ -112,6 +155,16 @@ impl Attributes {
         if let Some(gpu) = gpu {
             self.put("candlescope.gpu.duration", seconds(gpu.dur_ns));
             self.put("candlescope.gpu.start_time_unix_nano", gpu.start.0);
+            self.put("candlescope.gpu.source", gpu.source.as_str());
+        }
+    }
+
+    /// Of several steps: what was measured, on how many of them, and what that says about all.
+    fn steps_on_gpu(&mut self, gpu: Option<StepsOnGpu>) {
+        if let Some(gpu) = gpu {
+            self.maybe("candlescope.gpu.duration", gpu.total_ns.map(|ns| ns / 1e9));
+            self.put("candlescope.gpu.measured_duration", seconds(gpu.measured.total_ns));
+            self.put("candlescope.gpu.measured_steps", int(gpu.measured.n));
             self.put("candlescope.gpu.source", gpu.source.as_str());
         }
     }
@@ -180,7 +233,7 @@ pub(super) fn request(
         a.put("candlescope.prefill.duration", seconds(totals.prefill_ns));
         a.put("candlescope.decode.steps", int(totals.decode_steps));
         a.put("candlescope.decode.duration", seconds(totals.decode_ns));
-        a.maybe("candlescope.gpu.duration", totals.gpu_ns.map(seconds));
+        a.steps_on_gpu(totals.gpu());
         a.maybe("candlescope.flops", totals.flops.map(int));
         a.maybe("candlescope.bytes", totals.bytes.map(int));
     }
@@ -199,12 +252,12 @@ pub(super) fn request(
 
 /// What several decode steps took together, for those that are no spans.
 fn decoded(group: &Group) -> Event {
-    let mut a = Attributes(Vec::with_capacity(5));
+    let mut a = Attributes(Vec::with_capacity(8));
     a.put("candlescope.decode.first", int(group.first));
     a.put("candlescope.decode.steps", int(group.steps));
     a.put("candlescope.decode.duration", seconds(group.total_ns));
     a.put("candlescope.decode.max_duration", seconds(group.max_ns));
-    a.maybe("candlescope.gpu.duration", group.gpu_ns.map(seconds));
+    a.steps_on_gpu(StepsOnGpu::of(group.steps, group.gpu));
     Event::new("candlescope.decoded", system_time(group.start), a.0, 0)
 }
 
@@ -263,6 +316,8 @@ pub(super) fn resource(run: &RunManifest, settings: &Settings) -> Resource {
     put("candlescope.rank", Some(i64::from(run.rank).into()));
     put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
     put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
+    // Without it, nobody could tell that steps are missing from a trace by design.
+    put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
     let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
     for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
         let words: Vec<opentelemetry::StringValue> = gpus

@@ -1,5 +1,6 @@
 //! Decode steps of a request in at most 64 groups of equal size, however many there are. Pure.
 
+use candlescope_core::estimate::MeasuredBySource;
 use candlescope_core::{HostNs, StepRecord};
 
 /// Groups at most: with as many entries of threads they fit into the 128 events that a span has.
@@ -14,7 +15,8 @@ pub(super) struct Group {
     pub(super) start: HostNs,
     pub(super) total_ns: u64,
     pub(super) max_ns: u64,
-    pub(super) gpu_ns: Option<u64>,
+    /// Of those that were measured on the GPU, by source.
+    pub(super) gpu: MeasuredBySource,
 }
 
 impl Group {
@@ -22,10 +24,7 @@ impl Group {
         self.steps += next.steps;
         self.total_ns = self.total_ns.saturating_add(next.total_ns);
         self.max_ns = self.max_ns.max(next.max_ns);
-        self.gpu_ns = match (self.gpu_ns, next.gpu_ns) {
-            (None, one) | (one, None) => one,
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        };
+        self.gpu.absorb(next.gpu);
     }
 }
 
@@ -40,13 +39,17 @@ pub(super) struct Decodes {
 
 impl Decodes {
     pub(super) fn add(&mut self, step: &StepRecord) {
+        let mut gpu = MeasuredBySource::default();
+        if let Some(time) = step.gpu {
+            gpu.of_mut(time.source).add(time.dur_ns);
+        }
         let one = Group {
             first: self.seen,
             steps: 1,
             start: step.host_start,
             total_ns: step.host_dur_ns,
             max_ns: step.host_dur_ns,
-            gpu_ns: step.gpu.map(|gpu| gpu.dur_ns),
+            gpu,
         };
         self.seen += 1;
         if let Some(last) = self.groups.last_mut()

@@ -5,7 +5,7 @@ use super::convert;
 use super::points;
 use super::settings::{Settings, Signal};
 use super::transport::{Message, Pause, Transport};
-use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats};
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -142,7 +142,7 @@ impl Running {
     fn send(&mut self, ledger: &Ledger, deadline: Instant) -> Result<(), ExportError> {
         let now = HostNs::now();
         self.aggregate.expire(now);
-        let families = self.aggregate.registry().gather();
+        let families = gather(&self.aggregate.registry());
         let metrics = points::resource_metrics(&families, &self.resource, self.started, now);
         let message = Message::Metrics(ExportMetricsServiceRequest { resource_metrics: vec![metrics] });
         let outcome = self.transport.send(message, deadline);

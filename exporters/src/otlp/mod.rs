@@ -8,6 +8,13 @@
 //! together have 2,000 spans a second in the long run: beyond that a request is one span. Which traces are sent at all is up to
 //! OpenTelemetry's samplers, see [`OtlpSampler`].
 //!
+//! GPU time is sampled, and says so. An interval and a step carry `candlescope.gpu.duration` where they were
+//! measured, with `candlescope.gpu.source`: `event`, elapsed on the stream, or `cupti`, the sum of the kernels. A
+//! request, and a group of decode steps in its events, is of the one source that measured more of the steps:
+//! `candlescope.gpu.measured_duration` is the sum over `candlescope.gpu.measured_steps` of them,
+//! `candlescope.gpu.duration` what that says of all recorded steps (mean × number for each kind of step,
+//! [`candlescope_core::estimate`]), left out where a kind of step was never measured.
+//!
 //! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
 //! the end.
 //!

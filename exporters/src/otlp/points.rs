@@ -149,7 +149,7 @@ mod tests {
 
     fn sent(aggregate: &Aggregate) -> Vec<Metric> {
         let resource = ResourceAttributesWithSchema::default();
-        let mut all = resource_metrics(&aggregate.registry().gather(), &resource, HostNs(5), HostNs(9));
+        let mut all = resource_metrics(&crate::metrics::gather(&aggregate.registry()), &resource, HostNs(5), HostNs(9));
         all.scope_metrics.remove(0).metrics
     }
 

@@ -7,7 +7,7 @@ use super::traces::{Counts, Outgoing, Traces};
 use super::{OtlpConfig, OtlpLimits, OtlpSampler};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, HostNs, RequestRecord, SpanId, SpanRecord};
+use candlescope_core::{Batch, GpuSource, GpuTime, HostNs, RequestRecord, SpanId, SpanRecord};
 use opentelemetry::{Key, Value};
 use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
@@ -162,6 +162,48 @@ fn ids_parents_times_and_attributes_are_the_records_own() {
     assert_eq!(span.events.len(), 1);
     assert_eq!(nanos(span.events[0].timestamp), i128::from(entry.host_start.0));
     assert_eq!(span.instrumentation_scope.schema_url(), Some("https://opentelemetry.io/schemas/1.42.0"));
+}
+
+/// A request of one prefill of 7 ms and 20 decode steps. Ten decode steps have marks, of 2 ms each; four others were
+/// recorded, with kernels of 1 ms; six were not measured. By marks the request took 7 + 20 × 2 = 47 ms on the GPU, and
+/// kernels are not added to that.
+#[test]
+fn gpu_time_of_a_request_is_of_one_source_and_says_how_much_of_it_was_measured() {
+    let (mut batches, _) = request(12, 20);
+    let of = |source, ms: u64| Some(GpuTime { start: HostNs(0), dur_ns: ms * 1_000_000, source });
+    for (n, batch) in batches.iter_mut().take(21).enumerate() {
+        batch.steps[0].gpu = match n {
+            0 => of(GpuSource::Event, 7),
+            1..=10 => of(GpuSource::Event, 2),
+            11..=14 => of(GpuSource::Cupti, 1),
+            _ => None,
+        };
+    }
+    let told = |batches: &[Batch], limits: OtlpLimits| {
+        let (sent, _) = run(limits, batches);
+        let root = sent.iter().find(|o| o.records.requests == 1).map(|o| o.span.clone()).expect("the request");
+        let keys = ["duration", "measured_duration", "measured_steps", "source"];
+        (keys.map(|key| attribute(&root, &format!("candlescope.gpu.{key}"))), root)
+    };
+    let (all, root) = told(&batches, OtlpLimits { max_depth: 0, ..OtlpLimits::default() });
+    assert_eq!(all, [Some(0.047.into()), Some(0.027.into()), Some(11.into()), Some("event".into())]);
+    // Of the course of decoding each group says the same of its own steps.
+    let groups: Vec<_> = root.events.iter().filter(|e| e.name == "candlescope.decoded").collect();
+    assert_eq!(groups.len(), 20);
+    let keys = |n: usize| -> Vec<&str> {
+        let of_gpu = groups[n].attributes.iter().map(|kv| kv.key.as_str()).filter(|key| key.contains(".gpu."));
+        of_gpu.collect()
+    };
+    assert_eq!(keys(0).len(), 4);
+    assert!(groups[12].attributes.iter().any(|kv| kv.value.as_str() == "cupti"));
+    assert!(keys(19).is_empty(), "not measured is not zero");
+
+    // Where no decode step was measured, nothing is said of all steps, only of those that were.
+    for batch in batches.iter_mut().take(21).skip(1) {
+        batch.steps[0].gpu = None;
+    }
+    let (prefill_alone, _) = told(&batches, OtlpLimits::default());
+    assert_eq!(prefill_alone, [None, Some(0.007.into()), Some(1.into()), Some("event".into())]);
 }
 
 #[test]
@@ -454,6 +496,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     let mut run = RunManifest { run_id: "r1".into(), host: "node7".into(), rank: 3, ..RunManifest::default() };
     run.environment.insert("nvidia_driver".into(), "580.1".into());
     run.environment.insert("gpus".into(), json!([{ "name": "NVIDIA H200", "uuid": "GPU-1" }]));
+    run.options.insert("schedule".into(), json!({ "wait": 90, "active": 10 }));
     run.model.insert("name".into(), "smollm2".into());
     run.model.insert("parameters".into(), json!(134_515_008));
     let mut config = OtlpConfig::new("http://localhost:4318");
@@ -469,6 +512,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     assert_eq!(get("candlescope.gpu.driver").as_deref(), Some("580.1"));
     assert_eq!(get("candlescope.model.name").as_deref(), Some("smollm2"));
     assert_eq!(get("candlescope.model.parameters").as_deref(), Some("134515008"));
+    assert_eq!(get("candlescope.schedule").as_deref(), Some("{\"active\":10,\"wait\":90}"));
     assert_eq!(get("candlescope.cuda.driver"), None, "what is not known stays out");
 }
 

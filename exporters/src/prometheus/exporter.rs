@@ -2,7 +2,7 @@
 
 use super::http::Response;
 use super::server::Server;
-use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats};
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, Stats};
 use prometheus::{Encoder, Registry, TEXT_FORMAT, TextEncoder};
@@ -169,7 +169,7 @@ fn respond(registry: &Registry, path: &str) -> Response {
     match path {
         "/metrics" => {
             let mut body = Vec::with_capacity(64 * 1024);
-            match TextEncoder::new().encode(&registry.gather(), &mut body) {
+            match TextEncoder::new().encode(&gather(registry), &mut body) {
                 Ok(()) => Response { status: 200, content_type: TEXT_FORMAT, body },
                 Err(error) => Response::text(500, &format!("cannot write the metrics: {error}")),
             }

@@ -5,6 +5,7 @@ mod capture;
 pub mod clock;
 pub mod collector;
 mod control;
+pub mod estimate;
 pub mod exporter;
 mod fields;
 pub mod gpu;

@@ -71,6 +71,10 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
             ("timeseries", "(candlescope_tokens_in_flight{"),
             ("timeseries", "by (phase, peak) (candlescope_mfu_ratio{"),
             ("timeseries", "by (phase, peak) (candlescope_mbu_ratio{"),
+            ("timeseries", "sum by (phase) (candlescope_tokens_per_second{"),
+            ("timeseries", "avg by (phase) (candlescope_step_concurrency{"),
+            ("timeseries", "sum by (outcome) (rate(candlescope_steps_begun_total{"),
+            ("timeseries", "sum by (instance, phase, source) (rate(candlescope_gpu_steps_total{"),
         ],
     ),
     (
@@ -84,12 +88,17 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
             ("state-timeline", "(candlescope_gpu_throttled{"),
             ("timeseries", "(hw_temperature_celsius{"),
             ("timeseries", "(hw_gpu_utilization_ratio{"),
+            ("timeseries", "(candlescope_gpu_busy_ratio{"),
         ],
     ),
     (
         "layers",
         &[
             ("timeseries", "topk(15, sum by (path) (rate(candlescope_span_duration_seconds_sum{"),
+            (
+                "timeseries",
+                "topk(15, sum by (path, source) (sum by (instance, path, source) (rate(candlescope_span_duration_seconds_sum{",
+            ),
             ("table", "clock=\"host\""),
             ("table", "clock=\"gpu\""),
             ("timeseries", "candlescope_kernel_seconds_total{"),

@@ -5,7 +5,10 @@ mod synthetic;
 
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{CollectError, Collector, Exporter, HostNs, KernelKind, KernelRecord, Ledger, Samples, Session};
+use candlescope_core::{
+    CollectError, Collector, Exporter, GpuSource, GpuTime, KernelKind, KernelRecord, Ledger, Samples, Session,
+    SpanRecord,
+};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
 use serde_json::json;
@@ -153,7 +156,13 @@ impl Marked {
             (made.gpu, made.annotated) = (true, true);
             while !stopped.load(Ordering::Relaxed) {
                 let mut batch = made.decode();
-                batch.kernels.push(kernel(batch.spans[0].host_start));
+                // Marks in every other step; the rest were recorded, and half of their intervals launched something.
+                if batch.steps[0].step % 2 == 0 {
+                    let spans = batch.spans.iter_mut().enumerate();
+                    spans.for_each(|(n, span)| span.gpu = span.gpu.filter(|_| n % 2 == 0).map(of_kernels));
+                    batch.steps[0].gpu = batch.spans[0].gpu;
+                    batch.kernels.push(kernel(&batch.spans[0]));
+                }
                 ledger.received(&batch);
                 exporter.export(&batch, &ledger).expect("takes it");
                 std::thread::sleep(Duration::from_millis(50));
@@ -170,18 +179,22 @@ impl Marked {
     }
 }
 
-fn kernel(start: HostNs) -> KernelRecord {
+fn of_kernels(gpu: GpuTime) -> GpuTime {
+    GpuTime { source: GpuSource::Cupti, dur_ns: gpu.dur_ns / 2, ..gpu }
+}
+
+fn kernel(span: &SpanRecord) -> KernelRecord {
     KernelRecord {
         kind: KernelKind::Kernel,
         name: "gemm".into(),
         seq: None,
         span_id: None,
-        step: None,
-        phase: None,
+        step: span.step,
+        phase: span.phase,
         path: None,
         device: "GPU-00000000-made-up".into(),
         stream: 7,
-        gpu_start: start,
+        gpu_start: span.host_start,
         gpu_dur_ns: 40_000,
         grid: None,
         block: None,

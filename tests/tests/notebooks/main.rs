@@ -1,10 +1,10 @@
 //! The notebooks of `examples/notebooks`, run from top to bottom as a person would: on one run, on a folder of a thousand, and on a run
 //! with GPU times. Their figures are held to the analysis crate's, their columns to `docs/run-format.md`.
 #![allow(missing_docs, reason = "a test")]
+mod sampled;
+
 use candlescope_analysis::passes::Distribution;
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::{Exporter, GpuSource, GpuTime, Ledger};
-use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -224,49 +224,6 @@ fn a_folder_of_a_thousand_runs() {
         assert_near("TTFT", &found["ttft_ns"][side], median(ttft(runs)));
     }
     assert_eq!(found["cases"], 16, "every case is on both sides");
-}
-
-/// Writes `run` again with times on a device: two thirds of the host's, in every third step.
-fn with_gpu_times(run: &Path, out: &Path) {
-    let run = Run::open(run).unwrap();
-    let manifest = run.manifest().expect("run.json").clone();
-    let ledger = Ledger::new();
-    let mut exporter = ParquetExporter::create(ParquetConfig::new(out));
-    exporter.start(&manifest).unwrap();
-    for mut batch in run.batches() {
-        for span in batch.spans.iter_mut().filter(|span| span.step.is_some_and(|step| step % 3 == 0)) {
-            let dur_ns = span.host_dur_ns * 2 / 3;
-            span.gpu = Some(GpuTime { start: span.host_start, dur_ns, source: GpuSource::Event });
-        }
-        for step in batch.steps.iter_mut().filter(|step| step.step % 3 == 0) {
-            let dur_ns = step.host_dur_ns * 2 / 3;
-            step.gpu = Some(GpuTime { start: step.host_start, dur_ns, source: GpuSource::Event });
-        }
-        exporter.export(&batch, &ledger).unwrap();
-    }
-    exporter.close(&ledger).unwrap();
-    exporter.finish(&manifest).unwrap();
-}
-
-#[test]
-fn a_run_with_gpu_times() {
-    let Some(python) = python() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    make_runs(dir.path(), &["--runs", "1", "--warmup", "0", "--repeats", "3"]);
-    let (plain, run) = (dir.path().join("f32/run-0000"), dir.path().join("gpu"));
-    with_gpu_times(&plain, &run);
-    let timed = analysis(&run);
-
-    let found = figures(&python, WHERE, &[("CANDLESCOPE_RUNS", &run)], 3);
-    assert_eq!(found["gpu_operators"], 15, "the longest of them");
-    let found = figures(&python, BATCH, &[("CANDLESCOPE_RUNS", &run)], 3);
-    let decode = timed.phases.rows.iter().find(|row| row.name == "decode").and_then(|row| row.gpu);
-    assert_eq!(found["gpu_steps"], decode.expect("GPU times").steps);
-    let found = figures(&python, COMPARE, &[("CANDLESCOPE_RUN_A", &plain), ("CANDLESCOPE_RUN_B", &run)], 3);
-    assert_eq!(
-        found["gpu_steps"],
-        timed.phases.rows.iter().filter_map(|row| row.gpu).map(|gpu| gpu.steps).sum::<u64>()
-    );
 }
 
 #[test]

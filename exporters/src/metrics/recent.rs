@@ -1,0 +1,172 @@
+//! Stretches of time of the last seconds, and what they come to as time of one device: merged where they overlap. Pure.
+
+use std::collections::VecDeque;
+
+/// A stretch of time, from and to, Unix nanoseconds.
+pub(crate) type Stretch = (i64, i64);
+
+/// One stretch and the work that was done in it.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    from: i64,
+    to: i64,
+    amount: f64,
+}
+
+/// The stretches of the last seconds, in the order in which they came.
+///
+/// Overload policy: one more than `most` lets the oldest go, and the time before its end is not looked at any more.
+/// So sums become those of a shorter window, in which they are still right.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    items: VecDeque<Item>,
+    most: usize,
+    /// Nothing before this is complete.
+    complete_from: i64,
+}
+
+/// What the stretches in a window come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sums {
+    /// Work. Of a stretch that is only in part in the window as large a part of its work.
+    pub(crate) amount: f64,
+    /// Sum of the durations in nanoseconds, overlaps counted as often as there are.
+    pub(crate) sum_ns: u64,
+    /// The stretches merged, ascending.
+    pub(crate) merged: Vec<Stretch>,
+}
+
+impl Sums {
+    /// Time in which at least one stretch was open, in nanoseconds.
+    pub(crate) fn union_ns(&self) -> u64 {
+        length(&self.merged)
+    }
+}
+
+impl Recent {
+    /// Nothing yet, and never more than `most` stretches.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { items: VecDeque::new(), most: most.max(1), complete_from: i64::MIN }
+    }
+
+    /// Takes a stretch and the work that was done in it.
+    pub(crate) fn push(&mut self, (from, to): Stretch, amount: f64) {
+        if self.items.len() >= self.most
+            && let Some(oldest) = self.items.pop_front()
+        {
+            self.complete_from = self.complete_from.max(oldest.to);
+        }
+        self.items.push_back(Item { from, to: to.max(from), amount });
+    }
+
+    /// Forgets what had ended by `start`. Of stretches that came out of order some may stay; they are in no sum.
+    pub(crate) fn forget_before(&mut self, start: i64) {
+        while self.items.front().is_some_and(|first| first.to <= start) {
+            self.items.pop_front();
+        }
+    }
+
+    /// From when on everything is known, Unix nanoseconds.
+    pub(crate) fn complete_from(&self) -> i64 {
+        self.complete_from
+    }
+
+    /// Sums over the window from `start` on, or as far back as everything is known.
+    pub(crate) fn since(&self, start: i64) -> Sums {
+        let start = start.max(self.complete_from);
+        let mut sums = Sums::default();
+        let mut stretches: Vec<Stretch> = Vec::with_capacity(self.items.len());
+        for item in self.items.iter().filter(|item| item.to > start) {
+            let from = item.from.max(start);
+            let (inside, whole) = (item.to.abs_diff(from), item.to.abs_diff(item.from));
+            sums.amount += if whole == 0 { item.amount } else { item.amount * (inside as f64 / whole as f64) };
+            sums.sum_ns = sums.sum_ns.saturating_add(inside);
+            stretches.push((from, item.to));
+        }
+        sums.merged = merged(stretches);
+        sums
+    }
+}
+
+/// The same time without overlaps, ascending.
+fn merged(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+    stretches.sort_unstable();
+    let mut out: Vec<Stretch> = Vec::with_capacity(stretches.len());
+    for (from, to) in stretches {
+        match out.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => out.push((from, to)),
+        }
+    }
+    out
+}
+
+/// Length of stretches that do not overlap, in nanoseconds.
+fn length(stretches: &[Stretch]) -> u64 {
+    stretches.iter().fold(0, |sum: u64, (from, to)| sum.saturating_add(to.abs_diff(*from)))
+}
+
+/// Time that is in both, in nanoseconds; both are merged and ascending.
+pub(crate) fn overlap_ns(a: &[Stretch], b: &[Stretch]) -> u64 {
+    let (mut i, mut j, mut sum) = (0, 0, 0u64);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        let (from, to) = (x.0.max(y.0), x.1.min(y.1));
+        if from < to {
+            sum = sum.saturating_add(to.abs_diff(from));
+        }
+        if x.1 < y.1 {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_merged_and_work_is_summed() {
+        let mut recent = Recent::new(100);
+        for stretch in [(0, 10), (5, 15), (20, 30), (20, 30), (22, 24)] {
+            recent.push(stretch, 3.0);
+        }
+        let sums = recent.since(i64::MIN);
+        assert_eq!((sums.amount, sums.sum_ns, sums.union_ns()), (15.0, 42, 25));
+        assert_eq!(sums.merged, [(0, 15), (20, 30)]);
+        // From 8 on: 2 of the first's 10, 7 of the second's 10, the others whole.
+        let sums = recent.since(8);
+        assert!((sums.amount - (0.6 + 2.1 + 9.0)).abs() < 1e-12 && sums.union_ns() == 17, "{sums:?}");
+        assert_eq!(recent.since(30), Sums::default());
+    }
+
+    #[test]
+    fn what_finds_no_room_shortens_the_window_and_not_the_work_alone() {
+        let mut recent = Recent::new(4);
+        (0..10).for_each(|n| recent.push((n * 10, n * 10 + 10), 10.0));
+        let sums = recent.since(0);
+        assert_eq!((sums.amount, sums.union_ns()), (40.0, 40), "still one a nanosecond");
+        // One that began long before brings the part of its work that is in the window.
+        recent.push((0, 110), 110.0);
+        let sums = recent.since(0);
+        assert_eq!((sums.amount, sums.union_ns()), (30.0 + 40.0, 40));
+    }
+
+    #[test]
+    fn a_step_without_duration_has_its_work() {
+        let mut recent = Recent::new(4);
+        recent.push((5, 5), 7.0);
+        assert_eq!(recent.since(0).amount, 7.0);
+        recent.forget_before(5);
+        assert_eq!(recent.since(0), Sums::default());
+    }
+
+    #[test]
+    fn overlap_of_two_sets() {
+        assert_eq!(overlap_ns(&[(0, 10), (20, 30)], &[(5, 25), (29, 40)]), 5 + 5 + 1);
+        assert_eq!(overlap_ns(&[(0, 10)], &[(10, 20)]), 0);
+        assert_eq!(overlap_ns(&[], &[(1, 2)]), 0);
+    }
+}
