@@ -92,17 +92,27 @@ impl Analysis {
         let manifest = run.manifest().cloned().unwrap_or_default();
         let mut requests: Vec<RequestRecord> = Vec::new();
         let mut steps: Vec<StepRow> = Vec::new();
-        let mut samples = memory::MemoryPass::default();
+        // Requests and steps are read before samples, which must know when measured steps ran.
+        let mut samples: Option<memory::MemoryPass> = None;
+        let mut has_measured_steps = false;
         let mut spans = intervals::IntervalPass::default();
         let mut kernels = kernels::KernelPass::default();
         let mut power = energy::EnergyPass::default();
         let mut batches = run.batches();
         for batch in batches.by_ref() {
             batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
-            batch.samples.iter().for_each(|sample| {
-                samples.add(sample);
-                power.add(sample);
-            });
+            if !batch.samples.is_empty() {
+                let samples = samples.get_or_insert_with(|| {
+                    let warmup = latency::warmup_requests(&manifest, &requests);
+                    let measured = step_rows::windows(steps.iter().filter(|step| step.is_measured(&warmup)));
+                    has_measured_steps = !measured.is_empty();
+                    memory::MemoryPass::beside_steps(measured)
+                });
+                batch.samples.iter().for_each(|sample| {
+                    samples.add(sample);
+                    power.add(sample);
+                });
+            }
             batch.kernels.iter().for_each(|kernel| kernels.add(kernel));
             if !batch.kernels.is_empty() {
                 // Kernels come before spans, so every span meets the whole list.
@@ -117,7 +127,8 @@ impl Analysis {
 
         let intervals = spans.finish();
         let warmup = latency::warmup_requests(&manifest, &requests);
-        let latency = latency::Latency::of(&requests, &steps, &warmup);
+        let whole = latency::every_step_recorded(&manifest);
+        let latency = latency::Latency::of(&requests, &steps, &warmup, whole);
         let phases = phases::Phases::of(&requests, &steps, &intervals, &warmup);
         let tokens = tokens::Tokens::of(&steps, &warmup);
         let tree = tree::Tree::of(&intervals);
@@ -130,9 +141,11 @@ impl Analysis {
             phases: &phases,
             latency: &latency,
             warmup: &warmup,
+            started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
+            steps_missing: manifest.steps.is_some() && !whole,
             used: energy::used_devices(&manifest, &kernels),
         });
-        let memory = samples.finish();
+        let memory = samples.unwrap_or_default().finish();
         let mut analysis = Self {
             dir: run.dir().to_path_buf(),
             rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
@@ -145,7 +158,7 @@ impl Analysis {
             operators,
             gpu,
             kernels,
-            devices: devices::devices(&memory, &manifest),
+            devices: devices::devices(&memory, &manifest, has_measured_steps),
             memory,
             energy,
             nsys: None,

@@ -3,7 +3,7 @@
 use super::intervals::{Intervals, by_rollup};
 use super::latency::per_second;
 use super::stats::{Distribution, total, total_if_known};
-use super::step_rows::StepRow;
+use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
 use candlescope_core::{GpuSource, Phase, RequestRecord};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,6 +156,6 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, warmu
         gbytes: bytes.filter(|_| timed).map(|n| n as f64 / total_ns as f64),
         intensity: flops.zip(bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
         gpu: PhaseGpu::of(steps),
-        duration: Distribution::of(measured.map(|s| s.dur_ns as f64).collect()),
+        duration: spread_by_request(measured.copied(), |s| Some(s.dur_ns as f64)),
     }
 }

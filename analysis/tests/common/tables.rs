@@ -77,6 +77,8 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "batch" => maybe(s.batch),
                 "dtype" => Cell::Text(s.dtype.map(|d| d.to_string())),
                 "shape" => Cell::Text(s.shape.map(|d| d.to_string())),
+                "flops_executed" => maybe(s.flops_executed),
+                "io_bytes" => maybe(s.io_bytes),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -100,6 +102,11 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "bytes" => maybe(s.bytes),
                 "intervals" => int(s.intervals),
                 "intervals_lost" => maybe(s.intervals_lost),
+                "new_tokens" => maybe(s.new_tokens),
+                "context_sum" => maybe(s.context_sum),
+                "sequences" => maybe(s.sequences),
+                "flops_executed" => maybe(s.flops_executed),
+                "io_bytes" => maybe(s.io_bytes),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -116,6 +123,8 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "ttft_ns" => maybe(r.ttft_ns),
                 "prompt_tokens" => maybe(r.prompt_tokens),
                 "output_tokens" => maybe(r.output_tokens),
+                "last_token_ns" => maybe(r.last_token_ns),
+                "queue_ns" => maybe(r.queue_ns),
                 _ => maybe(r.batch),
             }
         }
