@@ -147,7 +147,7 @@ impl MemoryPass {
         series.sum += value;
         series.min = series.min.min(value);
         series.max = series.max.max(value);
-        let next = self.steps.partition_point(|(_, end)| *end < time);
+        let next = self.steps.partition_point(|(_, end)| *end <= time);
         if self.steps.get(next).is_some_and(|(start, _)| *start <= time) {
             // `mean` holds the sum until all samples were added.
             let within = series.in_steps.get_or_insert(InSteps { n: 0, min: value, mean: 0.0, max: value });

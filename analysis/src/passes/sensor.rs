@@ -218,7 +218,7 @@ impl Sensor {
     /// Power sampled within `windows`, which are merged and in order.
     fn within<'a>(&'a self, windows: &'a [(i64, i64)]) -> impl Iterator<Item = f64> + 'a {
         let inside = |time: i64| {
-            let next = windows.partition_point(|(_, end)| *end < time);
+            let next = windows.partition_point(|(_, end)| *end <= time);
             windows.get(next).is_some_and(|(start, _)| *start <= time)
         };
         self.power.iter().filter(move |(time, _)| inside(*time)).map(|(_, watts)| *watts)
