@@ -33,11 +33,19 @@ const fn def(
 /// Every number of a report, in the order reports show them.
 pub const DEFINITIONS: &[Definition] = &[
     def(
+        "queue",
+        "Queue time",
+        "ns",
+        "measured",
+        "Request start to the start of its first step, whether that was recorded or not. It is part of the time to first token",
+        "vLLM queue time",
+    ),
+    def(
         "ttft",
         "Time to first token (TTFT)",
         "ns",
         "measured",
-        "Request start to the first output token on the host; where the request does not say, to the end of the step that yields it",
+        "Request start to the first output token on the host; where the request does not say, to the end of the step that yields it, if that was recorded",
         "OTel gen_ai.server.time_to_first_token, vLLM TTFT",
     ),
     def(
@@ -45,7 +53,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Time per output token (TPOT)",
         "ns",
         "derived",
-        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of the longest sequence, counted by the steps that yield them",
+        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of the longest sequence: tokens / sequences, or as many as recorded steps show where those are more",
         "OTel gen_ai.server.time_per_output_token, vLLM TPOT, AIPerf \"ITL\"",
     ),
     def(
@@ -53,16 +61,23 @@ pub const DEFINITIONS: &[Definition] = &[
         "Inter-token latency (ITL)",
         "ns",
         "measured",
-        "Gap between the ends of consecutive token-producing steps of a request; gaps of all requests together",
+        "Gap between the ends of neighbouring token-producing steps of a request, never across a step without a record; gaps of all requests together, their interval by request",
         "vLLM ITL, AIPerf \"ICL\"",
     ),
-    def("e2e", "End-to-end latency", "ns", "measured", "Request start to its last output token", "vLLM E2EL"),
+    def(
+        "e2e",
+        "End-to-end latency",
+        "ns",
+        "measured",
+        "Request start to its last output token, as the request says or its last step does; to the request's end where steps are missing",
+        "vLLM E2EL",
+    ),
     def(
         "prefill_tps",
         "Prefill throughput",
         "tokens/s",
         "derived",
-        "Prompt tokens processed / duration of the prefill steps, one value a request",
+        "Prompt tokens processed, all sequences together / duration of the prefill steps, one value a request",
         "llama-bench pp",
     ),
     def(
@@ -78,7 +93,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Output throughput",
         "tokens/s",
         "derived",
-        "Output tokens of all measured requests / wall time from the first's start to the last's end, batch included",
+        "Output tokens of all measured requests, as they say themselves / wall time from the first's start to the last's end, batch included; not given where one does not say",
         "vLLM output throughput, AIPerf",
     ),
     def(
@@ -86,7 +101,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Peak resident memory",
         "bytes",
         "measured",
-        "Largest sample of the process's resident set; what lies between two samples is not seen",
+        "The kernel's high-water mark of the process's resident set where it is known, over the process's life; else the largest sample, which misses what lies between two. The report says which",
         "",
     ),
     def(
@@ -270,7 +285,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Mean power",
         "W",
         "derived",
-        "Energy of the run / time from its first start to its last end, of the GPUs it worked on together",
+        "Energy while measured steps ran / that time, of the GPUs the run worked on together; never above the highest sample. n: samples of power in that time",
         "",
     ),
     def(
@@ -278,7 +293,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Energy",
         "J",
         "derived",
-        "Difference of the GPU's energy counter, shaped by power between its readings and cross-checked with the integral of power; the bound is what a sensor period misplaces. Windows under five sensor periods are below resolution: power × time, between least and most power sampled. Net: less idle power × time",
+        "Difference of the GPU's energy counter, shaped by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are apart. The bound adds what a sensor period misplaces and the sensor's accuracy of ±5 % (datasheet); what neither tells is not in it. Windows under five sensor periods are below resolution: power × time, between least and most power sampled. Net: less idle power × time; unknown where idle power is not known or above the mean power",
         "zeus",
     ),
     def(
@@ -286,7 +301,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Energy per output token",
         "J",
         "derived",
-        "Gross energy from the first measured request's start to the last one's end / their output tokens; not given below resolution",
+        "Gross energy while measured requests were open / their output tokens; not given below resolution. n: requests",
         "",
     ),
     def(
@@ -294,7 +309,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Net energy per output token",
         "J",
         "derived",
-        "The same less idle power × time. Idle power is the median of the samples outside steps, or the smallest sample where there are fewer than three",
+        "The same less idle power × time. Idle power is the median of the samples after the first step that are clear of all steps and requests; with fewer than three, at most the lowest level outside steps",
         "",
     ),
     def(
@@ -302,7 +317,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Overhead",
         "ratio",
         "derived",
-        "The layer's own part on the application's threads: cost of one enter and exit, measured when the session started, × intervals / duration of the steps",
+        "What recording takes from the application's threads / duration of the steps: measured in place where steps were recorded and left out in turns, with its interval; else an estimate, the cost of one enter and exit of registry and layer in a warm loop × intervals, of which in place two to three times as much is seen",
         "",
     ),
     def(
@@ -316,8 +331,10 @@ pub const DEFINITIONS: &[Definition] = &[
 ];
 
 /// How the statistics of every figure are computed.
-pub const STATISTICS: &str = "n samples; median and percentiles interpolated linearly; sample standard deviation (n − 1); \
-     95 % interval of the median by bootstrap (2000 resamples, fixed seed; order statistics above 5000 samples); p99 only where n ≥ 100.";
+pub const STATISTICS: &str = "n measurements; median and percentiles interpolated linearly; sample standard deviation (n − 1); 95 % interval \
+     of the median by order statistics from n ≥ 6, below that the range, called so; where samples hang together (gaps and steps of one \
+     request) by drawing whole requests again, from 6 requests, below that the range of the requests' medians; p90 only where n ≥ 10, p95 \
+     where n ≥ 20, p99 where n ≥ 100.";
 
 /// The definition of `key`.
 ///

@@ -122,7 +122,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         max_new_tokens: p.max_new_tokens.unwrap_or(64),
         ignore_eos: p.ignore_eos.unwrap_or(false),
         batch: p.batch.unwrap_or(1),
-        repeats: p.repeats.unwrap_or(5),
+        repeats: p.repeats.unwrap_or(6),
         warmup: p.warmup.unwrap_or(1),
         device: p.device.unwrap_or_else(|| "cpu".into()),
         dtype: p.dtype,

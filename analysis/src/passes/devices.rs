@@ -1,27 +1,34 @@
 //! What was sampled of each GPU: use, memory, power, clocks, heat, and what held clocks down.
 
-use super::memory::{Memory, Series};
+use super::memory::{InSteps, Memory, Series};
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 
 /// One GPU as its samples show it. Means are over the samples, which come at even intervals.
+///
+/// Utilisation, power, clocks, heat and throttling are of the samples taken while a measured step ran: loading, warm-up and the time
+/// between steps are not in them. Memory is the largest of the whole run, because most of it is taken while the model loads.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Device {
     /// UUID.
     pub uuid: String,
     /// Name, where the run tells.
     pub name: Option<String>,
+    /// Whether the run has no measured steps, so that everything here is of all samples.
+    pub whole_run: bool,
+    /// Samples of power that its mean is over.
+    pub power_samples: u64,
     /// Share of time in which any kernel ran, as the driver samples it: mean and largest.
     pub utilisation: Option<(f64, f64)>,
     /// Power drawn in watts: mean and largest.
     pub power_watts: Option<(f64, f64)>,
     /// Enforced limit of power in watts.
     pub power_limit_watts: Option<f64>,
-    /// Memory in use by anyone, in bytes: largest.
+    /// Memory in use by anyone, in bytes: largest of the whole run.
     pub memory_bytes: Option<f64>,
     /// Memory of the GPU in bytes.
     pub memory_limit_bytes: Option<f64>,
-    /// Used and reserved memory of candle's pool in bytes: largest seen, the pool's own high-water mark where it is sampled.
+    /// Used and reserved memory of candle's pool in bytes: largest of the whole run, the pool's own high-water mark where it is sampled.
     pub pool_bytes: (Option<f64>, Option<f64>),
     /// Clock of the multiprocessors in hertz: smallest, mean and largest.
     pub clock_hertz: Option<(f64, f64, f64)>,
@@ -48,32 +55,43 @@ fn of_gpu(metric: &str) -> bool {
         .any(|prefix| metric.starts_with(prefix))
 }
 
-/// Every GPU with samples, by UUID.
-pub fn devices(memory: &Memory, manifest: &RunManifest) -> Vec<Device> {
+/// Every GPU with samples, by UUID. `has_steps` says whether the run has measured steps: where it has none, all samples count.
+pub fn devices(memory: &Memory, manifest: &RunManifest, has_steps: bool) -> Vec<Device> {
     let mut uuids: Vec<&str> =
         memory.series.iter().filter(|s| s.device != "host" && of_gpu(&s.metric)).map(|s| s.device.as_str()).collect();
     uuids.sort_unstable();
     uuids.dedup();
-    uuids.into_iter().map(|uuid| device(uuid, memory, manifest)).collect()
+    uuids.into_iter().map(|uuid| device(uuid, memory, manifest, has_steps)).collect()
 }
 
-fn device(uuid: &str, memory: &Memory, manifest: &RunManifest) -> Device {
+fn device(uuid: &str, memory: &Memory, manifest: &RunManifest, has_steps: bool) -> Device {
     let series = |metric: &str| memory.series.iter().find(|s| s.device == uuid && s.metric == metric);
-    let spread = |metric: &str| series(metric).map(|s| (s.mean, s.max));
+    let counted = |s: &Series| match has_steps {
+        true => s.in_steps,
+        false => Some(InSteps { n: s.n, min: s.min, mean: s.mean, max: s.max }),
+    };
+    let within = |metric: &str| series(metric).and_then(counted);
+    let spread = |metric: &str| within(metric).map(|s| (s.mean, s.max));
     let most = |metrics: [&str; 2]| metrics.iter().filter_map(|metric| series(metric)).map(|s| s.max).reduce(f64::max);
     // The multiprocessors' clock is what kernels run at; where it is not told the graphics clock is the same or close.
-    let clock = ["sm", "graphics"].iter().find_map(|domain| series(&format!("candlescope_gpu_clock_hertz_{domain}")));
-    let reasons: Vec<&Series> =
-        memory.series.iter().filter(|s| s.device == uuid && s.metric.starts_with(THROTTLED)).collect();
+    let clock = ["sm", "graphics"].iter().find_map(|domain| within(&format!("candlescope_gpu_clock_hertz_{domain}")));
+    let reasons: Vec<(&str, f64)> = memory
+        .series
+        .iter()
+        .filter(|s| s.device == uuid)
+        .filter_map(|s| Some((s.metric.strip_prefix(THROTTLED)?, counted(s)?.mean)))
+        .collect();
     let mut throttled: Vec<(String, f64)> = reasons
         .iter()
-        .map(|s| (s.metric[THROTTLED.len()..].to_string(), s.mean))
+        .map(|(reason, share)| (reason.to_string(), *share))
         .filter(|(reason, share)| reason != IDLE && *share > 0.0)
         .collect();
     throttled.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     Device {
         uuid: uuid.to_string(),
         name: name(uuid, manifest),
+        whole_run: !has_steps,
+        power_samples: within(super::energy::POWER).map_or(0, |s| s.n),
         utilisation: spread("hw_gpu_utilization_ratio"),
         power_watts: spread(super::energy::POWER),
         power_limit_watts: series("hw_power_limit_watts").map(|s| s.last),
@@ -84,7 +102,7 @@ fn device(uuid: &str, memory: &Memory, manifest: &RunManifest) -> Device {
             most(["candlescope_cuda_pool_reserved_high_bytes", "candlescope_cuda_pool_reserved_bytes"]),
         ),
         clock_hertz: clock.map(|s| (s.min, s.mean, s.max)),
-        memory_clock_hertz: series("candlescope_gpu_clock_hertz_memory").map(|s| s.mean),
+        memory_clock_hertz: within("candlescope_gpu_clock_hertz_memory").map(|s| s.mean),
         celsius: spread("hw_temperature_celsius"),
         throttling_known: !reasons.is_empty(),
         throttled,

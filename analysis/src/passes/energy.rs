@@ -1,5 +1,6 @@
-//! Energy of the run, of each phase and of each output token.
+//! Energy of the run, of loading, of each phase and of each output token.
 //!
+//! Figures of the run and of its phases are over the time in which a measured step ran: loading and warm-up have rows of their own.
 //! From the counter of total energy, shaped by power between its readings and cross-checked against the integral of power; gross,
 //! and less what the GPU draws while nothing runs. Every figure has its bound, and a window too short for the sensors says so.
 
@@ -7,7 +8,8 @@ use super::kernels::Kernels;
 use super::latency::Latency;
 use super::phases::Phases;
 use super::sensor::{Joules, Sensor};
-use super::step_rows::StepRow;
+use super::stats::total_if_known;
+use super::step_rows::{StepRow, merged, windows};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,14 +24,22 @@ pub const POWER: &str = "hw_power_watts";
 pub struct Energy {
     /// The sensors of each GPU, by UUID.
     pub sensors: Vec<(String, Sensor)>,
-    /// From the first start to the last end of steps and requests.
+    /// While at least one measured step ran.
     pub run: Option<Joules>,
     /// The same for each GPU, in the order of `sensors`.
     pub run_by_device: Vec<Option<Joules>>,
-    /// By phase or name of outermost steps, in the order of [`Phases::rows`].
+    /// Samples of power taken in that time, of all GPUs.
+    pub samples: u64,
+    /// From the session's start, or the first sample, to the first step's start.
+    pub loading: Option<Joules>,
+    /// While at least one step of a request that warmed up ran.
+    pub warmup: Option<Joules>,
+    /// By phase or name of outermost measured steps, in the order of [`Phases::rows`].
     pub phases: Vec<PhaseEnergy>,
-    /// From the first measured request's start to the last one's end.
+    /// While at least one measured request was open, whichever of its steps were recorded.
     pub requests: Option<Joules>,
+    /// How many these are.
+    pub measured_requests: u64,
     /// Output tokens of these.
     pub output_tokens: Option<u64>,
 }
@@ -41,7 +51,7 @@ pub struct PhaseEnergy {
     pub name: String,
     /// While at least one of its steps ran.
     pub energy: Joules,
-    /// Tokens they processed, where all tell.
+    /// Tokens they processed, of sequences that go on, where all tell.
     pub tokens: Option<u64>,
 }
 
@@ -77,6 +87,10 @@ pub struct Around<'a> {
     pub latency: &'a Latency,
     /// Requests that warmed up.
     pub warmup: &'a BTreeSet<u64>,
+    /// When the session began, Unix nanoseconds, where known.
+    pub started_ns: Option<i64>,
+    /// Whether steps are known to be missing, which then ran while none was recorded.
+    pub steps_missing: bool,
     /// GPUs the run worked on, by UUID. Where none of them was sampled, or none is known, all sampled ones count.
     pub used: BTreeSet<String>,
 }
@@ -115,40 +129,60 @@ impl EnergyPass {
 
     /// The figures, once every sample was added.
     pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, used } = around;
+        let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
-        let in_steps = merged(steps.iter().map(|s| (s.start_ns, s.end_ns())));
+        let span = |r: &RequestRecord| (r.host_start.0, r.host_start.plus_ns(r.host_dur_ns).0);
+        let busy = merged(steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests.iter().map(span)));
         let mut sensors: Vec<(String, Sensor)> = Vec::new();
         for (device, readings) in self.devices {
-            let power = readings.power.clone();
             if let Some(mut sensor) = Sensor::of(readings.power, readings.counter) {
-                sensor.learn_idle(&power, &in_steps);
+                sensor.learn_idle(&busy, !steps_missing);
                 sensors.push((device, sensor));
             }
         }
         if sensors.is_empty() {
             return Energy::default();
         }
-        let span = |r: &RequestRecord| (r.host_start.0, r.host_start.plus_ns(r.host_dur_ns).0);
-        let whole = hull(steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests.iter().map(span)));
-        let measured = hull(requests.iter().filter(|r| !warmup.contains(&r.request)).map(span));
+        let first = match steps_missing {
+            true => busy.first().map(|(start, _)| *start),
+            false => steps.first().map(|step| step.start_ns),
+        };
+        let measured = windows(steps.iter().filter(|s| s.is_measured(warmup)));
+        let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup)));
+        let measured_requests = || requests.iter().filter(|r| !warmup.contains(&r.request));
+        let in_requests = merged(measured_requests().map(span));
         // Steps in steps are part of them: their energy would count twice.
         let outermost = phases.rows.iter().filter(|row| row.inside.is_none());
         let by_phase = outermost.filter_map(|row| {
-            let windows = merged(steps.iter().filter(|s| s.group() == row.name).map(|s| (s.start_ns, s.end_ns())));
-            Some(PhaseEnergy { name: row.name.clone(), energy: together(&sensors, &windows)?, tokens: row.tokens })
+            let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup));
+            let tokens = total_if_known(of_row().map(|s| s.counted_tokens().map(u64::from)));
+            Some(PhaseEnergy { name: row.name.clone(), energy: together(&sensors, &windows(of_row()))?, tokens })
         });
         Energy {
-            run: whole.and_then(|window| together(&sensors, &[window])),
-            run_by_device: sensors.iter().map(|(_, sensor)| sensor.energy(&[whole?])).collect(),
+            run: together(&sensors, &measured),
+            run_by_device: sensors.iter().map(|(_, sensor)| sensor.energy(&measured)).collect(),
+            samples: sensors.iter().map(|(_, sensor)| sensor.samples_within(&measured)).sum(),
+            // Steps without a record, which no request tells of either, may have run before the first that has one.
+            loading: first
+                .filter(|_| !steps_missing || !requests.is_empty())
+                .and_then(|end| loading(&sensors, *started_ns, end)),
+            warmup: together(&sensors, &warm),
             phases: by_phase.collect(),
-            requests: measured.and_then(|window| together(&sensors, &[window])),
+            requests: together(&sensors, &in_requests),
+            measured_requests: measured_requests().count() as u64,
             output_tokens: latency.output_tokens,
             sensors,
         }
     }
+}
+
+/// Energy before the first step. Sampling begins somewhat after the session, so it is of the part that was sampled.
+fn loading(sensors: &[(String, Sensor)], started_ns: Option<i64>, end: i64) -> Option<Joules> {
+    let sampled = sensors.iter().filter_map(|(_, sensor)| sensor.covers()).map(|(first, _)| first).max()?;
+    let start = sampled.max(started_ns.unwrap_or(sampled));
+    (end > start).then(|| together(sensors, &[(start, end)]))?
 }
 
 /// Energy of all GPUs over the same windows; `None` where one of them does not cover them.
@@ -156,22 +190,4 @@ fn together(sensors: &[(String, Sensor)], windows: &[(i64, i64)]) -> Option<Joul
     let mut all = sensors.iter().map(|(_, sensor)| sensor.energy(windows));
     let first = all.next()??;
     all.try_fold(first, |sum, one| Some(sum.plus(one?)))
-}
-
-/// Windows in order, overlapping ones made one.
-pub(crate) fn merged(windows: impl Iterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
-    let mut list: Vec<(i64, i64)> = windows.filter(|(start, end)| end > start).collect();
-    list.sort_unstable();
-    let mut out: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in list {
-        match out.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => out.push((start, end)),
-        }
-    }
-    out
-}
-
-fn hull(windows: impl Iterator<Item = (i64, i64)>) -> Option<(i64, i64)> {
-    windows.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).filter(|(start, end)| end > start)
 }

@@ -293,7 +293,7 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
                 "{measured} measured request{}: TTFT and TPOT have no spread to speak of",
                 if measured == 1 { "" } else { "s" }
             ),
-            "Repeat the request, at least five times after a warm-up",
+            "Repeat the request, at least six times after a warm-up: below that a median has no 95 % interval",
         ));
     }
 }

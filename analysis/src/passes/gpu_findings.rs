@@ -187,7 +187,7 @@ fn sensors(analysis: &Analysis, findings: &mut Vec<Finding>) {
             findings.push(finding(
                 Severity::Warning,
                 "gpu_throttled",
-                format!("clocks of `{}` were held down ({}) in {} of the samples", device.uuid, reason, percent(*share)),
+                format!("clocks of `{}` were held down ({}) in {} of the samples while measured steps ran", device.uuid, reason, percent(*share)),
                 "Figures depend on heat and power limits: cool the GPU, raise its limit, or lock its clocks for comparisons",
             ));
         }

@@ -3,7 +3,7 @@
 use super::gaps::{Activity, blocks};
 use super::intervals::{Intervals, by_rollup};
 use super::overlap::merged_shares;
-use super::stats::percentile;
+use super::stats::{P95_FROM, percentile};
 use super::step_rows::StepRow;
 use super::tree::ratio;
 use super::warmup::Warmup;
@@ -49,8 +49,8 @@ pub struct KernelRow {
     pub mean_ns: f64,
     /// Median in nanoseconds.
     pub p50_ns: f64,
-    /// 95th percentile in nanoseconds.
-    pub p95_ns: f64,
+    /// 95th percentile in nanoseconds; `None` below [`P95_FROM`](super::stats::P95_FROM) kernels.
+    pub p95_ns: Option<f64>,
     /// Of all device time in the table.
     pub share: f64,
 }
@@ -255,7 +255,7 @@ fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
         total_ns,
         mean_ns: sum / ns.len() as f64,
         p50_ns: percentile(&ns, 0.5),
-        p95_ns: percentile(&ns, 0.95),
+        p95_ns: (ns.len() >= P95_FROM).then(|| percentile(&ns, 0.95)),
         share: ratio(total_ns, whole),
     }
 }

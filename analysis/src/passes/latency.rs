@@ -1,4 +1,7 @@
 //! Latency and throughput of requests: TTFT, TPOT, ITL, tokens a second, by the definitions in [`crate::definitions`].
+//!
+//! A request says itself when its tokens came and how many they were, whatever a schedule leaves of its steps. Steps fill in what it
+//! does not say, and only where they show that none of them is missing: a figure that sampling voids stays empty.
 
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
@@ -13,11 +16,13 @@ pub struct Latency {
     pub requests: Vec<RequestFigures>,
     /// Requests left out of every statistic here because they warmed up.
     pub warmup: usize,
+    /// Request start to the start of its first step.
+    pub queue: Option<Distribution>,
     /// Time to first token.
     pub ttft: Option<Distribution>,
     /// Time per output token after the first.
     pub tpot: Option<Distribution>,
-    /// Gaps between consecutive output tokens, of all requests together.
+    /// Gaps between consecutive output tokens, of all requests together; the interval comes from requests.
     pub itl: Option<Distribution>,
     /// Request start to last token.
     pub e2e: Option<Distribution>,
@@ -29,9 +34,9 @@ pub struct Latency {
     pub output_tps: Option<f64>,
     /// Wall time that `output_tps` is over.
     pub wall_ns: u64,
-    /// Prompt tokens of the measured requests.
+    /// Prompt tokens of the measured requests, all sequences together; `None` where one does not say.
     pub prompt_tokens: Option<u64>,
-    /// Output tokens of the measured requests.
+    /// Output tokens of the measured requests; `None` where one does not say.
     pub output_tokens: Option<u64>,
 }
 
@@ -46,17 +51,19 @@ pub struct RequestFigures {
     pub warmup: bool,
     /// Sequences in the batch.
     pub batch: Option<u32>,
-    /// Prompt tokens.
+    /// Prompt tokens of one sequence.
     pub prompt_tokens: Option<u64>,
     /// Output tokens, all sequences together.
     pub output_tokens: Option<u64>,
+    /// Request start to the start of its first step, recorded or not.
+    pub queue_ns: Option<u64>,
     /// Request start to first output token.
     pub ttft_ns: Option<u64>,
-    /// Request start to last output token.
+    /// Request start to last output token; to the request's end where that is not known.
     pub e2e_ns: Option<u64>,
     /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
-    /// Gaps between consecutive output tokens.
+    /// Gaps between consecutive output tokens, never across a step that has no record.
     pub itl_ns: Vec<u64>,
     /// Prompt tokens a second of prefill.
     pub prefill_tps: Option<f64>,
@@ -82,9 +89,26 @@ pub fn warmup_requests(manifest: &RunManifest, requests: &[RequestRecord]) -> BT
     requests.iter().map(|r| r.request).filter(|&request| request <= n).collect()
 }
 
+/// Whether the run says that every step that began has its record. A run of before this was counted does not.
+pub fn every_step_recorded(manifest: &RunManifest) -> bool {
+    manifest
+        .steps
+        .is_some_and(|n| n.begun > 0 && [n.scheduled_out, n.paused, n.lost].iter().all(|missing| *missing == 0))
+}
+
+impl RequestFigures {
+    /// Sequences in the batch, at least one.
+    fn sequences(&self) -> u64 {
+        u64::from(self.batch.unwrap_or(1).max(1))
+    }
+}
+
 impl Latency {
     /// Figures of `requests` from their own records and their steps, both in order of start.
-    pub fn of(requests: &[RequestRecord], steps: &[StepRow], warmup: &BTreeSet<u64>) -> Self {
+    ///
+    /// `whole` says that every step of the run is known to have its record: [`every_step_recorded`]. Where it is not, a request's
+    /// steps must show by their context lengths, or by their number, that none is missing before anything is counted from them.
+    pub fn of(requests: &[RequestRecord], steps: &[StepRow], warmup: &BTreeSet<u64>, whole: bool) -> Self {
         let mut by_request: BTreeMap<u64, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             if let Some(request) = step.request {
@@ -95,16 +119,16 @@ impl Latency {
             .iter()
             .map(|request| {
                 let steps = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
-                figures(request, steps, warmup.contains(&request.request))
+                figures(request, steps, warmup.contains(&request.request), whole)
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
         let over = |f: &dyn Fn(&RequestFigures) -> Option<f64>| {
             Distribution::of(measured.iter().filter_map(|r| f(r)).collect())
         };
+        // A sum without the requests that do not say would be too small.
         let sum = |f: &dyn Fn(&RequestFigures) -> Option<u64>| {
-            let known: Vec<u64> = measured.iter().filter_map(|r| f(r)).collect();
-            (!known.is_empty()).then(|| total(known))
+            total_if_known(measured.iter().map(|r| f(r))).filter(|_| !measured.is_empty())
         };
         let kept = || requests.iter().filter(|r| !warmup.contains(&r.request));
         let start = kept().map(|r| r.host_start.0).min();
@@ -113,15 +137,18 @@ impl Latency {
         let output_tokens = sum(&|r| r.output_tokens);
         Self {
             warmup: warmup.len(),
+            queue: over(&|r| r.queue_ns.map(|v| v as f64)),
             ttft: over(&|r| r.ttft_ns.map(|v| v as f64)),
             tpot: over(&|r| r.tpot_ns),
-            itl: Distribution::of(measured.iter().flat_map(|r| r.itl_ns.iter().map(|&v| v as f64)).collect()),
+            itl: Distribution::clustered(
+                measured.iter().map(|r| r.itl_ns.iter().map(|&v| v as f64).collect()).collect(),
+            ),
             e2e: over(&|r| r.e2e_ns.map(|v| v as f64)),
             prefill_tps: over(&|r| r.prefill_tps),
             decode_tps: over(&|r| r.decode_tps),
             output_tps: output_tokens.filter(|_| wall_ns > 0).map(|tokens| per_second(tokens as f64, wall_ns as f64)),
             wall_ns,
-            prompt_tokens: sum(&|r| r.prompt_tokens),
+            prompt_tokens: sum(&|r| Some(r.prompt_tokens?.saturating_mul(r.sequences()))),
             output_tokens,
             requests: rows,
         }
@@ -133,55 +160,145 @@ pub(crate) fn per_second(count: f64, ns: f64) -> f64 {
     count * 1e9 / ns
 }
 
+/// A step at whose end a token of each sequence exists.
+#[derive(Debug, Clone, Copy)]
+struct TokenStep<'a> {
+    step: &'a StepRow,
+    /// The step that computed it: the same, but where sampling is a step of its own.
+    forward: &'a StepRow,
+}
+
+impl TokenStep<'_> {
+    /// Whether no token came between `earlier` and this one: the context has grown by one, or by as many tokens as a sequence got
+    /// here at once. `None` where the steps do not tell their context.
+    fn follows(&self, earlier: &TokenStep<'_>, sequences: u64) -> Option<bool> {
+        let (before, after) = (earlier.forward.context_len?, self.forward.context_len?);
+        let grown = u64::from(after.checked_sub(before)?);
+        let sequences = self.forward.sequences.map_or(sequences, u64::from).max(1);
+        let own = self.forward.counted_tokens().map(|tokens| u64::from(tokens) / sequences);
+        Some(grown == 1 || (grown > 0 && Some(grown) == own))
+    }
+}
+
 /// The steps at whose end a token exists.
 ///
 /// Sampling marked as a step of its own yields the token; otherwise the last prefill step and each decode step do. Of a prompt
 /// processed in chunks only the last yields a token.
-fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<&'a StepRow> {
+fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<TokenStep<'a>> {
     let of = |phase: Phase| steps.iter().copied().filter(move |s| s.phase == Some(phase));
     if of(Phase::Sample).next().is_some() {
-        return of(Phase::Sample).collect();
+        let forward = |sample: &StepRow| {
+            let before = |s: &&&StepRow| s.phase != Some(Phase::Sample) && s.start_ns <= sample.start_ns;
+            steps.iter().rev().find(before).copied()
+        };
+        let samples = of(Phase::Sample).map(|step| TokenStep { step, forward: forward(step).unwrap_or(step) });
+        return samples.collect();
     }
-    let mut tokens: Vec<&StepRow> = of(Phase::Prefill).next_back().into_iter().chain(of(Phase::Decode)).collect();
-    tokens.sort_by_key(|s| s.end_ns());
+    let steps = of(Phase::Prefill).next_back().into_iter().chain(of(Phase::Decode));
+    let mut tokens: Vec<TokenStep<'_>> = steps.map(|step| TokenStep { step, forward: step }).collect();
+    tokens.sort_by_key(|t| t.step.end_ns());
     tokens
 }
 
-fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool) -> RequestFigures {
+/// What a request's steps say of its tokens.
+struct Tokens<'a> {
+    steps: Vec<TokenStep<'a>>,
+    /// Whether the first token's step has its record.
+    has_first: bool,
+    /// Whether every token's step has.
+    complete: bool,
+    /// Of each step but the first, whether it follows the one before without a hole.
+    follows: Vec<bool>,
+}
+
+impl<'a> Tokens<'a> {
+    /// `each` is the number of output tokens of a sequence, where the request says.
+    fn of(steps: &[&'a StepRow], sequences: u64, each: Option<u64>, whole: bool) -> Self {
+        let tokens = token_steps(steps);
+        let has_first = tokens.first().is_some_and(|t| t.forward.phase == Some(Phase::Prefill));
+        let told: Vec<Option<bool>> = tokens.windows(2).map(|w| w[1].follows(&w[0], sequences)).collect();
+        // Steps that do not tell their context are all there where they are as many as the tokens.
+        let counted = has_first && each.is_some_and(|n| n == tokens.len() as u64);
+        let follows: Vec<bool> = told.iter().map(|told| whole || told.unwrap_or(counted)).collect();
+        let last = tokens.last().and_then(|t| t.forward.context_len);
+        let first = tokens.first().and_then(|t| t.forward.context_len);
+        // The context grows by a token each, several to a step or not.
+        let grown = first.zip(last).and_then(|(first, last)| Some(u64::from(last.checked_sub(first)?) + 1));
+        let seen = grown.map_or(tokens.len() as u64, |grown| grown.max(tokens.len() as u64));
+        // Of a batch `each` is a mean: more steps than that say nothing of how long the longest sequence went on.
+        let ends = whole || each.is_some_and(|n| seen == n || (sequences == 1 && seen > n));
+        let complete = has_first && ends && follows.iter().all(|follows| *follows);
+        Self { steps: tokens, has_first, complete, follows }
+    }
+
+    /// Tokens of the longest sequence, as far as the steps show.
+    fn longest(&self) -> u64 {
+        let context = |t: Option<&TokenStep<'_>>| t.and_then(|t| t.forward.context_len);
+        let first = context(self.steps.first()).filter(|_| self.has_first);
+        let grown = first.zip(context(self.steps.last())).and_then(|(first, last)| last.checked_sub(first));
+        (self.steps.len() as u64).max(grown.map_or(0, |grown| u64::from(grown) + 1))
+    }
+
+    /// Output tokens of all sequences, where every step has its record.
+    fn counted(&self, sequences: u64) -> Option<u64> {
+        // A prefill's new tokens are the prompt's; each sequence gets one output token of it.
+        let tokens = |t: &TokenStep<'_>| match (t.forward.phase, t.forward.new_tokens, t.forward.sequences) {
+            (Some(Phase::Prefill), _, Some(going)) => u64::from(going),
+            (Some(Phase::Decode), Some(new), _) => u64::from(new),
+            _ => sequences,
+        };
+        self.complete.then(|| total(self.steps.iter().map(tokens)))
+    }
+}
+
+fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: bool) -> RequestFigures {
     let start = request.host_start.0;
-    let since_start = |at: i64| u64::try_from(at - start).ok();
-    let tokens = token_steps(steps);
-    let batch = request.batch.or_else(|| tokens.iter().find_map(|s| s.batch));
+    let since_start = |at: i64| u64::try_from(at.saturating_sub(start)).ok();
+    let batch = request.batch.or_else(|| steps.iter().find_map(|s| s.batch));
     let sequences = u64::from(batch.unwrap_or(1).max(1));
-    let ttft_ns = request.ttft_ns.or_else(|| tokens.first().and_then(|s| since_start(s.end_ns())));
-    // Without steps the request's end is the closest thing known to its last token.
-    let e2e_ns = tokens.last().map_or(Some(request.host_dur_ns), |s| since_start(s.end_ns()));
-    let output_tokens = request.output_tokens.or_else(|| (!tokens.is_empty()).then(|| tokens.len() as u64 * sequences));
+    let tokens = Tokens::of(steps, sequences, request.output_tokens.map(|n| n / sequences), whole);
+    let end_of = |t: Option<&TokenStep<'_>>| t.and_then(|t| since_start(t.step.end_ns()));
+    let ttft_ns = request.ttft_ns.or_else(|| end_of(tokens.steps.first()).filter(|_| tokens.has_first));
+    let by_steps = end_of(tokens.steps.last()).filter(|_| tokens.complete);
+    // The request's own end is the closest thing known to its last token where steps are missing.
+    let e2e_ns = request.last_token_ns.or(by_steps).or(Some(request.host_dur_ns));
+    let output_tokens = request.output_tokens.or_else(|| tokens.counted(sequences));
     // A batch yields one token a sequence at a time: gaps are counted along the longest sequence, tokens over all. Its steps
     // count them where some sequences stop early; the tokens do where a step yields several or steps are not known.
-    let longest = output_tokens.map(|n| (n / sequences).max(tokens.len() as u64));
+    let longest = output_tokens.map(|n| (n / sequences).max(tokens.longest()));
     let gaps = longest.and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
     let after_first = output_tokens.and_then(|n| n.checked_sub(sequences)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);
-    let prefill_ns = total(steps.iter().filter(|s| s.phase == Some(Phase::Prefill)).map(|s| s.dur_ns));
+    let prefill = || steps.iter().filter(|s| s.phase == Some(Phase::Prefill));
+    let prefill_ns = total(prefill().map(|s| s.dur_ns));
     // The tokens the prefill steps processed, where they say so: a cached prefix is part of the prompt but not of the work.
-    let prefill_steps = steps.iter().filter(|s| s.phase == Some(Phase::Prefill));
-    let processed = total_if_known(prefill_steps.map(|s| s.tokens.map(u64::from))).filter(|&n| n > 0);
-    let prompt = processed.or(request.prompt_tokens);
+    let processed = total_if_known(prefill().map(|s| s.counted_tokens().map(u64::from))).filter(|&n| n > 0);
+    // Of a prompt in chunks some may have no record: the prompt's length then says nothing of the time of the others.
+    let asked = request.prompt_tokens.map(|n| n.saturating_mul(sequences)).filter(|_| tokens.complete);
     RequestFigures {
         request: request.request,
         model: request.model.to_string(),
         warmup,
         batch,
-        prompt_tokens: request.prompt_tokens.or(processed),
+        prompt_tokens: request.prompt_tokens.or(processed.filter(|_| tokens.complete).map(|n| n / sequences)),
         output_tokens,
+        queue_ns: request.queue_ns,
         ttft_ns,
         e2e_ns,
         tpot_ns: decoding.zip(gaps).map(|(ns, gaps)| ns as f64 / gaps as f64),
-        itl_ns: tokens.windows(2).filter_map(|w| u64::try_from(w[1].end_ns() - w[0].end_ns()).ok()).collect(),
-        prefill_tps: prompt.filter(|&n| n > 0 && prefill_ns > 0).map(|n| per_second(n as f64, prefill_ns as f64)),
+        itl_ns: gaps_between(&tokens),
+        prefill_tps: processed
+            .or(asked)
+            .filter(|&n| n > 0 && prefill_ns > 0)
+            .map(|n| per_second(n as f64, prefill_ns as f64)),
         decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
         steps_ns: total(steps.iter().map(|s| s.dur_ns)),
     }
+}
+
+/// Gaps between the ends of neighbouring tokens, none across a hole.
+fn gaps_between(tokens: &Tokens<'_>) -> Vec<u64> {
+    let pairs = tokens.steps.windows(2).zip(&tokens.follows).filter(|(_, follows)| **follows);
+    pairs.filter_map(|(w, _)| u64::try_from(w[1].step.end_ns().saturating_sub(w[0].step.end_ns())).ok()).collect()
 }

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// Resident memory of the process, as the host collector names it.
 pub const RESIDENT: &str = "process_resident_memory_bytes";
 
+/// The largest it ever was, as the kernel keeps it (`VmHWM` in `/proc/self/status`).
+pub const RESIDENT_MARK: &str = "process_peak_resident_memory_bytes";
+
 /// All series of samples.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Memory {
@@ -34,10 +37,41 @@ pub struct Series {
     pub last: f64,
     /// Mean of the samples.
     pub mean: f64,
+    /// The samples taken while a measured step ran; `None` where there are none, or no steps.
+    pub in_steps: Option<InSteps>,
     /// Median time between two samples in nanoseconds: how short an event can be and still be seen.
     pub period_ns: Option<u64>,
     /// Unix nanoseconds and value, thinned to at most some thousands.
     pub points: Vec<(i64, f64)>,
+}
+
+/// Samples of a metric that were taken while at least one measured step ran: neither loading nor warm-up nor idle time is in them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InSteps {
+    /// How many.
+    pub n: u64,
+    /// Smallest value.
+    pub min: f64,
+    /// Mean of the samples.
+    pub mean: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+/// How much memory the process held at most, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeakResident {
+    /// Bytes.
+    pub bytes: f64,
+    /// Whether it is the mark that the kernel keeps, which sees what falls between two samples; else the largest sample.
+    pub kept_by_kernel: bool,
+}
+
+impl PeakResident {
+    /// What it is, in words.
+    pub fn source(&self) -> &'static str {
+        if self.kept_by_kernel { "kernel's high-water mark" } else { "largest sample" }
+    }
 }
 
 impl Memory {
@@ -46,14 +80,15 @@ impl Memory {
         self.series.iter().find(|s| s.metric == metric && s.device == "host")
     }
 
-    /// Peak resident memory as sampled, in bytes.
-    pub fn peak_resident(&self) -> Option<f64> {
-        let sampled = self.host(RESIDENT).map(|s| s.max);
-        // A high-water mark kept by the kernel sees what falls between two samples.
-        let kept = self.host("process_peak_resident_memory_bytes").map(|s| s.max);
-        match (sampled, kept) {
-            (Some(a), Some(b)) => Some(a.max(b)),
-            (a, b) => a.or(b),
+    /// Peak resident memory: the kernel's high-water mark where it is known, else the largest sample.
+    pub fn peak_resident(&self) -> Option<PeakResident> {
+        let most = |metric| self.host(metric).map(|s| s.max).filter(|bytes| bytes.is_finite());
+        match (most(RESIDENT_MARK), most(RESIDENT)) {
+            // The kernel counts in batches for each thread, so a sample can be ahead of its mark.
+            (Some(kept), sampled) if sampled.is_none_or(|bytes| bytes <= kept) => {
+                Some(PeakResident { bytes: kept, kept_by_kernel: true })
+            }
+            (_, sampled) => sampled.map(|bytes| PeakResident { bytes, kept_by_kernel: false }),
         }
     }
 }
@@ -64,6 +99,8 @@ const POINTS: usize = 2048;
 /// Collects [`Memory`] from samples in any order.
 #[derive(Debug, Default)]
 pub struct MemoryPass {
+    /// Start and end of the time in which measured steps ran, in order.
+    steps: Vec<(i64, i64)>,
     series: BTreeMap<(String, &'static str), Collecting>,
 }
 
@@ -74,6 +111,7 @@ struct Collecting {
     sum: f64,
     min: f64,
     max: f64,
+    in_steps: Option<InSteps>,
     first: (i64, f64),
     last: (i64, f64),
     /// Every `stride`-th sample is kept.
@@ -82,6 +120,11 @@ struct Collecting {
 }
 
 impl MemoryPass {
+    /// Takes samples within `steps` apart, too: start and end of the time in which measured steps ran, in order and not overlapping.
+    pub fn beside_steps(steps: Vec<(i64, i64)>) -> Self {
+        Self { steps, series: BTreeMap::new() }
+    }
+
     /// Takes one sample.
     pub fn add(&mut self, sample: &SampleRecord) {
         let (time, value) = (sample.time.0, sample.value);
@@ -91,6 +134,7 @@ impl MemoryPass {
             sum: 0.0,
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
+            in_steps: None,
             first: (time, value),
             last: (time, value),
             stride: 1,
@@ -103,6 +147,15 @@ impl MemoryPass {
         series.sum += value;
         series.min = series.min.min(value);
         series.max = series.max.max(value);
+        let next = self.steps.partition_point(|(_, end)| *end <= time);
+        if self.steps.get(next).is_some_and(|(start, _)| *start <= time) {
+            // `mean` holds the sum until all samples were added.
+            let within = series.in_steps.get_or_insert(InSteps { n: 0, min: value, mean: 0.0, max: value });
+            within.n += 1;
+            within.min = within.min.min(value);
+            within.mean += value;
+            within.max = within.max.max(value);
+        }
         if time < series.first.0 {
             series.first = (time, value);
         }
@@ -135,6 +188,7 @@ impl MemoryPass {
                 first: c.first.1,
                 last: c.last.1,
                 mean: c.sum / c.n as f64,
+                in_steps: c.in_steps.map(|within| InSteps { mean: within.mean / within.n as f64, ..within }),
                 period_ns: gaps.get(gaps.len() / 2).map(|gap| gap / c.stride),
                 points: c.points,
             }

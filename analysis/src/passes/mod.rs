@@ -100,25 +100,29 @@ impl Analysis {
         let manifest = run.manifest().cloned().unwrap_or_default();
         let mut requests: Vec<RequestRecord> = Vec::new();
         let mut steps: Vec<StepRow> = Vec::new();
-        let mut samples = memory::MemoryPass::default();
+        let mut has_measured_steps = false;
         let mut spans = intervals::IntervalPass::default();
         let mut kernels = kernels::KernelPass::default();
         let mut power = energy::EnergyPass::default();
         let mut batches = run.batches();
-        let mut warmup: Option<Warmup> = None;
+        let mut known: Option<(Warmup, memory::MemoryPass)> = None;
         let mut first_step = None;
         for batch in batches.by_ref() {
             batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
-            batch.samples.iter().for_each(|sample| {
-                samples.add(sample);
-                power.add(sample);
-            });
-            if !batch.kernels.is_empty() || !batch.spans.is_empty() {
-                // Requests and steps come before kernels, and these before spans: each meets the whole list of those before.
-                let warmup = warmup.get_or_insert_with(|| {
+            if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
+                // Requests and steps come before samples, these before kernels, and these before spans: each meets the whole list of
+                // those before.
+                let (warmup, samples) = known.get_or_insert_with(|| {
                     in_order(&mut requests, &mut steps);
                     first_step = steps.first().map(|step| step.start_ns);
-                    Warmup::of(&manifest, &requests, &steps)
+                    let warmup = Warmup::of(&manifest, &requests, &steps);
+                    let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
+                    has_measured_steps = !measured.is_empty();
+                    (warmup, memory::MemoryPass::beside_steps(measured))
+                });
+                batch.samples.iter().for_each(|sample| {
+                    samples.add(sample);
+                    power.add(sample);
                 });
                 batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, first_step));
                 spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
@@ -132,16 +136,17 @@ impl Analysis {
             }
             requests.extend(batch.requests);
         }
-        let mut warmup = warmup.unwrap_or_else(|| {
+        let (mut warmup, samples) = known.unwrap_or_else(|| {
             in_order(&mut requests, &mut steps);
-            Warmup::of(&manifest, &requests, &steps)
+            (Warmup::of(&manifest, &requests, &steps), memory::MemoryPass::default())
         });
         let measured = warmup.measured(&steps);
         let measured_requests: Vec<&RequestRecord> =
             requests.iter().filter(|r| !warmup.requests().contains(&r.request)).collect();
 
         let intervals = spans.finish();
-        let latency = latency::Latency::of(&requests, &steps, warmup.requests());
+        let whole = latency::every_step_recorded(&manifest);
+        let latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
         let phases = phases::Phases::of(&measured_requests, &measured, &intervals);
         let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
@@ -155,6 +160,8 @@ impl Analysis {
             phases: &phases,
             latency: &latency,
             warmup: warmup.requests(),
+            started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
+            steps_missing: manifest.steps.is_some() && !whole,
             used: energy::used_devices(&manifest, &kernels),
         });
         let memory = samples.finish();
@@ -171,7 +178,7 @@ impl Analysis {
             operators,
             gpu,
             kernels,
-            devices: devices::devices(&memory, &manifest),
+            devices: devices::devices(&memory, &manifest, has_measured_steps),
             memory,
             energy,
             nsys: None,

@@ -7,7 +7,7 @@ use super::gaps::{length, stretches};
 use super::intervals::{Intervals, by_rollup};
 use super::latency::per_second;
 use super::stats::{Distribution, total, total_if_known};
-use super::step_rows::StepRow;
+use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
 use candlescope_core::{GpuSource, Phase, RequestRecord};
 use std::collections::BTreeMap;
@@ -170,6 +170,6 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64) -> Ph
         io_gbytes: rate(io_bytes),
         intensity: flops.zip(io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
         gpu: PhaseGpu::of(steps),
-        duration: Distribution::of(steps.iter().map(|s| s.dur_ns as f64).collect()),
+        duration: spread_by_request(steps.iter().copied(), |s| Some(s.dur_ns as f64)),
     }
 }

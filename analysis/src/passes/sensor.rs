@@ -1,8 +1,9 @@
 //! One GPU's power and energy sensors as a curve of energy over time, and how far it can be trusted.
 //!
-//! The counter of total energy is exact but read about once a second; power is read ten to twenty times a second. So the curve
-//! goes through the counter's readings and takes its shape between them from power. Both sensors move only about every 100 ms
-//! [zeus `monitor/energy.py`; arXiv 2312.02741], so what is read is up to that much older than it seems: that is the bound.
+//! The counter of total energy is read about once a second; power is read ten to twenty times a second. So the curve goes through
+//! the counter's readings and takes its shape between them from power. Both sensors move only about every 100 ms
+//! [zeus `monitor/energy.py`; arXiv 2312.02741], so what is read is up to that much older than it seems: that is one term of the
+//! bound. The other is the sensor's own accuracy, which no number of samples improves.
 
 use super::stats::percentile;
 
@@ -12,17 +13,30 @@ pub const SENSOR_PERIOD_NS: u64 = 100_000_000;
 /// A window of fewer sensor periods is below resolution.
 pub const RESOLVED_PERIODS: u64 = 5;
 
+/// How far a reading may be off, as a share of it: a datasheet figure. NVIDIA states it for Fermi and Kepler [NVML reference,
+/// `nvmlDeviceGetPowerUsage`] and nothing for later GPUs, of which arXiv 2312.02741 measured about as much.
+pub const ACCURACY: f64 = 0.05;
+
 /// Energy over a window, from the curve. Joules.
+///
+/// `low` and `high` are what is known to be uncertain: the sensor's period and its stated accuracy. What nobody states, such as power
+/// that swings between two samples, is not in them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Joules {
-    /// The best estimate.
+    /// The best estimate. Over the time it is neither less than the least nor more than the most power sampled in it.
     pub joules: f64,
-    /// It is not less than this.
+    /// The estimate less both terms.
     pub low: f64,
-    /// It is not more than this.
+    /// The estimate and both terms.
     pub high: f64,
-    /// The estimate less idle power × time.
+    /// What a period of the sensor misplaces at most, down and up.
+    pub by_period: (f64, f64),
+    /// [`ACCURACY`] of the estimate.
+    pub by_accuracy: f64,
+    /// The estimate less idle power × time; `None` where idle power is not known, or above the mean power.
     pub net: Option<f64>,
+    /// Idle power as estimated is above the mean power: one of both is wrong for this time.
+    pub idle_above_mean: bool,
     /// Time it is over, in nanoseconds.
     pub time_ns: u64,
     /// The window is shorter than several sensor periods: this is power × time, and only the bound says something.
@@ -42,6 +56,10 @@ impl Joules {
             joules: self.joules + other.joules,
             low: self.low + other.low,
             high: self.high + other.high,
+            by_period: (self.by_period.0 + other.by_period.0, self.by_period.1 + other.by_period.1),
+            // All GPUs may read too little, or all too much: the same sensor is in each.
+            by_accuracy: self.by_accuracy + other.by_accuracy,
+            idle_above_mean: self.idle_above_mean || other.idle_above_mean,
             net: self.net.zip(other.net).map(|(a, b)| a + b),
             time_ns: self.time_ns.max(other.time_ns),
             below_resolution: self.below_resolution || other.below_resolution,
@@ -54,8 +72,27 @@ impl Joules {
 pub struct Idle {
     /// Watts.
     pub watts: f64,
-    /// Samples outside steps that it is the median of; 0 where there were too few and it is the smallest sample of all.
-    pub outside_steps: usize,
+    /// Where it was seen.
+    pub from: IdleFrom,
+}
+
+/// Where idle power was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleFrom {
+    /// Median of this many samples after the first step began, clear of all steps and requests.
+    Between(usize),
+    /// Lowest level that three samples in a row had outside steps, loading included: idle power is at most this.
+    Lowest,
+}
+
+impl IdleFrom {
+    /// As `metrics.json` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IdleFrom::Between(_) => "between_steps",
+            IdleFrom::Lowest => "lowest_outside_steps",
+        }
+    }
 }
 
 /// The counter's difference against the integral of power over the same time.
@@ -86,7 +123,9 @@ impl SensorCheck {
 pub struct Sensor {
     /// Energy in joules at ascending times (Unix nanoseconds); straight in between.
     curve: Vec<(i64, f64)>,
-    /// Smallest and largest power sampled, in watts.
+    /// Power as sampled, in watts, at ascending times; empty where only the counter tells.
+    power: Vec<(i64, f64)>,
+    /// Smallest and largest of it.
     watts: (f64, f64),
     /// How often the sensor moves, in nanoseconds.
     pub period_ns: u64,
@@ -127,6 +166,7 @@ impl Sensor {
             has_counter: check.is_some(),
             curve: if check.is_some() { anchored(&by_power, &counter) } else { by_power },
             watts,
+            power,
             period_ns,
             check,
             idle: None,
@@ -142,6 +182,7 @@ impl Sensor {
         (!slopes.is_empty()).then_some(Self {
             curve: counter,
             watts,
+            power: Vec::new(),
             period_ns,
             has_counter: true,
             check: None,
@@ -149,22 +190,43 @@ impl Sensor {
         })
     }
 
-    /// Takes idle power from `power` samples that lie outside `steps` (start and end, merged and in order), clear of them by a
-    /// sensor period; with fewer than three of these, from the smallest sample.
-    pub fn learn_idle(&mut self, power: &[(i64, f64)], steps: &[(i64, i64)]) {
+    /// Learns idle power from the samples clear of `busy` by a sensor period: start and end of the time in which steps or requests
+    /// were open, merged and in order.
+    ///
+    /// Samples before the first step are of loading, not of idling. Where the run did not record all its steps (`gaps_are_idle` is
+    /// false), time between recorded ones may have been spent on others. Without three samples that are left, idle power is at most
+    /// the lowest level seen outside steps; without such, it is not known.
+    pub fn learn_idle(&mut self, busy: &[(i64, i64)], gaps_are_idle: bool) {
         let margin = i64::try_from(self.period_ns).unwrap_or(i64::MAX);
         let clear = |time: i64| {
-            let next = steps.partition_point(|(_, end)| end.saturating_add(margin) < time);
-            steps.get(next).is_none_or(|(start, _)| time < start.saturating_sub(margin))
+            let next = busy.partition_point(|(_, end)| end.saturating_add(margin) < time);
+            busy.get(next).is_none_or(|(start, _)| time < start.saturating_sub(margin))
         };
-        let mut outside: Vec<f64> =
-            power.iter().filter(|(time, w)| w.is_finite() && *w >= 0.0 && clear(*time)).map(|(_, w)| *w).collect();
-        outside.sort_by(f64::total_cmp);
-        self.idle = if outside.len() >= 3 {
-            Some(Idle { watts: percentile(&outside, 0.5), outside_steps: outside.len() })
+        let outside: Vec<(i64, f64)> = self.power.iter().copied().filter(|(time, _)| clear(*time)).collect();
+        let first = busy.first().map_or(i64::MAX, |(start, _)| *start);
+        let mut between: Vec<f64> =
+            outside.iter().filter(|(time, _)| gaps_are_idle && *time > first).map(|(_, watts)| *watts).collect();
+        between.sort_by(f64::total_cmp);
+        self.idle = if between.len() >= 3 {
+            Some(Idle { watts: percentile(&between, 0.5), from: IdleFrom::Between(between.len()) })
         } else {
-            Some(self.watts.0).filter(|w| w.is_finite()).map(|watts| Idle { watts, outside_steps: 0 })
+            let levels = outside.windows(3).map(|three| three.iter().fold(0.0f64, |most, (_, watts)| most.max(*watts)));
+            levels.reduce(f64::min).map(|watts| Idle { watts, from: IdleFrom::Lowest })
         };
+    }
+
+    /// Power sampled within `windows`, which are merged and in order.
+    fn within<'a>(&'a self, windows: &'a [(i64, i64)]) -> impl Iterator<Item = f64> + 'a {
+        let inside = |time: i64| {
+            let next = windows.partition_point(|(_, end)| *end <= time);
+            windows.get(next).is_some_and(|(start, _)| *start <= time)
+        };
+        self.power.iter().filter(move |(time, _)| inside(*time)).map(|(_, watts)| *watts)
+    }
+
+    /// Samples of power taken within `windows`, which are merged and in order.
+    pub fn samples_within(&self, windows: &[(i64, i64)]) -> u64 {
+        self.within(windows).count() as u64
     }
 
     /// Energy over `windows` (start and end, merged and in order). `None` where the samples do not cover them.
@@ -191,18 +253,38 @@ impl Sensor {
         let resolved_ns: u64 = stretches.iter().filter(|s| long(s.whole_ns)).map(|s| s.inside_ns).sum();
         let below_resolution = (resolved_ns as f64) < 0.9 * time_ns as f64;
         let seconds = time_ns as f64 / 1e9;
-        let (least, most) = (self.watts.0 * seconds, self.watts.1 * seconds);
-        let (mut low, mut high) = (least.min(joules), most.max(joules));
+        let counted = joules;
+        // A counter that runs ahead of every sample of power contradicts it: what both allow is the edge of what was sampled, and the
+        // bound reaches to what the counter says.
+        let sampled = self.within(windows).map(|watts| (watts, watts));
+        if let Some((least, most)) = sampled.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
+            joules = joules.clamp(least * seconds, most * seconds);
+        }
+        let (mut low, mut high) = (self.watts.0 * seconds, self.watts.1 * seconds);
         if !below_resolution {
             // A reading is up to a period late. At the ends of a stretch that misplaces a period at full power for the counter,
             // and a period of the difference between most and least power for the integral of power.
             let swing = if self.has_counter { self.watts.1 } else { self.watts.1 - self.watts.0 };
             let bound =
                 stretches.len() as f64 * swing * self.period_ns as f64 / 1e9 + self.watts.1 * missed_ns as f64 / 1e9;
-            (low, high) = (low.max(joules - bound), high.min(joules + bound));
+            (low, high) = (low.max(counted - bound), high.min(counted + bound));
         }
+        // Sums of floats leave a trace of themselves where nothing is misplaced.
+        let term = |joules: f64| if joules < 1e-9 * counted.max(1.0) { 0.0 } else { joules };
+        let by_period = (term(joules - low.min(counted)), term(high.max(counted) - joules));
+        let by_accuracy = ACCURACY * joules;
         let net = self.idle.map(|idle| joules - idle.watts * seconds);
-        Some(Joules { joules, low, high, net, time_ns, below_resolution })
+        Some(Joules {
+            joules,
+            low: (joules - by_period.0 - by_accuracy).max(0.0),
+            high: joules + by_period.1 + by_accuracy,
+            by_period,
+            by_accuracy,
+            net: net.filter(|net| *net >= 0.0),
+            idle_above_mean: net.is_some_and(|net| net < 0.0),
+            time_ns,
+            below_resolution,
+        })
     }
 
     /// First and last time of the curve, Unix nanoseconds.

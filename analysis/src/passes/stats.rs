@@ -1,19 +1,41 @@
 //! What is said about a set of measurements: its spread, never a bare mean.
+//!
+//! The 95 % interval of a median comes from order statistics: with `n` independent samples the number of them below the true median
+//! is binomial, whatever they are distributed like, so that the interval between the `k`-th smallest and the `k`-th largest sample
+//! holds it with a probability that is known exactly [Conover, *Practical Nonparametric Statistics*, 3rd ed., section 3.2]. Below six
+//! samples even the smallest and the largest do not reach 95 % (93.8 % with five, 75 % with three): there is no interval then, and
+//! the range is given under its own name. Percentiles of a bootstrap would exist for three samples as well, but hold the median
+//! too seldom while samples are few.
+//!
+//! Samples that hang together, as the gaps between one request's tokens do, are no independent samples: see [`Distribution::clustered`].
+
+mod clusters;
 
 use serde::Serialize;
+
+/// Independent units, samples or clusters of them, from which the 95 % interval of a median exists.
+pub const INTERVAL_FROM: usize = 6;
+/// Samples from which the 90th percentile is given.
+pub const P90_FROM: usize = 10;
+/// Samples from which the 95th percentile is given.
+pub const P95_FROM: usize = 20;
+/// Samples from which the 99th percentile is given.
+pub const P99_FROM: usize = 100;
 
 /// Statistics of one figure over its samples. The unit is the figure's own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Distribution {
-    /// Number of samples.
+    /// Number of samples: of measurements, not of what was measured.
     pub n: usize,
+    /// Independent units they come from; the same as `n` where each sample is one.
+    pub units: usize,
     /// Median; the same as the 50th percentile.
     pub median: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// 99th percentile, only where there are at least 100 samples: below that it is the maximum under another name.
+    /// 90th percentile; `None` below [`P90_FROM`] samples, where it says no more than the largest.
+    pub p90: Option<f64>,
+    /// 95th percentile; `None` below [`P95_FROM`] samples.
+    pub p95: Option<f64>,
+    /// 99th percentile; `None` below [`P99_FROM`] samples.
     pub p99: Option<f64>,
     /// Smallest sample.
     pub min: f64,
@@ -23,63 +45,127 @@ pub struct Distribution {
     pub mean: f64,
     /// Sample standard deviation (n − 1); `None` for one sample.
     pub stddev: Option<f64>,
-    /// Bootstrap 95 % interval of the median; `None` for fewer than three samples.
+    /// 95 % interval of the median; `None` below [`INTERVAL_FROM`] units.
     pub median_ci95: Option<(f64, f64)>,
-    /// Every sample in the order of measurement.
+    /// What is said instead where there are at least two units, but too few for the interval.
+    pub range: Option<Range>,
+    /// Every sample: in the order of measurement, or of clusters one after another.
     pub samples: Vec<f64>,
 }
 
-/// Resamples drawn for the interval of the median.
-pub const BOOTSTRAP_RESAMPLES: usize = 2000;
+/// Smallest and largest of few values. No statement about where the true median lies.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range {
+    /// The smallest.
+    pub low: f64,
+    /// The largest.
+    pub high: f64,
+    /// Of what.
+    pub of: RangeOf,
+}
 
-/// Seed of the resampling: the same run always gives the same report.
-pub const BOOTSTRAP_SEED: u64 = 0x5eed;
+/// Whose smallest and largest a [`Range`] gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RangeOf {
+    /// The samples'.
+    Samples,
+    /// The medians', one of each unit's samples.
+    UnitMedians,
+}
 
-/// Above this many samples the interval comes from order statistics, which the bootstrap approaches and which costs nothing.
-const BOOTSTRAP_MOST: usize = 5000;
+impl RangeOf {
+    /// As `metrics.json` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RangeOf::Samples => "samples",
+            RangeOf::UnitMedians => "unit_medians",
+        }
+    }
+}
 
 impl Distribution {
-    /// Statistics of `samples`, in the order of measurement; `None` without any. Samples must be finite.
+    /// Statistics of independent `samples`, in the order of measurement; `None` without any. Samples must be finite.
     pub fn of(samples: Vec<f64>) -> Option<Self> {
-        if samples.is_empty() || samples.iter().any(|v| !v.is_finite()) {
-            return None;
+        let sorted = sorted(&samples)?;
+        let n = sorted.len();
+        let interval = median_interval(&sorted);
+        let range = Range { low: sorted[0], high: sorted[n - 1], of: RangeOf::Samples };
+        let range = (interval.is_none() && n > 1).then_some(range);
+        Some(Self { median_ci95: interval, range, ..Self::without_interval(samples, &sorted, n) })
+    }
+
+    /// Statistics of samples that hang together within each of `clusters`, for example the gaps between the tokens of one request:
+    /// only clusters are independent, so the interval of the median comes from clusters drawn again (cluster bootstrap). Empty
+    /// clusters count for nothing; `None` without any sample. Samples must be finite.
+    pub fn clustered(clusters: Vec<Vec<f64>>) -> Option<Self> {
+        let mut clusters: Vec<Vec<f64>> = clusters.into_iter().filter(|cluster| !cluster.is_empty()).collect();
+        let samples: Vec<f64> = clusters.iter().flatten().copied().collect();
+        if samples.len() == clusters.len() {
+            return Self::of(samples);
         }
-        let mut sorted = samples.clone();
-        sorted.sort_by(f64::total_cmp);
+        let pooled = sorted(&samples)?;
+        clusters.iter_mut().for_each(|cluster| cluster.sort_by(f64::total_cmp));
+        let mut medians: Vec<f64> = clusters.iter().map(|cluster| percentile(cluster, 0.5)).collect();
+        medians.sort_by(f64::total_cmp);
+        let units = clusters.len();
+        let interval = clusters::median_interval(&clusters, &pooled, &medians, clusters::RESAMPLES);
+        let range = Range { low: medians[0], high: medians[units - 1], of: RangeOf::UnitMedians };
+        let range = (interval.is_none() && units > 1).then_some(range);
+        Some(Self { median_ci95: interval, range, ..Self::without_interval(samples, &pooled, units) })
+    }
+
+    fn without_interval(samples: Vec<f64>, sorted: &[f64], units: usize) -> Self {
         let n = sorted.len();
         let mean = sorted.iter().sum::<f64>() / n as f64;
         let stddev = (n > 1).then(|| (sorted.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64).sqrt());
-        Some(Self {
+        let tail = |from: usize, p: f64| (n >= from).then(|| percentile(sorted, p));
+        Self {
             n,
-            median: percentile(&sorted, 0.5),
-            p90: percentile(&sorted, 0.9),
-            p95: percentile(&sorted, 0.95),
-            p99: (n >= 100).then(|| percentile(&sorted, 0.99)),
+            units,
+            median: percentile(sorted, 0.5),
+            p90: tail(P90_FROM, 0.9),
+            p95: tail(P95_FROM, 0.95),
+            p99: tail(P99_FROM, 0.99),
             min: sorted[0],
             max: sorted[n - 1],
             mean,
             stddev,
-            median_ci95: (n >= 3).then(|| median_interval(&sorted)),
+            median_ci95: None,
+            range: None,
             samples,
-        })
+        }
     }
 
     /// The same figure in another unit.
     pub fn scaled(&self, factor: f64) -> Self {
+        let option = |v: Option<f64>| v.map(|v| v * factor);
         Self {
             n: self.n,
+            units: self.units,
             median: self.median * factor,
-            p90: self.p90 * factor,
-            p95: self.p95 * factor,
-            p99: self.p99.map(|v| v * factor),
+            p90: option(self.p90),
+            p95: option(self.p95),
+            p99: option(self.p99),
             min: self.min * factor,
             max: self.max * factor,
             mean: self.mean * factor,
-            stddev: self.stddev.map(|v| v * factor),
+            stddev: option(self.stddev),
             median_ci95: self.median_ci95.map(|(low, high)| (low * factor, high * factor)),
+            range: self.range.map(|r| Range { low: r.low * factor, high: r.high * factor, of: r.of }),
             samples: self.samples.iter().map(|v| v * factor).collect(),
         }
     }
+}
+
+/// The samples in order; `None` without any, or where one is not finite.
+fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
+    if samples.is_empty() || samples.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(sorted)
 }
 
 /// The `p`-quantile of sorted samples, interpolated linearly between neighbours (type 7, the default of NumPy and R).
@@ -99,99 +185,134 @@ pub(crate) fn total_if_known(values: impl IntoIterator<Item = Option<u64>>) -> O
     values.into_iter().try_fold(0u64, |sum, value| Some(sum.saturating_add(value?)))
 }
 
-fn median_interval(sorted: &[f64]) -> (f64, f64) {
-    let n = sorted.len();
-    if n > BOOTSTRAP_MOST {
-        // Ranks n/2 ± 1.96·√n/2: the binomial interval of the median.
-        let half = 0.98 * (n as f64).sqrt();
-        let low = (n as f64 / 2.0 - half).floor().max(0.0) as usize;
-        let high = ((n as f64 / 2.0 + half).ceil() as usize).min(n - 1);
-        return (sorted[low], sorted[high]);
-    }
-    let mut random = SplitMix(BOOTSTRAP_SEED);
-    // As the samples are sorted, a resample's median is that of the ranks drawn: integers are faster to select among.
-    let mut ranks = vec![0u32; n];
-    let mut medians: Vec<f64> = (0..BOOTSTRAP_RESAMPLES)
-        .map(|_| {
-            ranks.iter_mut().for_each(|rank| *rank = random.below(n as u32));
-            let (below, &mut middle, _) = ranks.select_nth_unstable(n / 2);
-            let middle_value = sorted[middle as usize];
-            if n % 2 == 1 {
-                middle_value
-            } else {
-                let lower = below.iter().max().map_or(middle, |&rank| rank);
-                (sorted[lower as usize] + middle_value) / 2.0
-            }
-        })
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    (percentile(&medians, 0.025), percentile(&medians, 0.975))
+/// 95 % interval of the median of independent, sorted samples, from order statistics; `None` below [`INTERVAL_FROM`] of them.
+pub(super) fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let rank = interval_rank(sorted.len())?;
+    Some((sorted[rank - 1], sorted[sorted.len() - rank]))
 }
 
-/// SplitMix64: resampling needs nothing better, and the figures stay the same whatever version of a crate is used.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+/// The largest `k` for which at most 2.5 % of binomial(n, 1/2) lies below `k`: the interval goes from the `k`-th smallest sample to
+/// the `k`-th largest.
+fn interval_rank(n: usize) -> Option<usize> {
+    const TAIL: f64 = 0.025;
+    // Probabilities relative to that of the middle, from there down to where nothing is left of them: exact for any n, because
+    // 1/2ⁿ itself, which is too small for a number from n = 1075 on, is never needed.
+    let mut lowest = n / 2;
+    let mut relative = vec![1.0f64];
+    while lowest > 0 && relative[relative.len() - 1] > 1e-18 {
+        relative.push(relative[relative.len() - 1] * lowest as f64 / (n - lowest + 1) as f64);
+        lowest -= 1;
     }
-
-    fn below(&mut self, n: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(n)) >> 32) as u32
-    }
+    let below: f64 = relative.iter().sum();
+    // The upper half mirrors the lower one; of an even n the middle stands in both.
+    let whole = if n.is_multiple_of(2) { 2.0 * below - 1.0 } else { 2.0 * below };
+    let mut tail = 0.0;
+    let fits = relative.iter().rev().take_while(|p| {
+        tail += *p;
+        tail <= TAIL * whole
+    });
+    Some(lowest + fits.count()).filter(|&rank| rank > 0)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::clusters::SplitMix;
     use super::*;
 
     #[test]
     fn figures_by_hand() {
         let d = Distribution::of(vec![4.0, 1.0, 3.0, 2.0, 10.0]).unwrap();
-        assert_eq!((d.n, d.median, d.min, d.max, d.mean), (5, 3.0, 1.0, 10.0, 4.0));
+        assert_eq!((d.n, d.units, d.median, d.min, d.max, d.mean), (5, 5, 3.0, 1.0, 10.0, 4.0));
         // Deviations 0, −3, −1, −2, 6: Σ² = 50, ÷ 4 = 12.5.
         assert!((d.stddev.unwrap() - 12.5f64.sqrt()).abs() < 1e-12);
-        // Rank 0.9·4 = 3.6 between 4 and 10; 0.95·4 = 3.8.
-        assert!((d.p90 - 7.6).abs() < 1e-12);
-        assert!((d.p95 - 8.8).abs() < 1e-12);
-        assert_eq!(d.p99, None);
         assert_eq!(d.samples, [4.0, 1.0, 3.0, 2.0, 10.0]);
+        let scaled = d.scaled(10.0);
+        assert_eq!((scaled.median, scaled.range.unwrap().high, scaled.p90), (30.0, 100.0, None));
+        // Rank 0.9·9 = 8.1 between 9 and 10 of 1 to 10.
+        let ten = Distribution::of((1..=10).map(f64::from).collect()).unwrap();
+        assert!((ten.p90.unwrap() - 9.1).abs() < 1e-12);
     }
 
     #[test]
-    fn p99_needs_a_hundred() {
-        assert!(Distribution::of(vec![1.0; 99]).unwrap().p99.is_none());
-        assert_eq!(Distribution::of(vec![1.0; 100]).unwrap().p99, Some(1.0));
+    fn percentiles_need_samples_beyond_them() {
+        let of = |n: usize| Distribution::of(vec![1.0; n]).unwrap();
+        let known = |n: usize| (of(n).p90.is_some(), of(n).p95.is_some(), of(n).p99.is_some());
+        assert_eq!(known(9), (false, false, false));
+        assert_eq!(known(10), (true, false, false));
+        assert_eq!(known(19), (true, false, false));
+        assert_eq!(known(20), (true, true, false));
+        assert_eq!(known(99), (true, true, false));
+        assert_eq!(known(100), (true, true, true));
     }
 
     #[test]
-    fn nothing_has_no_statistics() {
+    fn few_samples_have_a_range_and_no_interval() {
         assert_eq!(Distribution::of(vec![]), None);
         assert_eq!(Distribution::of(vec![f64::NAN]), None);
         let one = Distribution::of(vec![7.0]).unwrap();
-        assert_eq!((one.median, one.stddev, one.median_ci95), (7.0, None, None));
+        assert_eq!((one.median, one.stddev, one.median_ci95, one.range), (7.0, None, None, None));
+        for n in 2..6 {
+            let d = Distribution::of((0..n).map(f64::from).collect()).unwrap();
+            assert_eq!(d.median_ci95, None, "{n}");
+            assert_eq!(d.range, Some(Range { low: 0.0, high: f64::from(n - 1), of: RangeOf::Samples }));
+        }
+        let six = Distribution::of((0..6).map(f64::from).collect()).unwrap();
+        assert_eq!((six.median_ci95, six.range), (Some((0.0, 5.0)), None), "all of them: 96.9 %");
     }
 
     #[test]
-    fn the_interval_is_the_same_every_time_and_holds_the_median() {
-        let samples: Vec<f64> = (0..101).map(|i| f64::from((i * 37) % 101)).collect();
-        let (a, b) = (Distribution::of(samples.clone()).unwrap(), Distribution::of(samples).unwrap());
-        assert_eq!(a.median_ci95, b.median_ci95);
-        let (low, high) = a.median_ci95.unwrap();
-        assert!(low < a.median && a.median < high);
-        // The binomial interval of the same ranks is 40.2 to 60.8: the bootstrap must come near it.
-        assert!((38.0..44.0).contains(&low) && (57.0..63.0).contains(&high), "{low} {high}");
+    fn ranks_are_those_of_the_tables() {
+        // [Conover, table A3; scipy.stats.binom.ppf(0.025, n, 0.5)]
+        let known = [(5, None), (6, Some(1)), (8, Some(1)), (9, Some(2)), (10, Some(2)), (20, Some(6)), (50, Some(18))];
+        for (n, rank) in known.into_iter().chain([(100, Some(40)), (1_000, Some(469)), (100_000, Some(49_690))]) {
+            assert_eq!(interval_rank(n), rank, "{n}");
+        }
+        assert_eq!((interval_rank(0), interval_rank(1)), (None, None));
+    }
+
+    /// Normal, lognormal, exponential, two modes: each with its true median.
+    fn kinds() -> [(&'static str, f64, fn(&mut SplitMix) -> f64); 4] {
+        fn normal(random: &mut SplitMix) -> f64 {
+            (-2.0 * (1.0 - random.uniform()).ln()).sqrt() * (std::f64::consts::TAU * random.uniform()).cos()
+        }
+        [
+            ("normal", 0.0, normal),
+            ("lognormal", 1.0, |random| normal(random).exp()),
+            ("exponential", std::f64::consts::LN_2, |random| -(1.0 - random.uniform()).ln()),
+            // A quarter at 0 ± 1 and three quarters at 10 ± 1: two thirds of the upper mode's lie above its lower third.
+            ("bimodal", 10.0 - 0.430_727_3, |random| {
+                if random.uniform() < 0.25 { normal(random) } else { 10.0 + normal(random) }
+            }),
+        ]
     }
 
     #[test]
-    fn both_intervals_agree_where_they_meet() {
-        let near =
-            |n: usize| Distribution::of((0..n).map(|i| i as f64 / n as f64).collect()).unwrap().median_ci95.unwrap();
-        let (few, many) = (near(BOOTSTRAP_MOST), near(BOOTSTRAP_MOST + 1));
-        assert!((few.0 - many.0).abs() < 0.003 && (few.1 - many.1).abs() < 0.003, "{few:?} {many:?}");
+    fn the_interval_holds_the_median_as_often_as_it_says() {
+        const REPETITIONS: usize = 20_000;
+        let mut random = SplitMix(20_260_131);
+        for (name, median, draw) in kinds() {
+            for n in [6, 8, 10, 20, 50] {
+                let held = (0..REPETITIONS).filter(|_| {
+                    let mut samples: Vec<f64> = (0..n).map(|_| draw(&mut random)).collect();
+                    samples.sort_by(f64::total_cmp);
+                    let (low, high) = median_interval(&samples).unwrap();
+                    (low..=high).contains(&median)
+                });
+                let coverage = held.count() as f64 / REPETITIONS as f64;
+                assert!((0.94..1.0).contains(&coverage), "{name}, n = {n}: {coverage}");
+            }
+        }
+    }
+
+    #[test]
+    fn five_samples_would_not_hold_it() {
+        let mut random = SplitMix(7);
+        let (_, median, draw) = kinds()[0];
+        let held = (0..20_000).filter(|_| {
+            let samples: Vec<f64> = (0..5).map(|_| draw(&mut random)).collect();
+            samples.iter().any(|v| *v <= median) && samples.iter().any(|v| *v >= median)
+        });
+        let coverage = held.count() as f64 / 20_000.0;
+        assert!((coverage - 0.9375).abs() < 0.006, "even smallest to largest: {coverage}");
     }
 }

@@ -1,6 +1,8 @@
 //! A step as the passes keep it: a tenth of the record, because a run may have millions.
 
+use super::stats::Distribution;
 use candlescope_core::{GpuSource, PathInfo, Phase, StepRecord};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One step.
@@ -32,23 +34,23 @@ pub struct StepRow {
     pub context_len: Option<u32>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
-    /// Tokens that are new in it, of sequences that go on.
+    /// Tokens that are new in it, of sequences that go on; `tokens` counts padding and ended sequences, too.
     pub new_tokens: Option<u32>,
-    /// Sum of the contexts after it, of sequences that go on.
+    /// Sum of the context lengths after the step, of sequences that go on.
     pub context_sum: Option<u64>,
     /// Sequences that go on.
     pub sequences: Option<u32>,
     /// Analytic FLOPs.
     pub flops: Option<u64>,
-    /// Executed FLOPs.
+    /// FLOPs that are executed, masked ones included.
     pub flops_executed: Option<u64>,
     /// Analytic bytes of weights and KV cache.
     pub bytes: Option<u64>,
-    /// The same with activations.
+    /// Analytic bytes with activations in and out of operations.
     pub io_bytes: Option<u64>,
     /// Intervals in it, itself included.
     pub intervals: u64,
-    /// Intervals of it that were lost, where the run says.
+    /// Intervals that were dropped of it; `None` in runs that do not say.
     pub intervals_lost: Option<u64>,
 }
 
@@ -92,8 +94,56 @@ impl StepRow {
         Some((start, start.saturating_add(i64::try_from(self.gpu_ns?).unwrap_or(i64::MAX))))
     }
 
+    /// Tokens that count for throughput: new ones of sequences that go on, where the step tells them, else all it processed.
+    pub fn counted_tokens(&self) -> Option<u32> {
+        self.new_tokens.or(self.tokens)
+    }
+
+    /// Whether it is part of a measurement, and not of a request that warmed up.
+    pub fn is_measured(&self, warmup: &BTreeSet<u64>) -> bool {
+        self.request.is_none_or(|request| !warmup.contains(&request))
+    }
+
     /// The word steps of its kind are grouped under: the phase, or else the name.
     pub fn group(&self) -> &str {
         self.phase.map_or(self.path.rollup.as_str(), |phase| phase.as_str())
     }
+}
+
+/// Statistics of a figure of single steps. Steps of one request hang together, so the interval comes from requests; a step of no
+/// request counts for itself. Steps without the figure are left out.
+pub fn spread_by_request<'a>(
+    steps: impl IntoIterator<Item = &'a StepRow>,
+    figure: impl Fn(&StepRow) -> Option<f64>,
+) -> Option<Distribution> {
+    let mut requests: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let mut clusters: Vec<Vec<f64>> = Vec::new();
+    for step in steps {
+        match (step.request, figure(step)) {
+            (_, None) => {}
+            (Some(request), Some(value)) => requests.entry(request).or_default().push(value),
+            (None, Some(value)) => clusters.push(vec![value]),
+        }
+    }
+    clusters.extend(requests.into_values());
+    Distribution::clustered(clusters)
+}
+
+/// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.
+pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<(i64, i64)> {
+    merged(steps.into_iter().map(|step| (step.start_ns, step.end_ns())))
+}
+
+/// Windows in order, those that overlap or meet made one.
+pub fn merged(windows: impl Iterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
+    let mut list: Vec<(i64, i64)> = windows.filter(|(start, end)| end > start).collect();
+    list.sort_unstable();
+    let mut out: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in list {
+        match out.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => out.push((start, end)),
+        }
+    }
+    out
 }

@@ -1,7 +1,8 @@
 //! The headline figures in one list, so that every renderer shows the same ones under the same names.
 
+use super::format::range;
 use crate::definitions::{Definition, definition};
-use crate::passes::memory::RESIDENT;
+use crate::passes::stats::RangeOf;
 use crate::passes::{Analysis, Distribution};
 
 /// One headline figure.
@@ -11,6 +12,8 @@ pub struct Figure<'a> {
     pub definition: &'static Definition,
     /// Its value, in the definition's unit.
     pub value: FigureValue<'a>,
+    /// What is to be known of a single number: where it comes from.
+    pub remark: Option<&'static str>,
 }
 
 /// A figure is either a set of measurements or a single number.
@@ -18,7 +21,7 @@ pub struct Figure<'a> {
 pub enum FigureValue<'a> {
     /// Statistics over samples.
     Spread(&'a Distribution),
-    /// One number for the whole run, and how many things it is over.
+    /// One number for the whole run, and how many measurements it is made of.
     Single(f64, usize),
 }
 
@@ -47,14 +50,15 @@ pub fn is_bare(unit: &str) -> bool {
 pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
     let latency = &analysis.latency;
     let measured = latency.requests.iter().filter(|r| !r.warmup).count();
-    let samples = analysis.memory.host(RESIDENT).map_or(1, |series| series.n as usize);
+    let peak = analysis.memory.peak_resident();
     let busy = analysis.gpu.busy.as_ref();
     let recorded = busy.map_or(0, |busy| busy.steps as usize);
     let energy = &analysis.energy;
-    let tokens = energy.output_tokens.unwrap_or(0) as usize;
+    let requests = energy.measured_requests as usize;
     let per_token = energy.per_output_token();
     let single = |value: Option<f64>, n: usize| value.map(|value| FigureValue::Single(value, n));
     [
+        ("queue", spread(&latency.queue)),
         ("ttft", spread(&latency.ttft)),
         ("tpot", spread(&latency.tpot)),
         ("itl", spread(&latency.itl)),
@@ -62,16 +66,33 @@ pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
         ("prefill_tps", spread(&latency.prefill_tps)),
         ("decode_tps", spread(&latency.decode_tps)),
         ("output_tps", single(latency.output_tps, measured)),
-        ("peak_memory", single(analysis.memory.peak_resident(), samples)),
+        ("peak_memory", single(peak.map(|peak| peak.bytes), 1)),
         ("gpu_busy", single(busy.and_then(|busy| busy.busy_share()), recorded)),
         ("launch_bound", single(busy.and_then(|busy| busy.launch_bound_share()), recorded)),
-        ("power", single(energy.run.as_ref().and_then(|run| run.watts()), energy.sensors.len())),
-        ("energy_per_token", single(per_token.map(|(gross, _)| gross), tokens)),
-        ("net_energy_per_token", single(per_token.and_then(|(_, net)| net), tokens)),
+        ("power", single(energy.run.as_ref().and_then(|run| run.watts()), energy.samples as usize)),
+        ("energy_per_token", single(per_token.map(|(gross, _)| gross), requests)),
+        ("net_energy_per_token", single(per_token.and_then(|(_, net)| net), requests)),
     ]
     .into_iter()
-    .filter_map(|(key, value)| Some(Figure { definition: definition(key), value: value? }))
+    .filter_map(|(key, value)| {
+        let remark = peak.filter(|_| key == "peak_memory").map(|peak| peak.source());
+        Some(Figure { definition: definition(key), value: value?, remark })
+    })
     .collect()
+}
+
+/// The 95 % interval of a median; where there are too few units for one, the range under its own name. `short` for a terminal.
+pub fn interval(unit: &str, d: &Distribution, short: bool) -> Option<String> {
+    if let Some((low, high)) = d.median_ci95 {
+        return Some(format!("95 %: {}", range(unit, low, high)));
+    }
+    let few = d.range?;
+    let name = match (few.of, short) {
+        (RangeOf::Samples, _) => "range",
+        (RangeOf::UnitMedians, true) => "med.",
+        (RangeOf::UnitMedians, false) => "range of requests' medians",
+    };
+    Some(format!("{name}: {}", range(unit, few.low, few.high)))
 }
 
 fn spread(distribution: &Option<Distribution>) -> Option<FigureValue<'_>> {

@@ -29,6 +29,9 @@ pub fn metrics(analysis: &Analysis) -> Value {
         if let Value::Object(object) = &mut object {
             object.insert("unit".into(), d.unit.into());
             object.insert("label".into(), d.label.into());
+            if let Some(remark) = figure.remark {
+                object.insert("source".into(), remark.into());
+            }
         }
         figure_map.insert(d.key.to_string(), object);
     }
@@ -97,6 +100,7 @@ fn overhead(manifest: &RunManifest) -> Value {
 pub(super) fn spread(d: &Distribution, with_samples: bool) -> Value {
     let mut value = json!({
         "n": d.n,
+        "units": d.units,
         "median": d.median,
         "p50": d.median,
         "p90": d.p90,
@@ -107,6 +111,8 @@ pub(super) fn spread(d: &Distribution, with_samples: bool) -> Value {
         "mean": d.mean,
         "stddev": d.stddev,
         "median_ci95": d.median_ci95,
+        "range": d.range.map(|range| (range.low, range.high)),
+        "range_of": d.range.map(|range| range.of.as_str()),
     });
     if with_samples && d.n <= MOST_SAMPLES {
         value["samples"] = json!(d.samples);
@@ -123,6 +129,7 @@ fn requests(analysis: &Analysis) -> Value {
             "batch": r.batch,
             "prompt_tokens": r.prompt_tokens,
             "output_tokens": r.output_tokens,
+            "queue_ns": r.queue_ns,
             "ttft_ns": r.ttft_ns,
             "e2e_ns": r.e2e_ns,
             "tpot_ns": r.tpot_ns,
@@ -267,6 +274,8 @@ fn samples(analysis: &Analysis) -> Value {
             "min": s.min,
             "mean": s.mean,
             "max": s.max,
+            "n_in_steps": s.in_steps.map_or(0, |within| within.n),
+            "mean_in_steps": s.in_steps.map(|within| within.mean),
             "first": s.first,
             "last": s.last,
             "resolution_ns": s.period_ns,

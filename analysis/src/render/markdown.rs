@@ -1,8 +1,8 @@
 //! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
 
 use super::facts::{background, machine, model, model_name, overhead};
-use super::figures::{FigureValue, figures};
-use super::format::{count, duration, flops, json, percent, plural, printable, range, significant, utc, value};
+use super::figures::{FigureValue, figures, interval};
+use super::format::{count, duration, flops, json, percent, plural, printable, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::gpu_time::source_name;
@@ -145,7 +145,7 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
             n => writeln!(out, "The first {n} requests warmed up and are left out here.\n"),
         };
     }
-    let header = ["", "median", "95 % interval", "p90", "p95", "p99", "min", "max", "mean", "stddev", "n", "label"];
+    let header = ["", "median", "interval", "p90", "p95", "p99", "min", "max", "mean", "stddev", "n", "label"];
     let rows = figures.iter().map(|figure| {
         let d = figure.definition;
         let show = |v: f64| value(d.unit, v);
@@ -154,9 +154,9 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
         match figure.value {
             FigureValue::Spread(s) => row.extend([
                 show(s.median),
-                s.median_ci95.map_or(String::new(), |(low, high)| range(d.unit, low, high)),
-                show(s.p90),
-                show(s.p95),
+                interval(d.unit, s, false).unwrap_or_default(),
+                option(s.p90),
+                option(s.p95),
                 option(s.p99),
                 show(s.min),
                 show(s.max),
@@ -165,8 +165,8 @@ fn figures_table(out: &mut String, analysis: &Analysis) {
                 count(s.n as u64),
             ]),
             FigureValue::Single(v, n) => {
-                row.push(show(v));
-                row.extend(std::iter::repeat_n(String::new(), 8));
+                row.extend([show(v), figure.remark.unwrap_or_default().to_string()]);
+                row.extend(std::iter::repeat_n(String::new(), 7));
                 row.push(count(n as u64));
             }
         }
@@ -209,7 +209,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
             duration(row.total_ns as f64),
             percent(row.share),
             d.map_or(String::new(), |d| duration(d.median)),
-            d.map_or(String::new(), |d| duration(d.p95)),
+            d.and_then(|d| d.p95).map_or(String::new(), duration),
             d.map_or(String::new(), |d| duration(d.max)),
             row.tokens.map_or(String::new(), count),
             rate(row.tokens_per_s),

@@ -1,8 +1,8 @@
 //! The summary on a terminal: what a person wants to know before opening anything.
 
 use super::facts::{background, machine, model, model_name, overhead};
-use super::figures::{FigureValue, figures};
-use super::format::{bytes, count, duration, head, path, percent, printable, range, significant, tail, utc, value};
+use super::figures::{FigureValue, figures, interval};
+use super::format::{bytes, count, duration, head, path, percent, printable, significant, tail, utc, value};
 use crate::passes::Analysis;
 use crate::passes::gpu_time::source_name;
 use crate::passes::tree::ratio;
@@ -143,7 +143,10 @@ impl Out {
         if figures.is_empty() {
             return;
         }
-        self.heading("Latency and throughput", "");
+        self.heading(
+            "Latency and throughput",
+            "95 % interval of the median; below 6 the range (med.: requests' medians)",
+        );
         let rows = figures.iter().map(|figure| {
             let unit = figure.definition.unit;
             let show = |v: f64| value(unit, v);
@@ -152,19 +155,20 @@ impl Out {
                 FigureValue::Spread(d) => vec![
                     name,
                     show(d.median),
-                    d.median_ci95.map_or("–".to_string(), |(low, high)| range(unit, low, high)),
-                    show(d.p95),
+                    interval(unit, d, true).unwrap_or_else(|| "–".to_string()),
+                    d.p95.map_or("–".to_string(), show),
                     show(d.min),
                     show(d.max),
                     count(d.n as u64),
                 ],
                 FigureValue::Single(v, n) => {
                     let none = || "–".to_string();
-                    vec![name, show(v), none(), none(), none(), none(), count(n as u64)]
+                    let remark = figure.remark.map_or(none(), str::to_string);
+                    vec![name, show(v), remark, none(), none(), none(), count(n as u64)]
                 }
             }
         });
-        self.table(&["", "median", "95 % interval", "p95", "min", "max", "n"], rows.collect(), &[0]);
+        self.table(&["", "median", "interval", "p95", "min", "max", "n"], rows.collect(), &[0]);
     }
 
     fn phases(&mut self, analysis: &Analysis) {
@@ -177,7 +181,7 @@ impl Out {
         const MOST: usize = 8;
         let rows = phases.rows.iter().take(MOST).map(|row| {
             let median = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.median));
-            let p95 = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.p95));
+            let p95 = row.duration.as_ref().and_then(|d| d.p95).map_or("–".to_string(), duration);
             vec![
                 tail(&printable(&row.name), 28),
                 count(row.steps),

@@ -162,7 +162,7 @@ fn no_number_ends_a_report() {
             [Sensor::of(readings(), Vec::new()), Sensor::of(Vec::new(), readings()), Sensor::of(readings(), readings())]
         {
             let Some(mut sensor) = sensor else { continue };
-            sensor.learn_idle(&readings(), &[(a.min(b), a.max(b))]);
+            sensor.learn_idle(&[(a.min(b), a.max(b))], true);
             let _ = sensor.energy(&[(a.min(b), a.max(b))]);
         }
     }

@@ -79,7 +79,7 @@ fn tables_by_hand() {
 
     let gemm = &kernels.by_name[0];
     assert_eq!((&*gemm.name, gemm.count, gemm.total_ns, gemm.mean_ns, gemm.p50_ns), ("gemm", 3, 600, 200.0, 200.0));
-    assert!((gemm.p95_ns - 290.0).abs() < 1e-9, "rank 1.9 of 100, 200, 300");
+    assert_eq!(gemm.p95_ns, None, "three kernels have no 95th percentile");
     assert!((gemm.share - 0.3).abs() < 1e-12);
     assert_eq!(&*kernels.by_name[1].name, "norm");
     assert_eq!(kernels.by_name.len(), 2, "copies are no kernels");

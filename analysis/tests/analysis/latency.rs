@@ -51,7 +51,7 @@ fn steps() -> Vec<StepRow> {
 }
 
 fn of(requests: &[RequestRecord], steps: &[StepRow]) -> Latency {
-    Latency::of(requests, steps, &BTreeSet::new())
+    Latency::of(requests, steps, &BTreeSet::new(), true)
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn warm_up_is_left_out() {
     // Request 1 is gone, the oldest segments had to make room: what is left was measured.
     assert!(warmup_requests(&manifest(json!(1)), &requests[1..]).is_empty());
     assert_eq!(warmup_requests(&manifest(json!(2)), &requests[1..]), BTreeSet::from([2]));
-    let latency = Latency::of(&requests, &[], &warmup);
+    let latency = Latency::of(&requests, &[], &warmup, true);
     let e2e = latency.e2e.unwrap();
     assert_eq!((e2e.n, e2e.min, e2e.max), (2, 10.0 * MS as f64, 20.0 * MS as f64));
     assert_eq!(latency.wall_ns, 120 * MS, "from the second request on");
@@ -183,4 +183,155 @@ fn the_trend_over_the_context_is_a_line() {
     assert_eq!(tokens.points[39].index, 40);
     assert!(Tokens::of(&steps, &BTreeSet::from([1])).points.is_empty(), "warm-up");
     assert!(Tokens::of(&steps[..7], &BTreeSet::new()).trend.is_none(), "too few for a line");
+}
+
+/// A request of a prompt of 20 tokens and 100 output tokens: prefill 40 ms from 10 ms on, then a token every 5 ms; the last at 545 ms.
+/// A schedule leaves only `kept` of its 100 steps.
+fn scheduled(number: u64, start: i64, kept: impl Fn(u32) -> bool) -> (RequestRecord, Vec<StepRow>) {
+    let steps = (0..100u32).filter(|i| kept(*i)).map(|i| {
+        let (kind, at, dur) = match i {
+            0 => (Phase::Prefill, 10, 40),
+            _ => (Phase::Decode, 45 + 5 * i64::from(i), 5),
+        };
+        let mut row = phase(u64::from(i), number, kind, start + at, dur);
+        row.context_len = Some(20 + i);
+        row.tokens = Some(if i == 0 { 20 } else { 1 });
+        row
+    });
+    let record = RequestRecord {
+        ttft_ns: Some(50 * MS),
+        last_token_ns: Some(545 * MS),
+        queue_ns: Some(10 * MS),
+        prompt_tokens: Some(20),
+        output_tokens: Some(100),
+        ..request(number, start * MS as i64, 560 * MS)
+    };
+    (record, steps.collect())
+}
+
+#[test]
+fn a_schedule_leaves_the_requests_figures_as_they_are() {
+    let of_kept = |kept: fn(u32) -> bool, whole: bool| {
+        let made: Vec<_> = (0..8).map(|i| scheduled(i + 1, 600 * i as i64, kept)).collect();
+        let requests: Vec<RequestRecord> = made.iter().map(|(request, _)| request.clone()).collect();
+        let steps: Vec<StepRow> = made.into_iter().flat_map(|(_, steps)| steps).collect();
+        Latency::of(&requests, &steps, &BTreeSet::new(), whole)
+    };
+    let all = of_kept(|_| true, true);
+    // Ten in a hundred, the prefill among them; and every other step, none of which touch.
+    for sampled in [of_kept(|i| i < 10, false), of_kept(|i| i % 2 == 1, false), of_kept(|_| false, false)] {
+        for (a, b) in [
+            (&all.queue, &sampled.queue),
+            (&all.ttft, &sampled.ttft),
+            (&all.tpot, &sampled.tpot),
+            (&all.e2e, &sampled.e2e),
+            (&all.decode_tps, &sampled.decode_tps),
+        ] {
+            assert!(a.is_some());
+            assert_eq!(a, b);
+        }
+        assert_eq!((all.output_tps, all.output_tokens), (sampled.output_tps, sampled.output_tokens));
+        assert_eq!(all.prompt_tokens, sampled.prompt_tokens);
+    }
+    let truth = all.requests.first().unwrap();
+    assert_eq!((truth.queue_ns, truth.e2e_ns, truth.tpot_ns), (Some(10 * MS), Some(545 * MS), Some(5.0 * MS as f64)));
+    assert!((truth.decode_tps.unwrap() - 200.0).abs() < 1e-9, "99 tokens in 495 ms");
+    assert!((all.output_tps.unwrap() - 800.0 / 4.76).abs() < 1e-9, "eight requests of 100 tokens in 4.76 s");
+    // Gaps are of neighbours alone: nine of ten steps' have one, none of every other's has.
+    let first_ten = of_kept(|i| i < 10, false);
+    assert_eq!(first_ten.itl.as_ref().map(|d| (d.n, d.units, d.median, d.max)), Some((72, 8, 5e6, 5e6)));
+    assert_eq!(of_kept(|i| i % 2 == 1, false).itl, None, "a gap over two tokens is no gap between two");
+    assert_eq!(all.itl.unwrap().n, 8 * 99);
+    assert_eq!(of_kept(|i| i % 2 == 1, false).prefill_tps, None, "no prefill has a record");
+    assert!((first_ten.prefill_tps.unwrap().median - 500.0).abs() < 1e-9, "20 tokens in 40 ms");
+}
+
+#[test]
+fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
+    let old = |record: RequestRecord| RequestRecord { last_token_ns: None, queue_ns: None, ..record };
+    // Its tokens are told, its last token is not: where each step follows the one before, the last one says when.
+    let (record, steps) = scheduled(1, 0, |_| true);
+    let r = Latency::of(&[old(record)], &steps, &BTreeSet::new(), false).requests.remove(0);
+    assert_eq!((r.e2e_ns, r.itl_ns.len(), r.queue_ns), (Some(545 * MS), 99, None));
+    // With a hole, or an end that is missing, only the request's own end is known.
+    for kept in [|i: u32| !(40..50).contains(&i), |i: u32| i < 90] {
+        let (record, steps) = scheduled(1, 0, kept);
+        let r = Latency::of(&[old(record)], &steps, &BTreeSet::new(), false).requests.remove(0);
+        assert_eq!(r.e2e_ns, Some(560 * MS));
+        assert_eq!(r.itl_ns, vec![5 * MS; if steps.last().unwrap().context_len == Some(119) { 88 } else { 89 }]);
+    }
+    // Nobody told how many tokens: ten recorded steps of a hundred are not ten tokens.
+    let (record, steps) = scheduled(1, 0, |i| i < 10);
+    let untold = RequestRecord { output_tokens: None, ttft_ns: None, ..old(record) };
+    let latency = Latency::of(&[untold], &steps, &BTreeSet::new(), false);
+    let r = &latency.requests[0];
+    assert_eq!((r.ttft_ns, r.output_tokens, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None, None));
+    assert_eq!((latency.output_tps, latency.output_tokens), (None, None), "missing, not ten");
+    // A first token whose step has no record came at no known time.
+    let (record, steps) = scheduled(1, 0, |i| i >= 10);
+    let untold = RequestRecord { ttft_ns: None, ..record };
+    let r = Latency::of(&[untold], &steps, &BTreeSet::new(), false).requests.remove(0);
+    assert_eq!((r.ttft_ns, r.tpot_ns), (None, None), "not 95 ms, the end of the first step that was recorded");
+}
+
+#[test]
+fn totals_count_every_sequence_and_lack_what_one_request_lacks() {
+    // Thirteen requests of a batch of 4, each with a prompt of 32 tokens: 1,664 prompt tokens, not 416.
+    let of_batch = |number: u64| RequestRecord {
+        prompt_tokens: Some(32),
+        output_tokens: Some(40),
+        batch: Some(4),
+        ..request(number, number as i64 * 100 * MS as i64, 50 * MS)
+    };
+    let mut requests: Vec<RequestRecord> = (1..=13).map(of_batch).collect();
+    let latency = of(&requests, &[]);
+    assert_eq!((latency.prompt_tokens, latency.output_tokens), (Some(1_664), Some(520)));
+    assert_eq!(latency.requests[0].prompt_tokens, Some(32), "of one sequence");
+    requests[3].output_tokens = None;
+    let latency = of(&requests, &[]);
+    assert_eq!((latency.output_tokens, latency.output_tps), (None, None));
+}
+
+#[test]
+fn ended_sequences_yield_no_tokens() {
+    // A batch of 4 of which three end with the first token: 4 tokens, then one with each of three steps.
+    let mut steps = steps();
+    for (i, step) in steps.iter_mut().enumerate() {
+        step.batch = Some(4);
+        step.tokens = Some(if i == 0 { 80 } else { 4 });
+        step.new_tokens = Some(if i == 0 { 80 } else { 1 });
+        step.sequences = Some(if i == 0 { 4 } else { 1 });
+        step.context_len = Some(20 + i as u32);
+    }
+    let r = of(&[RequestRecord { batch: Some(4), ..request(1, 0, 150 * MS) }], &steps).requests.remove(0);
+    assert_eq!(r.output_tokens, Some(7), "not 16");
+    assert_eq!(r.tpot_ns, Some(30.0 * MS as f64), "three gaps in 90 ms");
+    assert!((r.decode_tps.unwrap() - 3.0 / 0.09).abs() < 1e-9);
+}
+
+#[test]
+fn gaps_of_one_request_are_no_independent_measurements() {
+    // Six requests whose tokens come every 1.0, 1.2, … 2.0 ms: 600 gaps, but six of them say how fast a request is.
+    let mut all = Vec::new();
+    let mut steps = Vec::new();
+    for r in 0..6u64 {
+        all.push(RequestRecord { output_tokens: Some(101), ..request(r + 1, r as i64 * 1_000 * MS as i64, 500 * MS) });
+        for i in 0..101u32 {
+            let kind = if i == 0 { Phase::Prefill } else { Phase::Decode };
+            let mut row = phase(u64::from(i), r + 1, kind, 0, 1);
+            row.start_ns = T0 + r as i64 * 1_000 * MS as i64 + i64::from(i) * (1_000_000 + 200_000 * r as i64);
+            row.context_len = Some(20 + i);
+            steps.push(row);
+        }
+    }
+    let itl = of(&all, &steps).itl.unwrap();
+    assert_eq!((itl.n, itl.units), (600, 6));
+    assert_eq!(itl.median_ci95, Some((1e6, 2e6)), "resampled by request; as 600 samples it would be 1.4 to 1.6 ms");
+    let five = of(&all[..5], &steps).itl.unwrap();
+    let range = five.range.unwrap();
+    assert_eq!(
+        (five.median_ci95, range.low, range.high),
+        (None, 1e6, 1.8e6),
+        "five requests: the range of their medians"
+    );
 }

@@ -4,7 +4,7 @@ use super::super::json::spread;
 use crate::passes::gaps::GapSum;
 use crate::passes::gpu::{Busy, Elapsed};
 use crate::passes::gpu_time::{GpuSums, source_name};
-use crate::passes::sensor::Joules;
+use crate::passes::sensor::{IdleFrom, Joules};
 use crate::passes::{Analysis, Operator};
 use serde_json::{Map, Value, json};
 
@@ -165,7 +165,11 @@ fn joules(e: &Joules) -> Value {
         "joules": e.joules,
         "low": e.low,
         "high": e.high,
+        "by_period": e.by_period,
+        "by_accuracy": e.by_accuracy,
+        "accuracy_label": "datasheet",
         "net_joules": e.net,
+        "idle_above_mean": e.idle_above_mean,
         "time_ns": e.time_ns,
         "watts": e.watts(),
         "below_resolution": e.below_resolution,
@@ -185,7 +189,11 @@ fn energy(analysis: &Analysis) -> Value {
             "has_counter": s.has_counter,
             "period_ns": s.period_ns,
             "idle_watts": s.idle.map(|idle| idle.watts),
-            "idle_samples": s.idle.map(|idle| idle.outside_steps),
+            "idle_from": s.idle.map(|idle| idle.from.as_str()),
+            "idle_samples": s.idle.map(|idle| match idle.from {
+                IdleFrom::Between(n) => n,
+                IdleFrom::Lowest => 0,
+            }),
             "check": s.check.map(|check| json!({
                 "counter_joules": check.counter_joules,
                 "power_joules": check.power_joules,
@@ -203,7 +211,10 @@ fn energy(analysis: &Analysis) -> Value {
     });
     json!({
         "run": energy.run.as_ref().map(joules),
+        "loading": energy.loading.as_ref().map(joules),
+        "warmup": energy.warmup.as_ref().map(joules),
         "requests": energy.requests.as_ref().map(joules),
+        "measured_requests": energy.measured_requests,
         "output_tokens": energy.output_tokens,
         "joules_per_output_token": energy.per_output_token().map(|(gross, _)| gross),
         "net_joules_per_output_token": energy.per_output_token().and_then(|(_, net)| net),
@@ -220,6 +231,8 @@ fn devices(analysis: &Analysis) -> Value {
         json!({
             "uuid": d.uuid,
             "name": d.name,
+            "over": if d.whole_run { "whole_run" } else { "measured_steps" },
+            "power_samples": d.power_samples,
             "utilisation_mean": d.utilisation.map(|v| v.0),
             "utilisation_max": d.utilisation.map(|v| v.1),
             "power_watts_mean": d.power_watts.map(|v| v.0),

@@ -21,7 +21,7 @@ pub(super) fn kernels(analysis: &Analysis) -> Sheet {
                 share(Some(k.share)),
                 time(Some(k.mean_ns)),
                 time(Some(k.p50_ns)),
-                time(Some(k.p95_ns)),
+                time(k.p95_ns),
             ],
         }
     });

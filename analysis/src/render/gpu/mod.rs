@@ -117,13 +117,16 @@ pub(super) fn lines(analysis: &Analysis) -> Vec<(&'static str, String)> {
                 let most: Vec<String> =
                     analysis.devices.iter().filter_map(|d| d.power_watts).map(|(_, most)| watts(most)).collect();
                 let most = if most.is_empty() { String::new() } else { format!(" · {} at most", most.join(", ")) };
-                format!("{} mean{most} · {} over the run", watts(mean), joules(run.joules))
+                format!("{} mean{most} · {} while measured steps ran", watts(mean), joules(run.joules))
             }
             None => joules(run.joules),
         };
         if let Some((gross, net)) = analysis.energy.per_output_token() {
             text.push_str(&format!(" · {} an output token", joules(gross)));
-            text.extend(net.map(|net| format!(", {} net of idle", joules(net))));
+            text.push_str(&match net {
+                Some(net) => format!(", {} net of idle", joules(net)),
+                None => ", net of idle unknown".to_string(),
+            });
         }
         lines.push(("power", text));
     }

@@ -3,7 +3,7 @@
 use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
 use super::super::sheet::{Cell, Row, Sheet, cell, column, maybe, missing, wide};
 use super::{named, time};
-use crate::passes::sensor::Joules;
+use crate::passes::sensor::{ACCURACY, Idle, IdleFrom, Joules};
 use crate::passes::{Analysis, Device};
 
 pub(super) fn energy(analysis: &Analysis) -> Sheet {
@@ -15,7 +15,7 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
             vec![
                 maybe(Some(e.joules), |v| if e.below_resolution { format!("~{}", joules(v)) } else { joules(v) }),
                 cell(format!("{} – {}", joules(e.low), joules(e.high)), e.high - e.low),
-                maybe(e.net.filter(|_| !e.below_resolution), joules),
+                net(e),
                 maybe(e.watts(), watts),
                 maybe(per_token, joules),
                 time(Some(e.time_ns as f64)),
@@ -23,22 +23,21 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
                     if e.below_resolution { "below" } else { "resolved" }.to_string(),
                     f64::from(u8::from(!e.below_resolution)),
                 ),
+                cell(format!("−{} +{}", joules(e.by_period.0), joules(e.by_period.1)), e.by_period.0 + e.by_period.1),
+                cell(format!("±{}", joules(e.by_accuracy)), e.by_accuracy),
             ],
         )
     };
     let mut rows: Vec<Row> = Vec::new();
-    rows.extend(energy.run.as_ref().map(|e| row("run", e, None)));
-    rows.extend(energy.requests.as_ref().map(|e| row("measured requests", e, energy.output_tokens)));
+    rows.extend(energy.run.as_ref().map(|e| row("measured steps", e, None)));
     rows.extend(energy.phases.iter().map(|phase| row(&phase.name, &phase.energy, phase.tokens)));
+    rows.extend(energy.requests.as_ref().map(|e| row("measured requests", e, energy.output_tokens)));
+    rows.extend(energy.warmup.as_ref().map(|e| row("warm-up", e, None)));
+    rows.extend(energy.loading.as_ref().map(|e| row("loading", e, None)));
     let gpus = energy.sensors.len();
-    let idle = energy.sensors.iter().filter_map(|(_, s)| s.idle).map(|idle| match idle.outside_steps {
-        0 => format!("{} idle (smallest sample)", watts(idle.watts)),
-        n => format!("{} idle (median of {} samples outside steps)", watts(idle.watts), count(n as u64)),
-    });
     let checks =
         energy.sensors.iter().filter_map(|(_, s)| s.check?.ratio()).map(|r| format!("{} of the counter", percent(r)));
-    let (idle, checks) = (idle.collect::<Vec<_>>().join(", "), checks.collect::<Vec<_>>().join(", "));
-    let idle = if idle.is_empty() { idle } else { format!(" Net is less {idle}.") };
+    let checks = checks.collect::<Vec<_>>().join(", ");
     let from = match (energy.sensors.iter().any(|(_, s)| s.has_counter), checks.is_empty()) {
         (true, false) => {
             format!("From the energy counter, shaped by power between its readings; power integrates to {checks}.")
@@ -51,25 +50,59 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
         id: "energy",
         title: "Energy",
         note: format!(
-            "{} GPU{}. {from}{idle} The sensors move every {}: below resolution is power × time, of which only the bound says something.",
+            "{} GPU{}. {from}{} The bound adds what the sensors' period of {} misplaces and their accuracy of ±{:.0} % (datasheet); below \
+             resolution is power × time, of which only the bound says something.",
             gpus,
             if gpus == 1 { "" } else { "s" },
-            duration(period as f64)
+            idle(analysis),
+            duration(period as f64),
+            ACCURACY * 100.0
         ),
         first: "of",
         columns: vec![
             column("energy", "gross"),
-            column("bound", "it is not less and not more than this"),
-            column("net", "less idle power × time"),
+            column(
+                "bound",
+                "what the sensor's period and its accuracy leave open; power that swings between two samples is not in it",
+            ),
+            column("net", "less idle power × time; unknown where idle power is, or where it is above the mean power"),
             column("power", "mean over the time"),
             column("a token", "gross energy for each token processed; of requests, for each output token"),
             column("time", "time in which at least one of these ran"),
             wide("resolution", "whether the time is long enough for the sensors"),
+            wide("by period", "what the sensor's period misplaces at most, down and up"),
+            wide("by accuracy", "the sensor's stated accuracy, datasheet"),
         ],
         rows,
         what: "kinds of step",
         terminal_rows: 8,
     }
+}
+
+/// Net energy, or why there is none.
+fn net(e: &Joules) -> Cell {
+    match e.idle_above_mean {
+        true => cell("unknown: idle above mean".to_string(), f64::MIN),
+        false => maybe(e.net.filter(|_| !e.below_resolution), joules),
+    }
+}
+
+/// What net energy is less of.
+fn idle(analysis: &Analysis) -> String {
+    let known = analysis.energy.sensors.iter().map(|(_, sensor)| match sensor.idle {
+        Some(Idle { watts: w, from: IdleFrom::Between(n) }) => {
+            format!("{} idle (median of {} samples after the first step, outside all)", watts(w), count(n as u64))
+        }
+        Some(Idle { watts: w, from: IdleFrom::Lowest }) => {
+            format!(
+                "at most {} idle (lowest level outside steps, loading included), so it is no less than this",
+                watts(w)
+            )
+        }
+        None => "idle power, which was not seen".to_string(),
+    });
+    let known = known.collect::<Vec<_>>().join(", ");
+    if known.is_empty() { known } else { format!(" Net is less {known}.") }
 }
 
 pub(super) fn devices(analysis: &Analysis) -> Sheet {
@@ -113,17 +146,22 @@ pub(super) fn devices(analysis: &Analysis) -> Sheet {
     Sheet {
         id: "devices",
         title: "Devices",
-        note: "As sampled over the run; mean / largest. Utilisation is the driver's: the share of its sampling period in which any \
-               kernel ran, not how much of the GPU it used."
-            .to_string(),
+        note: format!(
+            "{}; mean / largest. Memory is the largest of the whole run. Utilisation is the driver's: the share of its sampling period \
+             in which any kernel ran, not how much of the GPU it used.",
+            match analysis.devices.iter().any(|d| d.whole_run) {
+                true => "As sampled over the whole run, which has no measured steps",
+                false => "As sampled while measured steps ran",
+            }
+        ),
         first: "GPU",
         columns: vec![
             column("utilisation", "mean / largest"),
             column("power, W", "mean / largest"),
             wide("limit", "enforced power limit"),
-            wide("energy", "over the run"),
-            column("memory", "largest in use by anyone, of all"),
-            wide("candle's pool", "largest used, of largest reserved"),
+            wide("energy", "while measured steps ran"),
+            column("memory", "largest in use by anyone over the whole run, of all"),
+            wide("candle's pool", "largest used over the whole run, of largest reserved"),
             wide("clock", "of the multiprocessors"),
             wide("memory clock", "mean"),
             column("heat", "largest temperature of the die"),

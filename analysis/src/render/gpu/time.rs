@@ -17,7 +17,7 @@ pub(super) fn steps(analysis: &Analysis) -> Sheet {
                     cell(source_name(e.source).to_string(), e.source as u8 as f64),
                     of(e.measured, kind.steps),
                     time(d.map(|d| d.median)),
-                    time(d.map(|d| d.p95)),
+                    time(d.and_then(|d| d.p95)),
                     time(d.map(|d| d.mean)),
                     time(Some(e.total_ns)),
                     share(e.of_wall()),
@@ -71,7 +71,7 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
                 rate(busy.steps_at_once()),
                 rate(busy.streams_at_once()),
                 time(delay.map(|d| d.median)),
-                time(delay.map(|d| d.p95)),
+                time(delay.and_then(|d| d.p95)),
             ],
         )
     };

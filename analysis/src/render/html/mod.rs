@@ -8,10 +8,8 @@ mod plots;
 mod spark;
 
 use super::facts;
-use super::figures::{FigureValue, figures, is_bare};
-use super::format::{
-    bytes, count, duration, flops, head, json as text, percent, printable, range, significant, utc, value,
-};
+use super::figures::{FigureValue, figures, interval, is_bare};
+use super::format::{bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::gpu_time::source_name;
@@ -19,7 +17,7 @@ use crate::passes::memory::Series;
 use crate::passes::operators::OperatorGpu;
 use crate::passes::stats::total;
 use crate::passes::tree::ratio;
-use crate::passes::{Analysis, peaks};
+use crate::passes::{Analysis, Distribution, peaks};
 use candlescope_core::GpuSource;
 use candlescope_core::run::Severity;
 use minijinja::Environment;
@@ -126,7 +124,7 @@ fn cards(analysis: &Analysis) -> Value {
             let central = value(d.unit, figure.central());
             let (number, unit) = split_unit(&central, d.unit);
             let (spread, strip) = match figure.value {
-                FigureValue::Spread(s) => (s.median_ci95.map(|(low, high)| range(d.unit, low, high)), spark::strip(s)),
+                FigureValue::Spread(s) => (interval(d.unit, s, false), spark::strip(s)),
                 FigureValue::Single(..) => (None, None),
             };
             let n = match figure.value {
@@ -137,7 +135,7 @@ fn cards(analysis: &Analysis) -> Value {
                 "key": d.key, "title": d.title, "number": number, "unit": unit, "interval": spread,
                 "n": count(n as u64), "strip": strip, "meaning": d.meaning, "label": d.label,
                 "what": match d.key {
-                    "peak_memory" => "largest sample",
+                    "peak_memory" => figure.remark.unwrap_or_default(),
                     "gpu_busy" => "recorded steps",
                     "energy_per_token" => "gross",
                     _ => "median",
@@ -152,7 +150,7 @@ fn cards(analysis: &Analysis) -> Value {
             let (number, unit) = split_unit(&text, "ns");
             Some(json!({
                 "key": "step", "title": format!("Step {}", head(&printable(&row.name), 28)), "number": number, "unit": unit,
-                "interval": d.median_ci95.map(|(low, high)| range("ns", low, high)),
+                "interval": interval("ns", d, false),
                 "n": count(d.n as u64), "strip": spark::strip(d), "meaning": "Duration of one step", "label": "measured",
                 "what": "median",
             }))
@@ -178,12 +176,11 @@ fn figure_rows(analysis: &Analysis) -> Value {
         let cells: Vec<String> = match figure.value {
             FigureValue::Spread(s) => {
                 let option = |v: Option<f64>| v.map_or("–".to_string(), show);
-                let interval = s.median_ci95.map_or("–".to_string(), |(l, h)| range(d.unit, l, h));
                 vec![
                     show(s.median),
-                    interval,
-                    show(s.p90),
-                    show(s.p95),
+                    interval(d.unit, s, false).unwrap_or_else(|| "–".to_string()),
+                    option(s.p90),
+                    option(s.p95),
                     option(s.p99),
                     show(s.min),
                     show(s.max),
@@ -193,8 +190,8 @@ fn figure_rows(analysis: &Analysis) -> Value {
                 ]
             }
             FigureValue::Single(v, n) => {
-                let mut cells = vec![show(v)];
-                cells.extend(std::iter::repeat_n("–".to_string(), 8));
+                let mut cells = vec![show(v), figure.remark.unwrap_or("–").to_string()];
+                cells.extend(std::iter::repeat_n("–".to_string(), 7));
                 cells.push(count(n as u64));
                 cells
             }
@@ -238,7 +235,7 @@ fn phases(analysis: &Analysis) -> Value {
     let rows = phases.rows.iter().take(100).map(|row| {
         let rate = |v: Option<f64>| v.map_or("–".to_string(), significant);
         let d = row.duration.as_ref();
-        let time = |f: fn(&crate::passes::Distribution) -> f64| d.map_or("–".to_string(), |d| duration(f(d)));
+        let time = |f: fn(&Distribution) -> Option<f64>| d.and_then(f).map_or("–".to_string(), duration);
         let gpu = row.gpu.map_or("–".to_string(), |gpu| {
             format!("{} in {} ({})", duration(gpu.total_ns as f64), count(gpu.steps), source_name(gpu.source))
         });
@@ -246,8 +243,8 @@ fn phases(analysis: &Analysis) -> Value {
             "name": head(&printable(&row.name), 60),
             "inside": row.inside.as_deref().map(printable),
             "cells": [
-                count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| d.median), time(|d| d.p95),
-                time(|d| d.max), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
+                count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| Some(d.median)), time(|d| d.p95),
+                time(|d| Some(d.max)), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
                 rate(row.io_gbytes), rate(row.intensity), rate(row.steps_at_once()), gpu, count(row.intervals),
             ],
         })
@@ -493,7 +490,9 @@ fn definitions(analysis: &Analysis) -> Value {
         let resolution = match (d.key, d.unit) {
             // A thread's CPU time is the kernel's account, not ours.
             ("background", _) => None,
-            ("peak_memory", _) => period.map(|ns| format!("a sample every {}", duration(ns as f64))),
+            ("peak_memory", _) if analysis.memory.peak_resident().is_some_and(|peak| !peak.kept_by_kernel) => {
+                period.map(|ns| format!("a sample every {}", duration(ns as f64)))
+            }
             (_, "ns" | "tokens/s") => tick.clone(),
             _ => None,
         };

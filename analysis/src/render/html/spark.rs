@@ -14,7 +14,8 @@ pub(super) fn strip(d: &Distribution) -> Option<String> {
         return None;
     }
     // A single outlier must not squeeze everything else into one bin.
-    let high = d.max.min(d.p95 + 1.5 * (d.p95 - d.min)).max(d.min + range * 1e-6);
+    let tail = d.p95.unwrap_or(d.max);
+    let high = d.max.min(tail + 1.5 * (tail - d.min)).max(d.min + range * 1e-6);
     let x = |v: f64| 3.0 + ((v.min(high) - d.min) / (high - d.min)).clamp(0.0, 1.0) * (WIDTH - 6.0);
     let mut out = format!(
         "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
