@@ -1,7 +1,8 @@
 //! Your own layers, with FLOPs and bytes: a span made once, entered at every forward, annotated from the shapes at hand.
 //!
-//! Two byte counts, for two questions. `bytes` are weights (and cached keys and values): over a step they say how much of the memory's
-//! bandwidth the model itself asks for. `io_bytes` have the activations besides: FLOPs over them are the layer's arithmetic intensity.
+//! Two byte counts, for two questions. `bytes` are weights (and cached keys and values): over a step they say how much
+//! of the memory's bandwidth the model itself asks for. `io_bytes` have the activations besides: FLOPs over them are
+//! the layer's arithmetic intensity.
 
 use candle_core::{Device, Module, Result, Tensor};
 use candlescope::{Annotation, DType, annotate};

@@ -1,21 +1,22 @@
 //! Analytic FLOPs and bytes of the operations that models are made of.
 //!
 //! Formulas follow vLLM's `vllm/v1/metrics/perf.py`, with attention corrected to be causal-exact. FLOPs count matrix products
-//! (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as every published figure leaves them out.
+//! (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as every published figure leaves
+//! them out.
 //!
 //! Work is counted twice in two ways, because two questions are asked of it:
 //!
-//! - *FLOPs needed* ([`Cost::flops`]) are the model's: a prompt's token attends to itself and those before it. They make MFU. *FLOPs
-//!   executed* ([`Cost::flops_executed`]) are candle's, which multiplies every token with every other and masks afterwards. They
-//!   make HFU (the two as in PaLM, arXiv 2204.02311, appendix B).
-//! - *Bytes* ([`Cost::bytes`]) are those that a step cannot avoid moving: weights read, cached keys and values read and written. They
-//!   make the memory-bandwidth utilisation of a step (MBU). *I/O bytes* ([`Cost::io_bytes`]) have the activations besides: every
-//!   operation of candle in the interval reads its inputs and writes its output once, as candle executes it, copies to another
-//!   layout or element type included. They make arithmetic intensity and GB/s of an operation. A product of M×K by K×N alone is
-//!   (M·K + K·N + M·N) elements ([`gemm`]).
+//! - *FLOPs needed* ([`Cost::flops`]) are the model's: a prompt's token attends to itself and those before it. They
+//!   make MFU. *FLOPs executed* ([`Cost::flops_executed`]) are candle's, which multiplies every token with every other
+//!   and masks afterwards. They make HFU (the two as in PaLM, arXiv 2204.02311, appendix B).
+//! - *Bytes* ([`Cost::bytes`]) are those that a step cannot avoid moving: weights read, cached keys and values read and
+//!   written. They make the memory-bandwidth utilisation of a step (MBU). *I/O bytes* ([`Cost::io_bytes`]) have the
+//!   activations besides: every operation of candle in the interval reads its inputs and writes its output once, as
+//!   candle executes it, copies to another layout or element type included. They make arithmetic intensity and GB/s of
+//!   an operation. A product of M×K by K×N alone is (M·K + K·N + M·N) elements ([`gemm`]).
 //!
-//! Left out of both are what an operation of candle keeps to itself (the unfolded image of a convolution, activations quantised
-//! for a quantised product), the growth of a cache, and what caches of the machine save.
+//! Left out of both are what an operation of candle keeps to itself (the unfolded image of a convolution, activations
+//! quantised for a quantised product), the growth of a cache, and what caches of the machine save.
 
 mod attention;
 mod decoder;
@@ -61,8 +62,8 @@ impl Cost {
         self.flops + self.surplus_flops
     }
 
-    /// The cost as an annotation; what is zero stays unsaid, so that "not counted" never reads as "none". Without activations nothing is
-    /// said of I/O bytes: an intensity over a part of them would be too high.
+    /// The cost as an annotation; what is zero stays unsaid, so that "not counted" never reads as "none". Without
+    /// activations nothing is said of I/O bytes: an intensity over a part of them would be too high.
     pub fn annotation(&self) -> Annotation {
         let mut annotation = Annotation::new();
         if self.flops_executed() > 0 {
@@ -109,15 +110,15 @@ pub const fn gemm(m: u64, n: u64, k: u64, width: u64) -> (u64, u64) {
     (2 * m * n * k, (m * k + k * n + m * n) * width)
 }
 
-/// A projection of `rows` vectors from `k` to `n` features whose stored weights (bias included) take `weight_bytes`, with activations of
-/// `width` bytes each: 2·rows·k·n FLOPs, rows·(k + n)·`width` bytes of activations.
+/// A projection of `rows` vectors from `k` to `n` features whose stored weights (bias included) take `weight_bytes`,
+/// with activations of `width` bytes each: 2·rows·k·n FLOPs, rows·(k + n)·`width` bytes of activations.
 pub const fn linear(rows: usize, k: usize, n: usize, weight_bytes: u64, width: usize) -> Cost {
     let activation_bytes = (rows * (k + n) * width) as u64;
     Cost { flops: 2 * rows as u64 * k as u64 * n as u64, weight_bytes, activation_bytes, ..Cost::ZERO }
 }
 
-/// An operation on each of `elements` elements of `width` bytes that reads and writes `tensors` tensors of so many, inputs and output
-/// together: 2 of a function, 3 of a sum of two.
+/// An operation on each of `elements` elements of `width` bytes that reads and writes `tensors` tensors of so many,
+/// inputs and output together: 2 of a function, 3 of a sum of two.
 pub const fn pointwise(elements: usize, tensors: usize, width: usize) -> Cost {
     Cost { activation_bytes: (elements * tensors * width) as u64, ..Cost::ZERO }
 }
@@ -133,7 +134,8 @@ pub const fn norm(elements: usize, weight_bytes: u64, width: usize) -> Cost {
     Cost { weight_bytes, ..pointwise(elements, 2, width) }
 }
 
-/// Looking up `rows` rows of `row_bytes` stored bytes and `features` features by 32-bit numbers, to activations of `width` bytes each.
+/// Looking up `rows` rows of `row_bytes` stored bytes and `features` features by 32-bit numbers, to activations of
+/// `width` bytes each.
 pub const fn lookup(rows: usize, features: usize, row_bytes: u64, width: usize) -> Cost {
     let activation_bytes = (rows * (4 + features * width)) as u64;
     Cost { weight_bytes: rows as u64 * row_bytes, activation_bytes, ..Cost::ZERO }
@@ -151,7 +153,8 @@ pub struct Widths {
     pub weights: usize,
     /// Of an activation, a cached key or a cached value.
     pub activations: usize,
-    /// Of what attention's products are made in: 4 for halves on a CPU, which has no fast product of them, the activations' elsewhere.
+    /// Of what attention's products are made in: 4 for halves on a CPU, which has no fast product of them, the
+    /// activations' elsewhere.
     pub products: usize,
 }
 

@@ -4,9 +4,10 @@
 //! token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every sequence in the
 //! batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
 //!
-//! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part of every product; its
-//! tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many are wanted (`new_tokens`, `sequences`,
-//! `context_sum`). FLOPs and bytes are those of all rows that are passed: a layer does not know whose rows they are.
+//! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part
+//! of every product; its tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many
+//! are wanted (`new_tokens`, `sequences`, `context_sum`). FLOPs and bytes are those of all rows that are passed: a
+//! layer does not know whose rows they are.
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
@@ -350,7 +351,8 @@ fn run(
     Ok(GenerationOutput { sequences, prompt_tokens, started, token_times, ended: Instant::now() })
 }
 
-/// What a step does for the `open` sequences that have not ended: `new` tokens each, to a context of `length`. All have equal lengths.
+/// What a step does for the `open` sequences that have not ended: `new` tokens each, to a context of `length`. All have
+/// equal lengths.
 fn wanted_of(open: usize, new: usize, length: usize) -> Annotation {
     Annotation::new().new_tokens(open * new).sequences(open).context_sum((open * length) as u64)
 }

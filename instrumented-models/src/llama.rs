@@ -145,8 +145,8 @@ impl Llama {
             + self.ends(work)
     }
 
-    /// Cost of what stands between the layers at the end of a pass: the last position of several sequences is copied out of the whole,
-    /// logits become f32.
+    /// Cost of what stands between the layers at the end of a pass: the last position of several sequences is copied
+    /// out of the whole, logits become f32.
     fn ends(&self, work: Work) -> Cost {
         let width = self.dtype.size_in_bytes();
         let copied = if work.batch > 1 && work.tokens > 1 { work.batch * self.config.hidden_size } else { 0 };

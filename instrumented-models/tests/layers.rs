@@ -76,7 +76,8 @@ fn lstm_equals_candles() -> Result<()> {
     assert_eq!(ours.forward(&values(&[2, 0, 5]))?.dims(), &[2, 0, 7]);
     assert_eq!(ours.step_cost(2).flops, 2 * 2 * 4 * 7 * (5 + 7));
     assert_eq!(ours.step_cost(2).weight_bytes, (4 * 7 * (5 + 7) + 2 * 4 * 7) * 4);
-    // Products: 5 + 28 and 7 + 28; biases: 2 · 56; their sum: 84; four functions: 4 · 14; new cell: three of 21; tanh 14, times gate 21.
+    // Products: 5 + 28 and 7 + 28; biases: 2 · 56; their sum: 84; four functions: 4 · 14; new cell: three of 21; tanh
+    // 14, times gate 21.
     assert_eq!(ours.step_cost(2).activation_bytes, 2 * (5 + 28 + 7 + 28 + 112 + 84 + 56 + 63 + 35) * 4);
     Ok(())
 }

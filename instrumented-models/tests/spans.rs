@@ -241,8 +241,8 @@ impl CausalLm for Scripted {
 
 #[test]
 fn sequences_that_have_ended_count_for_nothing() {
-    // Four prompts of three tokens. Three sequences end with their first token, one goes on to its ninth: 12 tokens are generated, 4
-    // by the prefill and 8 by as many decode steps. Counting the whole batch would make 4 · 8 of those.
+    // Four prompts of three tokens. Three sequences end with their first token, one goes on to its ninth: 12 tokens are
+    // generated, 4 by the prefill and 8 by as many decode steps. Counting the whole batch would make 4 · 8 of those.
     let mut output = None;
     let batch = record(|| {
         let mut model = Scripted { ends: vec![0, 8, 0, 0], made: 0 };

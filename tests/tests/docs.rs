@@ -29,8 +29,9 @@ const MANIFEST: &[(&str, &str)] = &[
     ("environment", "Object: machine, operating system, devices, versions"),
     (
         "model",
-        "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is the activations', `quantization` the weights', \
-         `compute_dtype` the type projections are multiplied in (`int8` of quantised ones): FLOPs are held against a peak of this type or none",
+        "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is the activations', \
+         `quantization` the weights', `compute_dtype` the type projections are multiplied in (`int8` of quantised ones): \
+         FLOPs are held against a peak of this type or none",
     ),
     (
         "options",
@@ -63,10 +64,11 @@ const NOTES: &str = "\n## Before you compute\n\n\
   `seq` as their `parent_seq`; self times of a step add up to the step.\n\
 - A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
 - `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
-- `steps.tokens` and `steps.batch` are what a step passes through the model. Tokens that somebody waits for are `steps.new_tokens`: a sequence of\n  \
-  a batch that has ended is passed on with the others and counts for nothing there.\n\
-- `flops` and `bytes` are what the model needs: they make MFU and MBU. `flops_executed` has masked positions besides (HFU), `io_bytes` the activations\n  \
-  of each operation: FLOPs over `io_bytes` are arithmetic intensity, `io_bytes` over time an operation's GB/s.\n\
+- `steps.tokens` and `steps.batch` are what a step passes through the model. Tokens that somebody waits for are\n  \
+  `steps.new_tokens`: a sequence of a batch that has ended is passed on with the others and counts for nothing there.\n\
+- `flops` and `bytes` are what the model needs: they make MFU and MBU. `flops_executed` has masked positions besides\n  \
+  (HFU), `io_bytes` the activations of each operation: FLOPs over `io_bytes` are arithmetic intensity, `io_bytes` over\n  \
+  self time an operation's GB/s, for they are the interval's own.\n\
 - The first requests warm up: leave out rows of requests up to the option `warmup`, and of their steps. [sql.md](sql.md) has views that do.\n\
 - Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals,\n  \
   each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\

@@ -1,5 +1,5 @@
-//! Cost of attention as [`Attention`](crate::layers::Attention) executes it: products over all positions, masked afterwards, with every
-//! intermediate in memory.
+//! Cost of attention as [`Attention`](crate::layers::Attention) executes it: products over all positions, masked
+//! afterwards, with every intermediate in memory.
 
 use super::{Cost, Widths, Work, cast, pointwise};
 
@@ -35,13 +35,14 @@ impl AttentionDims {
         work.rows() * self.heads * work.context
     }
 
-    /// Elements that a change of layout between (tokens, heads) and (heads, tokens) copies: all, unless one of the two is 1.
+    /// Elements that a change of layout between (tokens, heads) and (heads, tokens) copies: all, unless one of the two
+    /// is 1.
     const fn turned(work: Work, heads: usize, elements: usize) -> usize {
         if work.tokens > 1 && heads > 1 { elements } else { 0 }
     }
 
-    /// FLOPs of either product, 2·q·d each for T·C − T(T−1)/2 positions attended to and for the masked ones, and the bytes of the keys
-    /// or values it reads.
+    /// FLOPs of either product, 2·q·d each for T·C − T(T−1)/2 positions attended to and for the masked ones, and the
+    /// bytes of the keys or values it reads.
     fn product(&self, work: Work, widths: Widths) -> Cost {
         let each = 2 * (self.heads * self.head_dim) as u64;
         let all = work.rows() as u64 * work.context as u64;
@@ -57,8 +58,8 @@ impl AttentionDims {
         }
     }
 
-    /// QKᵀ/√d: 2·q·d·Σ(attended) FLOPs needed, 2·q·d·T·C executed. Reads the keys, ΣC·kv·d elements; the queries are scaled, which reads
-    /// and writes them, and read; the scores, q·T·C, are written.
+    /// QKᵀ/√d: 2·q·d·Σ(attended) FLOPs needed, 2·q·d·T·C executed. Reads the keys, ΣC·kv·d elements; the queries are
+    /// scaled, which reads and writes them, and read; the scores, q·T·C, are written.
     pub fn scores(&self, work: Work, widths: Widths) -> Cost {
         let Widths { activations, products, .. } = widths;
         let queries = self.queries(work);
@@ -68,8 +69,8 @@ impl AttentionDims {
             + pointwise(self.pairs(work), 1, products)
     }
 
-    /// The softmax over the scores, in f32: changes their type where it is another, adds the mask (T·C of f32) where there is more than
-    /// one token, reads and writes them once.
+    /// The softmax over the scores, in f32: changes their type where it is another, adds the mask (T·C of f32) where
+    /// there is more than one token, reads and writes them once.
     pub fn softmax(&self, work: Work, widths: Widths) -> Cost {
         let pairs = self.pairs(work);
         let masked = match work.tokens {
@@ -79,8 +80,8 @@ impl AttentionDims {
         cast(pairs, widths.products, 4) + masked + pointwise(pairs, 2, 4)
     }
 
-    /// AV: as many FLOPs as QKᵀ; reads the values, as many bytes as the keys, and the weights, q·T·C, in the products' type; writes q·d for
-    /// each token, brought to the projections' layout and type.
+    /// AV: as many FLOPs as QKᵀ; reads the values, as many bytes as the keys, and the weights, q·T·C, in the products'
+    /// type; writes q·d for each token, brought to the projections' layout and type.
     pub fn context(&self, work: Work, widths: Widths) -> Cost {
         let Widths { activations, products, .. } = widths;
         let (pairs, out) = (self.pairs(work), self.queries(work));
@@ -92,7 +93,8 @@ impl AttentionDims {
             + cast(out, products, activations)
     }
 
-    /// Turning queries and keys by their positions, change of layout included; reads T·d/2 cosines and as many sines for each of the two.
+    /// Turning queries and keys by their positions, change of layout included; reads T·d/2 cosines and as many sines
+    /// for each of the two.
     pub fn rotary(&self, work: Work, width: usize) -> Cost {
         let (q, k) = (self.queries(work), self.new_keys(work));
         let copied = Self::turned(work, self.heads, q) + Self::turned(work, self.kv_heads, k);
@@ -100,7 +102,8 @@ impl AttentionDims {
         pointwise(q + k + copied, 2, width) + pointwise(tables, 1, width)
     }
 
-    /// Writing the new keys and values: 2·T·kv·d elements read and written, the values copied to the cache's layout before.
+    /// Writing the new keys and values: 2·T·kv·d elements read and written, the values copied to the cache's layout
+    /// before.
     pub fn kv_write(&self, work: Work, width: usize) -> Cost {
         let keys = self.new_keys(work);
         let written = Cost { kv_bytes: (2 * keys * width) as u64, ..pointwise(2 * keys, 1, width) };

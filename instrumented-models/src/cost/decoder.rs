@@ -20,9 +20,11 @@ pub struct DecoderCost {
     pub ffn: Cost,
     /// Projection to the vocabulary, for the last position of each sequence.
     pub lm_head: Cost,
-    /// Weights outside the products, with what goes through them: rows of the embedding table that are read, norms, biases.
+    /// Weights outside the products, with what goes through them: rows of the embedding table that are read, norms,
+    /// biases.
     pub small_weights: Cost,
-    /// What has neither weights nor FLOPs that count: rotary embedding, softmax, activation function, residual sums, changes of type.
+    /// What has neither weights nor FLOPs that count: rotary embedding, softmax, activation function, residual sums,
+    /// changes of type.
     pub pointwise: Cost,
 }
 

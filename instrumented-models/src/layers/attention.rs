@@ -73,8 +73,8 @@ impl Attention {
         self.cache.as_ref()
     }
 
-    /// Cost of a pass: projections, rotary embedding, attention, and the cache where there is one. The projections know the width of their
-    /// weights themselves.
+    /// Cost of a pass: projections, rotary embedding, attention, and the cache where there is one. The projections know
+    /// the width of their weights themselves.
     pub fn cost(&self, work: Work, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
         let projections = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj];

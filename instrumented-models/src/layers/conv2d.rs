@@ -20,8 +20,8 @@ impl Conv2d {
         Self { inner: candle_nn::Conv2d::new(weight, bias, config), span: layer_span!("conv2d", path) }
     }
 
-    /// Cost of an output of `output` elements from an input of `input`: every one is a dot product over the kernel's (in / groups)·kh·kw
-    /// values, and a bias is added to them afterwards.
+    /// Cost of an output of `output` elements from an input of `input`: every one is a dot product over the kernel's
+    /// (in / groups)·kh·kw values, and a bias is added to them afterwards.
     pub fn cost(&self, input: usize, output: usize) -> Cost {
         let (weight, bias) = (self.inner.weight(), self.inner.bias());
         let window: usize = weight.dims().iter().skip(1).product();

@@ -42,8 +42,9 @@ impl<M> Instrumented<M> {
         Self { inner, cost: None, span: layer_span!("module", path) }
     }
 
-    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: of a projection for example [`crate::cost::linear`], of an activation
-    /// function [`crate::cost::pointwise`]. It is asked only where somebody records.
+    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: of a projection for example
+    /// [`crate::cost::linear`], of an activation function [`crate::cost::pointwise`]. It is asked only where somebody
+    /// records.
     pub fn with_cost(path: &str, inner: M, cost: impl Fn(&M, &Tensor) -> Cost + Send + Sync + 'static) -> Self {
         Self { inner, cost: Some(Arc::new(cost)), span: layer_span!("module", path) }
     }

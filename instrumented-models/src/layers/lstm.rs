@@ -31,9 +31,9 @@ impl Lstm {
 
     /// Cost of one time step of `batch` sequences: four gates, each a product with the input and one with the state.
     ///
-    /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the state (1) and
-    /// write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions are 8, the cell's new state
-    /// from its old is 9, and the hidden state from that 5.
+    /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the
+    /// state (1) and write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions
+    /// are 8, the cell's new state from its old is 9, and the hidden state from that 5.
     pub fn step_cost(&self, batch: usize) -> Cost {
         let weights = 4 * self.hidden * (self.in_features + self.hidden);
         let bytes = (weights + self.biases * 4 * self.hidden) * self.width;

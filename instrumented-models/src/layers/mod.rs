@@ -4,8 +4,8 @@
 //! (`model.layers.0.self_attn.q_proj`) and the path's last component in `otel.name` (`q_proj`), which is what candlescope
 //! shows. A span is made once, when the layer is made: install the subscriber first.
 //!
-//! FLOPs stand on the innermost layers only; bytes on whatever moves them itself, which for the sums of a residual stream is the block.
-//! Both are those of [`crate::cost`].
+//! FLOPs stand on the innermost layers only; bytes on whatever moves them itself, which for the sums of a residual
+//! stream is the block. Both are those of [`crate::cost`].
 
 mod attention;
 mod conv2d;
@@ -91,7 +91,8 @@ pub(crate) fn product_dtype(t: &Tensor) -> DType {
     product_dtype_on(t.dtype(), t.device())
 }
 
-/// The type products of attention are made in: a CPU has no fast product of halves, a GPU accumulates them in f32 by itself.
+/// The type products of attention are made in: a CPU has no fast product of halves, a GPU accumulates them in f32 by
+/// itself.
 pub(crate) fn product_dtype_on(dtype: DType, device: &Device) -> DType {
     match dtype {
         DType::F16 | DType::BF16 if device.is_cpu() => DType::F32,

@@ -40,7 +40,8 @@ impl QMatMul {
         self.out_features
     }
 
-    /// Cost for `rows` vectors; bytes of weights are the real storage, activations are f32. A bias is added by an operation of its own.
+    /// Cost for `rows` vectors; bytes of weights are the real storage, activations are f32. A bias is added by an
+    /// operation of its own.
     pub fn cost(&self, rows: usize) -> Cost {
         let (k, n, width) = (self.in_features, self.out_features, DType::F32.size_in_bytes());
         let added = if self.bias.is_some() { pointwise(rows * n, 2, width) } else { Cost::ZERO };

@@ -4,9 +4,9 @@ use crate::vocabulary::{DType, Shape};
 
 /// What can be said about an interval. Build it with the methods, hand it to [`annotate`].
 ///
-/// It is a plain value of a few words: making one costs nothing but the arithmetic that goes into it. It has two halves, because a
-/// thread's ring takes records of 64 bytes: what an operation does, and whom a step works for. Only the halves that say something
-/// are written.
+/// It is a plain value of a few words: making one costs nothing but the arithmetic that goes into it. It has two
+/// halves, because a thread's ring takes records of 64 bytes: what an operation does, and whom a step works for. Only
+/// the halves that say something are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Annotation {
     pub(crate) work: Work,
@@ -128,8 +128,8 @@ impl Annotation {
         Self { work: Work::NOTHING, counts: Counts::NOTHING }
     }
 
-    /// Floating-point operations that the model needs, a multiply and an add being two: of masked attention the part that is attended
-    /// to. Several annotations of one interval add up. They make MFU.
+    /// Floating-point operations that the model needs, a multiply and an add being two: of masked attention the part
+    /// that is attended to. Several annotations of one interval add up. They make MFU.
     #[must_use]
     #[inline]
     pub const fn flops(mut self, flops: u64) -> Self {
@@ -138,8 +138,8 @@ impl Annotation {
         self
     }
 
-    /// Floating-point operations that are executed: [`Annotation::flops`] and what the model does not need, such as the masked half
-    /// of a prompt's attention. Several annotations of one interval add up. They make HFU.
+    /// Floating-point operations that are executed: [`Annotation::flops`] and what the model does not need, such as the
+    /// masked half of a prompt's attention. Several annotations of one interval add up. They make HFU.
     #[must_use]
     #[inline]
     pub const fn flops_executed(mut self, flops: u64) -> Self {
@@ -148,8 +148,8 @@ impl Annotation {
         self
     }
 
-    /// Bytes of weights read and of cached keys and values read and written: what the model cannot do without. Several annotations of
-    /// one interval add up. They make MBU.
+    /// Bytes of weights read and of cached keys and values read and written: what the model cannot do without. Several
+    /// annotations of one interval add up. They make MBU.
     #[must_use]
     #[inline]
     pub const fn bytes(mut self, bytes: u64) -> Self {
@@ -158,8 +158,9 @@ impl Annotation {
         self
     }
 
-    /// All bytes that the operation moves: [`Annotation::bytes`] and the activations that go in and come out, each read or written
-    /// once. Several annotations of one interval add up. They make arithmetic intensity and GB/s of an operation.
+    /// All bytes that the operation moves: [`Annotation::bytes`] and the activations that go in and come out, each read
+    /// or written once. Several annotations of one interval add up. They make arithmetic intensity and GB/s of an
+    /// operation.
     #[must_use]
     #[inline]
     pub const fn io_bytes(mut self, bytes: u64) -> Self {
@@ -195,8 +196,8 @@ impl Annotation {
         self
     }
 
-    /// Of a step: tokens that are new in it and belong to sequences that go on. Neither padding, nor ended sequences of a batch, nor
-    /// earlier tokens that are passed again.
+    /// Of a step: tokens that are new in it and belong to sequences that go on. Neither padding, nor ended sequences of
+    /// a batch, nor earlier tokens that are passed again.
     #[must_use]
     #[inline]
     pub fn new_tokens(mut self, tokens: usize) -> Self {

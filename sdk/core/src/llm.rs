@@ -55,8 +55,8 @@ pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
 /// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
 ///
-/// A phase is a *step* of the run unless it stands inside another phase. The guard ends it. Where prompts are padded to one length, say next
-/// how many tokens are real ones, as in [`decode`].
+/// A phase is a *step* of the run unless it stands inside another phase. The guard ends it. Where prompts are padded to
+/// one length, say next how many tokens are real ones, as in [`decode`].
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
     info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
@@ -64,8 +64,8 @@ pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
 
 /// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
 ///
-/// These are what the step passes through the model. Where sequences of the batch have ended, say next whom it still works for: figures
-/// such as tokens a second count those.
+/// These are what the step passes through the model. Where sequences of the batch have ended, say next whom it still
+/// works for: figures such as tokens a second count those.
 ///
 /// ```
 /// use candlescope_core::{Annotation, annotate, llm};

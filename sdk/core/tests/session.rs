@@ -63,8 +63,8 @@ fn start_stop_and_capture_next_take_effect_at_steps() {
 
 #[test]
 fn a_full_ring_takes_an_interval_with_all_it_says_or_not_at_all() {
-    // Each step says its own number: some in both halves of an annotation, some in one, some in none. In this order a ring of 256 has
-    // room for two records left when one with three comes.
+    // Each step says its own number: some in both halves of an annotation, some in one, some in none. In this order a
+    // ring of 256 has room for two records left when one with three comes.
     let say = |i: u64| match i % 5 {
         0 => Annotation::new(),
         1 | 2 => Annotation::new().io_bytes(i).tokens(i as usize),
