@@ -246,6 +246,7 @@ fn sampled_gpu_time_and_warm_up() {
     let early = dir.path().join("early");
     let (_, batch) = with_windows(&plain, &early, |manifest| {
         manifest.options.insert("warmup".into(), 99.into());
+        manifest.steps = None;
     });
     let found = figures(&python, WHERE, &[("CANDLESCOPE_RUNS", &early)], 3);
     assert_eq!((&found["measured_steps"], &found["warmup_steps"]), (&json!(batch.steps.len()), &json!(0)));
