@@ -13,6 +13,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// File name of the manifest inside a run directory.
 pub const MANIFEST_FILE: &str = "run.json";
 
+/// How far a GPU's clock may be off from the host's, in nanoseconds, for times of both to be compared. Above it
+/// whatever rests on that is void: GPU start times on the host's time line, queue delays, classes of gaps. Durations on
+/// the device stay right.
+pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
+
 /// Suffix of a segment that is still being written: not a Parquet file yet.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
 
