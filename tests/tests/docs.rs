@@ -42,7 +42,7 @@ const MANIFEST: &[(&str, &str)] = &[
     ("clock", "Object: clock of the host times, its cost, and how it became Unix time"),
     (
         "gpu",
-        "Object: how GPU time was taken, what became of every mark, how far device times may be off; missing where none was asked for",
+        "Object: how GPU time was taken, what became of every mark and kernel, how far device times may be off; missing where none was asked for",
     ),
     (
         "steps",
@@ -53,7 +53,11 @@ const MANIFEST: &[(&str, &str)] = &[
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
     ("exporters", "Array: what each exporter received, exported and dropped, by table"),
-    ("overhead", "Object: what profiling cost"),
+    (
+        "overhead",
+        "Object: what profiling cost: by a loop over registry and layer, caches warm, and `in_place` where steps were left plain to \
+         measure it; `estimate` says which is the better one",
+    ),
     ("verdict", "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`"),
     ("results", "Object: what the program said of itself"),
 ];
@@ -73,6 +77,11 @@ const NOTES: &str = "\n## Before you compute\n\n\
 - Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals,\n  \
   each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\
 - Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
+- `gpu.cold_steps` are steps in full that were the first of their kind, and the only ones in full: their parts' GPU times are no warm step's.\n\
+- Where `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, device times must not be compared with\n  \
+  host times: no `gpu_start_ns` beside `host_start_ns`, no `queue_delay_ns`. Below it they are right to within that bound. Durations always are.\n\
+- `kernels` has what steps in windows launched; a row without `path` was launched while they ran, but in no interval. What the recorder saw of\n  \
+  other steps, and before and after, has no rows: `gpu.kernels.outside_window` counts it.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
 - With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their\n  \
   sums by wall time, and take no gap from one step to the next unless all numbers between are there (`run.json`\n  \

@@ -64,6 +64,7 @@ fn once(code: &str) -> bool {
             | "gpu_marks_lost"
             | "kernels_dropped"
             | "kernels_unattributed"
+            | "gpu_clock_uncertain"
     )
 }
 

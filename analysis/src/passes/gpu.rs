@@ -10,7 +10,7 @@ use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
 use super::timeline::{timelines, together};
 use candlescope_core::GpuSource;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{GPU_CLOCK_BOUND_NS, RunManifest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -171,13 +171,10 @@ pub struct Clocks {
     pub bound_ns: Option<u64>,
 }
 
-/// Above this bound what rests on comparing the two clocks is void: gaps last microseconds.
-pub const CLOCKS_APART_NS: u64 = 100_000;
-
 impl Clocks {
     /// Whether they are too far apart for gaps to be classed.
     pub fn apart(&self) -> bool {
-        self.bound_ns.is_some_and(|ns| ns > CLOCKS_APART_NS)
+        self.bound_ns.is_some_and(|ns| ns > GPU_CLOCK_BOUND_NS)
     }
 
     /// What the run says of the clock of its recorded kernels.

@@ -1,11 +1,11 @@
 //! Whether a run's GPU figures can be trusted, and what stands out in them.
 
 use super::Analysis;
-use super::gpu::{Busy, CLOCKS_APART_NS};
+use super::gpu::Busy;
 use crate::reader::finding;
 use crate::render::format::{count, duration, percent};
 use candlescope_core::RecordKind;
-use candlescope_core::run::{Finding, Severity};
+use candlescope_core::run::{Finding, GPU_CLOCK_BOUND_NS, Severity};
 
 /// Share of step time in gaps that the host caused, from which it is worth a finding.
 const LAUNCH_BOUND: f64 = 0.20;
@@ -37,7 +37,7 @@ pub(super) fn findings(analysis: &Analysis, findings: &mut Vec<Finding>) {
         device_time(busy, findings);
     }
     untold(analysis, findings);
-    if let Some(ns) = analysis.gpu.clock_bound_ns.filter(|ns| *ns > CLOCKS_APART_NS) {
+    if let Some(ns) = analysis.gpu.clock_bound_ns.filter(|ns| *ns > GPU_CLOCK_BOUND_NS) {
         findings.push(finding(
             Severity::Warning,
             "gpu_clock_uncertain",

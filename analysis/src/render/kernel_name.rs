@@ -2,11 +2,14 @@
 
 /// A demangled name without its return type, parameters and template arguments: what is left tells kernels apart at a glance.
 ///
-/// Of a wrapper that takes the real kernel as its template argument (`cutlass::Kernel2<…>`, `DeviceReduceKernel<…>`) the argument
-/// stays, because every kernel of a library carries the wrapper's name.
+/// A template's symbol carries its return type, which may be a long one (`std::enable_if<…>::type f<…>(…)`): the name
+/// is what stands right before the parameters. Of a wrapper that takes the real kernel as its template argument the
+/// argument stays, because every kernel of a library carries the wrapper's name: alone where it is one of CUTLASS's own
+/// names (`cutlass::Kernel2<cutlass_80_…>`), behind the wrapper's elsewhere (`DeviceReduceKernel<Policy>`). A name that
+/// says nothing, `kernel`, keeps the namespace before it.
 pub(super) fn short(name: &str) -> String {
     let name = name.trim();
-    let whole = without_parameters(name.strip_prefix("void ").unwrap_or(name));
+    let whole = without_return_type(without_parameters(name));
     let (base, arguments) = match whole.find('<') {
         // Operators such as `operator<` and names that begin with a bracket are left as they are.
         Some(at) if at > 0 && whole.ends_with('>') && !whole[..at].ends_with("operator") => {
@@ -17,9 +20,37 @@ pub(super) fn short(name: &str) -> String {
     let own = base.rsplit("::").next().unwrap_or(base);
     let is_wrapper = own.starts_with("Kernel") || own.ends_with("Kernel");
     match first_argument(arguments) {
+        Some(inner) if is_wrapper && inner.starts_with("cutlass") => inner.to_string(),
         Some(inner) if is_wrapper => format!("{own}<{inner}>"),
         _ if own.is_empty() => name.to_string(),
+        _ if own.eq_ignore_ascii_case("kernel") => with_namespace(base).to_string(),
         _ => own.to_string(),
+    }
+}
+
+/// The last two parts of a qualified name; all of it where there are no more.
+fn with_namespace(base: &str) -> &str {
+    let mut separators = base.rmatch_indices("::");
+    separators.next();
+    separators.next().map_or(base, |(at, found)| &base[at + found.len()..])
+}
+
+/// Cuts what stands before the last space that is in no brackets: `void f`, `std::enable_if<a, b>::type n::f<…>`.
+fn without_return_type(name: &str) -> &str {
+    let mut depth = 0usize;
+    let mut end = None;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' | '(' | '[' | '{' => depth += 1,
+            '>' | ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => end = Some(at),
+            _ => {}
+        }
+    }
+    match end {
+        // `operator new` and conversions such as `operator float` have a space that ends no type.
+        Some(at) if !name[..at].ends_with("operator") => &name[at + 1..],
+        _ => name,
     }
 }
 
@@ -34,9 +65,13 @@ fn without_parameters(name: &str) -> &str {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     let before = name[..at].trim_end();
-                    // `(anonymous namespace)::f` and `operator()` have brackets that are no parameters.
-                    let is_list =
-                        !before.is_empty() && !name[close + 1..].starts_with("::") && !before.ends_with("operator");
+                    // `(anonymous namespace)::f` and `operator()` have brackets that are no parameters; those of a cast
+                    // among the template arguments, `f<(bool)1>`, have an angle bracket behind them.
+                    let rest = &name[close + 1..];
+                    let is_list = !before.is_empty()
+                        && !rest.starts_with("::")
+                        && !rest.contains('>')
+                        && !before.ends_with("operator");
                     return if is_list { before } else { name };
                 }
             }
@@ -72,7 +107,53 @@ mod tests {
             ),
             (
                 "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x5_tn_align8>(cutlass_80::Params)",
-                "Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x5_tn_align8>",
+                "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x5_tn_align8",
+            ),
+            (
+                "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8>(T1::Params)",
+                "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8",
+            ),
+            (
+                "Kernel2<cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x1_nn_align8>(Params)",
+                "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x1_nn_align8",
+            ),
+            (
+                "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, float, \
+                    false, true, true, false, 7, false, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__nv_bfloat16 const>>>(T13)",
+                "gemvx::kernel",
+            ),
+            (
+                "std::enable_if<(T1)>=(1) && (T1)<=(8), void>::type \
+                    gemvNSP_kernel<__nv_bfloat16, float, (int)1, (bool)0>(T3)",
+                "gemvNSP_kernel",
+            ),
+            (
+                "std::enable_if<!(false), void>::type gemvNSP_kernel<__half, __half, __half, float, 1, 16, 4, 1024, \
+                    cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__half const>, float>>(T9)",
+                "gemvNSP_kernel",
+            ),
+            ("nvjet_tst_64x8_64x16_1x2_h_bz_TNT", "nvjet_tst_64x8_64x16_1x2_h_bz_TNT"),
+            (
+                "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, true, false, false>\
+                    (cublasLt::cublasSplitKParams<float>, float const*, __nv_bfloat16 const*, float const*, void*, long)",
+                "splitKreduce_kernel",
+            ),
+            ("rmsnorm_bf16", "rmsnorm_bf16"),
+            (
+                "void generate_seed_pseudo<rng_config<curandStateXORWOW, (curandOrdering)101>>(unsigned long long, \
+                unsigned long long, curandOrdering, curandStateXORWOW*, unsigned int*)",
+                "generate_seed_pseudo",
+            ),
+            (
+                "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, float>>(cublasDotParams<float>)",
+                "dot_kernel",
+            ),
+            ("unsigned int* ns::f<unsigned int>(unsigned int)", "f"),
+            ("void f<(bool)1>", "f"),
+            (
+                "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4, false, false, cutlass::bfloat16_t>, true>\
+                (Flash_fwd_params)",
+                "flash_fwd_kernel",
             ),
             ("void cub::DeviceReduceKernel<cub::Policy<float>::P, float*>(float*, int)", "DeviceReduceKernel<Policy>"),
             ("(anonymous namespace)::softmax(float*)", "softmax"),

@@ -387,6 +387,7 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
             application_ns,
             background_cpu_ns: Some(3_000_000),
             ratio: Some(application_ns as f64 / steps_ns as f64),
+            ..OverheadInfo::default()
         },
         ..super::manifest(&batch)
     };
@@ -448,6 +449,7 @@ fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
             skew_bound_ns: 2_400,
             drift_ppm: -3.25,
             anchors: vec![DeviceAnchor { device_ns: 0, host_ns: T0, bound_ns: 2_400 }],
+            ..GpuDeviceAccount::default()
         }],
         kernels: (kernels > 0).then(|| KernelAccount {
             recorder: "cupti".to_string(),

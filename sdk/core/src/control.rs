@@ -155,6 +155,12 @@ impl Control {
         step < self.full_end.load(Ordering::Relaxed)
     }
 
+    /// Whether a step is recorded because somebody asked for it and the ones beside it.
+    #[inline]
+    pub(crate) fn in_window(&self, step: u64) -> bool {
+        step < self.window_end.load(SeqCst)
+    }
+
     /// Whether intervals above steps are recorded now: whether a step that began now would be.
     pub(crate) fn records_above_steps(&self) -> bool {
         let next = self.steps.load(Ordering::Relaxed);

@@ -16,6 +16,7 @@ pub mod llm;
 mod memory;
 mod names;
 mod pipeline;
+mod probe;
 mod raw;
 pub mod record;
 mod requests;

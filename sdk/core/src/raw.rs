@@ -24,6 +24,8 @@ pub(crate) mod flag {
     pub(crate) const WINDOW_ROOT: u8 = 32;
     /// Is a step that is recorded only because a window was asked for.
     pub(crate) const CAPTURED: u8 = 64;
+    /// Is the first step of its kind, marked in full in case there is no other.
+    pub(crate) const COLD: u8 = 128;
 }
 
 /// One enter/exit pair.
@@ -49,9 +51,20 @@ pub(crate) struct RawInterval {
     pub(crate) open: bool,
 }
 
+/// A step that was left plain: its time, without a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlainStep {
+    pub(crate) start: Ticks,
+    pub(crate) end: Ticks,
+    pub(crate) name: u32,
+}
+
 /// What travels through a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Raw {
+    /// A step that was not recorded, for the measure of what recording costs. No interval: it is in no account of
+    /// those.
+    Plain(PlainStep),
     /// An interval that ended, or is announced as open.
     Interval(RawInterval),
     /// What the interval that follows does.

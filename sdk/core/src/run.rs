@@ -14,6 +14,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// File name of the manifest inside a run directory.
 pub const MANIFEST_FILE: &str = "run.json";
 
+/// How far a GPU's clock may be off from the host's, in nanoseconds, for times of both to be compared. Above it
+/// whatever rests on that is void: GPU start times on the host's time line, queue delays, classes of gaps. Durations on
+/// the device stay right.
+pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
+
 /// Suffix of a segment that is still being written: not a Parquet file yet.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
 
@@ -179,14 +184,25 @@ pub struct GpuAccount {
     /// (an earlier mark served, because nothing can have been launched since), and refusals `no_context`, `capturing`, `full`,
     /// `failed`.
     pub marks: BTreeMap<String, u64>,
-    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`, `forgotten` (began
-    /// more marks ago than are remembered), `late` (given up waiting).
+    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`,
+    /// `forgotten` (began more marks ago than are remembered), `late` (given up waiting), `cold` (in the first step of
+    /// a kind, which others followed).
     pub intervals: BTreeMap<String, u64>,
-    /// Mean time one mark took on the application's thread, in nanoseconds (measured).
+    /// Mean cost of one mark on the application's thread, in nanoseconds (measured); what it waited is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_cost_ns: Option<f64>,
-    /// Time of the application's threads that all marks took together, in nanoseconds (measured).
+    /// Time of the application's threads that all marks cost together, in nanoseconds (measured): of each what it took,
+    /// up to twice what marks cost. That is what the quickest eighth of a block of 32 took at most, the least of all
+    /// blocks.
     pub marks_ns: u64,
+    /// Time that marks waited besides (measured): for room in the launch queue, where the next launch would have
+    /// waited, or for the driver while other threads launch. It is not part of the adaptive tier's budget, nor of the
+    /// overhead.
+    pub marks_wait_ns: u64,
+    /// Steps in full of the adaptive tier that are cold, the first of their kind: no other of that kind was in full, so
+    /// their parts' times are there, but say nothing about a warm step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cold_steps: Vec<u64>,
     /// Devices that marks were reported of.
     pub devices: Vec<GpuDeviceAccount>,
     /// Intervals whose GPU time does not lie within their parent's, by more than the clocks can be off.
@@ -201,6 +217,15 @@ pub struct GpuAccount {
     pub statistics: BTreeMap<String, Value>,
 }
 
+impl GpuAccount {
+    /// The worst bound of the clocks that GPU times on the host's time line rest on, in nanoseconds: of all devices'
+    /// marks and of the recorder of kernels. `None` where nothing was placed.
+    pub fn clock_bound_ns(&self) -> Option<u64> {
+        let devices = self.devices.iter().filter(|d| !d.anchors.is_empty()).map(|d| d.skew_bound_ns);
+        devices.chain(self.kernels.iter().filter_map(|k| k.clock_bound_ns)).max()
+    }
+}
+
 /// One device's clock against the host's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
@@ -209,11 +234,15 @@ pub struct GpuDeviceAccount {
     pub uuid: String,
     /// Name.
     pub name: String,
-    /// How far GPU times may be off on the host's time line, in nanoseconds (measured); durations are not affected.
+    /// How far GPU times of marks may be off on the host's time line, in nanoseconds (measured: half the width of the
+    /// bracket around the worst reading in use, and what readings were away from where they were expected); durations
+    /// are not affected. Above [`GPU_CLOCK_BOUND_NS`] start times must not be compared with the host's.
     pub skew_bound_ns: u64,
     /// Drift of the device's clock in parts per million (measured).
     pub drift_ppm: f64,
-    /// Simultaneous readings of both clocks; a long run keeps a selection.
+    /// Readings of both clocks that were not used, because others said more: taken while the driver was held up.
+    pub anchors_dropped: u64,
+    /// Simultaneous readings of both clocks that are in use; a long run keeps a selection.
     pub anchors: Vec<DeviceAnchor>,
 }
 
@@ -238,17 +267,33 @@ pub struct KernelAccount {
     pub windows: u64,
     /// Steps inside windows.
     pub steps: u64,
-    /// Kernels, copies and memsets delivered.
+    /// Kernels, copies and memsets delivered: `attributed` + `unattributed` + `late` + `outside_window`.
     pub recorded: u64,
-    /// Of those, launched outside every recorded interval.
+    /// Of those, in the GPU time of the interval that launched them.
+    pub attributed: u64,
+    /// Of those, launched while steps of a window ran, but outside every interval of theirs: they have rows without a
+    /// path.
     pub unattributed: u64,
-    /// Of those, delivered after their interval had gone out: they have rows, but are not in its GPU time.
+    /// Of those, delivered after their interval had gone out, or of an interval without a record: they have rows, but
+    /// are in no GPU time.
     pub late: u64,
+    /// Of those, launched by steps that are in no window, or before the first and after the last step of one, as when
+    /// weights are made: the recorder is on a little longer than the window. They have no rows.
+    pub outside_window: u64,
     /// Lost by the recorder.
     pub dropped: u64,
-    /// How far the recorder's times may be off on the host's time line, in nanoseconds (measured); durations are not affected.
+    /// How far the recorder's clock may be off from the host's, in nanoseconds, no less than: half the width of the
+    /// bracket around the worst reading of both, what readings were away from the line through their neighbours, and by
+    /// how much a kernel began before its launch call did (all measured). What the recorder's library does to bring the
+    /// device's clock to its own is in it only as far as the last of these shows it. `None` where there was no reading,
+    /// and in runs that do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_bound_ns: Option<u64>,
+    /// Kernels, copies and memsets that began before the call that launched them had returned: their queue delay is
+    /// given as 0.
+    pub negative_delays: u64,
+    /// The most of that, in nanoseconds.
+    pub most_negative_ns: u64,
     /// Why kernels are missing, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -336,19 +381,74 @@ impl ExporterReport {
     }
 }
 
-/// The profiler's own cost. Derived, except where said.
+/// The profiler's own cost on the application's threads, by a loop or in place. Derived, except where said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct OverheadInfo {
-    /// Cost of one enter+exit of a span on the application's thread in nanoseconds, `tracing`'s registry included, measured in a loop
-    /// when the session started; between a model's operations, with caches taken by other code, it is two to three times that.
+    /// Cost of one enter+exit of a span on the application's thread in nanoseconds: registry and layer, caches warm, in
+    /// a loop, measured when the session started. Between a model's operations, with caches taken by other code, it is
+    /// two to three times that.
     pub per_interval_ns: f64,
-    /// `per_interval_ns` × intervals (derived), and the time that GPU marks took (measured): taken from the application's threads.
+    /// `per_interval_ns` × intervals (derived from the loop), and the time that GPU marks cost (measured, waiting left
+    /// out): taken from the application's threads.
     pub application_ns: u64,
     /// CPU time of the profiler's own threads in nanoseconds (measured), where the platform tells.
     pub background_cpu_ns: Option<u64>,
-    /// `application_ns` ÷ sum of step durations (derived).
+    /// `application_ns` ÷ sum of step durations (derived from the loop).
     pub ratio: Option<f64>,
+    /// Which estimate of the cost is the better one of those here: `in_place` where there is one, else `loop`. Empty in
+    /// runs that do not say, which is `loop`.
+    pub estimate: String,
+    /// What recording costs as measured in place, where some steps were left plain for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<InPlaceOverhead>,
+}
+
+/// The estimate of overhead that a loop gives: see [`OverheadInfo::estimate`].
+pub const ESTIMATE_LOOP: &str = "loop";
+/// The estimate of overhead that plain steps give.
+pub const ESTIMATE_IN_PLACE: &str = "in_place";
+
+/// How much longer recorded steps are than plain ones, in which nothing was recorded (measured).
+///
+/// A plain step is held against the recorded one of its kind right before or right after it on its thread, by turns.
+/// What is left of the profiler in a plain step is not part of it: `tracing`'s registry, and the layer's look at each
+/// span, which is some tens of nanoseconds an interval. The figure is of a typical step; where only some steps get GPU
+/// marks in full, [`GpuAccount::marks_ns`] has what those cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct InPlaceOverhead {
+    /// Steps that were left plain; they have no rows.
+    pub left_plain: u64,
+    /// Plain steps that were held against recorded ones.
+    pub n_plain: u64,
+    /// Recorded steps that they were held against.
+    pub n_recorded: u64,
+    /// Recorded ÷ plain − 1: the kinds' ratios, weighted by the time in recorded steps; of kinds with an interval,
+    /// where any has one.
+    pub ratio: f64,
+    /// Lower end of its 95 % interval; `None` below six plain steps of each kind.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// By kind of step, which is its span's name.
+    pub kinds: BTreeMap<String, InPlaceKind>,
+}
+
+/// The same for one kind of step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct InPlaceKind {
+    /// Plain steps that were held against recorded ones.
+    pub n_plain: u64,
+    /// Recorded steps that they were held against.
+    pub n_recorded: u64,
+    /// Median of recorded ÷ plain − 1.
+    pub ratio: f64,
+    /// Lower end of the median's 95 % interval, by order statistics; `None` below six plain steps.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
 }
 
 /// Whether the data can be trusted.

@@ -7,8 +7,9 @@ use super::gpu::GpuThread;
 use crate::annotate::Annotation;
 use crate::clock::Ticks;
 use crate::control::StepFate;
+use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
+use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
@@ -137,6 +138,10 @@ pub(super) struct Frame {
     transparent: bool,
     annotated: bool,
     has_fields: bool,
+    /// A step that is in no window of kernels, as the recorder was told.
+    outside_window: bool,
+    /// A step that is left plain, to be held against recorded ones.
+    plain: bool,
 }
 
 impl Frame {
@@ -255,6 +260,7 @@ impl ThreadState {
         let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
         let mut first_of_request = false;
+        let mut plain = false;
         let transparent = meta.flags & meta_flag::IGNORED != 0;
         if transparent {
             // What it would have begun, its children begin.
@@ -270,12 +276,20 @@ impl ThreadState {
         } else if !continues {
             let decision = shared.control.begin_step();
             step = decision.number;
-            recorded = decision.fate.is_recorded();
+            let mut fate = decision.fate;
+            if fate.is_recorded() {
+                plain = nested == 0 && shared.leaves_plain(meta.name, step);
+                // A step inside a plain one is part of it.
+                if plain || self.open().iter().any(|f| f.plain) {
+                    fate = StepFate::ScheduledOut;
+                }
+            }
+            recorded = fate.is_recorded();
             flags = flag::STEP_ROOT | nested;
-            if decision.fate == StepFate::Captured {
+            if fate == StepFate::Captured {
                 flags |= flag::CAPTURED;
             }
-            self.count_step(decision.fate);
+            self.count_step(fate);
             first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
             self.since_split = 0;
             self.lost_before[at] = self.counts.ring_full.load(Relaxed);
@@ -305,8 +319,13 @@ impl ThreadState {
             transparent,
             annotated,
             has_fields,
+            outside_window: false,
+            plain,
         };
         self.depth = at + 1;
+        if flags & flag::STEP_ROOT != 0 && !recorded {
+            self.leave_out(shared, at);
+        }
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
             if shared.hooked {
@@ -355,8 +374,11 @@ impl ThreadState {
         };
         let at = self.depth - 1;
         self.depth = at;
-        let Frame { recorded, transparent, mut annotated, has_fields, .. } = self.frames[at];
+        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
         if !recorded || transparent {
+            if plain || outside_window {
+                self.left_out(shared, at);
+            }
             return;
         }
         let end = shared.ticks.now();
@@ -470,6 +492,34 @@ impl ThreadState {
         }
     }
 
+    /// A step begins that is not recorded.
+    fn leave_out(&mut self, shared: &Shared, at: usize) {
+        let frame = &mut self.frames[at];
+        if let Some(kernels) = &shared.kernels {
+            frame.outside_window = true;
+            kernels.correlator.push(OUTSIDE_WINDOW);
+        }
+        if frame.plain {
+            // Last, as of a recorded step.
+            frame.start = shared.ticks.now();
+        }
+    }
+
+    /// A step ends that was not recorded.
+    fn left_out(&mut self, shared: &Shared, at: usize) {
+        let Frame { plain, outside_window, start, name, .. } = self.frames[at];
+        if plain {
+            let end = shared.ticks.now();
+            // Overload policy: one that finds no room is not measured.
+            if self.room_for(1 + RESERVED_FOR_STEPS) {
+                let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
+            }
+        }
+        if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
+            kernels.correlator.pop();
+        }
+    }
+
     /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
     fn hooks_enter(&mut self, shared: &Shared, at: usize) {
@@ -486,6 +536,9 @@ impl ThreadState {
             if inherited || begins {
                 frame.flags |= flag::KERNELS | if begins { flag::WINDOW_ROOT } else { 0 };
                 kernels.correlator.push(shared.span_id(frame.seq));
+            } else if is_root {
+                frame.outside_window = true;
+                kernels.correlator.push(OUTSIDE_WINDOW);
             }
         }
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
@@ -501,7 +554,7 @@ impl ThreadState {
             thread.exit(gpu, &shared.ticks, frame, end);
         }
         if let Some(kernels) = &shared.kernels
-            && frame.flags & flag::KERNELS != 0
+            && (frame.flags & flag::KERNELS != 0 || frame.outside_window)
         {
             kernels.correlator.pop();
         }

@@ -6,6 +6,7 @@
 //! No I/O and no clocks here: records in, records out.
 
 use super::enrich::Resolved;
+use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotate::Annotation;
 use crate::clock::TickMapper;
@@ -42,6 +43,8 @@ pub(crate) struct Resolver {
     /// Steps that are phases in which a model runs, and those of them in which no span but the helpers' own was seen.
     pub(crate) phase_steps: u64,
     pub(crate) hollow_phase_steps: u64,
+    /// Holds recorded steps against plain ones, where some are left plain.
+    pub(crate) in_place: Option<InPlace>,
 }
 
 struct TemplateNode {
@@ -177,6 +180,7 @@ impl Resolver {
             helper_spans: 0,
             phase_steps: 0,
             hollow_phase_steps: 0,
+            in_place: None,
         }
     }
 
@@ -185,6 +189,12 @@ impl Resolver {
         match raw {
             Raw::Work(work) => thread.pending.get_or_insert_default().work = work,
             Raw::Counts(counts) => thread.pending.get_or_insert_default().counts = counts,
+            Raw::Plain(step) => {
+                let ns = around.mapper.to_host(step.end).since(around.mapper.to_host(step.start));
+                if let Some(in_place) = &mut self.in_place {
+                    in_place.plain(thread.info.index, step.name, ns);
+                }
+            }
             Raw::Interval(open) if open.open => {
                 let last = open.flags & flag::LAST_OPEN != 0;
                 let buffer = thread.buffer(open.step);
@@ -539,6 +549,12 @@ impl Resolver {
         // A step inside another one is part of its time.
         if root.flags & flag::NESTED_STEP == 0 {
             self.step_ns += dur;
+            match &mut self.in_place {
+                // The recorder slows these down, which is no cost of every step.
+                Some(in_place) if root.flags & flag::KERNELS != 0 => in_place.interrupted(thread.index, root.name),
+                Some(in_place) => in_place.recorded(thread.index, root.name, dur),
+                None => {}
+            }
         }
         // Sampling needs no model.
         if phase_of(root).is_some_and(|phase| phase != Phase::Sample) {
@@ -571,6 +587,17 @@ impl Resolver {
             flops_executed: buffer.done.any_executed.then_some(buffer.done.flops_executed),
             io_bytes: buffer.done.io_bytes,
         });
+    }
+
+    /// What plain steps showed that recording costs.
+    pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
+        let in_place = self.in_place.take()?;
+        around.shared.names.extend(&mut self.names);
+        let name = |name| {
+            self.names.get(name as usize).map_or_else(|| "(other)".into(), |n: &Arc<NameInfo>| n.name.to_string())
+        };
+        let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
+        in_place.figures(name).map(|figures| crate::run::InPlaceOverhead { left_plain, ..figures })
     }
 
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {
