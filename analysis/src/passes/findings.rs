@@ -33,6 +33,7 @@ pub fn verdict(analysis: &Analysis, has_manifest: bool, seen: Vec<Finding>, limi
     if has_manifest {
         completeness(analysis, &mut findings);
     }
+    findings.extend(analysis.sampling.finding());
     consistency(analysis, &mut findings);
     figures(analysis, limits, &mut findings);
     super::gpu_findings::findings(analysis, &mut findings);

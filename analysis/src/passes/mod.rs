@@ -47,6 +47,7 @@ pub use nsys::KernelsByPath;
 pub use operators::Operator;
 pub use overhead::Background;
 pub use phases::Phases;
+pub use sampling::{NeedsAllSteps, Sampling};
 pub use stats::Distribution;
 pub use step_rows::StepRow;
 pub use tokens::Tokens;
@@ -66,6 +67,8 @@ pub struct Analysis {
     pub file_bytes: BTreeMap<&'static str, u64>,
     /// What only warmed up, and is in none of the other figures.
     pub warmup: Warmup,
+    /// Which steps have a record.
+    pub sampling: Sampling,
     /// Time and work of every rollup path.
     pub intervals: Intervals,
     /// TTFT, TPOT, ITL and throughput.
@@ -146,8 +149,9 @@ impl Analysis {
 
         let intervals = spans.finish();
         let whole = latency::every_step_recorded(&manifest);
+        let sampling = Sampling::of(&manifest, &steps);
         let latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
-        let phases = phases::Phases::of(&measured_requests, &measured, &intervals);
+        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, !sampling.voids(NeedsAllSteps::TimeOutsideSteps));
         let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
         let (kernels, recorded) = kernels.finish(&intervals);
@@ -170,6 +174,7 @@ impl Analysis {
             rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
             file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
             warmup,
+            sampling,
             intervals,
             latency,
             phases,

@@ -18,7 +18,8 @@ pub struct Phases {
     /// First start to last end of all steps and requests.
     pub wall_ns: u64,
     /// Part of it in which at least one step ran.
-    pub in_steps_ns: u64,
+    /// Not known where some of the steps in this time have no record.
+    pub in_steps_ns: Option<u64>,
     /// Steps by phase, in the order a request goes through them, then those in none by name; the longest first.
     pub rows: Vec<PhaseRow>,
 }
@@ -94,7 +95,8 @@ impl PhaseGpu {
 
 impl Phases {
     /// Divides the time of `steps`, which are in order of start. All are those that count: warm-up is not among them.
-    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals) -> Self {
+    /// `all_recorded`: no step in their time lacks a record.
+    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals, all_recorded: bool) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
@@ -117,12 +119,13 @@ impl Phases {
         let (start, end) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
         let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
         let in_steps_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
-        Self { wall_ns, in_steps_ns: in_steps_ns.min(wall_ns), rows }
+        Self { wall_ns, in_steps_ns: all_recorded.then_some(in_steps_ns.min(wall_ns)), rows }
     }
 
-    /// Wall time in which no step ran: between requests, in the host's own loop, waiting.
-    pub fn outside_ns(&self) -> u64 {
-        self.wall_ns - self.in_steps_ns
+    /// Wall time in which no step ran: between requests, in the host's own loop, waiting. Not known where some of the steps in this time
+    /// have no record.
+    pub fn outside_ns(&self) -> Option<u64> {
+        Some(self.wall_ns - self.in_steps_ns?)
     }
 }
 

@@ -69,6 +69,11 @@ pub fn metrics(analysis: &Analysis) -> Value {
             "source": u.peak.source,
         })).collect::<Vec<_>>(),
         "warmup": warmup(analysis),
+        "sampling": json!({
+            "counts": analysis.sampling.counts,
+            "share": analysis.sampling.share,
+            "is_sampled": analysis.sampling.is_sampled(),
+        }),
         "samples": samples(analysis),
         "overhead": overhead(manifest),
         "loss": manifest.loss,

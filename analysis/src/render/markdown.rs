@@ -180,9 +180,11 @@ fn phases(out: &mut String, analysis: &Analysis) {
     let phases = &analysis.phases;
     let _ = writeln!(
         out,
-        "\n## Steps\n\nWall time {}, of which {} lies outside steps.\n",
+        "\n## Steps\n\nWall time {}, {}.\n",
         duration(phases.wall_ns as f64),
-        duration(phases.outside_ns() as f64)
+        phases.outside_ns().map_or("of which some steps were not recorded".to_string(), |ns| {
+            format!("of which {} lies outside steps", duration(ns as f64))
+        })
     );
     let header = [
         "",

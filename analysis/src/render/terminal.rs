@@ -176,8 +176,10 @@ impl Out {
         if phases.rows.is_empty() {
             return;
         }
-        let outside = percent(ratio(phases.outside_ns(), phases.wall_ns));
-        self.heading("Steps", &format!("wall {}, {outside} of it outside steps", duration(phases.wall_ns as f64)));
+        let outside = phases.outside_ns().map_or("some of its steps were not recorded".to_string(), |ns| {
+            format!("{} of it outside steps", percent(ratio(ns, phases.wall_ns)))
+        });
+        self.heading("Steps", &format!("wall {}, {outside}", duration(phases.wall_ns as f64)));
         const MOST: usize = 8;
         let rows = phases.rows.iter().take(MOST).map(|row| {
             let median = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.median));

@@ -251,7 +251,7 @@ fn work_that_reaches_over_a_window_counts_where_it_is() {
 
 fn gpu_of(steps: &[StepRecord], recorded: Recorded) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
-    let phases = Phases::of(&[], &rows, &Intervals::default());
+    let phases = Phases::of(&[], &rows, &Intervals::default(), true);
     Gpu::of(&rows, &phases, &recorded, Clocks::default())
 }
 

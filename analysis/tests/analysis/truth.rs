@@ -310,6 +310,28 @@ fn without_the_option_everything_counts() {
     assert_eq!((analysis.warmup.steps(), analysis.warmup.rows.len()), (0, 0));
 }
 
+/// Steps 0 to 9 of every 100, two workers: no gap between what was recorded is a time outside of steps.
+#[test]
+fn a_schedule_voids_what_needs_every_step() {
+    let mut run = Maker::default();
+    run.request(1, 0, 400);
+    for window in 0..2i64 {
+        for i in 0..10i64 {
+            let step = run.step(Phase::Decode, 1 + (i % 2) as u32, Some(1), 200 * window + 5 * (i / 2), 5) as usize;
+            let number = (100 * window + i) as u64;
+            (run.batch.steps[step].step, run.batch.spans[step].step) = (number, Some(number));
+        }
+    }
+    let analysis = run.analysis();
+    assert_eq!((analysis.phases.in_steps_ns, analysis.phases.outside_ns()), (None, None));
+    let finding = analysis.verdict.findings.iter().find(|f| f.code == "steps_sampled").expect("said");
+    assert!(finding.message.starts_with("90 steps "), "{finding:?}");
+    let text = candlescope_analysis::render::terminal::summary(&analysis, &Default::default());
+    assert!(text.contains("some of its steps were not recorded") && !text.contains("outside steps"), "{text}");
+    let all = cold_start(Some(1));
+    assert_eq!(all.phases.outside_ns(), Some(180_000_000));
+}
+
 /// Kernels that ran before the first step initialise the model: 4 of 5 ms here. They are in no table.
 #[test]
 fn loading_is_in_no_table_of_kernels() {

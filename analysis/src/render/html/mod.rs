@@ -205,7 +205,7 @@ fn phases(analysis: &Analysis) -> Value {
     let phases = &analysis.phases;
     let outermost: Vec<_> = phases.rows.iter().filter(|row| row.inside.is_none()).collect();
     // Steps of several threads overlap: the bar divides the sum of their times, idle time included.
-    let outside = phases.outside_ns();
+    let outside = phases.outside_ns().unwrap_or(0);
     let whole = total(outermost.iter().map(|row| row.total_ns)).saturating_add(outside);
     let mut bar: Vec<Value> = Vec::new();
     let mut rest = 0u64;
