@@ -83,3 +83,30 @@ fn account(m: &RunManifest, destinations: &[String]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_core::run::StepCounts;
+
+    #[test]
+    fn the_end_of_a_run_says_how_its_steps_were_sampled() {
+        let mut m = RunManifest { counts: [("requests".to_string(), 531)].into(), ..RunManifest::default() };
+        m.steps = Some(StepCounts { begun: 12_744, recorded: 12_744, ..StepCounts::default() });
+        assert_eq!(account(&m, &[]).lines().count(), 1, "nothing to say where all were recorded");
+        m.steps = Some(StepCounts {
+            begun: 12_744,
+            recorded: 1_270,
+            captured: 50,
+            scheduled_out: 11_424,
+            ..StepCounts::default()
+        });
+        let text = account(&m, &[]);
+        let said = text.lines().nth(1).expect("a second line");
+        assert_eq!(
+            said,
+            "candlescope: recorded 1,320 of 12,744 steps (50 only because a capture asked for them, \
+             11,424 left out by the schedule); 531 requests, which no schedule leaves out"
+        );
+    }
+}
