@@ -36,7 +36,7 @@ const MANIFEST: &[(&str, &str)] = &[
     ("clock", "Object: clock of the host times, its cost, and how it became Unix time"),
     (
         "gpu",
-        "Object: how GPU time was taken, what became of every mark, how far device times may be off; missing where none was asked for",
+        "Object: how GPU time was taken, what became of every mark and kernel, how far device times may be off; missing where none was asked for",
     ),
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
@@ -53,6 +53,11 @@ const NOTES: &str = "\n## Before you compute\n\n\
 - A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
 - `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
 - Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals.\n\
+- `gpu.cold_steps` are steps in full that were the first of their kind, and the only ones in full: their parts' GPU times are no warm step's.\n\
+- Where `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, device times must not be compared with\n  \
+  host times: no `gpu_start_ns` beside `host_start_ns`, no `queue_delay_ns`. Below it they are right to within that bound. Durations always are.\n\
+- `kernels` has what steps in windows launched; a row without `path` was launched while they ran, but in no interval. What the recorder saw of\n  \
+  other steps, and before and after, has no rows: `gpu.kernels.outside_window` counts it.\n\
 - Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
 - A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
 

@@ -2,11 +2,11 @@
 
 /// A demangled name without its return type, parameters and template arguments: what is left tells kernels apart at a glance.
 ///
-/// A template's symbol carries its return type, which may be a long one (`std::enable_if<…>::type f<…>(…)`): the name is what
-/// stands right before the parameters. Of a wrapper that takes the real kernel as its template argument the argument stays,
-/// because every kernel of a library carries the wrapper's name: alone where it is one of CUTLASS's own names
-/// (`cutlass::Kernel2<cutlass_80_…>`), behind the wrapper's elsewhere (`DeviceReduceKernel<Policy>`). A name that says nothing,
-/// `kernel`, keeps the namespace before it.
+/// A template's symbol carries its return type, which may be a long one (`std::enable_if<…>::type f<…>(…)`): the name
+/// is what stands right before the parameters. Of a wrapper that takes the real kernel as its template argument the
+/// argument stays, because every kernel of a library carries the wrapper's name: alone where it is one of CUTLASS's own
+/// names (`cutlass::Kernel2<cutlass_80_…>`), behind the wrapper's elsewhere (`DeviceReduceKernel<Policy>`). A name that
+/// says nothing, `kernel`, keeps the namespace before it.
 pub(super) fn short(name: &str) -> String {
     let name = name.trim();
     let whole = without_return_type(without_parameters(name));
@@ -65,8 +65,8 @@ fn without_parameters(name: &str) -> &str {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     let before = name[..at].trim_end();
-                    // `(anonymous namespace)::f` and `operator()` have brackets that are no parameters; those of a cast among the
-                    // template arguments, `f<(bool)1>`, have an angle bracket behind them.
+                    // `(anonymous namespace)::f` and `operator()` have brackets that are no parameters; those of a cast
+                    // among the template arguments, `f<(bool)1>`, have an angle bracket behind them.
                     let rest = &name[close + 1..];
                     let is_list = !before.is_empty()
                         && !rest.starts_with("::")
@@ -118,12 +118,13 @@ mod tests {
                 "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x1_nn_align8",
             ),
             (
-                "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, float, false, true, \
-                    true, false, 7, false, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__nv_bfloat16 const>>>(T13)",
+                "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, float, \
+                    false, true, true, false, 7, false, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__nv_bfloat16 const>>>(T13)",
                 "gemvx::kernel",
             ),
             (
-                "std::enable_if<(T1)>=(1) && (T1)<=(8), void>::type gemvNSP_kernel<__nv_bfloat16, float, (int)1, (bool)0>(T3)",
+                "std::enable_if<(T1)>=(1) && (T1)<=(8), void>::type \
+                    gemvNSP_kernel<__nv_bfloat16, float, (int)1, (bool)0>(T3)",
                 "gemvNSP_kernel",
             ),
             (

@@ -445,6 +445,7 @@ fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
             skew_bound_ns: 2_400,
             drift_ppm: -3.25,
             anchors: vec![DeviceAnchor { device_ns: 0, host_ns: T0, bound_ns: 2_400 }],
+            ..GpuDeviceAccount::default()
         }],
         kernels: (kernels > 0).then(|| KernelAccount {
             recorder: "cupti".to_string(),

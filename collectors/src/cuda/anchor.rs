@@ -7,6 +7,10 @@
 //! wait then lies before the bracket and not in it, be it within one round or over many. Several tries are made, and the
 //! narrowest bracket is taken.
 //!
+//! A call that the driver holds up, as it does for seconds while modules load, gives a bracket as wide as the wait.
+//! Such a reading is not told at once but taken again in the rounds that follow, a few times, and the narrowest of all
+//! is told. Marks that wait for the first anchor wait that little longer; nothing of the application's does.
+//!
 //! If an anchor event is still not passed half a second after an anchor was due, marks stand in: one that was seen incomplete in
 //! one round and complete in the next gives a bracket as wide as the pause between rounds. Their record calls give nothing
 //! better, as nobody notes the host's time when a mark is recorded: that would cost more than it is worth.
@@ -14,14 +18,18 @@
 use super::driver::{Driver, Event, Fault, StreamId};
 use super::track::VISIBLE_NS;
 use candlescope_core::HostNs;
+use candlescope_core::run::GPU_CLOCK_BOUND_NS;
 
 /// Tries in one round.
 const TRIES: usize = 5;
 /// What one round may spend on watching, nanoseconds.
 const WATCH_NS: u64 = 200_000;
-/// A wider bracket than this is worth another try soon.
-const WIDE_NS: u64 = 100_000;
-/// The pause after a wide one.
+/// A wider bracket than this is worth another try: its half is the bound that times on the host's line are good for.
+const WIDE_NS: u64 = 2 * GPU_CLOCK_BOUND_NS;
+/// Rounds in which a wide one is taken again, before the narrowest so far is told after all, and the pause before each.
+const AGAIN: usize = 5;
+const AGAIN_NS: u64 = 20_000_000;
+/// The pause after a wide one that was told.
 const SOON_NS: u64 = 250_000_000;
 /// Pauses after the first anchors, and from then on: frequent at first, when the rates of the two clocks are not known. The last
 /// leaves room for [`OVERDUE_NS`] within the four seconds that are promised.
@@ -56,6 +64,9 @@ pub(super) struct Anchors {
     due: HostNs,
     made: usize,
     pending: Option<Attempt>,
+    /// The narrowest reading so far of those that are too wide to be told at once, and how many there were.
+    wide: Option<Reading>,
+    again: usize,
     spare: Vec<Event>,
     /// All that were made, to be ended with the clock.
     all: Vec<Event>,
@@ -64,7 +75,7 @@ pub(super) struct Anchors {
 impl Anchors {
     /// The first anchor is due at once.
     pub(super) fn new(now: HostNs) -> Self {
-        Self { due: now, made: 0, pending: None, spare: Vec::new(), all: Vec::new() }
+        Self { due: now, made: 0, pending: None, wide: None, again: 0, spare: Vec::new(), all: Vec::new() }
     }
 
     /// A timing event in the current context, for the poller's own use.
@@ -126,11 +137,35 @@ impl Anchors {
             if let Some(late) = self.pending.take() {
                 self.give_back(late.event);
             }
+            let reading = self.narrowest(reading);
+            if reading.width() > WIDE_NS && self.again < AGAIN {
+                self.again += 1;
+                self.wide = Some(reading);
+                self.due = host().plus_ns(AGAIN_NS);
+                return Ok(None);
+            }
+            self.again = 0;
+            best = Some(reading);
             let pause = if reading.width() > WIDE_NS { SOON_NS } else { PAUSES_NS[self.made.min(PAUSES_NS.len() - 1)] };
             self.made += 1;
-            self.due = reading.upper.plus_ns(pause);
+            self.due = host().plus_ns(pause);
         }
         Ok(best)
+    }
+
+    /// This reading, or a wide one of an earlier round where that is narrower; the other's event is free again.
+    fn narrowest(&mut self, reading: Reading) -> Reading {
+        match self.wide.take() {
+            Some(wide) if wide.width() < reading.width() => {
+                self.give_back(reading.event);
+                wide
+            }
+            Some(wide) => {
+                self.give_back(wide.event);
+                reading
+            }
+            None => reading,
+        }
     }
 
     fn attempt<D: Driver>(&mut self, driver: &D, host: &dyn Fn() -> HostNs) -> Result<Attempt, Fault> {
@@ -148,6 +183,7 @@ impl Anchors {
     /// Ends the events, in the current context.
     pub(super) fn end<D: Driver>(&mut self, driver: &D) {
         self.pending = None;
+        self.wide = None;
         self.spare.clear();
         self.all.drain(..).for_each(|event| driver.destroy(event));
     }

@@ -132,7 +132,12 @@ impl<D: Driver> ContextState<D> {
             match at {
                 Some(at) => {
                     self.tell(Bracket { at, lower: reading.lower, upper: reading.upper }, report);
-                    self.rebase(Held { event: reading.event, at, owner: None }, backlogs);
+                    // One that was taken in an earlier round can be older than the marks settled since.
+                    if self.base.as_ref().is_none_or(|base| at > base.at) {
+                        self.rebase(Held { event: reading.event, at, owner: None }, backlogs);
+                    } else {
+                        self.anchors.give_back(reading.event);
+                    }
                 }
                 None => self.anchors.give_back(reading.event),
             }

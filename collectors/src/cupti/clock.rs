@@ -2,6 +2,11 @@
 //!
 //! CUPTI's times follow the system's wall clock, which may be set while a program runs; the host's time line is never set. Both are
 //! read together now and then, and what lies between two such anchors is mapped by the straight line through them.
+//!
+//! How far a mapped time may be off is measured as far as that can be from here: half the bracket around each reading,
+//! and how far readings were from the line through their neighbours. CUPTI itself brings the device's clock to its own,
+//! and does not tell how well: that shows only where a kernel would have begun before it was launched, which the
+//! pipeline looks at.
 
 use candlescope_core::HostNs;
 use std::collections::VecDeque;
@@ -18,11 +23,17 @@ const UNCERTAINTY_NS: f64 = 100_000.0;
 #[derive(Debug, Default)]
 pub(super) struct Anchors {
     points: VecDeque<(u64, i64)>,
+    /// Of all readings: half the widest bracket, and the farthest that one was from the line through its neighbours.
+    /// Until there are three in a row, how far apart the clocks drifted between two.
+    widest_ns: u64,
+    bent_ns: Option<u64>,
+    drifted_ns: u64,
 }
 
 impl Anchors {
-    /// This clock read `at` when the host's read `host`.
-    pub(super) fn add(&mut self, at: u64, host: HostNs) {
+    /// This clock read `at` when the host's read `host`, give or take `bound_ns`.
+    pub(super) fn add(&mut self, at: u64, host: HostNs, bound_ns: u64) {
+        self.widest_ns = self.widest_ns.max(bound_ns);
         if self.points.back().is_some_and(|(last, _)| at <= *last) {
             // It was set back: nothing from before can be told from what comes now.
             self.points.clear();
@@ -31,6 +42,32 @@ impl Anchors {
             self.points.pop_front();
         }
         self.points.push_back((at, host.0));
+        self.judge();
+    }
+
+    /// What the newest reading says of the mapping between those before it.
+    fn judge(&mut self) {
+        let n = self.points.len();
+        let last = |back: usize| n.checked_sub(back).and_then(|i| self.points.get(i)).copied();
+        let Some((b, c)) = last(2).zip(last(1)) else { return };
+        if was_set(b, c) {
+            return;
+        }
+        match last(3).filter(|a| !was_set(*a, b)) {
+            Some(a) => {
+                let share = (b.0 - a.0) as f64 / (c.0 - a.0) as f64;
+                let expected = a.1 as f64 + (c.1 - a.1) as f64 * share;
+                let off = (b.1 as f64 - expected).abs() as u64;
+                self.bent_ns = Some(self.bent_ns.unwrap_or(0).max(off));
+            }
+            None => self.drifted_ns = self.drifted_ns.max((c.1 - b.1).abs_diff(signed_difference(c.0, b.0))),
+        }
+    }
+
+    /// How far a mapped time may be off, as the readings say; `None` before the first.
+    pub(super) fn bound_ns(&self) -> Option<u64> {
+        self.points.back()?;
+        Some(self.widest_ns.saturating_add(self.bent_ns.unwrap_or(self.drifted_ns)))
     }
 
     /// The host's time at `at`; `None` before the first anchor was added.
@@ -45,7 +82,7 @@ impl Anchors {
             (Some(end), None) | (None, Some(end)) => Some(along(end)),
             (Some((x0, h0)), Some((x1, h1))) => {
                 let (own, hosts) = ((x1 - x0) as f64, (h1 - h0) as f64);
-                if (hosts - own).abs() > own * DRIFT + UNCERTAINTY_NS {
+                if was_set((x0, h0), (x1, h1)) {
                     return Some(along(if at - x0 < x1 - at { (x0, h0) } else { (x1, h1) }));
                 }
                 Some(HostNs(h0 + ((at - x0) as f64 * (hosts / own)) as i64))
@@ -54,19 +91,35 @@ impl Anchors {
     }
 }
 
+/// Whether one of the clocks was set between two readings.
+fn was_set((x0, h0): (u64, i64), (x1, h1): (u64, i64)) -> bool {
+    let (own, hosts) = ((x1 - x0) as f64, (h1 - h0) as f64);
+    (hosts - own).abs() > own * DRIFT + UNCERTAINTY_NS
+}
+
 fn signed_difference(a: u64, b: u64) -> i64 {
     a.wrapping_sub(b) as i64
 }
 
-/// Reads `clock` between two readings of the host's clock, and takes the try with the narrowest bracket.
-pub(super) fn bracketed(host: &dyn Fn() -> HostNs, clock: &dyn Fn() -> Option<u64>) -> Option<(u64, HostNs)> {
-    let mut best: Option<(u64, (u64, HostNs))> = None;
-    for _ in 0..4 {
+/// A reading of a clock, the host's in the middle of the bracket around it, and half the bracket.
+pub(super) type Reading = (u64, HostNs, u64);
+
+/// A bracket over this is worth more tries: something was in the way.
+const WIDE_NS: u64 = 20_000;
+
+/// Reads `clock` between two readings of the host's clock, and takes the try with the narrowest bracket: of four, and
+/// of more, up to sixteen, while all were wide.
+pub(super) fn bracketed(host: &dyn Fn() -> HostNs, clock: &dyn Fn() -> Option<u64>) -> Option<Reading> {
+    let mut best: Option<(u64, Reading)> = None;
+    for attempt in 0..16 {
+        if attempt >= 4 && best.is_some_and(|(narrowest, _)| narrowest <= WIDE_NS) {
+            break;
+        }
         let before = host();
         let at = clock()?;
         let width = host().since(before);
         if best.is_none_or(|(narrowest, _)| width < narrowest) {
-            best = Some((width, (at, before.plus_ns(width / 2))));
+            best = Some((width, (at, before.plus_ns(width / 2), width / 2)));
         }
     }
     best.map(|(_, anchor)| anchor)
@@ -79,7 +132,7 @@ mod tests {
 
     fn anchors(points: &[(u64, i64)]) -> Anchors {
         let mut anchors = Anchors::default();
-        points.iter().for_each(|(at, host)| anchors.add(*at, HostNs(*host)));
+        points.iter().for_each(|(at, host)| anchors.add(*at, HostNs(*host), 40));
         anchors
     }
 
@@ -126,12 +179,50 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_is_what_readings_show() {
+        assert_eq!(Anchors::default().bound_ns(), None);
+        assert_eq!(anchors(&[(1_000, 5_000)]).bound_ns(), Some(40));
+        // Two readings: their drift may have come all at once.
+        assert_eq!(anchors(&[(0, 0), (1_000_000, 1_000_300)]).bound_ns(), Some(340));
+        // Three on a line: drift is no error of the line.
+        let straight = [(0, 0), (1_000_000, 1_000_300), (3_000_000, 3_000_900)];
+        assert_eq!(anchors(&straight).bound_ns(), Some(40));
+        // The one in the middle is 500 ns off.
+        let bent = [(0, 0), (1_000_000, 1_000_800), (3_000_000, 3_000_900)];
+        assert_eq!(anchors(&bent).bound_ns(), Some(540));
+        // A clock that was set by an hour has not drifted by one.
+        let set = [(0, 0), (1_000_000, 1_000_000), (3_600_002_000_000, 2_000_000)];
+        assert_eq!(anchors(&set).bound_ns(), Some(40));
+        let mut wide = anchors(&straight);
+        wide.add(4_000_000, HostNs(4_001_200), 250_000);
+        assert_eq!(wide.bound_ns(), Some(250_000));
+    }
+
+    #[test]
+    fn a_reading_that_was_held_up_is_taken_again() {
+        // The first six brackets are 1 ms wide, then one is 100 ns.
+        let (now, reads) = (Cell::new(0i64), Cell::new(0));
+        let host = || {
+            reads.set(reads.get() + 1);
+            now.set(now.get() + if reads.get() <= 12 { 1_000_000 } else { 100 });
+            HostNs(now.get())
+        };
+        assert_eq!(bracketed(&host, &|| Some(1)).map(|(.., half)| half), Some(50));
+        // It does not go on for ever.
+        let slow = || {
+            now.set(now.get() + 1_000_000);
+            HostNs(now.get())
+        };
+        assert_eq!(bracketed(&slow, &|| Some(1)).map(|(.., half)| half), Some(500_000));
+    }
+
+    #[test]
     fn the_narrowest_bracket_wins() {
         // Readings of the host's clock around each of the tries; the third try is the quickest.
         let readings = [0, 900, 1000, 1500, 2000, 2010, 3000, 3300];
         let next = Cell::new(0);
         let host = || HostNs(readings[next.replace(next.get() + 1)]);
-        assert_eq!(bracketed(&host, &|| Some(next.get() as u64)), Some((5, HostNs(2005))));
+        assert_eq!(bracketed(&host, &|| Some(next.get() as u64)), Some((5, HostNs(2005), 5)));
         assert_eq!(bracketed(&|| HostNs(1), &|| None), None);
     }
 }

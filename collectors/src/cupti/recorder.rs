@@ -51,8 +51,9 @@ pub(super) struct Recorder<B: Backend> {
     /// The callbacks' clock, in nanoseconds since `origin`, beside the host's.
     ticks: Anchors,
     origin: u64,
-    /// Readings of both clocks when windows began and ended. The host's clock is not at hand then, and is put to them later.
-    noted: Vec<(u64, u64)>,
+    /// Readings of both clocks when windows began and ended, and half the bracket. The host's clock is not at hand
+    /// then, and is put to them later.
+    noted: Vec<(u64, u64, u64)>,
 }
 
 impl<B: Backend> Recorder<B> {
@@ -277,6 +278,8 @@ impl<B: Backend> Recorder<B> {
             into.dropped += self.read() + self.backend.dropped();
         }
         into.dropped += lanes::lost();
+        // Of the clock that kernels are timed by, and of the calls' clock, which they are held against.
+        into.clock_bound_ns = self.cupti.bound_ns().map(|bound| bound + self.ticks.bound_ns().unwrap_or(0));
         let Self { join, cupti, ticks, devices, backend, numbers, .. } = self;
         join.deliver(all, |joined| {
             let number = numbers.unique(joined.ran.work.correlation);
@@ -322,24 +325,24 @@ impl<B: Backend> Recorder<B> {
     }
 
     fn note(&mut self) {
-        let before = self.now();
-        if let Some(at) = self.backend.timestamp() {
-            self.noted.push((at, before.midpoint(self.now())));
+        let host = || HostNs(i64::try_from(self.now()).unwrap_or(i64::MAX));
+        if let Some((at, ticks, half)) = bracketed(&host, &|| self.backend.timestamp()) {
+            self.noted.push((at, u64::try_from(ticks.0).unwrap_or(0), half));
         }
     }
 
     /// Reads all clocks together; CUPTI's only while it is attached.
     fn anchor(&mut self, host: &dyn Fn() -> HostNs, attached: bool) {
-        if let Some((at, host)) = bracketed(host, &|| Some(self.now())) {
-            self.ticks.add(at, host);
+        if let Some((at, host, half)) = bracketed(host, &|| Some(self.now())) {
+            self.ticks.add(at, host, half);
         }
-        for (at, ticks) in std::mem::take(&mut self.noted) {
+        for (at, ticks, half) in std::mem::take(&mut self.noted) {
             if let Some(host) = self.ticks.host(ticks) {
-                self.cupti.add(at, host);
+                self.cupti.add(at, host, half);
             }
         }
-        if attached && let Some((at, host)) = bracketed(host, &|| self.backend.timestamp()) {
-            self.cupti.add(at, host);
+        if attached && let Some((at, host, half)) = bracketed(host, &|| self.backend.timestamp()) {
+            self.cupti.add(at, host, half);
         }
     }
 

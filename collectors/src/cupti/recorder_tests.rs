@@ -570,5 +570,9 @@ fn windows_are_anchored_where_they_begin() {
             )
             .expect("collected");
         assert!(reads.get() > 0, "every delivery anchors");
+        // Readings of clocks are brackets of microseconds at most; a clock that is set in between is not counted as
+        // their error.
+        let bound = sink.clock_bound_ns.expect("both were read");
+        assert!(bound < 5_000_000, "{bound}");
     });
 }

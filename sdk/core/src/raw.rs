@@ -22,6 +22,8 @@ pub(crate) mod flag {
     pub(crate) const KERNELS: u8 = 16;
     /// Began as a step of a window of kernels.
     pub(crate) const WINDOW_ROOT: u8 = 32;
+    /// Is the first step of its kind, marked in full in case there is no other.
+    pub(crate) const COLD: u8 = 64;
 }
 
 /// One enter/exit pair.

@@ -13,6 +13,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// File name of the manifest inside a run directory.
 pub const MANIFEST_FILE: &str = "run.json";
 
+/// How far a GPU's clock may be off from the host's, in nanoseconds, for times of both to be compared. Above it
+/// whatever rests on that is void: GPU start times on the host's time line, queue delays, classes of gaps. Durations on
+/// the device stay right.
+pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
+
 /// Suffix of a segment that is still being written: not a Parquet file yet.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
 
@@ -131,14 +136,25 @@ pub struct GpuAccount {
     /// (an earlier mark served, because nothing can have been launched since), and refusals `no_context`, `capturing`, `full`,
     /// `failed`.
     pub marks: BTreeMap<String, u64>,
-    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`, `forgotten` (began
-    /// more marks ago than are remembered), `late` (given up waiting).
+    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`,
+    /// `forgotten` (began more marks ago than are remembered), `late` (given up waiting), `cold` (in the first step of
+    /// a kind, which others followed).
     pub intervals: BTreeMap<String, u64>,
-    /// Mean time one mark took on the application's thread, in nanoseconds (measured).
+    /// Mean cost of one mark on the application's thread, in nanoseconds (measured); what it waited is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_cost_ns: Option<f64>,
-    /// Time of the application's threads that all marks took together, in nanoseconds (measured).
+    /// Time of the application's threads that all marks cost together, in nanoseconds (measured): of each what it took,
+    /// up to twice what marks cost. That is what the quickest eighth of a block of 32 took at most, the least of all
+    /// blocks.
     pub marks_ns: u64,
+    /// Time that marks waited besides (measured): for room in the launch queue, where the next launch would have
+    /// waited, or for the driver while other threads launch. It is not part of the adaptive tier's budget, nor of the
+    /// overhead.
+    pub marks_wait_ns: u64,
+    /// Steps in full of the adaptive tier that are cold, the first of their kind: no other of that kind was in full, so
+    /// their parts' times are there, but say nothing about a warm step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cold_steps: Vec<u64>,
     /// Devices that marks were reported of.
     pub devices: Vec<GpuDeviceAccount>,
     /// Intervals whose GPU time does not lie within their parent's, by more than the clocks can be off.
@@ -153,6 +169,15 @@ pub struct GpuAccount {
     pub statistics: BTreeMap<String, Value>,
 }
 
+impl GpuAccount {
+    /// The worst bound of the clocks that GPU times on the host's time line rest on, in nanoseconds: of all devices'
+    /// marks and of the recorder of kernels. `None` where nothing was placed.
+    pub fn clock_bound_ns(&self) -> Option<u64> {
+        let devices = self.devices.iter().filter(|d| !d.anchors.is_empty()).map(|d| d.skew_bound_ns);
+        devices.chain(self.kernels.iter().filter_map(|k| k.clock_bound_ns)).max()
+    }
+}
+
 /// One device's clock against the host's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
@@ -161,11 +186,15 @@ pub struct GpuDeviceAccount {
     pub uuid: String,
     /// Name.
     pub name: String,
-    /// How far GPU times may be off on the host's time line, in nanoseconds (measured); durations are not affected.
+    /// How far GPU times of marks may be off on the host's time line, in nanoseconds (measured: half the width of the
+    /// bracket around the worst reading in use, and what readings were away from where they were expected); durations
+    /// are not affected. Above [`GPU_CLOCK_BOUND_NS`] start times must not be compared with the host's.
     pub skew_bound_ns: u64,
     /// Drift of the device's clock in parts per million (measured).
     pub drift_ppm: f64,
-    /// Simultaneous readings of both clocks; a long run keeps a selection.
+    /// Readings of both clocks that were not used, because others said more: taken while the driver was held up.
+    pub anchors_dropped: u64,
+    /// Simultaneous readings of both clocks that are in use; a long run keeps a selection.
     pub anchors: Vec<DeviceAnchor>,
 }
 
@@ -190,14 +219,33 @@ pub struct KernelAccount {
     pub windows: u64,
     /// Steps inside windows.
     pub steps: u64,
-    /// Kernels, copies and memsets delivered.
+    /// Kernels, copies and memsets delivered: `attributed` + `unattributed` + `late` + `outside_window`.
     pub recorded: u64,
-    /// Of those, launched outside every recorded interval.
+    /// Of those, in the GPU time of the interval that launched them.
+    pub attributed: u64,
+    /// Of those, launched while steps of a window ran, but outside every interval of theirs: they have rows without a
+    /// path.
     pub unattributed: u64,
-    /// Of those, delivered after their interval had gone out: they have rows, but are not in its GPU time.
+    /// Of those, delivered after their interval had gone out, or of an interval without a record: they have rows, but
+    /// are in no GPU time.
     pub late: u64,
+    /// Of those, launched by steps that are in no window, or before the first and after the last step of one, as when
+    /// weights are made: the recorder is on a little longer than the window. They have no rows.
+    pub outside_window: u64,
     /// Lost by the recorder.
     pub dropped: u64,
+    /// How far the recorder's clock may be off from the host's, in nanoseconds, no less than: half the width of the
+    /// bracket around the worst reading of both, what readings were away from the line through their neighbours, and by
+    /// how much a kernel began before its launch call did (all measured). What the recorder's library does to bring the
+    /// device's clock to its own is in it only as far as the last of these shows it. `None` where there was no reading,
+    /// and in runs that do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_bound_ns: Option<u64>,
+    /// Kernels, copies and memsets that began before the call that launched them had returned: their queue delay is
+    /// given as 0.
+    pub negative_delays: u64,
+    /// The most of that, in nanoseconds.
+    pub most_negative_ns: u64,
     /// Why kernels are missing, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -3,7 +3,7 @@
 use crate::ledger::DropReason;
 use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
-use crate::run::{ClockInfo, ExporterReport, Finding, GpuAccount, Severity, Verdict};
+use crate::run::{ClockInfo, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount, Severity, Verdict};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
@@ -226,6 +226,7 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
             "work of one step went to several streams: GPU times of its parents are too small",
         );
     }
+    gpu_clock(account, add);
     let Some(kernels) = &account.kernels else { return };
     if let Some(error) = &kernels.error {
         add(
@@ -238,7 +239,7 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
         // A schedule that never came round, or nobody asked.
         let message = "no window of kernels was reached".to_string();
         add(Severity::Info, "no_kernel_window", message, "run more steps, or begin the window earlier");
-    } else if kernels.recorded == 0 {
+    } else if kernels.recorded <= kernels.outside_window {
         let message = format!("{} windows of kernels with {} steps recorded none", kernels.windows, kernels.steps);
         add(Severity::Warning, "no_kernels", message, "run more steps after the recorder is ready, on a CUDA device");
     }
@@ -248,6 +249,39 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
             "kernels_dropped",
             format!("the recorder of kernels lost {} records", kernels.dropped),
             "use shorter windows",
+        );
+    }
+}
+
+/// A clock of a device that is known too badly for its times to be compared with the host's.
+fn gpu_clock(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str)) {
+    let uncertain = |ns: &u64| *ns > GPU_CLOCK_BOUND_NS;
+    let ms = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
+    let devices = account.devices.iter().filter(|d| !d.anchors.is_empty()).map(|d| d.skew_bound_ns);
+    if let Some(bound) = devices.max().filter(uncertain) {
+        add(
+            Severity::Warning,
+            "gpu_clock_uncertain",
+            format!(
+                "the GPU's clock is known only to {} of the host's: where intervals began on the GPU is not \
+                 comparable with host times",
+                ms(bound)
+            ),
+            "GPU durations are right; run again with a warm-up before what matters (modules load at first use and hold \
+             up the driver), or leave the machine a core for the profiler's threads",
+        );
+    }
+    if let Some(bound) = account.kernels.as_ref().and_then(|k| k.clock_bound_ns).filter(uncertain) {
+        add(
+            Severity::Warning,
+            "gpu_clock_uncertain",
+            format!(
+                "the kernel recorder's clock is off from the host's by {} or more: queue delays, and gaps told by when a \
+                 kernel was launched, say nothing",
+                ms(bound)
+            ),
+            "kernels' durations are right; check that nothing set the system clock during the run, and record the \
+             window again",
         );
     }
 }

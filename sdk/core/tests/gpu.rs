@@ -4,7 +4,7 @@ mod common;
 mod scripted;
 
 use candlescope_core::gpu::{GpuTiming, NoMark};
-use candlescope_core::run::{RunManifest, Severity};
+use candlescope_core::run::{KernelAccount, RunManifest, Severity};
 use candlescope_core::{Batch, GpuSource, GpuTier, KernelsRefused, MemoryExporter, Schedule, Session, SpanRecord};
 use common::{record, sorted};
 use scripted::{Clock, Device, Recorder};
@@ -173,6 +173,108 @@ fn the_adaptive_tier_keeps_to_its_budget() {
     // Steps without detail still have their own time.
     assert_eq!(with_gpu(&batch, "decode").count() as u64, gpu.steps_full + gpu.steps_partial);
     assert_eq!(with_gpu(&batch, "decode/block/mlp/linear").count() as u64, 2 * gpu.steps_full);
+}
+
+#[test]
+fn waiting_is_no_cost_of_marks_and_does_not_starve_the_adaptive_tier() {
+    // A mark costs 4 µs; three of four wait 60 µs more, as where the launch queue is full.
+    let device = Device::new().calls_take(Duration::from_micros(4)).marks_wait(4, Duration::from_micros(60));
+    let timing = GpuTiming::tier(GpuTier::Adaptive).budget(0.05);
+    let (_, m) = record(Session::builder().gpu(Clock(device.clone()), timing), |_| {
+        let model = Model::new(&device);
+        let step = trace_span!("decode");
+        for _ in 0..100 {
+            let _s = step.enter();
+            model.forward();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let gpu = m.gpu.unwrap();
+    let recorded = gpu.marks["recorded"];
+    assert!((4_000.0..9_000.0).contains(&gpu.mark_cost_ns.unwrap()), "{gpu:?}");
+    // Interrupted marks have waited, too: no less than the script's waits, but for those it shared.
+    assert!(gpu.marks_wait_ns > recorded / 2 * 60_000, "{} of {recorded}", gpu.marks_wait_ns);
+    // Twenty-odd marks of 4 µs fit 5 % of 5 ms in two steps of three; with the waits counted, in one of six.
+    assert!(gpu.steps_full >= 35, "{gpu:?}");
+}
+
+/// Four threads with 30 calls each of one kind, the first of each cold: 30 times as long on the device.
+fn encode_on_four_threads(device: &Device) -> (Batch, RunManifest) {
+    let timing = GpuTiming::tier(GpuTier::Adaptive).budget(0.05);
+    record(Session::builder().gpu(Clock(device.clone()), timing), |_| {
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    tracing::dispatcher::with_default(&dispatch, || {
+                        let model = Model::new(device);
+                        let step = trace_span!("encode", candlescope.phase = "encode");
+                        for call in 0..30 {
+                            let _s = step.enter();
+                            model.forward();
+                            let ms = if call == 0 { 40 } else { 4 };
+                            std::thread::sleep(Duration::from_millis(ms));
+                        }
+                    });
+                });
+            }
+        });
+    })
+}
+
+#[test]
+fn calls_in_full_are_spread_over_the_run_and_its_threads_and_none_is_cold() {
+    let device = Device::new().calls_take(Duration::from_micros(2));
+    let (batch, m) = encode_on_four_threads(&device);
+    let gpu = m.gpu.as_ref().unwrap();
+    // Position of each call on its thread.
+    let mut position = std::collections::BTreeMap::new();
+    let mut calls: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+    let mut steps: Vec<_> = batch.steps.iter().collect();
+    steps.sort_by_key(|s| s.seq);
+    for step in steps {
+        let n = calls.entry(step.thread.index).or_default();
+        position.insert(step.step, (step.thread.index, *n));
+        *n += 1;
+    }
+    assert_eq!((position.len(), calls.len()), (120, 4));
+    let mut full: Vec<(u32, u64)> =
+        with_gpu(&batch, "encode/block/mlp/linear").map(|s| position[&s.step.unwrap()]).collect();
+    full.sort_unstable();
+    full.dedup();
+    assert!(full.iter().all(|(_, call)| *call > 0), "a cold call is in full: {full:?}");
+    assert_eq!(full.len() as u64, gpu.steps_full);
+    assert!(full.len() >= 24, "{} of 120 in full: {full:?}", full.len());
+    for thread in calls.keys() {
+        let of_thread = full.iter().filter(|(t, _)| t == thread).count();
+        assert!(of_thread >= 4, "{of_thread} on one thread: {full:?}");
+    }
+    for third in 0..3 {
+        let there = full.iter().filter(|(_, call)| call / 10 == third).count();
+        assert!(there >= 4, "{there} in a third of the run: {full:?}");
+    }
+    // One cold call was marked in full, in case that it would stay the only one.
+    assert_eq!((gpu.intervals["cold"], gpu.cold_steps.len()), (12, 0));
+    assert_eq!(gpu.steps_full + gpu.steps_partial + gpu.steps_unmarked, 120);
+    // Every call has its own time, the cold ones too, but where even that would be too dear.
+    assert_eq!(with_gpu(&batch, "encode").count() as u64, gpu.steps_full + gpu.steps_partial);
+    common::assert_conserved(&m);
+}
+
+#[test]
+fn a_kind_that_comes_once_has_its_detail_and_is_said_to_be_cold() {
+    let device = Device::new();
+    let (batch, m) = timed(GpuTier::Adaptive, &device, 1);
+    assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
+    let gpu = m.gpu.as_ref().unwrap();
+    assert_eq!((&*gpu.cold_steps, gpu.steps_full), (&[batch.steps[0].step][..], 1));
+    // With another one the cold one's parts go without.
+    let (batch, m) = timed(GpuTier::Adaptive, &Device::new(), 2);
+    let gpu = m.gpu.as_ref().unwrap();
+    assert_eq!((gpu.cold_steps.len(), gpu.steps_full, gpu.steps_partial), (0, 1, 1));
+    let first = batch.steps.iter().map(|s| s.step).min();
+    let of_first = batch.spans.iter().filter(|s| s.step == first && s.gpu.is_some()).count();
+    assert_eq!((of_first, batch.spans.iter().filter(|s| s.gpu.is_some()).count()), (1, 14));
 }
 
 #[test]
@@ -364,8 +466,128 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
     assert!(batch.steps.len() > 6 && batch.steps.iter().all(|s| s.gpu.is_some()), "the others have marks");
     let attributed = batch.kernels.iter().filter(|k| k.path.is_some()).count();
     assert_eq!(attributed, 6 * 8);
-    // The recorder is on a little longer than the window: such kernels are rows without an interval.
-    assert_eq!(windows.unattributed as usize, batch.kernels.len() - attributed);
+    // The recorder is on a little longer than the window: such kernels have no rows, and are counted.
+    assert_eq!((attributed, windows.unattributed), (batch.kernels.len(), 0));
+    assert_kernels_conserved(&windows, &batch);
+}
+
+fn assert_kernels_conserved(k: &KernelAccount, batch: &Batch) {
+    assert_eq!(k.recorded, k.attributed + k.unattributed + k.late + k.outside_window, "{k:?}");
+    assert_eq!(batch.kernels.len() as u64, k.recorded - k.outside_window, "{k:?}");
+}
+
+#[test]
+fn what_steps_outside_the_window_launch_is_not_outside_every_interval() {
+    let device = Device::new();
+    // Wanted before the first step, so the recorder is on while the model loads.
+    let window = Schedule { skip_first: 0, wait: 0, warmup: 0, active: 6, repeat: 1 };
+    // Of steps, numbers 0 to 3 are not recorded at all.
+    let steps_of = Schedule { skip_first: 4, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), Some(window))
+        .schedule(steps_of);
+    let mut outside = 0;
+    let (batch, m) = record(builder, |handle| {
+        assert!(handle.wait_for_kernels(Duration::from_secs(20)));
+        // Weights.
+        (0..50).for_each(|_| device.launch("generate_seed_pseudo", 1_000));
+        steps(&device, 4);
+        std::thread::sleep(Duration::from_millis(5));
+        outside += 50 + 4 * 8;
+        // The window; between its steps something is launched that stands in no interval.
+        steps(&device, 3);
+        std::thread::sleep(Duration::from_millis(2));
+        (0..5).for_each(|_| device.launch("in between", 1_000));
+        std::thread::sleep(Duration::from_millis(2));
+        steps(&device, 3);
+        // The recorder is still on for a moment.
+        while device.recording() && outside < 5_000 {
+            steps(&device, 1);
+            outside += u64::from(device.recording()) * 8;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let kernels = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((kernels.attributed, kernels.unattributed, kernels.late), (48, 5, 0), "{kernels:?}");
+    assert!(kernels.outside_window >= 82 && kernels.outside_window.abs_diff(outside) <= 8, "{kernels:?}, {outside}");
+    assert_kernels_conserved(&kernels, &batch);
+    assert!(batch.kernels.iter().all(|k| &*k.name != "generate_seed_pseudo"));
+    let loose: Vec<&str> = batch.kernels.iter().filter(|k| k.path.is_none()).map(|k| &*k.name).collect();
+    assert_eq!(loose, ["in between"; 5]);
+}
+
+#[test]
+fn threads_whose_steps_are_not_in_the_window_are_told_apart_too() {
+    let device = Device::new();
+    let builder = Session::builder().kernels(Recorder(device.clone()), None);
+    let (batch, m) = record(builder, |handle| {
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let model = Model::new(&device);
+        let open = trace_span!("decode");
+        std::thread::scope(|scope| {
+            // A step that begins before the window and goes on through all of it.
+            let inside = open.enter();
+            handle.capture_kernels(3).expect("none is open");
+            assert!(handle.wait_for_kernels(Duration::from_secs(20)));
+            let worker = scope.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || steps(&device, 2));
+            });
+            worker.join().expect("ends");
+            model.forward();
+            let worker = scope.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || steps(&device, 1));
+            });
+            worker.join().expect("ends");
+            drop(inside);
+        });
+    });
+    let kernels = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    let told = (kernels.recorded, kernels.attributed, kernels.unattributed, kernels.outside_window);
+    assert_eq!(told, (32, 24, 0, 8), "{kernels:?}");
+    assert_kernels_conserved(&kernels, &batch);
+}
+
+#[test]
+fn kernels_that_begin_before_their_launch_bound_the_clocks() {
+    let account = |start_after: i64, recorder_bound| {
+        let mut device = Device::new();
+        (device.start_after, device.recorder_bound) = (start_after, recorder_bound);
+        let (batch, m) = recorded(Some(ALWAYS), GpuTier::Off, &device, 2);
+        assert!(batch.kernels.iter().all(|k| k.queue_delay_ns == Some((start_after - 400).max(0) as u64)));
+        (m.gpu.clone().unwrap().kernels.unwrap(), m)
+    };
+    let early = |k: &KernelAccount| (k.negative_delays, k.most_negative_ns, k.clock_bound_ns);
+    // The call takes 400 ns, and the kernel starts after 900.
+    assert_eq!(early(&account(900, None).0), (0, 0, None), "nothing was said of the clock");
+    assert_eq!(early(&account(900, Some(70)).0), (0, 0, Some(70)));
+    // The device was quicker than the call: no error of clocks.
+    assert_eq!(early(&account(300, Some(70)).0), (16, 100, Some(70)));
+    // It cannot have been quicker than the beginning of the call.
+    let (k, m) = account(-5_000, Some(70));
+    assert_eq!((early(&k), m.verdict.ok), ((16, 5_400, Some(5_000)), true));
+    assert!(m.verdict.findings.is_empty(), "{:?}", m.verdict);
+    let (k, m) = account(-250_000, None);
+    assert_eq!((k.clock_bound_ns, m.gpu.as_ref().unwrap().clock_bound_ns()), (Some(250_000), Some(250_000)));
+    let found = finding(&m, "gpu_clock_uncertain");
+    assert!(found.message.contains("0.250 ms") && found.message.contains("queue delays"), "{found:?}");
+    assert_eq!(found.severity, Severity::Warning);
+}
+
+#[test]
+fn a_clock_that_is_not_known_is_said_so() {
+    let mut device = Device::new();
+    device.anchor_bound = 7_330_000_000;
+    let (batch, m) = timed(GpuTier::All, &device, 3);
+    assert_times(&batch, GpuSource::Event);
+    assert_eq!(m.gpu.as_ref().unwrap().devices[0].skew_bound_ns, 7_330_000_000);
+    let found = finding(&m, "gpu_clock_uncertain");
+    assert!(found.message.contains("7330.000 ms") && found.remedy.contains("durations are right"), "{found:?}");
+    assert_eq!(found.severity, Severity::Warning);
+    let mut device = Device::new();
+    device.anchor_bound = 99_000;
+    let (_, m) = timed(GpuTier::All, &device, 3);
+    assert!(m.verdict.findings.is_empty(), "{:?}", m.verdict);
 }
 
 #[test]

@@ -110,3 +110,42 @@ fn an_anchor_over_rounds_keeps_the_bound_of_the_round_it_ends_in() {
     assert!(width < 12_000, "{width}");
     assert_eq!(anchors.step(&fake, &host), Ok(None), "not due");
 }
+
+/// Skips the records of the calibration, the first of all.
+const CALIBRATION: usize = 64;
+
+#[test]
+fn an_anchor_that_was_held_up_is_taken_again_before_anything_is_placed_by_it() {
+    let mut rig = Rig::new(1, 64);
+    let mut lane = rig.lane(0);
+    // Modules load: the first record of the anchor's event returns after 14.66 s, those of the next round after 3 ms.
+    let held_up = std::iter::repeat_n(0, CALIBRATION).chain([14_660_000_000, 3_000_000]);
+    rig.fake.state().held_up = held_up.collect();
+    lane.mark().expect("a mark");
+    rig.poll();
+    assert!(rig.anchors(0).is_empty() && rig.marks().is_empty(), "no mark is placed by 7.33 s");
+    rig.run_ms(200);
+    let anchors = rig.anchors(0);
+    assert!(anchors.iter().all(|a| a.2 < 4_000), "{anchors:?}");
+    assert_eq!(rig.marks().len(), 1);
+    assert!(rig.count("anchor_bound_worst_ns") < 4_000);
+    rig.assert_balance();
+}
+
+#[test]
+fn where_every_reading_is_held_up_the_narrowest_is_told_with_its_bound() {
+    let mut rig = Rig::new(1, 64);
+    let mut lane = rig.lane(0);
+    let waits = [9_000_000, 5_000_000, 2_000_000, 7_000_000, 8_000_000, 6_000_000];
+    rig.fake.state().held_up = std::iter::repeat_n(0, CALIBRATION).chain(waits).collect();
+    let first = rig.fake.state().now;
+    lane.mark().expect("a mark");
+    rig.run_ms(400);
+    let (at, host, bound) = rig.anchors(0)[0];
+    assert!((1_000_000..1_010_000).contains(&bound), "half of the least wait: {bound}");
+    assert_eq!(rig.marks().len(), 1, "it is placed in the end");
+    let mark = host.0 + rig.marks()[0].at.expect("a time").0 - at.0;
+    assert!((mark - first).unsigned_abs() <= bound + 4_000, "{} ns off", mark - first);
+    assert!(rig.anchors(0).iter().skip(1).all(|a| a.2 < 4_000), "and the next one is narrow");
+    rig.assert_balance();
+}

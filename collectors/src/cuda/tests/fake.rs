@@ -2,7 +2,7 @@
 
 use crate::cuda::driver::{CaptureMode, Context, Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -35,6 +35,8 @@ pub(in crate::cuda) struct State {
     /// Records become part of a graph although the stream did not say it captures: it began in between.
     pub(in crate::cuda) captures_secretly: bool,
     pub(in crate::cuda) refuse_record: Option<Fault>,
+    /// Time that the next records of the poller's own take besides, because the driver is held up.
+    pub(in crate::cuda) held_up: VecDeque<i64>,
     pub(in crate::cuda) refuse_create: Option<Fault>,
     pub(in crate::cuda) mode: Option<CaptureMode>,
     /// Queries made outside relaxed mode: each would have broken a capture.
@@ -68,6 +70,7 @@ impl Fake {
             capturing: HashSet::new(),
             captures_secretly: false,
             refuse_record: None,
+            held_up: VecDeque::new(),
             refuse_create: None,
             mode: Some(CaptureMode::Global),
             breaches: 0,
@@ -152,6 +155,10 @@ impl Driver for Fake {
         }
         state.now += RECORD_NS;
         let own = !state.stack.is_empty();
+        if own {
+            // Before the event is in the stream: its time lies at the end of the wait.
+            state.now += state.held_up.pop_front().unwrap_or(0);
+        }
         let current = state.stack.last().copied().or(state.current).ok_or(Fault(201))?;
         let now = state.now;
         let tail = state.tails.entry((current, stream, own)).or_insert(0);

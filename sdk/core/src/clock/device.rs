@@ -2,7 +2,8 @@
 
 use super::HostNs;
 use crate::gpu::DeviceNs;
-use crate::run::DeviceAnchor;
+use crate::run::{DeviceAnchor, GPU_CLOCK_BOUND_NS};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Anchors that times are interpolated between; at one every four seconds, over four minutes.
@@ -14,7 +15,18 @@ const KEPT: usize = 256;
 /// A baseline shorter than this says nothing about drift: the anchors' own bounds drown it.
 const DRIFT_BASELINE_NS: i64 = 1_000_000_000;
 
+/// An anchor whose bound is above [`GPU_CLOCK_BOUND_NS`] and so many times the best seen is *wide*: the reading was
+/// held up, by a driver that was loading modules for example.
+const WIDE: u64 = 8;
+
+/// How fast two clocks may drift apart while their drift has not been measured, and what is left of it once it has.
+const DRIFT_UNKNOWN: f64 = 100e-6;
+const DRIFT_LEFT: f64 = 5e-6;
+
 /// Maps one device's clock through anchors: between two by interpolation, after the last by its offset and the drift seen so far.
+///
+/// A wide anchor is used only as long as there is nothing better: one that comes is dropped where the others say more
+/// about its moment than it does, and those that are there go when a better one comes.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceMapper {
     recent: VecDeque<DeviceAnchor>,
@@ -22,8 +34,13 @@ pub(crate) struct DeviceMapper {
     kept: Vec<DeviceAnchor>,
     /// Worst distance between where an anchor was expected and where it was read.
     worst_surprise_ns: u64,
-    worst_bound_ns: u64,
-    taken: u64,
+    /// Widest bracket among the anchors in use.
+    widest_ns: u64,
+    /// Narrowest bracket of all that were read.
+    best_ns: Option<u64>,
+    /// The largest bound that a time was converted under.
+    used_bound_ns: Cell<u64>,
+    dropped: u64,
 }
 
 impl DeviceMapper {
@@ -33,14 +50,20 @@ impl DeviceMapper {
         if self.recent.back().is_some_and(|last| last.device_ns >= at.0) {
             return;
         }
+        self.best_ns = Some(self.best_ns.map_or(bound_ns, |best| best.min(bound_ns)));
+        if self.is_wide(bound_ns) && self.uncertainty_at(at).is_some_and(|ours| ours < bound_ns as f64) {
+            self.dropped += 1;
+            return;
+        }
+        self.drop_wide_ones(&anchor);
         // The first prediction has no drift to go by, and the reading itself is no better than its bound.
-        if self.taken > 1
-            && let Some(expected) = self.to_host(at)
+        if self.recent.len() > 1
+            && let Some(expected) = self.place(at)
         {
             let surprise = expected.0.abs_diff(host.0).saturating_sub(bound_ns);
             self.worst_surprise_ns = self.worst_surprise_ns.max(surprise);
         }
-        self.worst_bound_ns = self.worst_bound_ns.max(bound_ns);
+        self.widest_ns = self.widest_ns.max(bound_ns);
         self.first.get_or_insert(anchor);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
@@ -54,11 +77,57 @@ impl DeviceMapper {
             });
         }
         self.kept.push(anchor);
-        self.taken += 1;
     }
 
-    /// Unix nanoseconds on the host; `None` before the first anchor.
+    fn is_wide(&self, bound_ns: u64) -> bool {
+        bound_ns > GPU_CLOCK_BOUND_NS && self.best_ns.is_none_or(|best| bound_ns > best.saturating_mul(WIDE))
+    }
+
+    /// How far off a time would be that the anchors in use place at `at`, by their brackets and the drift since the
+    /// last of them.
+    fn uncertainty_at(&self, at: DeviceNs) -> Option<f64> {
+        let last = self.recent.back()?;
+        Some(last.bound_ns as f64 + at.0.abs_diff(last.device_ns) as f64 * self.drift_uncertainty())
+    }
+
+    fn drift_uncertainty(&self) -> f64 {
+        match (self.first, self.recent.back()) {
+            (Some(a), Some(b)) if b.device_ns - a.device_ns >= DRIFT_BASELINE_NS => {
+                DRIFT_LEFT + (a.bound_ns + b.bound_ns) as f64 / (b.device_ns - a.device_ns) as f64
+            }
+            _ => DRIFT_UNKNOWN,
+        }
+    }
+
+    /// Takes out the wide anchors whose moments `better` knows more about.
+    fn drop_wide_ones(&mut self, better: &DeviceAnchor) {
+        if !self.recent.iter().any(|a| self.is_wide(a.bound_ns)) {
+            return;
+        }
+        // With a bad anchor in it, the measured drift is not worth anything.
+        let worse = |a: &DeviceAnchor| {
+            let distance = better.device_ns.abs_diff(a.device_ns) as f64;
+            self.is_wide(a.bound_ns) && a.bound_ns as f64 > better.bound_ns as f64 + distance * DRIFT_UNKNOWN
+        };
+        let gone: Vec<DeviceAnchor> = self.recent.iter().copied().filter(worse).collect();
+        self.dropped += gone.len() as u64;
+        self.recent.retain(|a| !gone.contains(a));
+        self.kept.retain(|a| !gone.contains(a));
+        if self.first.is_some_and(|first| gone.contains(&first)) {
+            self.first = self.kept.first().copied();
+        }
+        self.widest_ns = self.recent.iter().chain(&self.kept).map(|a| a.bound_ns).max().unwrap_or(0);
+    }
+
+    /// Unix nanoseconds on the host; `None` before the first anchor. What is converted counts towards
+    /// [`skew_bound_ns`](Self::skew_bound_ns).
     pub(crate) fn to_host(&self, at: DeviceNs) -> Option<HostNs> {
+        let placed = self.place(at)?;
+        self.used_bound_ns.set(self.used_bound_ns.get().max(self.bound_ns()));
+        Some(placed)
+    }
+
+    fn place(&self, at: DeviceNs) -> Option<HostNs> {
         let after = self.recent.partition_point(|a| a.device_ns <= at.0);
         let (from, slope) = match (after.checked_sub(1).and_then(|i| self.recent.get(i)), self.recent.get(after)) {
             (Some(a), Some(b)) => (a, (b.host_ns - a.host_ns) as f64 / (b.device_ns - a.device_ns) as f64),
@@ -84,12 +153,23 @@ impl DeviceMapper {
         (self.slope() - 1.0) * 1e6
     }
 
-    /// How far a converted time may be off: the widest bracket and the worst surprise at an anchor.
-    pub(crate) fn skew_bound_ns(&self) -> u64 {
-        self.worst_bound_ns + self.worst_surprise_ns
+    /// Of the anchors in use: the widest bracket and the worst surprise at one of them.
+    fn bound_ns(&self) -> u64 {
+        self.widest_ns.saturating_add(self.worst_surprise_ns)
     }
 
-    /// For the manifest.
+    /// How far a converted time may be off: the bound of the mapping at the worst moment that it was used, and of the
+    /// mapping as it is now. An anchor that was thrown away before anything was placed by it counts for nothing.
+    pub(crate) fn skew_bound_ns(&self) -> u64 {
+        self.used_bound_ns.get().max(self.bound_ns())
+    }
+
+    /// Anchors that were not used, or no longer, because others said more.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// For the manifest: those in use.
     pub(crate) fn anchors(&self) -> &[DeviceAnchor] {
         &self.kept
     }
@@ -150,6 +230,67 @@ mod tests {
         mapper.anchor(DeviceNs(10), HostNs(10), 1);
         mapper.anchor(DeviceNs(10), HostNs(99), 1);
         assert_eq!(mapper.to_host(DeviceNs(10)), Some(HostNs(10)));
+    }
+
+    #[test]
+    fn a_wide_first_anchor_goes_when_a_better_one_comes() {
+        // As seen on a real machine: the first reading took 14.66 s while modules loaded, so its middle is 7.33 s off.
+        let truth = |host: i64| device(host, 20.0);
+        let mut mapper = DeviceMapper::default();
+        mapper.anchor(truth(1_000_000), HostNs(1_000_000 + 7_330_000_000), 7_330_000_000);
+        for s in 1..6 {
+            mapper.anchor(truth(20_000_000_000 + s * 500_000_000), HostNs(20_000_000_000 + s * 500_000_000), 3_000);
+        }
+        for ms in [0, 5_000, 20_500, 22_000, 23_000] {
+            let host = ms * 1_000_000;
+            let off = mapper.to_host(truth(host)).unwrap().0 - host;
+            assert!(off.abs() < 1_000_000, "{ms} ms is {off} ns off");
+        }
+        assert_eq!((mapper.dropped(), mapper.anchors().len()), (1, 5));
+        // Drift shows as a surprise at the second anchor, of 20 parts per million of half a second.
+        assert!(mapper.skew_bound_ns() < 20_000, "{}", mapper.skew_bound_ns());
+        assert!((mapper.drift_ppm() + 20.0).abs() < 5.0, "{}", mapper.drift_ppm());
+    }
+
+    #[test]
+    fn a_bound_that_times_were_placed_under_is_not_forgotten() {
+        let mut mapper = DeviceMapper::default();
+        mapper.anchor(device(0, 0.0), HostNs(2_000_000_000), 2_000_000_000);
+        assert!(mapper.to_host(device(5, 0.0)).is_some(), "there is nothing better, and somebody needs it now");
+        mapper.anchor(device(3_000_000_000, 0.0), HostNs(3_000_000_000), 2_000);
+        assert_eq!((mapper.dropped(), mapper.anchors().len()), (1, 1));
+        assert_eq!(mapper.skew_bound_ns(), 2_000_000_000, "a row was written with it");
+    }
+
+    #[test]
+    fn a_wide_anchor_among_narrow_ones_is_not_used() {
+        let mut mapper = DeviceMapper::default();
+        for s in 0..10 {
+            let host = s * 1_000_000_000;
+            match s {
+                // Up to 3 ms wrong, as its bound says.
+                5 => mapper.anchor(device(host, 5.0), HostNs(host + 3_000_000), 3_000_000),
+                _ => mapper.anchor(device(host, 5.0), HostNs(host), 2_000),
+            }
+        }
+        assert_eq!((mapper.dropped(), mapper.anchors().len()), (1, 9));
+        let off = mapper.to_host(device(5_000_000_000, 5.0)).unwrap().0 - 5_000_000_000;
+        assert!(off.abs() < 1_000, "{off}");
+        assert!(mapper.skew_bound_ns() < 10_000, "{}", mapper.skew_bound_ns());
+    }
+
+    #[test]
+    fn where_there_are_only_wide_ones_they_are_used_and_said_to_be() {
+        let mut mapper = DeviceMapper::default();
+        for s in 0..5 {
+            mapper.anchor(device(s * 4_000_000_000, 0.0), HostNs(s * 4_000_000_000), 2_000_000);
+        }
+        assert_eq!((mapper.dropped(), mapper.anchors().len()), (0, 5));
+        assert!((2_000_000..2_100_000).contains(&mapper.skew_bound_ns()), "{}", mapper.skew_bound_ns());
+        // After an hour without another reading a wide one knows more than a narrow one of then.
+        mapper.anchor(device(20_000_000_000, 0.0), HostNs(20_000_000_000), 2_000);
+        mapper.anchor(device(3_620_000_000_000, 0.0), HostNs(3_620_000_000_000), 1_000_000);
+        assert_eq!(mapper.anchors().last().map(|a| a.bound_ns), Some(1_000_000));
     }
 
     #[test]

@@ -13,8 +13,13 @@ use std::time::Duration;
 #[error("{0}")]
 pub struct ActivityError(pub String);
 
-/// Tells the recorder on the application's own thread which interval is the innermost. Hot path, called only for steps in a
-/// window: must not allocate once warm, lock, wait or panic. Calls balance on each thread.
+/// Given to [`Correlator::push`] by a step that is in no window: what it launches is told apart from what is launched
+/// outside of all steps. No interval's number.
+pub const OUTSIDE_WINDOW: SpanId = SpanId(u64::MAX);
+
+/// Tells the recorder on the application's own thread which interval is the innermost. Hot path, called for every
+/// interval of a step in a window, and once, with [`OUTSIDE_WINDOW`], for any other step: must not allocate once warm,
+/// lock, wait or panic. Calls balance on each thread.
 pub trait Correlator: Send + Sync + 'static {
     /// An interval begins: what is launched from here on belongs to it.
     fn push(&self, span: SpanId);
@@ -29,7 +34,8 @@ pub struct RawKernel {
     pub kind: KernelKind,
     /// Name: of a kernel demangled, of a copy its direction (`htod`, `dtoh`, `dtod`, …), of a memset `memset`.
     pub name: Arc<str>,
-    /// Innermost interval open on the launching thread at the launch, as given to [`Correlator::push`].
+    /// Innermost interval open on the launching thread at the launch, as given to [`Correlator::push`]: an interval, or
+    /// [`OUTSIDE_WINDOW`].
     pub span: Option<SpanId>,
     /// UUID of the device.
     pub device: Arc<str>,
@@ -70,6 +76,9 @@ pub struct ActivitySink {
     pub kernels: Vec<RawKernel>,
     /// Records the recorder itself lost since the last delivery.
     pub dropped: u64,
+    /// How far the recorder's clock may be off from the host's in nanoseconds, as its readings of both say; `None`
+    /// before the first.
+    pub clock_bound_ns: Option<u64>,
 }
 
 /// A recorder of kernels. Lives on a thread of its own, because switching one on can take seconds.

@@ -12,7 +12,7 @@ mod activity;
 mod clock;
 mod window;
 
-pub use activity::{Activity, ActivityError, ActivitySink, Correlator, RawKernel};
+pub use activity::{Activity, ActivityError, ActivitySink, Correlator, OUTSIDE_WINDOW, RawKernel};
 pub use clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
 pub(crate) use window::KernelWindow;
 
@@ -22,9 +22,20 @@ pub(crate) use window::KernelWindow;
 pub struct GpuTiming {
     /// Which intervals get marks.
     pub tier: crate::vocabulary::GpuTier,
-    /// Share of step time that marks may cost in the adaptive tier; 0.02 unless told otherwise.
+    /// Share of step time that marks may cost in the adaptive tier; 0.02 unless told otherwise. Each thread keeps to it
+    /// for each kind of step: a step in full is paid off by those that follow, and then the next one is in full, so
+    /// they are spread over the run.
     ///
-    /// Overload policy: when even marks of steps alone cost more than this, steps are left out too, in the same proportion.
+    /// What counts is what marks *cost*, not what they wait. A mark that finds the launch queue full waits for room, as
+    /// the launch behind it would have done; one that finds the driver's lock taken waits for another thread's launch.
+    /// Where a device is kept busy that is ten times the cost, and would starve this tier where it is wanted most.
+    /// Waiting is in `run.json` as [`marks_wait_ns`](crate::run::GpuAccount::marks_wait_ns), by itself.
+    ///
+    /// A cold step is not in full: the first of its kind on a thread, and the first after a pause of a second. Where a
+    /// kind of step comes only once in a session, that one is all there is: it is in full, and named in
+    /// [`cold_steps`](crate::run::GpuAccount::cold_steps).
+    ///
+    /// Overload policy: when even marks of steps alone cost more than half of this, steps are left out too.
     pub budget: f64,
 }
 

@@ -1,5 +1,6 @@
 //! GPU marks on the application's thread: which intervals get them, when two may share one, and what they may cost.
 
+use super::plan::{Kinds, Plan};
 use super::thread::Frame;
 use crate::clock::{TickSource, Ticks};
 use crate::gpu::{GpuLane, GpuLanes, GpuTiming, MarkId, NoMark};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How much of a step is marked; the low bits of a frame's `gpu`.
-pub(super) mod detail {
+pub(crate) mod detail {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const STEP: u8 = 1;
     pub(crate) const BLOCKS: u8 = 2;
@@ -28,8 +29,13 @@ const SHARE_AFTER: u32 = 16;
 /// Steps nested in one another whose cost is followed; deeper ones are counted to the outermost.
 const MAX_OPEN: usize = 16;
 
-/// A step in full at least once in so many, however dear it is.
-const MAX_WAIT: f64 = 100_000.0;
+/// Marks that are looked at together for what a mark costs, and which of them in order of cost tells it: the first
+/// eighth.
+const BLOCK: usize = 32;
+const TELLING: usize = BLOCK / 8;
+
+/// What a mark took beyond so many times what marks cost, it waited: marks vary by less, with the state of the caches.
+const WAITED: u64 = 2;
 
 /// What the session's threads share about GPU time.
 pub(crate) struct GpuShared {
@@ -38,6 +44,26 @@ pub(crate) struct GpuShared {
     pub(crate) counts: GpuCounts,
     /// What an interval costs on the host, in ticks: part of what the adaptive tier may spend.
     pub(crate) interval_ticks: AtomicU64,
+    /// After so many ticks without a step of a kind the next one counts as cold.
+    pub(crate) pause_ticks: AtomicU64,
+    /// What a mark costs in ticks; `u64::MAX` before enough were made.
+    cost_ticks: AtomicU64,
+    /// What all threads know about kinds of steps.
+    pub(crate) kinds: Kinds,
+}
+
+impl GpuShared {
+    pub(crate) fn new(lanes: Arc<dyn GpuLanes>, timing: GpuTiming) -> Self {
+        Self {
+            lanes,
+            timing,
+            counts: GpuCounts::default(),
+            interval_ticks: AtomicU64::new(0),
+            pause_ticks: AtomicU64::new(u64::MAX),
+            cost_ticks: AtomicU64::new(u64::MAX),
+            kinds: Kinds::default(),
+        }
+    }
 }
 
 /// What became of marks, over all threads.
@@ -49,8 +75,9 @@ pub(crate) struct GpuCounts {
     pub(crate) capturing: AtomicU64,
     pub(crate) full: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Ticks that recorded marks took.
+    /// Ticks that recorded marks cost, and that they waited besides.
     pub(crate) ticks: AtomicU64,
+    pub(crate) wait_ticks: AtomicU64,
     pub(crate) steps_full: AtomicU64,
     pub(crate) steps_partial: AtomicU64,
     pub(crate) steps_unmarked: AtomicU64,
@@ -58,6 +85,7 @@ pub(crate) struct GpuCounts {
 
 /// What one thread keeps about GPU time.
 pub(super) struct GpuThread {
+    thread: u32,
     lane: Box<dyn GpuLane>,
     timing: GpuTiming,
     /// The latest mark, and the time when it had been made.
@@ -65,7 +93,9 @@ pub(super) struct GpuThread {
     /// Least time a mark ever took here.
     cheapest: u64,
     made: u32,
-    /// Ticks spent in marks so far.
+    /// What the last marks took.
+    took: [u64; BLOCK],
+    /// Ticks that marks cost so far, waiting left out.
     spent: u64,
     /// Intervals entered so far.
     entered: u64,
@@ -85,20 +115,6 @@ struct NameState {
     plan: Plan,
 }
 
-/// The adaptive tier's knowledge of one kind of step, in ticks.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Plan {
-    /// What a step's marks may cost.
-    allowance: f64,
-    full: f64,
-    /// Cost of the step's own marks; 0 until seen.
-    partial: f64,
-    /// Steps until the next one in full.
-    wait: u32,
-    /// Whether the steps between are marked at all.
-    between: bool,
-}
-
 struct OpenStep {
     seq: u64,
     name: u32,
@@ -106,49 +122,19 @@ struct OpenStep {
     spent_before: u64,
     entered_before: u64,
     detail: u8,
-}
-
-impl Plan {
-    /// Detail of the next step.
-    fn next(&mut self) -> u8 {
-        if self.wait > 0 {
-            self.wait -= 1;
-            return if self.between { detail::STEP } else { detail::NONE };
-        }
-        detail::ALL
-    }
-
-    /// Marks of a step took `cost` ticks, and should take `allowance` on average.
-    fn learn(&mut self, taken: u8, cost: f64, allowance: f64) {
-        // Half of the newest: the first step of a kind is often many times as long as the rest. At most four times the old, because
-        // a thread that was interrupted within a mark has learnt nothing about marks.
-        let blend = |old: f64, new: f64| if old == 0.0 { new } else { (old + new.min(4.0 * old)) / 2.0 };
-        match taken {
-            detail::ALL => self.full = blend(self.full, cost),
-            detail::STEP => self.partial = blend(self.partial, cost),
-            _ => {}
-        }
-        self.allowance = blend(self.allowance, allowance.max(0.0));
-        if taken != detail::ALL {
-            return;
-        }
-        // One step in full and the n-1 after it in part must together stay within n times the allowance.
-        let allowance = self.allowance;
-        self.between = self.partial * 2.0 <= allowance;
-        let partial = if self.between { self.partial } else { 0.0 };
-        let n = ((self.full - partial) / (allowance - partial)).ceil();
-        self.wait = if n > 1.0 { (n.min(MAX_WAIT) - 1.0) as u32 } else { 0 };
-    }
+    cold: bool,
 }
 
 impl GpuThread {
     pub(super) fn new(shared: &GpuShared, thread: u32) -> Self {
         Self {
+            thread,
             lane: shared.lanes.lane(thread),
             timing: shared.timing,
             last: None,
             cheapest: u64::MAX,
             made: 0,
+            took: [0; BLOCK],
             spent: 0,
             entered: 0,
             names: vec![NameState::default(); 256],
@@ -166,7 +152,8 @@ impl GpuThread {
         }
         let is_root = frame.flags & flag::STEP_ROOT != 0;
         let mut own = if is_root {
-            self.begin_step(shared, &session.ticks, frame, session.control.in_full(frame.step))
+            let in_full = session.control.in_full(frame.step);
+            self.begin_step(shared, &session.ticks, frame, in_full)
         } else {
             parent.map_or(detail::NONE, |p| p.gpu & (detail::MASK | detail::INSIDE_BLOCK))
         };
@@ -193,14 +180,24 @@ impl GpuThread {
         }
     }
 
-    fn begin_step(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &Frame, in_full: bool) -> u8 {
+    fn begin_step(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
+        let mut cold = false;
         let chosen = match self.timing.tier {
             GpuTier::Off => detail::NONE,
             _ if in_full => detail::ALL,
             GpuTier::Steps => detail::STEP,
             GpuTier::Blocks => detail::BLOCKS,
             GpuTier::All => detail::ALL,
-            GpuTier::Adaptive => self.names[frame.name as usize].plan.next(),
+            GpuTier::Adaptive => {
+                let plan = &mut self.names[frame.name as usize].plan;
+                let kind = shared.kinds.get(frame.name);
+                let next = plan.next(kind, self.thread, ticks.now().0, shared.pause_ticks.load(Relaxed));
+                cold = next.cold;
+                if cold && next.detail == detail::ALL {
+                    frame.flags |= flag::COLD;
+                }
+                next.detail
+            }
         };
         let counter = match chosen {
             detail::NONE => &shared.counts.steps_unmarked,
@@ -216,6 +213,7 @@ impl GpuThread {
                 spent_before: self.spent,
                 entered_before: self.entered,
                 detail: chosen,
+                cold,
             });
         }
         chosen
@@ -229,7 +227,11 @@ impl GpuThread {
         let cost = self.spent - open.spent_before;
         let step = end.0.saturating_sub(open.start) as f64;
         let host = (self.entered - open.entered_before) * shared.interval_ticks.load(Relaxed);
-        plan.learn(open.detail, cost as f64, self.timing.budget * step - host as f64);
+        plan.ended(end.0);
+        // A cold step tells neither what marks cost nor how long a step is.
+        if !open.cold {
+            plan.learn(open.detail, cost as f64, self.timing.budget * step - host as f64);
+        }
     }
 
     /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side. Both are
@@ -273,10 +275,14 @@ impl GpuThread {
                 let took = after.saturating_sub(before);
                 self.made = self.made.saturating_add(1);
                 self.cheapest = self.cheapest.min(took);
-                self.spent += took;
+                let cost = self.cost(shared, took);
+                self.spent += cost;
                 self.last = Some((id, after));
                 counts.recorded.fetch_add(1, Relaxed);
-                counts.ticks.fetch_add(took, Relaxed);
+                counts.ticks.fetch_add(cost, Relaxed);
+                if took > cost {
+                    counts.wait_ticks.fetch_add(took - cost, Relaxed);
+                }
                 id.0.get()
             }
             Err(reason) => {
@@ -292,63 +298,26 @@ impl GpuThread {
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Plays `n` steps of `step` ticks where full detail costs `full` and a step's own marks `partial`; the share marks took.
-    fn play(plan: &mut Plan, n: u32, step: f64, full: f64, partial: f64, budget: f64) -> (f64, u32) {
-        let (mut cost_sum, mut fulls) = (0.0, 0);
-        for _ in 0..n {
-            let taken = plan.next();
-            let cost = match taken {
-                detail::ALL => full,
-                detail::STEP => partial,
-                _ => 0.0,
-            };
-            fulls += u32::from(taken == detail::ALL);
-            cost_sum += cost;
-            plan.learn(taken, cost, step * budget);
+    /// What a mark that `took` so long cost; the rest it waited.
+    ///
+    /// Recording waits where the launch queue is full, as the next launch would have done in its place, and for the
+    /// driver's lock where other threads launch. That is no cost of marks: counted as one, it starves the adaptive tier
+    /// just where the device is busy. So the quickest eighth of each block of marks tells; the least of all blocks and
+    /// threads is what a mark costs, and what one took beyond twice that was waiting.
+    fn cost(&mut self, shared: &GpuShared, took: u64) -> u64 {
+        let at = (self.made as usize).wrapping_sub(1) % BLOCK;
+        self.took[at] = took;
+        if at == BLOCK - 1 {
+            let mut block = self.took;
+            let (_, telling, _) = block.select_nth_unstable(TELLING);
+            shared.cost_ticks.fetch_min(*telling, Relaxed);
         }
-        (cost_sum / (f64::from(n) * step), fulls)
-    }
-
-    #[test]
-    fn the_budget_holds_and_is_used() {
-        for (full, partial) in [(600.0, 5.0), (3000.0, 20.0), (100.0, 1.0), (7000.0, 100.0)] {
-            let mut plan = Plan::default();
-            play(&mut plan, 50, 7000.0, full, partial, 0.02);
-            let (share, fulls) = play(&mut plan, 10_000, 7000.0, full, partial, 0.02);
-            assert!(share <= 0.0201, "{full} {partial}: {share}");
-            assert!(share >= 0.008, "{full} {partial}: full detail {fulls} times uses only {share}");
-        }
-    }
-
-    #[test]
-    fn steps_too_short_for_their_own_marks_are_left_out() {
-        let mut plan = Plan::default();
-        play(&mut plan, 50, 100.0, 3.0, 3.0, 0.02);
-        let (share, fulls) = play(&mut plan, 10_000, 100.0, 3.0, 3.0, 0.02);
-        assert!(share <= 0.0201 && fulls > 1000, "{share} {fulls}");
-    }
-
-    #[test]
-    fn a_cold_first_step_does_not_set_the_pace() {
-        let mut plan = Plan::default();
-        // Loading kernels took a thousand times as long as a step.
-        let taken = plan.next();
-        plan.learn(taken, 5_000.0, 7_000_000.0 * 0.02);
-        play(&mut plan, 40, 7000.0, 600.0, 5.0, 0.02);
-        let (share, _) = play(&mut plan, 1000, 7000.0, 600.0, 5.0, 0.02);
-        assert!(share <= 0.0201, "{share}");
-    }
-
-    #[test]
-    fn no_budget_is_no_marks_but_the_first() {
-        let mut plan = Plan::default();
-        let (_, fulls) = play(&mut plan, 1000, 7000.0, 600.0, 5.0, 0.0);
-        assert_eq!(fulls, 1);
+        // Before the first block is full there is nothing better than the quickest.
+        let usual = match shared.cost_ticks.load(Relaxed) {
+            u64::MAX => self.cheapest,
+            usual => usual,
+        };
+        took.min(usual.saturating_mul(WAITED))
     }
 }

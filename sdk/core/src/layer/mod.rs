@@ -3,6 +3,7 @@
 mod cache;
 mod callsites;
 pub(crate) mod gpu;
+mod plan;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};

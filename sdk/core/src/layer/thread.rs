@@ -6,6 +6,7 @@ use super::cache::{Meta, MetaCache, meta_flag};
 use super::gpu::GpuThread;
 use crate::annotate::Annotation;
 use crate::clock::Ticks;
+use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
@@ -125,6 +126,8 @@ pub(super) struct Frame {
     transparent: bool,
     annotated: bool,
     has_fields: bool,
+    /// A step that is in no window of kernels, as the recorder was told.
+    outside_window: bool,
 }
 
 impl Frame {
@@ -284,8 +287,12 @@ impl ThreadState {
             transparent,
             annotated,
             has_fields,
+            outside_window: false,
         };
         self.depth = at + 1;
+        if flags & flag::STEP_ROOT != 0 && !recorded {
+            self.leave_out(shared, at);
+        }
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
             if shared.hooked {
@@ -320,8 +327,11 @@ impl ThreadState {
         };
         let at = self.depth - 1;
         self.depth = at;
-        let Frame { recorded, transparent, mut annotated, has_fields, .. } = self.frames[at];
+        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, .. } = self.frames[at];
         if !recorded || transparent {
+            if outside_window {
+                Self::left_out(shared);
+            }
             return;
         }
         let end = shared.ticks.now();
@@ -429,6 +439,21 @@ impl ThreadState {
         }
     }
 
+    /// A step begins that is not recorded.
+    fn leave_out(&mut self, shared: &Shared, at: usize) {
+        if let Some(kernels) = &shared.kernels {
+            self.frames[at].outside_window = true;
+            kernels.correlator.push(OUTSIDE_WINDOW);
+        }
+    }
+
+    /// A step ends that was not recorded.
+    fn left_out(shared: &Shared) {
+        if let Some(kernels) = &shared.kernels {
+            kernels.correlator.pop();
+        }
+    }
+
     /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
     fn hooks_enter(&mut self, shared: &Shared, at: usize) {
@@ -445,6 +470,9 @@ impl ThreadState {
             if inherited || begins {
                 frame.flags |= flag::KERNELS | if begins { flag::WINDOW_ROOT } else { 0 };
                 kernels.correlator.push(shared.span_id(frame.seq));
+            } else if is_root {
+                frame.outside_window = true;
+                kernels.correlator.push(OUTSIDE_WINDOW);
             }
         }
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
@@ -460,7 +488,7 @@ impl ThreadState {
             thread.exit(gpu, &shared.ticks, frame, end);
         }
         if let Some(kernels) = &shared.kernels
-            && frame.flags & flag::KERNELS != 0
+            && (frame.flags & flag::KERNELS != 0 || frame.outside_window)
         {
             kernels.correlator.pop();
         }

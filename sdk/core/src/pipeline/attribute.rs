@@ -1,13 +1,14 @@
 //! Kernels find the intervals that launched them: the drain's end of a kernel recorder.
 
 use crate::HostNs;
-use crate::gpu::{ActivitySink, RawKernel};
+use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
 use crate::record::{Batch, KernelRecord, PathInfo, SpanRecord};
 use crate::run::KernelAccount;
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use crossbeam_channel::{Receiver, Sender};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ const MAX_WAITING: usize = 1 << 19;
 
 /// Intervals remembered for kernels that come late.
 const MAX_REMEMBERED: usize = 1 << 16;
+
+/// Windows remembered for kernels without an interval that come after theirs was closed.
+const MAX_WINDOWS: usize = 64;
 
 /// Time between two requests in a window that goes on: a recorder that hands over its buffers holds up launches.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -56,15 +60,41 @@ pub(crate) struct Kernels {
     /// By the interval that launched them.
     waiting: FxHashMap<u64, Vec<RawKernel>>,
     waiting_count: usize,
-    /// Delivered without an interval.
+    /// Delivered without an interval, until it is known whether a window's steps ran when they were launched.
     stray: Vec<RawKernel>,
+    /// More than could wait for their interval.
+    excess: Vec<RawKernel>,
+    /// First start and last end of the steps of windows that are over, and of the one under way.
+    windows: VecDeque<Extent>,
+    current: Option<Extent>,
     remembered: FxHashMap<u64, Place>,
     steps_seen: u64,
     closing_since: Option<Instant>,
     recorded: u64,
+    attributed: u64,
     unattributed: u64,
     late: u64,
+    outside_window: u64,
     dropped: u64,
+    /// As the recorder says, and as its kernels do that began before they were launched.
+    clock_bound_ns: Option<u64>,
+    too_early_ns: u64,
+    negative_delays: u64,
+    most_negative_ns: u64,
+}
+
+/// First start and last end on the host.
+pub(crate) type Extent = (HostNs, HostNs);
+
+/// Where a kernel without an interval was launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launched {
+    /// While steps of a window ran.
+    Within,
+    /// Before the first of them or after the last.
+    Outside,
+    /// Steps of a window may still come that tell.
+    Unknown,
 }
 
 /// Where an interval stands, for a kernel that comes after it has gone.
@@ -99,10 +129,15 @@ impl Inside {
     fn add(&mut self, other: Inside) {
         self.recorded |= other.recorded;
         self.sum_ns += other.sum_ns;
-        self.extent = match (self.extent, other.extent) {
-            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-            (one, other) => one.or(other),
-        };
+        self.extent = join(self.extent, other.extent);
+    }
+}
+
+/// What covers both.
+pub(crate) fn join(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
+    match (one, other) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (one, other) => one.or(other),
     }
 }
 
@@ -124,13 +159,22 @@ impl Kernels {
             waiting: FxHashMap::default(),
             waiting_count: 0,
             stray: Vec::new(),
+            excess: Vec::new(),
+            windows: VecDeque::new(),
+            current: None,
             remembered: FxHashMap::default(),
             steps_seen: 0,
             closing_since: None,
             recorded: 0,
+            attributed: 0,
             unattributed: 0,
             late: 0,
+            outside_window: 0,
             dropped: 0,
+            clock_bound_ns: None,
+            too_early_ns: 0,
+            negative_delays: 0,
+            most_negative_ns: 0,
         }
     }
 
@@ -140,13 +184,16 @@ impl Kernels {
             self.answered = self.answered.max(delivery.ticket);
             self.dropped += delivery.sink.dropped;
             self.recorded += delivery.sink.kernels.len() as u64;
+            self.clock_bound_ns = self.clock_bound_ns.max(delivery.sink.clock_bound_ns);
             for kernel in delivery.sink.kernels {
                 match kernel.span {
+                    Some(OUTSIDE_WINDOW) => self.outside_window += 1,
                     Some(span) if self.waiting_count < MAX_WAITING => {
                         self.waiting.entry(shared.seq_of(span)).or_default().push(kernel);
                         self.waiting_count += 1;
                     }
-                    _ => self.stray.push(kernel),
+                    Some(_) => self.excess.push(kernel),
+                    None => self.stray.push(kernel),
                 }
             }
         }
@@ -181,15 +228,14 @@ impl Kernels {
         self.asked
     }
 
+    /// Takes note of steps that are a window's: how many, and from when to when.
+    pub(crate) fn steps_came(&mut self, steps: u64, extent: Option<Extent>) {
+        self.steps_seen += steps;
+        self.current = join(self.current, extent);
+    }
+
     /// Moves the kernels of a batch's intervals into it, and adds up what each interval launched.
-    pub(crate) fn attribute(
-        &mut self,
-        batch: &mut Batch,
-        in_window: &[u32],
-        shared: &Shared,
-        window_steps: u64,
-    ) -> Attribution {
-        self.steps_seen += window_steps;
+    pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &Shared) -> Attribution {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
         }
@@ -204,7 +250,9 @@ impl Kernels {
             for kernel in kernels {
                 let end = kernel.start.plus_ns(kernel.dur_ns);
                 inside[i].add(Inside { recorded: true, sum_ns: kernel.dur_ns, extent: Some((kernel.start, end)) });
-                batch.kernels.push(record(kernel, Some(&place(span)), shared));
+                self.attributed += 1;
+                let row = self.row(kernel, Some(&place(span)), shared);
+                batch.kernels.push(row);
             }
             self.remembered.insert(span.seq, place(span));
         }
@@ -221,9 +269,29 @@ impl Kernels {
 
     /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
     pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
+        let window = shared.kernels.as_ref().map(|k| &k.window);
+        // Where the recorder failed, steps that were in its window are still on their way.
+        let more = window.is_some_and(|w| w.is_active() || w.has_failed());
+        self.sort_out(into, shared, more);
+    }
+
+    /// `more`: steps of a window may still come.
+    fn sort_out(&mut self, into: &mut Batch, shared: &Shared, more: bool) {
+        for kernel in std::mem::take(&mut self.excess) {
+            self.late += 1;
+            let row = self.row(kernel, None, shared);
+            into.kernels.push(row);
+        }
         for kernel in std::mem::take(&mut self.stray) {
-            self.unattributed += u64::from(kernel.span.is_none());
-            into.kernels.push(record(kernel, None, shared));
+            match self.launched(&kernel, more) {
+                Launched::Outside => self.outside_window += 1,
+                Launched::Unknown if self.stray.len() < MAX_WAITING => self.stray.push(kernel),
+                Launched::Within | Launched::Unknown => {
+                    self.unattributed += 1;
+                    let row = self.row(kernel, None, shared);
+                    into.kernels.push(row);
+                }
+            }
         }
         let late: Vec<u64> = if self.remembered.is_empty() {
             Vec::new()
@@ -238,7 +306,7 @@ impl Kernels {
     /// What is still waiting when no more intervals come.
     pub(crate) fn rest(&mut self, into: &mut Batch, shared: &Shared) {
         self.receive(shared);
-        self.loose(into, shared);
+        self.sort_out(into, shared, false);
         let left: Vec<u64> = self.waiting.keys().copied().collect();
         for seq in left {
             self.let_go(seq, into, shared);
@@ -250,8 +318,45 @@ impl Kernels {
         for kernel in self.waiting.remove(&seq).unwrap_or_default() {
             self.waiting_count -= 1;
             self.late += 1;
-            into.kernels.push(record(kernel, place.as_ref(), shared));
+            let row = self.row(kernel, place.as_ref(), shared);
+            into.kernels.push(row);
         }
+    }
+
+    /// Where a kernel without an interval was launched. The recorder is on before the first step of a window and after
+    /// the last one, and while the program makes its weights where the window begins with its first step.
+    fn launched(&self, kernel: &RawKernel, more: bool) -> Launched {
+        let mut known = self.windows.iter().chain(&self.current);
+        let Some(at) = kernel.launch_start else {
+            // Without its call only one thing is certain: what ran before a step began was not launched by it or later.
+            let first = self.windows.front().or(self.current.as_ref());
+            return match first {
+                Some((start, _)) if kernel.start >= *start => Launched::Within,
+                None if more => Launched::Unknown,
+                _ => Launched::Outside,
+            };
+        };
+        if known.any(|(start, end)| (*start..=*end).contains(&at)) {
+            Launched::Within
+        } else if !more || self.current.is_some_and(|(start, _)| at < start) {
+            Launched::Outside
+        } else {
+            Launched::Unknown
+        }
+    }
+
+    /// A kernel's record; takes note of what it says of the clocks.
+    fn row(&mut self, kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRecord {
+        if let Some(start) = kernel.launch_start {
+            self.too_early_ns = self.too_early_ns.max(start.since(kernel.start));
+            let end = start.plus_ns(kernel.launch_dur_ns.unwrap_or(0));
+            let early = end.since(kernel.start);
+            if kernel.launch_dur_ns.is_some() && early > 0 {
+                self.negative_delays += 1;
+                self.most_negative_ns = self.most_negative_ns.max(early);
+            }
+        }
+        record(kernel, place, shared)
     }
 
     /// Lets the recorder be switched off once every step of the window has come through here.
@@ -263,6 +368,12 @@ impl Kernels {
         let since = *self.closing_since.get_or_insert_with(Instant::now);
         if self.steps_seen >= window.taken() || since.elapsed() > CLOSE_ANYWAY {
             self.steps_seen = window.taken();
+            if let Some(extent) = self.current.take() {
+                if self.windows.len() == MAX_WINDOWS {
+                    self.windows.pop_front();
+                }
+                self.windows.push_back(extent);
+            }
             let _ = self.ask.send(Ask::CloseWindow);
         }
     }
@@ -275,9 +386,17 @@ impl Kernels {
             windows: window.map_or(0, |w| w.windows()),
             steps: window.map_or(0, |w| w.taken()),
             recorded: self.recorded,
+            attributed: self.attributed,
             unattributed: self.unattributed,
             late: self.late,
+            outside_window: self.outside_window,
             dropped: self.dropped,
+            clock_bound_ns: match (self.clock_bound_ns, self.too_early_ns) {
+                (None, 0) => None,
+                (bound, early) => Some(bound.unwrap_or(0).max(early)),
+            },
+            negative_delays: self.negative_delays,
+            most_negative_ns: self.most_negative_ns,
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! No clock of its own and no I/O: times come in, records go out.
 
-use super::attribute::{Attribution, Kernels};
+use super::attribute::{Attribution, Extent, Kernels, join};
 use super::marks::{Lookup, Timelines};
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
@@ -13,7 +13,7 @@ use crate::record::{Batch, GpuTime};
 use crate::run::{CrossCheck, GpuAccount};
 use crate::shared::Shared;
 use crate::vocabulary::{GpuSource, GpuTier};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -26,6 +26,13 @@ const MAX_HELD: usize = 524_288;
 
 /// A batch waits no longer than this, whatever the clock says.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A step that was marked in full although it is cold waits so long for a warm one of its kind, but not while a window
+/// of kernels is to be closed, which slows the program down until then.
+const COLD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Cold steps named in the account.
+const MAX_COLD: usize = 256;
 
 /// Time that kernels of a step without marks get to finish before they are fetched.
 const UNMARKED_GRACE: Duration = Duration::from_millis(200);
@@ -57,8 +64,15 @@ fn nesting_tolerance(parent_ns: i64) -> i64 {
 pub(crate) struct Resolved {
     pub(crate) batch: Batch,
     marked: Vec<Marked>,
-    /// Steps at the root of a window among them.
+    /// Steps at the root of a window among them, and from when to when they ran.
     window_steps: u64,
+    window_extent: Option<Extent>,
+    /// Steps marked in full although they are cold.
+    cold: Vec<ColdStep>,
+    /// Kinds of steps of which a warm one is here with marks of its parts.
+    warm: Vec<u32>,
+    /// The step whose parts are being noted.
+    around: Option<Around>,
     /// Spans whose kernels were recorded: indices into the batch's.
     in_window: Vec<u32>,
 }
@@ -71,11 +85,45 @@ struct Marked {
     marks: [u32; 2],
 }
 
+/// A step whose parts' times are to be used only if nothing better comes.
+#[derive(Debug, Clone, Copy)]
+struct ColdStep {
+    step: u64,
+    /// Number of its name.
+    kind: u32,
+    /// Its own span and the last of its parts: indices into the batch's.
+    root: u32,
+    last: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    step: u64,
+    kind: u32,
+    root: u32,
+    cold: bool,
+}
+
 impl Resolved {
     /// Notes the marks of the span that was pushed last.
     pub(crate) fn note(&mut self, item: &RawInterval, thread: u32) {
         use crate::raw::flag;
         let span = self.batch.spans.len().saturating_sub(1) as u32;
+        if item.flags & flag::STEP_ROOT != 0 {
+            // In enter order: a step comes before its parts.
+            let cold = item.flags & flag::COLD != 0;
+            self.around = Some(Around { step: item.step, kind: item.name, root: span, cold });
+        } else if item.marks != [0; 2]
+            && let Some(around) = self.around.filter(|a| a.step == item.step)
+        {
+            self.note_part(&around, span);
+        }
+        if item.flags & flag::WINDOW_ROOT != 0
+            && let Some(root) = self.batch.spans.last()
+        {
+            let extent = (root.host_start, root.host_start.plus_ns(root.host_dur_ns));
+            self.window_extent = join(self.window_extent, Some(extent));
+        }
         if item.marks != [0; 2] {
             self.marked.push(Marked { span, thread, marks: item.marks });
         }
@@ -83,6 +131,21 @@ impl Resolved {
             self.in_window.push(span);
         }
         self.window_steps += u64::from(item.flags & flag::WINDOW_ROOT != 0);
+    }
+
+    /// A marked part of a step.
+    fn note_part(&mut self, around: &Around, span: u32) {
+        let Around { step, kind, root, cold } = *around;
+        if !cold {
+            if !self.warm.contains(&kind) {
+                self.warm.push(kind);
+            }
+            return;
+        }
+        match self.cold.last_mut().filter(|c| c.step == step) {
+            Some(known) => known.last = span,
+            None => self.cold.push(ColdStep { step, kind, root, last: span }),
+        }
     }
 }
 
@@ -108,6 +171,11 @@ pub(crate) struct Enricher {
     outside_parent: u64,
     ratios: Vec<f32>,
     compared: u64,
+    /// Kinds of steps that a warm one was marked of in full.
+    warm: FxHashSet<u32>,
+    /// Cold steps whose parts have their times, and how many have not.
+    cold_kept: Vec<u64>,
+    cold_stripped: u64,
 }
 
 impl Enricher {
@@ -124,6 +192,9 @@ impl Enricher {
             outside_parent: 0,
             ratios: Vec::new(),
             compared: 0,
+            warm: FxHashSet::default(),
+            cold_kept: Vec::new(),
+            cold_stripped: 0,
         }
     }
 
@@ -152,6 +223,7 @@ impl Enricher {
             return;
         }
         self.held_spans += resolved.batch.spans.len();
+        self.warm.extend(&resolved.warm);
         self.held.push_back(Held { resolved, since: Instant::now(), ticket: None });
     }
 
@@ -170,9 +242,13 @@ impl Enricher {
             self.polled = Some(Instant::now());
         }
         self.ask_for_kernels(shared, urgent);
+        let hurried = urgent || self.closes_window(shared);
         while let Some(front) = self.held.front_mut() {
-            let overdue = self.held_spans > MAX_HELD || front.since.elapsed() > PATIENCE;
-            if !overdue && !is_complete(front, &self.timelines, self.kernels.as_ref()) {
+            let waited = front.since.elapsed();
+            let overdue = self.held_spans > MAX_HELD || waited > PATIENCE;
+            let hopes =
+                !hurried && waited < COLD_PATIENCE && front.resolved.cold.iter().any(|c| !self.warm.contains(&c.kind));
+            if !overdue && (hopes || !is_complete(front, &self.timelines, self.kernels.as_ref())) {
                 break;
             }
             if let Some(held) = self.held.pop_front() {
@@ -239,9 +315,15 @@ impl Enricher {
     }
 
     fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
-        let Resolved { mut batch, marked, in_window, window_steps } = held.resolved;
+        let Resolved { mut batch, marked, in_window, window_steps, window_extent, cold, .. } = held.resolved;
+        let (stripped, kept): (Vec<ColdStep>, Vec<ColdStep>) =
+            cold.into_iter().partition(|c| self.warm.contains(&c.kind));
+        self.cold_stripped += stripped.len() as u64;
+        let room = MAX_COLD.saturating_sub(self.cold_kept.len());
+        self.cold_kept.extend(kept.iter().map(|c| c.step).take(room));
         for m in &marked {
             let outcome = match self.timelines.between(m.thread, m.marks) {
+                Lookup::Known(_) if stripped.iter().any(|c| c.root < m.span && m.span <= c.last) => "cold",
                 Lookup::Known(gpu) => {
                     if let Some(span) = batch.spans.get_mut(m.span as usize) {
                         span.gpu = Some(gpu);
@@ -259,7 +341,8 @@ impl Enricher {
             self.check_nesting(&batch);
         }
         if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
-            let attribution = source.attribute(&mut batch, &in_window, shared, window_steps);
+            source.steps_came(window_steps, window_extent);
+            let attribution = source.attribute(&mut batch, &in_window, shared);
             self.apply(&mut batch, &attribution);
         }
         if !marked.is_empty() || !in_window.is_empty() {
@@ -349,10 +432,13 @@ impl Enricher {
             ]
             .map(|(name, n)| (name.to_string(), n))
             .into();
-            account.steps_full = c.steps_full.load(Relaxed);
-            account.steps_partial = c.steps_partial.load(Relaxed);
+            // A cold step whose parts' times were taken out has its own left.
+            account.steps_full = c.steps_full.load(Relaxed).saturating_sub(self.cold_stripped);
+            account.steps_partial = c.steps_partial.load(Relaxed) + self.cold_stripped;
+            account.cold_steps.clone_from(&self.cold_kept);
             account.steps_unmarked = c.steps_unmarked.load(Relaxed);
             account.marks_ns = (c.ticks.load(Relaxed) as f64 * ns_per_tick) as u64;
+            account.marks_wait_ns = (c.wait_ticks.load(Relaxed) as f64 * ns_per_tick) as u64;
             account.mark_cost_ns = (recorded > 0).then(|| account.marks_ns as f64 / recorded as f64);
         }
         Some(account)

@@ -144,6 +144,7 @@ impl Timelines {
             name: info.name.to_string(),
             skew_bound_ns: mapper.skew_bound_ns(),
             drift_ppm: mapper.drift_ppm(),
+            anchors_dropped: mapper.dropped(),
             anchors: mapper.anchors().to_vec(),
         };
         self.devices.iter().map(account).collect()

@@ -33,12 +33,20 @@ pub struct Device {
     pub running: Arc<AtomicBool>,
     /// Host time that a mark or a launch takes.
     pub call: Duration,
+    /// Every so many marks, one waits this long besides, as where the launch queue is full or other threads launch.
+    pub waits: Option<(u64, Duration)>,
+    marked: Arc<AtomicU64>,
     pub refuse: Arc<Mutex<Option<NoMark>>>,
     pub lose: Arc<AtomicBool>,
     pub enables: Arc<AtomicU64>,
     pub kernel_error: Arc<Mutex<Option<&'static str>>>,
-    /// What the host's clock read when the device's read zero.
+    /// What the host's clock read when the device's read zero, give or take.
     pub origin: i64,
+    pub anchor_bound: u64,
+    /// From the beginning of a launch call, which takes 400 ns, to the start of its kernel.
+    pub start_after: i64,
+    /// What the recorder says of its clock.
+    pub recorder_bound: Option<u64>,
 }
 
 impl Device {
@@ -50,11 +58,16 @@ impl Device {
             state: Arc::new(Mutex::new(state)),
             running: Arc::new(AtomicBool::new(true)),
             call: Duration::ZERO,
+            waits: None,
+            marked: Arc::default(),
             refuse: Arc::default(),
             lose: Arc::default(),
             enables: Arc::default(),
             kernel_error: Arc::default(),
             origin: HostNs::now().0,
+            anchor_bound: 25,
+            start_after: 900,
+            recorder_bound: None,
         }
     }
 
@@ -63,11 +76,14 @@ impl Device {
         self
     }
 
+    /// All marks but one in `every` wait this long besides.
+    pub fn marks_wait(mut self, every: u64, wait: Duration) -> Self {
+        self.waits = Some((every, wait));
+        self
+    }
+
     fn spend(&self) {
-        let start = Instant::now();
-        while start.elapsed() < self.call {
-            std::hint::spin_loop();
-        }
+        spin(self.call);
     }
 
     /// Whether kernels are recorded now.
@@ -86,13 +102,18 @@ impl Device {
         s.correlation += 1;
         if s.on {
             let span = OPEN.with(|open| open.borrow().last().copied());
+            // Outside of all steps the truth, because such a launch is judged by when it was made.
+            let (launch_start, start) = match span {
+                Some(_) => (HostNs(self.origin + start - self.start_after), HostNs(self.origin + start)),
+                None => (HostNs::now(), HostNs::now().plus_ns(900)),
+            };
             let kernel = RawKernel {
                 kind: KernelKind::Kernel,
                 name: name.into(),
                 span,
                 device: "GPU-paper".into(),
                 stream: 7,
-                start: HostNs(self.origin + start),
+                start,
                 dur_ns: ns as u64,
                 grid: Some([4, 2, 1]),
                 block: Some([128, 1, 1]),
@@ -101,13 +122,21 @@ impl Device {
                 shared_dynamic: Some(1024),
                 bytes: None,
                 launch: Some("cuLaunchKernel"),
-                launch_start: Some(HostNs(self.origin + start - 900)),
+                launch_start: Some(launch_start),
                 launch_dur_ns: Some(400),
                 correlation: s.correlation,
                 graph: None,
             };
             s.kernels.push(kernel);
         }
+    }
+}
+
+/// Keeps the thread busy.
+pub fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 
@@ -121,6 +150,11 @@ impl GpuLane for Lane {
             return Err(why);
         }
         self.0.spend();
+        if let Some((every, wait)) = self.0.waits
+            && self.0.marked.fetch_add(1, Ordering::Relaxed) % every != 0
+        {
+            spin(wait);
+        }
         let id = self.2;
         self.2 = id.next();
         let mut s = self.0.state.lock().unwrap();
@@ -154,7 +188,8 @@ impl GpuClock for Clock {
             s.announced = true;
             let info = DeviceInfo { uuid: "GPU-paper".into(), name: "Paper".into() };
             report(GpuReport::Device { device: 0, info });
-            report(GpuReport::Anchor { device: 0, at: DeviceNs(0), host: HostNs(self.0.origin), bound_ns: 25 });
+            let bound_ns = self.0.anchor_bound;
+            report(GpuReport::Anchor { device: 0, at: DeviceNs(0), host: HostNs(self.0.origin), bound_ns });
         }
         let from = s.reported;
         s.reported = s.marks.len();
@@ -214,6 +249,7 @@ impl Activity for Recorder {
         let keep = if all { 0 } else { s.kernels.len() / 2 };
         let give = s.kernels.len() - keep;
         into.kernels.extend(s.kernels.drain(..give));
+        into.clock_bound_ns = self.0.recorder_bound;
         drop(s);
         self.outcome()
     }

@@ -1,0 +1,283 @@
+//! Which steps the adaptive tier marks in full: sampled steadily over the run, on each thread, within a budget.
+
+use super::gpu::detail;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// A step in full at least once in so many, however dear it is.
+const MAX_WAIT: u32 = 100_000;
+
+/// Kinds of steps that threads share what they know about; one with a higher number is known to its threads alone.
+const KINDS: usize = 512;
+
+/// Where threads live for a step or two, each of which is its thread's first, one in so many of all threads' is in full
+/// nevertheless.
+const FIRSTS: u32 = 16;
+
+/// What all threads know about one kind of step.
+#[derive(Debug, Default)]
+pub(crate) struct Kind {
+    /// Whether one has begun.
+    seen: AtomicBool,
+    /// Steps that were their thread's first since the last in full, on any thread.
+    firsts: AtomicU32,
+}
+
+/// By number of the name.
+#[derive(Debug)]
+pub(crate) struct Kinds(Box<[Kind]>);
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self((0..KINDS).map(|_| Kind::default()).collect())
+    }
+}
+
+impl Kinds {
+    pub(super) fn get(&self, name: u32) -> Option<&Kind> {
+        self.0.get(name as usize)
+    }
+}
+
+/// What was chosen for a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Next {
+    pub(super) detail: u8,
+    /// Its times are not those of a warm step.
+    pub(super) cold: bool,
+}
+
+/// The adaptive tier's knowledge of one kind of step on one thread, in ticks.
+///
+/// Steps earn their share of the budget, and marks spend it. A step in full leaves a debt, and the next one is in full
+/// when the steps between have paid it off: one in N, where N follows what steps and marks cost from step to step. Each
+/// debt is varied by up to a half, so that steps in full do not keep time with anything that the program does every so
+/// many steps, or with those of other threads.
+///
+/// **Cold steps are left out.** The first step of a kind on a thread loads modules, picks algorithms and makes pools,
+/// and the first one after a pause finds the device's clocks down: what layers take then says nothing about the run,
+/// and is not scaled up. They have the step's own marks, and the next step is in full. Two exceptions, so that there is
+/// some detail always: the very first step of a kind in a session is marked in full *in case no other comes*; the
+/// pipeline takes the times of its parts out when one does, and else names the step in `run.json`'s `gpu.cold_steps`.
+/// And where every step of a kind comes after a pause, or is the first of a thread that lives no longer, every second
+/// (of the latter, one in 16) is in full.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Plan {
+    /// What a step's marks may cost.
+    allowance: f64,
+    /// Of a step in full, and of a step's own marks; 0 until seen.
+    full: f64,
+    partial: f64,
+    /// What the steps that come have to earn before the next one in full.
+    debt: f64,
+    /// Steps since the last in full.
+    since: u32,
+    seen: bool,
+    /// The last step was passed over because it came after a pause.
+    passed_over: bool,
+    /// When the last step ended.
+    ended: u64,
+    random: u32,
+}
+
+impl Plan {
+    /// Detail of the next step, which begins `now`.
+    pub(super) fn next(&mut self, kind: Option<&Kind>, thread: u32, now: u64, pause: u64) -> Next {
+        let partly = Next { detail: detail::STEP, cold: true };
+        if !self.seen {
+            self.seen = true;
+            self.random = thread.wrapping_mul(0x9e37_79b9) | 1;
+            let Some(kind) = kind else { return partly };
+            if !kind.seen.swap(true, Relaxed) {
+                return Next { detail: detail::ALL, cold: true };
+            }
+            if kind.firsts.fetch_add(1, Relaxed) + 1 >= FIRSTS {
+                kind.firsts.store(0, Relaxed);
+                return Next { detail: detail::ALL, cold: false };
+            }
+            return partly;
+        }
+        let after_pause = self.ended > 0 && now.saturating_sub(self.ended) > pause;
+        if after_pause && !self.passed_over {
+            self.passed_over = true;
+            self.since = self.since.saturating_add(1);
+            return partly;
+        }
+        self.passed_over = false;
+        let detail = if self.debt <= 0.0 || self.since >= MAX_WAIT {
+            self.since = 0;
+            if let Some(kind) = kind {
+                kind.firsts.store(0, Relaxed);
+            }
+            detail::ALL
+        } else {
+            self.since += 1;
+            // Overload policy: where even a step's own marks cost more than half of what may be spent, it goes without.
+            if self.partial * 2.0 <= self.allowance { detail::STEP } else { detail::NONE }
+        };
+        Next { detail, cold: false }
+    }
+
+    /// A step ended.
+    pub(super) fn ended(&mut self, at: u64) {
+        self.ended = at;
+    }
+
+    /// Marks of a step took `cost` ticks, and should take `allowance` on average.
+    pub(super) fn learn(&mut self, taken: u8, cost: f64, allowance: f64) {
+        // Half of the newest. At most four times the old, because a thread that was interrupted has learnt nothing
+        // about marks.
+        let blend = |old: f64, new: f64| if old == 0.0 { new } else { (old + new.min(4.0 * old)) / 2.0 };
+        let bounded = |old: f64| if old == 0.0 { cost } else { cost.min(4.0 * old) };
+        let allowance = allowance.max(0.0);
+        let spent = match taken {
+            detail::ALL => {
+                let spent = bounded(self.full);
+                self.full = blend(self.full, cost);
+                // Where every step can be in full, every step is.
+                if spent > allowance { spent * (0.5 + self.uniform()) } else { spent }
+            }
+            detail::STEP => {
+                let spent = bounded(self.partial);
+                self.partial = blend(self.partial, cost);
+                spent
+            }
+            _ => 0.0,
+        };
+        self.allowance = blend(self.allowance, allowance);
+        // What is earned beyond the debt is kept for one step, no longer: a long wait must not be followed by a burst.
+        let earned = allowance.min(4.0 * self.allowance);
+        self.debt = (self.debt - earned).max(-self.allowance) + spent;
+    }
+
+    /// From 0 to 1.
+    fn uniform(&mut self) -> f64 {
+        // Xorshift (Marsaglia 2003).
+        self.random |= u32::from(self.random == 0);
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        f64::from(self.random >> 8) / f64::from(1u32 << 24)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays `n` steps of `step` ticks where full detail costs `full` and a step's own marks `partial`: the share marks
+    /// took, and which steps were in full.
+    fn play(plan: &mut Plan, n: u32, step: f64, full: f64, partial: f64, budget: f64) -> (f64, Vec<u32>) {
+        let kind = Kind::default();
+        kind.seen.store(true, Relaxed);
+        let (mut cost_sum, mut fulls) = (0.0, Vec::new());
+        for i in 0..n {
+            let taken = plan.next(Some(&kind), 1, 0, u64::MAX);
+            let cost = match taken.detail {
+                detail::ALL => full,
+                detail::STEP => partial,
+                _ => 0.0,
+            };
+            if taken.detail == detail::ALL {
+                fulls.push(i);
+            }
+            cost_sum += cost;
+            if !taken.cold {
+                plan.learn(taken.detail, cost, step * budget);
+            }
+        }
+        (cost_sum / (f64::from(n) * step), fulls)
+    }
+
+    #[test]
+    fn the_budget_holds_and_is_used() {
+        for (full, partial) in [(600.0, 5.0), (3000.0, 20.0), (100.0, 1.0), (7000.0, 100.0)] {
+            let mut plan = Plan::default();
+            play(&mut plan, 50, 7000.0, full, partial, 0.02);
+            let (share, fulls) = play(&mut plan, 10_000, 7000.0, full, partial, 0.02);
+            assert!(share <= 0.0205, "{full} {partial}: {share}");
+            let most = f64::min(0.02, full / 7000.0);
+            assert!(share >= 0.75 * most, "{full} {partial}: full detail {} times uses only {share}", fulls.len());
+        }
+    }
+
+    #[test]
+    fn steps_too_short_for_their_own_marks_are_left_out() {
+        let mut plan = Plan::default();
+        play(&mut plan, 50, 100.0, 3.0, 3.0, 0.02);
+        let (share, fulls) = play(&mut plan, 10_000, 100.0, 3.0, 3.0, 0.02);
+        assert!(share <= 0.0205 && fulls.len() > 1000, "{share} {}", fulls.len());
+    }
+
+    #[test]
+    fn steps_in_full_are_spread_over_the_run_and_keep_no_time() {
+        let mut plan = Plan::default();
+        // 600 of 7,000 ticks at 2 %: about one in five.
+        let (_, fulls) = play(&mut plan, 2_000, 7000.0, 600.0, 5.0, 0.02);
+        for tenth in 0..10 {
+            let there = fulls.iter().filter(|i| **i / 200 == tenth).count();
+            assert!((30..60).contains(&there), "{there} of 200 in the {tenth}th tenth");
+        }
+        // Every seventh step of the program is another one: those are met as often as others.
+        let sevenths = fulls.iter().filter(|i| *i % 7 == 3).count() as f64 / fulls.len() as f64;
+        assert!((0.08..0.21).contains(&sevenths), "{sevenths}");
+        let gaps: std::collections::BTreeSet<u32> = fulls.windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(gaps.len() >= 3, "{gaps:?}");
+    }
+
+    #[test]
+    fn one_long_or_dear_step_does_not_set_the_pace_for_long() {
+        let mut plan = Plan::default();
+        play(&mut plan, 100, 7000.0, 600.0, 5.0, 0.02);
+        // Interrupted in the middle of a mark, and a step that took almost no time.
+        plan.learn(detail::ALL, 5_000_000.0, 0.0);
+        let (_, fulls) = play(&mut plan, 200, 7000.0, 600.0, 5.0, 0.02);
+        assert!(fulls.len() > 20, "{fulls:?}");
+        // A step of a thousand times the length does not buy a burst.
+        plan.learn(detail::STEP, 5.0, 7_000_000.0 * 0.02);
+        let (share, _) = play(&mut plan, 500, 7000.0, 600.0, 5.0, 0.02);
+        assert!(share <= 0.022, "{share}");
+    }
+
+    #[test]
+    fn no_budget_is_no_marks_but_the_first() {
+        let mut plan = Plan::default();
+        let (_, fulls) = play(&mut plan, 1000, 7000.0, 600.0, 5.0, 0.0);
+        assert_eq!(fulls, [1], "the first warm one");
+    }
+
+    #[test]
+    fn the_first_step_of_a_kind_and_those_after_a_pause_are_cold() {
+        let kind = Kind::default();
+        let mut plans = [Plan::default(); 3];
+        let mut next = |plan: usize, now| plans[plan].next(Some(&kind), plan as u32, now, 1_000);
+        let (all, step) = (detail::ALL, detail::STEP);
+        assert_eq!(next(0, 0), Next { detail: all, cold: true }, "in case no other comes");
+        assert_eq!(next(1, 0), Next { detail: step, cold: true }, "other threads need not");
+        assert_eq!(next(0, 10), Next { detail: all, cold: false });
+        assert_eq!(next(1, 10), Next { detail: all, cold: false });
+        plans[0].ended(20);
+        let mut next = |now| plans[0].next(Some(&kind), 0, now, 1_000);
+        assert_eq!(next(2_000), Next { detail: step, cold: true });
+        plans[0].ended(2_010);
+        let mut next = |now| plans[0].next(Some(&kind), 0, now, 1_000);
+        assert_eq!(next(2_020), Next { detail: all, cold: false });
+        // Where every step comes after a pause, every second one is taken.
+        let mut now = 2_020;
+        let taken: Vec<u8> = (0..6)
+            .map(|_| {
+                plans[0].ended(now + 1);
+                now += 5_000;
+                plans[0].next(Some(&kind), 0, now, 1_000).detail
+            })
+            .collect();
+        assert_eq!(taken, [step, all, step, all, step, all]);
+    }
+
+    #[test]
+    fn threads_that_live_for_one_step_are_sampled_too() {
+        let kind = Kind::default();
+        let firsts: Vec<Next> = (0..200).map(|t| Plan::default().next(Some(&kind), t, 0, u64::MAX)).collect();
+        let warm = firsts.iter().filter(|n| n.detail == detail::ALL && !n.cold).count();
+        assert_eq!(warm, 199 / FIRSTS as usize);
+    }
+}
