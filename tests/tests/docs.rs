@@ -41,7 +41,11 @@ const MANIFEST: &[(&str, &str)] = &[
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
     ("exporters", "Array: what each exporter received, exported and dropped, by table"),
-    ("overhead", "Object: what profiling cost"),
+    (
+        "overhead",
+        "Object: what profiling cost: by a loop over registry and layer, caches warm, and `in_place` where steps were left plain to \
+         measure it; `estimate` says which is the better one",
+    ),
     ("verdict", "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`"),
     ("results", "Object: what the program said of itself"),
 ];

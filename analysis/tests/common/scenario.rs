@@ -384,6 +384,7 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
             application_ns,
             background_cpu_ns: Some(3_000_000),
             ratio: Some(application_ns as f64 / steps_ns as f64),
+            ..OverheadInfo::default()
         },
         ..super::manifest(&batch)
     };

@@ -193,6 +193,13 @@ impl Builder {
         self.session(|s| s.paused(paused))
     }
 
+    /// Measures in place what recording costs: one step in `every` of each kind is left plain, without rows, and held
+    /// against the recorded ones beside it; the result is `overhead.in_place` of `run.json`. At least 2. Off unless
+    /// told otherwise.
+    pub fn overhead_probe(self, every: u64) -> Self {
+        self.session(|s| s.overhead_probe(every))
+    }
+
     /// Leaves out spans of a target and everything below it.
     pub fn exclude_target(self, target: &str) -> Self {
         self.session(|s| s.exclude_target(target))

@@ -131,6 +131,12 @@ impl Control {
         step < self.full_end.load(Ordering::Relaxed)
     }
 
+    /// Whether a step is recorded because somebody asked for it and the ones beside it.
+    #[inline]
+    pub(crate) fn in_window(&self, step: u64) -> bool {
+        step < self.window_end.load(SeqCst)
+    }
+
     /// Whether intervals above steps are recorded now.
     pub(crate) fn recording(&self) -> bool {
         self.recording.load(Ordering::Relaxed)

@@ -63,7 +63,7 @@ pub struct Stats {
     /// Steps of [`Handle::capture_next`] still to come.
     pub capture_remaining: u64,
     /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
-    /// (derived); `None` before the first step.
+    /// (derived from the loop: registry and layer, caches warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
 }
 
@@ -304,8 +304,8 @@ impl Handle {
         self.note(|m| m.environment.insert(key.into(), value.into()));
     }
 
-    /// Cost of one enter+exit of a span on this machine as measured when the session started, in nanoseconds: `tracing`'s registry
-    /// included, caches warm.
+    /// Cost of one enter+exit of a span on this machine as measured when the session started, in nanoseconds: registry
+    /// and layer, caches warm, in a loop.
     pub fn per_interval_ns(&self) -> f64 {
         self.0.per_interval_ns
     }
@@ -320,7 +320,7 @@ impl Handle {
     }
 }
 
-/// Time taken from the application's threads in nanoseconds, and its share of the time in steps.
+/// Time taken from the application's threads in nanoseconds as a loop says, and its share of the time in steps.
 pub(crate) fn overhead(per_interval_ns: f64, intervals: u64, marks_ns: u64, step_ns: u64) -> (u64, Option<f64>) {
     let application_ns = (per_interval_ns * intervals as f64) as u64 + marks_ns;
     (application_ns, (step_ns > 0).then(|| application_ns as f64 / step_ns as f64))

@@ -15,6 +15,7 @@ pub mod llm;
 mod memory;
 mod names;
 mod pipeline;
+mod probe;
 mod raw;
 pub mod record;
 pub mod run;

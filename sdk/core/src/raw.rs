@@ -49,9 +49,20 @@ pub(crate) struct RawInterval {
     pub(crate) open: bool,
 }
 
+/// A step that was left plain: its time, without a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlainStep {
+    pub(crate) start: Ticks,
+    pub(crate) end: Ticks,
+    pub(crate) name: u32,
+}
+
 /// What travels through a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Raw {
+    /// A step that was not recorded, for the measure of what recording costs. No interval: it is in no account of
+    /// those.
+    Plain(PlainStep),
     /// An interval that ended, or is announced as open.
     Interval(RawInterval),
     /// Belongs to the interval that follows.

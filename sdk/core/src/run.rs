@@ -330,19 +330,74 @@ impl ExporterReport {
     }
 }
 
-/// The profiler's own cost. Derived, except where said.
+/// The profiler's own cost on the application's threads, by a loop or in place. Derived, except where said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct OverheadInfo {
-    /// Cost of one enter+exit of a span on the application's thread in nanoseconds, `tracing`'s registry included, measured in a loop
-    /// when the session started; between a model's operations, with caches taken by other code, it is two to three times that.
+    /// Cost of one enter+exit of a span on the application's thread in nanoseconds: registry and layer, caches warm, in
+    /// a loop, measured when the session started. Between a model's operations, with caches taken by other code, it is
+    /// two to three times that.
     pub per_interval_ns: f64,
-    /// `per_interval_ns` × intervals (derived), and the time that GPU marks took (measured): taken from the application's threads.
+    /// `per_interval_ns` × intervals (derived from the loop), and the time that GPU marks cost (measured, waiting left
+    /// out): taken from the application's threads.
     pub application_ns: u64,
     /// CPU time of the profiler's own threads in nanoseconds (measured), where the platform tells.
     pub background_cpu_ns: Option<u64>,
-    /// `application_ns` ÷ sum of step durations (derived).
+    /// `application_ns` ÷ sum of step durations (derived from the loop).
     pub ratio: Option<f64>,
+    /// Which estimate of the cost is the better one of those here: `in_place` where there is one, else `loop`. Empty in
+    /// runs that do not say, which is `loop`.
+    pub estimate: String,
+    /// What recording costs as measured in place, where some steps were left plain for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<InPlaceOverhead>,
+}
+
+/// The estimate of overhead that a loop gives: see [`OverheadInfo::estimate`].
+pub const ESTIMATE_LOOP: &str = "loop";
+/// The estimate of overhead that plain steps give.
+pub const ESTIMATE_IN_PLACE: &str = "in_place";
+
+/// How much longer recorded steps are than plain ones, in which nothing was recorded (measured).
+///
+/// A plain step is held against the recorded one of its kind right before or right after it on its thread, by turns.
+/// What is left of the profiler in a plain step is not part of it: `tracing`'s registry, and the layer's look at each
+/// span, which is some tens of nanoseconds an interval. The figure is of a typical step; where only some steps get GPU
+/// marks in full, [`GpuAccount::marks_ns`] has what those cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct InPlaceOverhead {
+    /// Steps that were left plain; they have no rows.
+    pub left_plain: u64,
+    /// Plain steps that were held against recorded ones.
+    pub n_plain: u64,
+    /// Recorded steps that they were held against.
+    pub n_recorded: u64,
+    /// Recorded ÷ plain − 1: the kinds' ratios, weighted by the time in recorded steps; of kinds with an interval,
+    /// where any has one.
+    pub ratio: f64,
+    /// Lower end of its 95 % interval; `None` below six plain steps of each kind.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// By kind of step, which is its span's name.
+    pub kinds: BTreeMap<String, InPlaceKind>,
+}
+
+/// The same for one kind of step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct InPlaceKind {
+    /// Plain steps that were held against recorded ones.
+    pub n_plain: u64,
+    /// Recorded steps that they were held against.
+    pub n_recorded: u64,
+    /// Median of recorded ÷ plain − 1.
+    pub ratio: f64,
+    /// Lower end of the median's 95 % interval, by order statistics; `None` below six plain steps.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
 }
 
 /// Whether the data can be trusted.

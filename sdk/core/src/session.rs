@@ -16,8 +16,11 @@ use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::Lane;
 use crate::pipeline::recorder::Recorder;
 use crate::pipeline::{BackgroundCpu, collect};
+use crate::probe::Probe;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity};
+use crate::run::{
+    ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity,
+};
 use crate::shared::{Hooks, KernelsShared, Shared};
 use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
@@ -69,6 +72,7 @@ pub struct SessionBuilder {
     findings: Vec<Finding>,
     schedule: Option<Schedule>,
     paused: bool,
+    overhead_probe: Option<u64>,
     ring_capacity: usize,
     drain_interval: Duration,
     queue_records: u64,
@@ -95,6 +99,7 @@ impl Default for SessionBuilder {
             findings: Vec::new(),
             schedule: None,
             paused: false,
+            overhead_probe: None,
             ring_capacity: 32_768,
             drain_interval: Duration::from_millis(10),
             queue_records: 262_144,
@@ -160,6 +165,18 @@ impl SessionBuilder {
     /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
+        self
+    }
+
+    /// Measures in place what recording costs: leaves one step in `every` of each kind plain, with nothing recorded of
+    /// it but how long it took, and holds it against the recorded ones beside it. The result is `overhead.in_place` of
+    /// `run.json`; without this option, which is off, there is only what a loop says. `every` is at least 2; with 10,
+    /// tight intervals want some hundred steps of a kind.
+    ///
+    /// A plain step has no rows and is in no figure; the first three steps of a kind and those of a window that was
+    /// asked for ([`Handle::capture`], [`Handle::capture_next`]) are never left plain.
+    pub fn overhead_probe(mut self, every: u64) -> Self {
+        self.overhead_probe = Some(every);
         self
     }
 
@@ -243,6 +260,14 @@ impl SessionBuilder {
                 timing.budget
             )));
         }
+        if let Some(every) = self.overhead_probe.filter(|every| *every < 2) {
+            return Err(StartError::Option(format!(
+                "overhead_probe is {every}, but must be at least 2: one step in so many is left plain"
+            )));
+        }
+        if let Some(every) = self.overhead_probe {
+            self.manifest.options.insert("overhead_probe".into(), every.into());
+        }
         let background = Arc::new(BackgroundCpu::default());
         let (requests, request_queue) = bounded(4_096);
         let (clock, gpu) = match self.gpu.take() {
@@ -261,7 +286,7 @@ impl SessionBuilder {
         };
         let shared = Arc::new(Shared::new(
             Control::new(self.schedule, self.paused),
-            Hooks { taps: std::mem::take(&mut self.taps), gpu, kernels },
+            Hooks { taps: std::mem::take(&mut self.taps), gpu, kernels, probe: self.overhead_probe.map(Probe::new) },
             std::mem::take(&mut self.excluded_targets),
             self.ring_capacity,
             requests,
@@ -420,8 +445,8 @@ fn host_name() -> String {
     }
 }
 
-/// Measures what one enter+exit of a span costs on this machine, in nanoseconds, `tracing`'s registry included and caches warm: the
-/// median of several short rounds over as many spans as a model has.
+/// Measures what one enter+exit of a span costs on this machine, in nanoseconds: registry and layer, caches warm, in a
+/// loop. The median of several short rounds over as many spans as a model has.
 fn calibrate(ring_capacity: usize) -> f64 {
     use tracing_subscriber::layer::SubscriberExt;
     const SPANS: usize = 256;
@@ -579,6 +604,8 @@ impl Session {
             application_ns,
             background_cpu_ns: self.background.total_ns(),
             ratio,
+            estimate: if report.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
+            in_place: report.in_place.clone(),
         };
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &self.handle.0;

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::gpu::{Correlator, KernelWindow};
 use crate::layer::gpu::GpuShared;
 use crate::names::Names;
+use crate::probe::Probe;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
 use crate::tap::Tap;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
     pub(crate) gpu: Option<GpuShared>,
     pub(crate) kernels: Option<KernelsShared>,
+    /// Leaves some steps plain, where that was asked for.
+    pub(crate) probe: Option<Probe>,
     /// Whether anything besides a ring wants to know of enters and exits.
     pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
@@ -58,6 +61,7 @@ pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
     pub(crate) gpu: Option<GpuShared>,
     pub(crate) kernels: Option<KernelsShared>,
+    pub(crate) probe: Option<Probe>,
 }
 
 /// A thread that entered its first span.
@@ -107,6 +111,7 @@ impl Shared {
             taps: hooks.taps,
             gpu: hooks.gpu,
             kernels: hooks.kernels,
+            probe: hooks.probe,
             excluded_targets,
             ring_capacity,
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
@@ -122,6 +127,14 @@ impl Shared {
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
+    }
+
+    /// Whether a step of this kind, which was to be recorded, is left plain instead. Never one of a window that was
+    /// asked for.
+    #[inline]
+    pub(crate) fn leaves_plain(&self, kind: u32, step: u64) -> bool {
+        let Some(probe) = &self.probe else { return false };
+        !self.control.in_window(step) && probe.leaves_plain(kind)
     }
 
     #[inline]

@@ -83,6 +83,26 @@ fn marking_allocates_nothing_once_warm() {
 }
 
 #[test]
+fn steps_that_are_left_out_allocate_nothing_once_warm() {
+    use candlescope_core::Session;
+    let device = scripted::Device::new();
+    let builder = Session::builder().kernels(scripted::Recorder(device.clone()), None).overhead_probe(3);
+    let (batch, _) = common::record(builder, |_| {
+        let block = trace_span!("block");
+        let spans: Vec<_> = (0..20).map(|_| trace_span!("linear")).collect();
+        let forward = || {
+            let _b = block.enter();
+            spans.iter().for_each(|span| span.in_scope(|| ()));
+        };
+        (0..10).for_each(|_| forward());
+        let before = ALLOCATIONS.with(Cell::get);
+        (0..53).for_each(|_| forward());
+        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in 53 forwards, a third of them plain");
+    });
+    assert_eq!(batch.steps.len(), 3 + 40);
+}
+
+#[test]
 fn making_plain_spans_allocates_nothing_once_warm() {
     const SPANS: usize = 3_000;
     let (batch, m) = common::record_default(|| {

@@ -8,7 +8,7 @@ use crate::annotate::Annotation;
 use crate::clock::Ticks;
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
+use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
@@ -128,6 +128,8 @@ pub(super) struct Frame {
     has_fields: bool,
     /// A step that is in no window of kernels, as the recorder was told.
     outside_window: bool,
+    /// A step that is left plain, to be held against recorded ones.
+    plain: bool,
 }
 
 impl Frame {
@@ -245,6 +247,7 @@ impl ThreadState {
         let mut recorded = continues && parent_recorded;
         let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
+        let mut plain = false;
         let transparent = meta.flags & meta_flag::IGNORED != 0;
         if transparent {
             // What it would have begun, its children begin.
@@ -258,6 +261,11 @@ impl ThreadState {
             let decision = shared.control.begin_step();
             step = decision.number;
             recorded = decision.record;
+            if recorded && nested == 0 && shared.leaves_plain(meta.name, step) {
+                (recorded, plain) = (false, true);
+            }
+            // A step inside a plain one is part of it.
+            recorded &= !self.open().iter().any(|f| f.plain);
             flags = flag::STEP_ROOT | nested;
             self.since_split = 0;
             self.lost_before[at] = self.counts.ring_full.load(Relaxed);
@@ -288,6 +296,7 @@ impl ThreadState {
             annotated,
             has_fields,
             outside_window: false,
+            plain,
         };
         self.depth = at + 1;
         if flags & flag::STEP_ROOT != 0 && !recorded {
@@ -327,10 +336,10 @@ impl ThreadState {
         };
         let at = self.depth - 1;
         self.depth = at;
-        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, .. } = self.frames[at];
+        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
         if !recorded || transparent {
-            if outside_window {
-                Self::left_out(shared);
+            if plain || outside_window {
+                self.left_out(shared, at);
             }
             return;
         }
@@ -441,15 +450,28 @@ impl ThreadState {
 
     /// A step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
+        let frame = &mut self.frames[at];
         if let Some(kernels) = &shared.kernels {
-            self.frames[at].outside_window = true;
+            frame.outside_window = true;
             kernels.correlator.push(OUTSIDE_WINDOW);
+        }
+        if frame.plain {
+            // Last, as of a recorded step.
+            frame.start = shared.ticks.now();
         }
     }
 
     /// A step ends that was not recorded.
-    fn left_out(shared: &Shared) {
-        if let Some(kernels) = &shared.kernels {
+    fn left_out(&mut self, shared: &Shared, at: usize) {
+        let Frame { plain, outside_window, start, name, .. } = self.frames[at];
+        if plain {
+            let end = shared.ticks.now();
+            // Overload policy: one that finds no room is not measured.
+            if self.room_for(1 + RESERVED_FOR_STEPS) {
+                let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
+            }
+        }
+        if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
             kernels.correlator.pop();
         }
     }

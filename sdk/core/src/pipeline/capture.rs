@@ -6,7 +6,7 @@ use crate::HostNs;
 use crate::control::Control;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, Finding, OverheadInfo, RunManifest, Severity};
+use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity};
 use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
@@ -214,8 +214,13 @@ impl Capturing {
         facts.loss.requests_open_at_end = requests.len() as u64;
         m.loss = facts.loss;
         let (application_ns, ratio) = crate::handle::overhead(end.per_interval_ns, spans, facts.marks_ns, step_ns);
-        m.overhead =
-            OverheadInfo { per_interval_ns: end.per_interval_ns, application_ns, background_cpu_ns: None, ratio };
+        m.overhead = OverheadInfo {
+            per_interval_ns: end.per_interval_ns,
+            application_ns,
+            ratio,
+            estimate: ESTIMATE_LOOP.into(),
+            ..OverheadInfo::default()
+        };
         m.exporters = vec![report];
         let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
         m.verdict = verdict(&Evidence {

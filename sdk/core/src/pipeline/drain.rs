@@ -3,12 +3,13 @@
 use super::capture::{CaptureEnd, CaptureRequest, Capturing};
 use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
+use super::in_place::InPlace;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
-use crate::run::{ClockInfo, GpuAccount, LossCounts, RunManifest};
+use crate::run::{ClockInfo, GpuAccount, InPlaceOverhead, LossCounts, RunManifest};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
@@ -45,6 +46,7 @@ pub(crate) struct DrainReport {
     pub(crate) facts: Facts,
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
+    pub(crate) in_place: Option<InPlaceOverhead>,
     /// Threads that write captured runs.
     pub(crate) captures: Vec<JoinHandle<()>>,
 }
@@ -156,9 +158,11 @@ impl Drain {
         // records. At a lower one a machine with more threads at work than cores left it less time than it needs.
         crate::layer::thread::mute_this_thread();
         let meter = self.background.meter();
+        let mut resolver = Resolver::new();
+        resolver.in_place = self.shared.probe.as_ref().map(|_| InPlace::default());
         let mut state = State {
             mapper,
-            resolver: Resolver::new(),
+            resolver,
             sources: Vec::new(),
             thread_names: FxHashSet::default(),
             resolved: Resolved::default(),
@@ -431,8 +435,10 @@ impl Drain {
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = state.mapper.info();
         let gpu = state.enricher.account(&self.shared, state.mapper.ns_per_tick());
+        let State { mapper, resolver, .. } = &mut state;
+        let in_place = resolver.in_place(&Surroundings { shared: &self.shared, mapper });
         meter.update();
-        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu, captures: state.captures });
+        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu, in_place, captures: state.captures });
     }
 }
 

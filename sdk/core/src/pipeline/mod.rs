@@ -6,6 +6,7 @@ pub(crate) mod collect;
 pub(crate) mod drain;
 pub(crate) mod enrich;
 pub(crate) mod fanout;
+pub(crate) mod in_place;
 mod marks;
 pub(crate) mod paths;
 pub(crate) mod recorder;

@@ -6,6 +6,7 @@
 //! No I/O and no clocks here: records in, records out.
 
 use super::enrich::Resolved;
+use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotate::Annotation;
 use crate::clock::TickMapper;
@@ -39,6 +40,8 @@ pub(crate) struct Resolver {
     /// Steps that are phases, and those of them in which no span but the helpers' own was seen.
     pub(crate) phase_steps: u64,
     pub(crate) hollow_phase_steps: u64,
+    /// Holds recorded steps against plain ones, where some are left plain.
+    pub(crate) in_place: Option<InPlace>,
 }
 
 struct TemplateNode {
@@ -154,6 +157,7 @@ impl Resolver {
             helper_spans: 0,
             phase_steps: 0,
             hollow_phase_steps: 0,
+            in_place: None,
         }
     }
 
@@ -161,6 +165,12 @@ impl Resolver {
     pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Resolved) {
         match raw {
             Raw::Annotation(annotation) => thread.pending = Some(annotation),
+            Raw::Plain(step) => {
+                let ns = around.mapper.to_host(step.end).since(around.mapper.to_host(step.start));
+                if let Some(in_place) = &mut self.in_place {
+                    in_place.plain(thread.info.index, step.name, ns);
+                }
+            }
             Raw::Interval(open) if open.open => {
                 let last = open.flags & flag::LAST_OPEN != 0;
                 let buffer = thread.buffer(open.step);
@@ -516,6 +526,12 @@ impl Resolver {
         // A step inside another one is part of its time.
         if root.flags & flag::NESTED_STEP == 0 {
             self.step_ns += dur;
+            match &mut self.in_place {
+                // The recorder slows these down, which is no cost of every step.
+                Some(in_place) if root.flags & flag::KERNELS != 0 => in_place.interrupted(thread.index, root.name),
+                Some(in_place) => in_place.recorded(thread.index, root.name, dur),
+                None => {}
+            }
         }
         if root.phase != NO_PHASE {
             self.phase_steps += 1;
@@ -547,6 +563,17 @@ impl Resolver {
             flops_executed: None,
             io_bytes: None,
         });
+    }
+
+    /// What plain steps showed that recording costs.
+    pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
+        let in_place = self.in_place.take()?;
+        around.shared.names.extend(&mut self.names);
+        let name = |name| {
+            self.names.get(name as usize).map_or_else(|| "(other)".into(), |n: &Arc<NameInfo>| n.name.to_string())
+        };
+        let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
+        in_place.figures(name).map(|figures| crate::run::InPlaceOverhead { left_plain, ..figures })
     }
 
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {

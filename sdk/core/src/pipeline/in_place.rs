@@ -1,0 +1,294 @@
+//! What recording costs, measured in place: recorded steps beside plain ones of the same kind on the same thread.
+//!
+//! No clocks and no I/O: durations come in, figures go out.
+
+use crate::run::{InPlaceKind, InPlaceOverhead};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Samples kept for one kind; a long run keeps every second, fourth, … of them.
+const MAX_SAMPLES: usize = 1_000;
+
+/// The 95 % interval of a median exists from so many samples on.
+const FOR_INTERVAL: usize = 6;
+
+/// The latest step of a kind on a thread; durations as natural logarithms of nanoseconds.
+#[derive(Debug, Clone, Copy)]
+enum Latest {
+    Recorded(f64),
+    /// It is to be held against the recorded one that follows.
+    Plain(f64),
+    /// It was held against the one before.
+    Done,
+}
+
+/// What is known of one kind of step.
+#[derive(Debug, Default)]
+struct Kind {
+    /// Logarithms of recorded ÷ plain, one for each plain step that was held against a recorded one.
+    samples: Vec<f64>,
+    /// One sample in so many is kept, and how many have come.
+    stride: u64,
+    n: u64,
+    /// Which neighbour the next plain step is held against.
+    before_next: bool,
+    /// Time in recorded steps.
+    recorded_ns: u64,
+}
+
+/// Compares each plain step with the recorded one right before it or right after it, by turns.
+///
+/// Neighbours, because steps get longer with their context: the medians of all plain and all recorded steps would
+/// differ by where in the run they stand. By turns, so that a steady trend lengthens as many as it shortens. And one
+/// only, because on a busy machine many a step is interrupted, and the mean of two is spoilt by either.
+#[derive(Debug, Default)]
+pub(crate) struct InPlace {
+    latest: FxHashMap<(u32, u32), Latest>,
+    kinds: BTreeMap<u32, Kind>,
+}
+
+impl InPlace {
+    /// A recorded step of kind `name` ended on `thread`.
+    pub(crate) fn recorded(&mut self, thread: u32, name: u32, ns: u64) {
+        let kind = self.kinds.entry(name).or_default();
+        kind.recorded_ns = kind.recorded_ns.saturating_add(ns);
+        let own = (ns.max(1) as f64).ln();
+        if let Some(Latest::Plain(plain)) = self.latest.insert((thread, name), Latest::Recorded(own)) {
+            kind.add(own - plain);
+        }
+    }
+
+    /// A plain one did.
+    pub(crate) fn plain(&mut self, thread: u32, name: u32, ns: u64) {
+        let kind = self.kinds.entry(name).or_default();
+        let own = (ns.max(1) as f64).ln();
+        kind.before_next = !kind.before_next;
+        let latest = match self.latest.get(&(thread, name)) {
+            Some(Latest::Recorded(before)) if kind.before_next => {
+                kind.add(before - own);
+                Latest::Done
+            }
+            _ => Latest::Plain(own),
+        };
+        self.latest.insert((thread, name), latest);
+    }
+
+    /// Something came between: a step of this kind that is like neither, such as one whose kernels were recorded.
+    pub(crate) fn interrupted(&mut self, thread: u32, name: u32) {
+        self.latest.remove(&(thread, name));
+    }
+
+    /// For the manifest; `None` where no plain step stood beside a recorded one. `name_of` gives a kind's name.
+    pub(crate) fn figures(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
+        let mut figures = InPlaceOverhead::default();
+        let mut weights = Vec::new();
+        for (&name, kind) in &self.kinds {
+            let mut samples = kind.samples.clone();
+            samples.sort_by(f64::total_cmp);
+            let Some(median) = median(&samples) else { continue };
+            let share = |log: f64| log.exp_m1();
+            let interval = interval(&samples);
+            let one = InPlaceKind {
+                n_plain: kind.n,
+                n_recorded: kind.n,
+                ratio: share(median),
+                low: interval.map(|(low, _)| share(low)),
+                high: interval.map(|(_, high)| share(high)),
+            };
+            figures.n_plain += one.n_plain;
+            figures.n_recorded += one.n_recorded;
+            weights.push((kind.recorded_ns as f64, one));
+            // Spans of the same name and another target are kinds of their own; the one with more steps stands for
+            // both.
+            let known = figures.kinds.entry(name_of(name)).or_insert(one);
+            if known.n_plain < one.n_plain {
+                *known = one;
+            }
+        }
+        if weights.is_empty() {
+            return None;
+        }
+        // Kinds by the time they take. Where some have an interval, those that have none would only blur it.
+        if weights.iter().any(|(_, k)| k.low.is_some()) {
+            weights.retain(|(_, k)| k.low.is_some());
+        }
+        let whole: f64 = weights.iter().map(|(ns, _)| ns).sum();
+        let weight = |ns: f64| if whole > 0.0 { ns / whole } else { 1.0 / weights.len() as f64 };
+        figures.ratio = weights.iter().map(|(ns, k)| weight(*ns) * k.ratio).sum();
+        // Independent kinds: squares of the half-widths add up.
+        let half = |end: fn(&InPlaceKind) -> Option<f64>| {
+            let squares = weights.iter().map(|(ns, k)| Some((weight(*ns) * (end(k)? - k.ratio)).powi(2)));
+            squares.sum::<Option<f64>>().map(f64::sqrt)
+        };
+        figures.low = half(|k| k.low).map(|half| figures.ratio - half);
+        figures.high = half(|k| k.high).map(|half| figures.ratio + half);
+        Some(figures)
+    }
+}
+
+impl Kind {
+    fn add(&mut self, sample: f64) {
+        if self.samples.len() == MAX_SAMPLES {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.stride = self.stride.max(1) * 2;
+        }
+        if self.n.is_multiple_of(self.stride.max(1)) {
+            self.samples.push(sample);
+        }
+        self.n += 1;
+    }
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let n = sorted.len();
+    let (low, high) = (sorted.get(n.checked_sub(1)? / 2)?, sorted.get(n / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// The order statistics that hold the median with at least 95 %, by the binomial distribution (Conover 1999, section
+/// 3.2).
+fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
+    let n = sorted.len();
+    if n < FOR_INTERVAL {
+        return None;
+    }
+    // Of n fair coins, at most `rank` heads: no more than 2.5 %. A thousand samples are the most there are, and 2⁻¹⁰⁰⁰
+    // is a number.
+    let mut chance = 0.5f64.powi(n as i32);
+    let (mut sum, mut rank) = (chance, 0);
+    while rank < n / 2 {
+        let next = chance * (n - rank) as f64 / (rank + 1) as f64;
+        if sum + next > 0.025 {
+            break;
+        }
+        (chance, sum, rank) = (next, sum + next, rank + 1);
+    }
+    Some((*sorted.get(rank)?, *sorted.get(n - 1 - rank)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uniform in 0 to 1.
+    struct Noise(u64);
+
+    impl Noise {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 40) as f64 / (1u64 << 24) as f64
+        }
+    }
+
+    fn name(n: u32) -> String {
+        format!("kind{n}")
+    }
+
+    #[test]
+    fn a_known_cost_is_found_through_trend_and_noise() {
+        let mut noise = Noise(1);
+        let mut in_place = InPlace::default();
+        for step in 0..1_000u64 {
+            // Steps get three times as long over the run, and vary by a tenth; recording takes 4 %.
+            let plain = step % 10 == 7;
+            let truth = 1e6 * (1.0 + 2.0 * step as f64 / 1_000.0) * (0.95 + 0.1 * noise.next());
+            let thread = (step % 2) as u32;
+            match plain {
+                true => in_place.plain(thread, 3, truth as u64),
+                false => in_place.recorded(thread, 3, (truth * 1.04) as u64),
+            }
+        }
+        let figures = in_place.figures(name).expect("measured");
+        assert_eq!((figures.n_plain, figures.n_recorded), (100, 100));
+        assert!((figures.ratio - 0.04).abs() < 0.015, "{figures:?}");
+        let (low, high) = (figures.low.expect("an interval"), figures.high.expect("an interval"));
+        assert!(low < 0.04 && 0.04 < high && high - low < 0.04, "{figures:?}");
+        assert_eq!(figures.kinds["kind3"].ratio, figures.ratio);
+    }
+
+    #[test]
+    fn steps_that_are_interrupted_do_not_count() {
+        let mut noise = Noise(3);
+        let mut in_place = InPlace::default();
+        for step in 0..400u64 {
+            // A third of all steps take up to thirty times as long, because something else ran.
+            let held_up = if noise.next() < 0.33 { 1.0 + 29.0 * noise.next() } else { 1.0 };
+            match step % 4 {
+                1 => in_place.plain(1, 1, (1e6 * held_up) as u64),
+                _ => in_place.recorded(1, 1, (1.3e6 * held_up) as u64),
+            }
+        }
+        let figures = in_place.figures(name).expect("measured");
+        assert!((figures.ratio - 0.3).abs() < 0.02, "{figures:?}");
+    }
+
+    #[test]
+    fn the_interval_covers_what_it_says() {
+        // Where recording costs nothing, 95 of 100 intervals hold 0.
+        let mut noise = Noise(7);
+        for n in [6, 8, 25, 60] {
+            let rounds = 2_000;
+            let held = (0..rounds)
+                .filter(|_| {
+                    let mut samples: Vec<f64> = (0..n).map(|_| noise.next() - 0.5).collect();
+                    samples.sort_by(f64::total_cmp);
+                    interval(&samples).is_some_and(|(low, high)| low <= 0.0 && 0.0 <= high)
+                })
+                .count();
+            let coverage = held as f64 / f64::from(rounds);
+            assert!(coverage >= 0.94, "{n}: {coverage}");
+        }
+        assert_eq!(interval(&[1.0, 2.0, 3.0, 4.0, 5.0]), None, "93.8 % at best");
+        let many: Vec<f64> = (0..1_000).map(f64::from).collect();
+        assert_eq!(interval(&many), Some((468.0, 531.0)));
+    }
+
+    #[test]
+    fn kinds_count_by_the_time_they_take() {
+        let mut in_place = InPlace::default();
+        for _ in 0..50 {
+            // 9 parts of the time cost 10 %, one part nothing.
+            in_place.recorded(1, 1, 9_900);
+            in_place.plain(1, 1, 9_000);
+            in_place.recorded(1, 2, 1_100);
+            in_place.plain(1, 2, 1_100);
+        }
+        let figures = in_place.figures(name).expect("measured");
+        assert!((figures.ratio - 0.09).abs() < 1e-9, "{figures:?}");
+        assert!((figures.kinds["kind1"].ratio - 0.1).abs() < 1e-9 && figures.kinds["kind2"].ratio.abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_neighbours_nothing_is_said() {
+        let mut in_place = InPlace::default();
+        assert_eq!(in_place.figures(name), None);
+        in_place.plain(1, 1, 100);
+        in_place.plain(1, 1, 100);
+        in_place.recorded(2, 1, 100);
+        assert_eq!(in_place.figures(name), None, "another thread's is none");
+        in_place.recorded(1, 1, 110);
+        in_place.plain(1, 1, 100);
+        in_place.recorded(1, 1, 110);
+        in_place.plain(1, 1, 100);
+        in_place.interrupted(1, 1);
+        in_place.recorded(1, 1, 900);
+        let figures = in_place.figures(name).expect("two");
+        assert_eq!((figures.n_plain, figures.low), (2, None));
+        assert!((figures.ratio - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_run_keeps_a_bounded_list() {
+        let mut in_place = InPlace::default();
+        for _ in 0..20_000 {
+            in_place.recorded(1, 1, 105);
+            in_place.plain(1, 1, 100);
+        }
+        assert!(in_place.kinds[&1].samples.len() <= MAX_SAMPLES);
+        assert_eq!(in_place.figures(name).map(|f| f.n_plain), Some(19_999));
+    }
+}

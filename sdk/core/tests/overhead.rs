@@ -1,0 +1,104 @@
+//! What recording costs, measured in place: plain steps beside recorded ones.
+#![allow(missing_docs)]
+mod common;
+
+use candlescope_core::{MemoryExporter, Session, Tap, TapInterval};
+use common::record;
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Makes every recorded interval dearer by a known time.
+struct Dear(Duration);
+
+impl Tap for Dear {
+    fn name(&self, _: u32, _: &str, _: &str) {}
+    fn enter(&self, _: TapInterval) {
+        spin(self.0);
+    }
+    fn exit(&self, _: TapInterval) {}
+}
+
+/// Steps of ten intervals of `work` each.
+fn steps(name: &'static str, n: usize, work: Duration) {
+    let step = if name == "prefill" { trace_span!("prefill") } else { trace_span!("decode") };
+    let layer = trace_span!("layer");
+    for _ in 0..n {
+        let _step = step.enter();
+        (0..10).for_each(|_| layer.in_scope(|| spin(work)));
+    }
+}
+
+#[test]
+fn a_known_cost_is_measured_in_place() {
+    // 30 µs for each of ten intervals of 100 µs: recording takes 30 %.
+    let builder = Session::builder().tap(Dear(Duration::from_micros(30))).overhead_probe(4);
+    let (batch, m) = record(builder, |_| steps("decode", 403, Duration::from_micros(100)));
+    let overhead = &m.overhead;
+    let in_place = overhead.in_place.as_ref().expect("measured");
+    assert_eq!((overhead.estimate.as_str(), in_place.left_plain), ("in_place", 100));
+    // Where two plain steps stand side by side, the first may have none to be held against.
+    assert!((80..=100).contains(&in_place.n_plain) && in_place.n_plain == in_place.n_recorded, "{in_place:?}");
+    assert!((0.22..0.40).contains(&in_place.ratio), "{in_place:?}");
+    let (low, high) = (in_place.low.expect("an interval"), in_place.high.expect("an interval"));
+    assert!(low > 0.1 && low <= in_place.ratio && in_place.ratio <= high, "{in_place:?}");
+    assert_eq!(in_place.kinds["decode"].n_plain, in_place.n_plain);
+    // The loop's estimate knows nothing of the tap.
+    assert!(overhead.ratio.expect("steps ran") < 0.1, "{overhead:?}");
+    // Plain steps have no rows, and their numbers are missing.
+    assert_eq!((batch.steps.len(), batch.spans.len()), (303, 303 * 11));
+    let numbers: std::collections::BTreeSet<u64> = batch.steps.iter().map(|s| s.step).collect();
+    assert_eq!((numbers.len(), m.loss.lost()), (303, 0));
+    assert!((0..3).all(|n| numbers.contains(&n)), "the first are cold");
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    common::assert_conserved(&m);
+    // It reads back as it was written.
+    let text = serde_json::to_string(&m).expect("JSON");
+    assert_eq!(serde_json::from_str::<candlescope_core::run::RunManifest>(&text).expect("reads"), m);
+}
+
+#[test]
+fn where_nothing_was_left_plain_it_says_that_a_loop_is_the_estimate() {
+    let (batch, m) = record(Session::builder(), |_| steps("decode", 20, Duration::ZERO));
+    assert_eq!((batch.steps.len(), m.overhead.estimate.as_str(), &m.overhead.in_place), (20, "loop", &None));
+    let (batch, m) = record(Session::builder().overhead_probe(2), |_| steps("decode", 3, Duration::ZERO));
+    assert_eq!((batch.steps.len(), m.overhead.estimate.as_str(), &m.overhead.in_place), (3, "loop", &None));
+    let error = Session::builder().overhead_probe(1).start().expect_err("refused");
+    assert!(error.to_string().contains("at least 2"), "{error}");
+}
+
+#[test]
+fn a_window_that_was_asked_for_has_all_its_steps() {
+    let captured = MemoryExporter::new();
+    let (batch, _) = record(Session::builder().overhead_probe(2), |handle| {
+        steps("decode", 11, Duration::ZERO);
+        let capture = handle.capture(captured.clone(), 20).expect("begins");
+        steps("decode", 40, Duration::ZERO);
+        capture.wait(Duration::from_secs(20)).expect("written");
+    });
+    assert_eq!(captured.batch().steps.len(), 20);
+    assert!(batch.steps.len() > 31 && batch.steps.len() < 45, "{} of 51", batch.steps.len());
+}
+
+#[test]
+fn steps_inside_a_plain_one_are_part_of_it() {
+    let (batch, m) = record(Session::builder().overhead_probe(2), |_| {
+        let around = trace_span!("generate");
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        for _ in 0..43 {
+            let _around = around.enter();
+            (0..3).for_each(|_| step.in_scope(|| ()));
+        }
+    });
+    let of = |name: &str| batch.steps.iter().filter(|s| &*s.path.name == name).count();
+    assert_eq!((of("generate"), of("decode")), (23, 23 * 3), "all or nothing");
+    let kinds = m.overhead.in_place.expect("measured").kinds;
+    assert_eq!(kinds.keys().collect::<Vec<_>>(), ["generate"]);
+    assert_eq!(m.loss.lost(), 0);
+}
