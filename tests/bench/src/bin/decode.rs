@@ -304,9 +304,7 @@ fn report(options: &Options, taken: &Taken, account: &Value, load_before: f64) -
     let (decode, control) = (compare(0, 1, decode_of, 0.5), compare(2, 1, decode_of, 0.5));
     let (decode_p25, control_p25) = (compare(0, 1, decode_of, 0.25), compare(2, 1, decode_of, 0.25));
     let prefill = compare(0, 1, |g| g.prefill_ns, 0.5);
-    let percent = |r: &Ratio| {
-        format!("{:+.2} % ({:+.2} to {:+.2})", (r.ratio - 1.0) * 1e2, (r.low - 1.0) * 1e2, (r.high - 1.0) * 1e2)
-    };
+    let percent = Ratio::percent;
     println!(
         "{}: {} rounds of {} tokens, {} more left out as disturbed",
         options.implementation.word(),

@@ -339,9 +339,7 @@ fn measure(options: &Options, subjects: &mut [Subject], apart: &mut [Worker], pr
             ratio_of_quantiles(&column(who, f).into_iter().zip(column(0, f)).collect::<Vec<_>>(), 0.5)
         };
         let (decode, prefill) = (against(|t| t.token_ns), against(|t| t.prefill_ns));
-        let percent = |r: &candlescope_bench::stats::Ratio| {
-            format!("{:+.2} % ({:+.2} to {:+.2})", (r.ratio - 1.0) * 1e2, (r.low - 1.0) * 1e2, (r.high - 1.0) * 1e2)
-        };
+        let percent = candlescope_bench::stats::Ratio::percent;
         let token_ms = column(who, |t| t.token_ns / 1e6);
         println!("{name:<28} {:>10.4} {:>30} {:>30}", median(&token_ms), percent(&decode), percent(&prefill));
         rows.push(json!({

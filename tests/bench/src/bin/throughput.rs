@@ -88,13 +88,14 @@ fn main() -> Result<()> {
                 bytes = outcome.bytes_each;
             }
             let spread = Spread::of(&each).context("no rounds")?;
+            let tail = |p: Option<f64>| p.map_or("–".to_string(), |ns| format!("{ns:.0}"));
             let name = format!("{}{}", destination.word(), if annotated { "_annotated" } else { "" });
             println!(
-                "CPU time, {name:20} {:6.0} ns an interval, {:5.2} million a second, p10 {:.0} p90 {:.0} ns",
+                "CPU time, {name:20} {:6.0} ns an interval, {:5.2} million a second, p10 {} p90 {} ns",
                 spread.p50,
                 1e3 / spread.p50,
-                spread.p10,
-                spread.p90
+                tail(spread.p10),
+                tail(spread.p90)
             );
             by_cpu_time
                 .insert(name, json!({"ns": spread, "per_cpu_second": 1e9 / spread.p50, "span_bytes_each": bytes}));
