@@ -27,6 +27,12 @@ pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
         if k.late > 0 {
             text.push_str(&format!(", {} too late for their interval's time", count(k.late)));
         }
+        if k.outside_window > 0 {
+            text.push_str(&format!(", {} of no window and in no figure", count(k.outside_window)));
+        }
+        if let Some(ns) = k.clock_bound_ns {
+            text.push_str(&format!(", times within {} of the host's", duration(ns as f64)));
+        }
         if let Some(error) = &k.error {
             text.push_str(&format!("; {}", printable(error)));
         }
@@ -52,8 +58,12 @@ fn timing(account: &GpuAccount) -> String {
         "adaptive" => format!(" within {} of step time", percent(account.budget)),
         _ => String::new(),
     };
+    let cold = match account.cold_steps.len() as u64 {
+        0 => String::new(),
+        n => format!("; {} of these the first of its kind and cold", count(n)),
+    };
     format!(
-        "{}{budget}: every interval of {}, {} in part, {} not at all",
+        "{}{budget}: every interval of {}{cold}, {} in part, {} not at all",
         printable(&account.timing),
         plural(account.steps_full, "step"),
         plural(account.steps_partial, "step"),
@@ -65,6 +75,9 @@ fn marks(account: &GpuAccount) -> String {
     let get = |key: &str| account.marks.get(key).copied().unwrap_or(0);
     let cost = account.mark_cost_ns.map_or(String::new(), |ns| format!(", {} each (measured)", duration(ns)));
     let mut text = format!("{} recorded{cost}, {} together", count(get("recorded")), duration(account.marks_ns as f64));
+    if account.marks_wait_ns > 0 {
+        text.push_str(&format!(" and {} of waiting for room in the queue", duration(account.marks_wait_ns as f64)));
+    }
     for key in ["shared", "lost", "outstanding", "no_context", "capturing", "full", "failed"] {
         let n = get(key);
         if n > 0 {
