@@ -70,7 +70,7 @@ pub struct PeakResident {
 impl PeakResident {
     /// What it is, in words.
     pub fn source(&self) -> &'static str {
-        if self.kept_by_kernel { "kernel's high-water mark" } else { "largest sample" }
+        if self.kept_by_kernel { "kernel's peak mark" } else { "largest sample" }
     }
 }
 

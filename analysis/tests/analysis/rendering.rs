@@ -133,6 +133,63 @@ fn every_line_fits_the_terminal() {
 }
 
 #[test]
+fn peak_memory_says_who_saw_it() {
+    let shown = |with_mark: bool| {
+        let dir = tempdir().unwrap();
+        let (mut batch, manifest) = make(&Scenario::default());
+        batch.samples.retain(|s| s.metric != "process_resident_memory_bytes");
+        let at = batch.samples[0].clone();
+        let mut sample = |metric, value| {
+            batch.samples.push(candlescope_core::SampleRecord { metric, value, unit: "bytes", ..at.clone() });
+        };
+        // The largest of 40 samples, and what the kernel saw between two of them.
+        (0..40).for_each(|i| sample("process_resident_memory_bytes", 582_164_480.0 - f64::from(i)));
+        if with_mark {
+            sample("process_peak_resident_memory_bytes", 583_065_600.0);
+        }
+        write_run(dir.path(), &batch, &manifest, 1_000_000);
+        Analysis::of(&Run::open(dir.path()).unwrap())
+    };
+    for (with_mark, bytes, source) in
+        [(true, 583_065_600.0, "kernel's peak mark"), (false, 582_164_480.0, "largest sample")]
+    {
+        let analysis = shown(with_mark);
+        let figure = &json::metrics(&analysis)["figures"]["peak_memory"];
+        assert_eq!((figure["value"].as_f64(), figure["source"].as_str()), (Some(bytes), Some(source)));
+        assert_eq!(figure["n"], 1, "one peak, not 40 samples");
+        let text = terminal::summary(&analysis, &TerminalOptions::default());
+        assert!(text.contains(source) && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(markdown::report(&analysis).contains(source));
+        assert!(html::page(&analysis).unwrap().contains(&source.replace('\'', "&#x27;")));
+    }
+}
+
+#[test]
+fn a_range_is_never_called_an_interval_of_95_percent() {
+    // Five measured requests: no figure has an interval, each says range.
+    let analysis = analysis(&Scenario::default());
+    let metrics = json::metrics(&analysis);
+    for key in ["ttft", "tpot", "itl", "e2e"] {
+        let figure = &metrics["figures"][key];
+        assert!(figure["median_ci95"].is_null() && figure["range"].is_array(), "{figure}");
+        assert_eq!(figure["range_of"], if key == "itl" { "unit_medians" } else { "samples" });
+        assert_eq!((figure["units"].as_u64(), figure["p90"].is_null()), (Some(5), key != "itl"));
+    }
+    let texts = [
+        terminal::summary(&analysis, &TerminalOptions::default()),
+        markdown::report(&analysis),
+        html::page(&analysis).unwrap(),
+    ];
+    for text in &texts {
+        assert!(!text.contains("95 %:") && text.contains("range: "), "{text}");
+    }
+    let six = self::analysis(&Scenario { requests: 7, ..Scenario::default() });
+    let metrics = json::metrics(&six);
+    assert!(metrics["figures"]["ttft"]["median_ci95"].is_array() && metrics["figures"]["ttft"]["range"].is_null());
+    assert!(markdown::report(&six).contains("95 %: ") && !markdown::report(&six).contains("range: "));
+}
+
+#[test]
 fn figures_agree_between_reports() {
     let analysis = analysis(&Scenario::default());
     let metrics = json::metrics(&analysis);
