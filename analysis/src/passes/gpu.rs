@@ -7,7 +7,7 @@ use super::gaps::{GapSum, length, stretches};
 use super::kernels::Recorded;
 use super::phases::Phases;
 use super::stats::{Distribution, total, total_if_known};
-use super::step_rows::StepRow;
+use super::step_rows::{StepRow, spread_by_request};
 use super::timeline::{timelines, together};
 use candlescope_core::GpuSource;
 use candlescope_core::run::{GPU_CLOCK_BOUND_NS, RunManifest};
@@ -256,7 +256,7 @@ fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option
         merged_ns,
         wall_ns: total(measured.iter().map(|(step, _)| step.dur_ns)),
         total_ns: measured_ns as f64 / measured.len() as f64 * steps.len() as f64,
-        duration: Distribution::of(measured.iter().map(|(_, ns)| *ns as f64).collect()),
+        duration: spread_by_request(measured.iter().map(|(step, _)| *step), |step| step.gpu_ns.map(|ns| ns as f64)),
         tflops: rate(|step| step.flops).map(|per_ns| per_ns / 1e3),
         tflops_executed: rate(|step| step.flops_executed).map(|per_ns| per_ns / 1e3),
         gbytes: rate(|step| step.bytes),

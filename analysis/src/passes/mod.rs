@@ -151,7 +151,12 @@ impl Analysis {
         let whole = latency::every_step_recorded(&manifest);
         let sampling = Sampling::of(&manifest, &steps);
         let latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
-        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, !sampling.voids(NeedsAllSteps::TimeOutsideSteps));
+        let phases = phases::Phases::of(
+            &measured_requests,
+            &measured,
+            &intervals,
+            !sampling.voids(NeedsAllSteps::TimeOutsideSteps),
+        );
         let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
         let (kernels, recorded) = kernels.finish(&intervals);

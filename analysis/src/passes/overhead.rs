@@ -1,8 +1,6 @@
-//! What the profiler's own threads took from the machine, and what recording took from the application's, where that was measured in
-//! place.
+//! What the profiler's own threads took from the machine.
 
 use candlescope_core::run::RunManifest;
-use serde::Deserialize;
 use serde_json::Value;
 
 /// CPU time of the profiler's own threads.
@@ -39,32 +37,6 @@ impl Background {
     }
 }
 
-/// What recording took from the application's threads, measured in place: some steps recorded and some not, in turns.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-pub struct InPlace {
-    /// Steps that were not recorded.
-    pub n_plain: u64,
-    /// Steps that were.
-    pub n_recorded: u64,
-    /// Time of a recorded step ÷ that of a plain one, less 1.
-    pub ratio: f64,
-    /// Lower end of its 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
-impl InPlace {
-    /// From `overhead.in_place` of `run.json`; `None` where nothing was measured in place, or where it is no number.
-    pub fn of(manifest: &RunManifest) -> Option<Self> {
-        Self::read(&serde_json::to_value(&manifest.overhead).ok()?)
-    }
-
-    fn read(overhead: &Value) -> Option<Self> {
-        serde_json::from_value(overhead.get("in_place")?.clone()).ok()
-    }
-}
-
 /// Cores the process may use, or else those the machine has.
 pub(crate) fn cores(manifest: &RunManifest) -> Option<u64> {
     let keys = ["cpu_available", "cpu_cores", "logical_cpus"];
@@ -76,18 +48,6 @@ mod tests {
     use super::*;
     use candlescope_core::run::OverheadInfo;
     use serde_json::json;
-
-    #[test]
-    fn what_was_measured_in_place_is_read_and_nothing_else() {
-        let in_place = json!({ "n_plain": 40, "n_recorded": 41, "ratio": 0.021, "low": -0.004, "high": 0.05 });
-        let read = InPlace::read(&json!({ "per_interval_ns": 59.0, "in_place": in_place })).unwrap();
-        assert_eq!((read.n_plain, read.n_recorded, read.ratio), (40, 41, 0.021));
-        assert_eq!((read.low, read.high), (-0.004, 0.05));
-        for absent in [json!({ "ratio": 0.01 }), json!({ "in_place": null }), json!({ "in_place": { "ratio": 0.1 } })] {
-            assert_eq!(InPlace::read(&absent), None, "{absent}");
-        }
-        assert_eq!(InPlace::of(&RunManifest::default()), None);
-    }
 
     #[test]
     fn the_share_is_of_all_cores_and_only_where_both_are_known() {

@@ -82,7 +82,7 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
     }
     let all = all?;
     // A step on several devices is one step.
-    let queue_delay = Distribution::of(delays).filter(|_| !all.clocks_apart);
+    let queue_delay = Distribution::clustered(delays).filter(|_| !all.clocks_apart);
     Some(Busy { steps: numbers.len() as u64, queue_delay, ..all })
 }
 
@@ -95,7 +95,7 @@ impl<'a> Timeline<'a> {
 
     /// How this device's time divides in these steps of it.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
-        let queue_delay = Distribution::of(queue_delays(&steps).collect()).filter(|_| !self.clocks.apart());
+        let queue_delay = Distribution::clustered(queue_delays(&steps).collect()).filter(|_| !self.clocks.apart());
         Some(Busy { queue_delay, ..self.sums(&steps)? })
     }
 
@@ -149,9 +149,12 @@ fn after(own: &OnDevice<'_>) -> u64 {
     blocks(&late).iter().map(|block| block.end_ns.abs_diff(block.start_ns)).fold(0, u64::saturating_add)
 }
 
-fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = f64> {
-    let kernels = steps.iter().flat_map(|own| own.activities).filter(|activity| activity.is_kernel);
-    kernels.filter_map(|activity| Some(activity.queue_delay_ns? as f64))
+/// Delays of kernels by step: those of one step hang together.
+fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = Vec<f64>> {
+    steps.iter().map(|own| {
+        let kernels = own.activities.iter().filter(|activity| activity.is_kernel);
+        kernels.filter_map(|activity| Some(activity.queue_delay_ns? as f64)).collect()
+    })
 }
 
 /// Another device's time beside this one's.

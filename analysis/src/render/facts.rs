@@ -2,7 +2,7 @@
 //! instrumented models write; what is not there is left out.
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
-use crate::passes::overhead::{Background, InPlace, cores};
+use crate::passes::overhead::{Background, cores};
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -77,12 +77,14 @@ fn gpus(map: &Map) -> Option<String> {
 
 /// What recording took from the application's threads: its share of step time and where that comes from.
 pub fn overhead(manifest: &RunManifest) -> Option<String> {
-    if let Some(in_place) = InPlace::of(manifest) {
+    if let Some(in_place) = manifest.overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0) {
+        let interval = match in_place.low.zip(in_place.high) {
+            Some((low, high)) => format!("95 %: {} – {}", percent(low), percent(high)),
+            None => "too few steps for an interval".to_string(),
+        };
         return Some(format!(
-            "{} of step time, 95 %: {} – {} (measured in place, alternating steps: {} recorded against {} plain)",
+            "{} of step time, {interval} (measured in place, alternating steps: {} recorded against {} plain)",
             percent(in_place.ratio),
-            percent(in_place.low),
-            percent(in_place.high),
             count(in_place.n_recorded),
             count(in_place.n_plain)
         ));
@@ -116,7 +118,25 @@ pub fn background(manifest: &RunManifest) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_core::run::InPlaceOverhead;
     use serde_json::json;
+
+    #[test]
+    fn overhead_says_which_estimate_it_is() {
+        let mut manifest = RunManifest::default();
+        assert_eq!(overhead(&manifest), None);
+        manifest.overhead.per_interval_ns = 59.0;
+        assert!(overhead(&manifest).is_some_and(|text| text.starts_with("59.0 ns an interval (estimate: ")));
+        let measured = InPlaceOverhead { n_plain: 40, n_recorded: 41, ratio: 0.021, ..InPlaceOverhead::default() };
+        manifest.overhead.in_place = Some(measured.clone());
+        let text = overhead(&manifest).unwrap();
+        assert!(text.starts_with("2.1 % of step time, too few steps for an interval (measured in place"), "{text}");
+        manifest.overhead.in_place = Some(InPlaceOverhead { low: Some(0.01), high: Some(0.05), ..measured });
+        assert!(
+            overhead(&manifest)
+                .is_some_and(|text| text.contains("95 %: 1.0 % – 5.0 % (") && text.contains("41 recorded"))
+        );
+    }
 
     #[test]
     fn only_what_is_known_is_said() {
