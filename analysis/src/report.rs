@@ -65,7 +65,7 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
     let run = Run::open(dir.as_ref())?;
     let mut analysis = Analysis::of(&run);
     if let Some(profile) = &options.nsys {
-        let kernels = KernelsByPath::of(&run, profile);
+        let kernels = KernelsByPath::of(&run, profile, &analysis.warmup);
         analysis.verdict.findings.extend(kernels.findings());
         analysis.nsys = Some(kernels);
     }

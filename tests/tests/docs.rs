@@ -47,7 +47,7 @@ const MANIFEST: &[(&str, &str)] = &[
     (
         "steps",
         "Object: steps by what became of them, and the schedule: `begun` = `recorded` + `captured` (only because a \
-         window was asked for) + `scheduled_out` + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
+         window was asked for) + `scheduled_out` + `left_plain` (to measure the overhead) + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
          after a crash, and in runs that do not say",
     ),
     ("counts", "Object: records handed to exporters, by table"),

@@ -241,7 +241,9 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
             "Wrap the operations there in spans of their own to see what they are",
         ));
     }
-    if let Some(ratio) = analysis.manifest.overhead.ratio.filter(|ratio| *ratio > limits.overhead) {
+    let overhead = &analysis.manifest.overhead;
+    let in_place = overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0).map(|in_place| in_place.ratio);
+    if let Some(ratio) = in_place.or(overhead.ratio).filter(|ratio| *ratio > limits.overhead) {
         findings.push(finding(
             Severity::Warning,
             "overhead_high",

@@ -3,6 +3,7 @@
 //! Two things are told apart. Marks on the stream give *stream elapsed* time, gaps in the queue included: it says how long the
 //! GPU had a step's work, not how long it worked. Recorded kernels say when it worked: busy, idle, and why idle.
 
+use super::covered::Covered;
 use super::gaps::{GapSum, length, stretches};
 use super::kernels::Recorded;
 use super::phases::Phases;
@@ -118,8 +119,9 @@ pub struct Busy {
     pub copies: u64,
     /// From the end of the launching call to the start on the device, of kernels, in nanoseconds.
     pub queue_delay: Option<Distribution>,
-    /// The clocks are too far apart to tell why the device was idle: gaps have no class, and there is no `queue_delay`.
-    pub clocks_apart: bool,
+    /// How far the clocks are apart is not known, so neither is why the device was idle: gaps have no class, and there is no
+    /// `queue_delay`.
+    pub clocks_unknown: bool,
 }
 
 impl Busy {
@@ -128,9 +130,9 @@ impl Busy {
         self.of_wall(self.busy_ns as f64)
     }
 
-    /// Gaps that the host caused ÷ wall time of the steps; `None` where the clocks are too far apart to tell.
+    /// Gaps that the host caused ÷ wall time of the steps; `None` where it is not known how far the clocks are apart.
     pub fn launch_bound_share(&self) -> Option<f64> {
-        self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_apart)
+        self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_unknown)
     }
 
     /// Gaps of all kinds.
@@ -172,9 +174,14 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Whether they are too far apart for gaps to be classed.
+    /// Whether they are too far apart to hold the device's time against the host's at all.
     pub fn apart(&self) -> bool {
         self.bound_ns.is_some_and(|ns| ns > GPU_CLOCK_BOUND_NS)
+    }
+
+    /// The bound within which gaps can be classed; `None` where nothing is known of it.
+    pub fn within(&self) -> Option<u64> {
+        self.bound_ns.filter(|_| !self.apart())
     }
 
     /// What the run says of the clock of its recorded kernels.
@@ -185,8 +192,9 @@ impl Clocks {
 
 impl Gpu {
     /// GPU time of `steps`, which are in order of start and only those that count, and what was `recorded` in them and beside them.
-    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &Recorded, clocks: Clocks) -> Self {
-        let timelines = timelines(steps, recorded, clocks);
+    /// `covered` is the time in which no step lacks a record.
+    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &Recorded, clocks: Clocks, covered: &Covered) -> Self {
+        let timelines = timelines(steps, recorded, clocks, covered);
         let mut out = Self {
             without_step: recorded.without_step(steps),
             clock_bound_ns: clocks.bound_ns,

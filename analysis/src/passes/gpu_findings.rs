@@ -42,10 +42,11 @@ pub(super) fn findings(analysis: &Analysis, findings: &mut Vec<Finding>) {
             Severity::Warning,
             "gpu_clock_uncertain",
             format!(
-                "the GPU's times may be off by {} on the host's time line: why it was idle and how long kernels waited is not said",
+                "the GPU's times may be off by {} on the host's time line: how busy it was while steps ran, why it was idle and how long kernels \
+                 waited is not said",
                 duration(ns as f64)
             ),
-            "Durations and busy time are not affected; record again once the model has loaded",
+            "Durations of kernels are not affected; record again once the model has loaded",
         ));
     }
     sensors(analysis, findings);

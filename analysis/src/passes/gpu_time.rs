@@ -9,7 +9,7 @@
 //!
 //! What was not measured stays unknown, never zero.
 
-use super::gpu_jackknife::t_quantile;
+use super::stats::student;
 use candlescope_core::GpuSource;
 
 pub use candlescope_core::estimate::extrapolated;
@@ -154,7 +154,7 @@ pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>
         let n = totals.len() as f64;
         let mean = totals.iter().sum::<f64>() / n;
         let variance = (n - 1.0) / n * totals.iter().map(|total| (total - mean).powi(2)).sum::<f64>();
-        let half = t_quantile(groups.len() - 1) * variance.sqrt();
+        let half = student((groups.len() - 1) as f64) * variance.sqrt();
         estimate.total_ci95_ns = Some(((estimate.total_ns - half).max(0.0), estimate.total_ns + half));
     }
     all

@@ -37,6 +37,8 @@ pub struct PathTotals {
     pub bytes: Option<u64>,
     /// The same with activations; `None` where none is.
     pub io_bytes: Option<u64>,
+    /// Some intervals tell FLOPs or bytes, but nothing of activations: a sum would be too small.
+    pub io_missing: bool,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
     /// The same by group of steps; empty where there is none, else [`GROUPS`] long.
@@ -346,6 +348,7 @@ impl IntervalPass {
                 *into = Some(into.unwrap_or(0).saturating_add(more));
             }
         }
+        totals.io_missing |= (span.flops.is_some() || span.bytes.is_some()) && span.io_bytes.is_none();
         let recorded = span.step.is_some_and(|step| self.recorded.contains(&step));
         if span.gpu.is_some() || recorded {
             totals.sampled(group_of(span.step), |sums| {

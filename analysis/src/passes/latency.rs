@@ -71,8 +71,8 @@ pub struct RequestFigures {
     pub decode_tps: Option<f64>,
     /// The request's own duration.
     pub dur_ns: u64,
-    /// Sum of its steps' durations.
-    pub steps_ns: u64,
+    /// Sum of its steps' durations; not known where some of them have no record.
+    pub steps_ns: Option<u64>,
 }
 
 /// Numbers of the requests that warmed up: the first ones, as many as the option `warmup` says.
@@ -133,7 +133,7 @@ impl Latency {
         let kept = || requests.iter().filter(|r| !warmup.contains(&r.request));
         let start = kept().map(|r| r.host_start.0).min();
         let end = kept().map(|r| r.host_start.plus_ns(r.host_dur_ns).0).max();
-        let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end - start).unwrap_or(0));
+        let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
         let output_tokens = sum(&|r| r.output_tokens);
         Self {
             warmup: warmup.len(),
@@ -187,11 +187,15 @@ impl TokenStep<'_> {
 fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<TokenStep<'a>> {
     let of = |phase: Phase| steps.iter().copied().filter(move |s| s.phase == Some(phase));
     if of(Phase::Sample).next().is_some() {
-        let forward = |sample: &StepRow| {
-            let before = |s: &&&StepRow| s.phase != Some(Phase::Sample) && s.start_ns <= sample.start_ns;
-            steps.iter().rev().find(before).copied()
-        };
-        let samples = of(Phase::Sample).map(|step| TokenStep { step, forward: forward(step).unwrap_or(step) });
+        // Steps are in order of start: the latest before a sample that is none computed what it chooses from.
+        let mut latest = None;
+        let samples = steps.iter().copied().filter_map(|step| {
+            if step.phase == Some(Phase::Sample) {
+                return Some(TokenStep { step, forward: latest.unwrap_or(step) });
+            }
+            latest = Some(step);
+            None
+        });
         return samples.collect();
     }
     let steps = of(Phase::Prefill).next_back().into_iter().chain(of(Phase::Decode));
@@ -293,7 +297,7 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
             .map(|n| per_second(n as f64, prefill_ns as f64)),
         decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
-        steps_ns: total(steps.iter().map(|s| s.dur_ns)),
+        steps_ns: Some(total(steps.iter().map(|s| s.dur_ns))),
     }
 }
 

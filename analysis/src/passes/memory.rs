@@ -176,7 +176,8 @@ impl MemoryPass {
     pub fn finish(self) -> Memory {
         let series = self.series.into_iter().map(|((device, metric), mut c)| {
             c.points.sort_by_key(|p| p.0);
-            let mut gaps: Vec<u64> = c.points.windows(2).filter_map(|w| u64::try_from(w[1].0 - w[0].0).ok()).collect();
+            let mut gaps: Vec<u64> =
+                c.points.windows(2).filter_map(|w| u64::try_from(w[1].0.saturating_sub(w[0].0)).ok()).collect();
             gaps.sort_unstable();
             Series {
                 device,

@@ -2,6 +2,7 @@
 //!
 //! [`Analysis::of`] streams a run once and asks them all.
 
+pub mod covered;
 pub mod devices;
 pub mod energy;
 pub mod findings;
@@ -9,7 +10,6 @@ pub mod flame;
 pub mod gaps;
 pub mod gpu;
 pub mod gpu_findings;
-mod gpu_jackknife;
 pub mod gpu_time;
 pub mod intervals;
 pub mod kernels;
@@ -32,8 +32,8 @@ pub mod warmup;
 
 use crate::reader::Run;
 use candlescope_core::run::{RunManifest, Verdict};
-use candlescope_core::{RecordKind, RequestRecord};
-use std::collections::BTreeMap;
+use candlescope_core::{RecordKind, RequestRecord, SpanRecord};
+use std::collections::{BTreeMap, HashSet};
 
 pub use devices::Device;
 pub use energy::Energy;
@@ -110,6 +110,9 @@ impl Analysis {
         let mut batches = run.batches();
         let mut known: Option<(Warmup, memory::MemoryPass)> = None;
         let mut first_step = None;
+        let clocks = gpu::Clocks::of(&manifest);
+        let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
+        let cold: HashSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
         for batch in batches.by_ref() {
             batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
             if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
@@ -127,11 +130,16 @@ impl Analysis {
                     samples.add(sample);
                     power.add(sample);
                 });
-                batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, first_step));
+                // Where the clocks are too far apart nobody knows what ran before the first step.
+                let loaded_until = first_step.filter(|_| !clocks.apart());
+                batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
                 spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
                 for span in &batch.spans {
                     if warmup.has_step(span.step) {
                         warmup.intervals += 1;
+                    } else if cold.contains(&span.step) && span.depth > 0 && span.gpu.is_some() {
+                        // The first of its kind, and the only one in full: it says nothing of the others' parts.
+                        spans.add(&SpanRecord { gpu: None, ..span.clone() });
                     } else {
                         spans.add(span);
                     }
@@ -150,19 +158,24 @@ impl Analysis {
         let intervals = spans.finish();
         let whole = latency::every_step_recorded(&manifest);
         let sampling = Sampling::of(&manifest, &steps);
-        let latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
-        let phases = phases::Phases::of(
-            &measured_requests,
-            &measured,
-            &intervals,
-            !sampling.voids(NeedsAllSteps::TimeOutsideSteps),
-        );
+        // What the session recorded may have been lost since.
+        let whole = whole && sampling.recorded.missing() == 0;
+        let covered = covered::Covered::of(&sampling, &steps);
+        let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
+        if sampling.requests_missing(&manifest, &measured_requests) {
+            // Tokens of some requests over the time of all of them.
+            latency.output_tps = None;
+        }
+        if sampling.is_sampled() {
+            latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
+        }
+        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered);
         let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
         let (kernels, recorded) = kernels.finish(&intervals);
         warmup.kernels = kernels.warmup;
         let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
-        let gpu = gpu::Gpu::of(&measured, &phases, &recorded, gpu::Clocks::of(&manifest));
+        let gpu = gpu::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
         let energy = power.finish(&energy::Around {
             requests: &requests,
             steps: &steps,
@@ -170,7 +183,7 @@ impl Analysis {
             latency: &latency,
             warmup: warmup.requests(),
             started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
-            steps_missing: manifest.steps.is_some() && !whole,
+            steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
             used: energy::used_devices(&manifest, &kernels),
         });
         let memory = samples.finish();

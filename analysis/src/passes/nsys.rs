@@ -4,12 +4,13 @@
 //! launching thread when its launch call began, and so to that interval's path; every range around it contains it. The time is
 //! the sum of kernels' durations ("projected" in Nsight's words), so kernels side by side count side by side.
 
+use super::warmup::Warmup;
 use crate::nsys::{Kernel, Profile, Range};
 use crate::reader::Run;
 use candlescope_core::run::{Finding, Severity};
 use candlescope_core::{GpuSource, RecordKind, SpanRecord};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// A number of kernels and the sum of their durations.
@@ -25,6 +26,10 @@ impl KernelSum {
     fn add(&mut self, ns: u64) {
         self.kernels += 1;
         self.ns = self.ns.saturating_add(ns);
+    }
+
+    fn less(self, part: &KernelSum) -> Self {
+        Self { kernels: self.kernels.saturating_sub(part.kernels), ns: self.ns.saturating_sub(part.ns) }
     }
 }
 
@@ -73,6 +78,8 @@ pub struct KernelsByPath {
     pub outside: KernelSum,
     /// Kernels whose launch was not recorded.
     pub unlaunched: KernelSum,
+    /// Launched in intervals that only warmed up: in none of the others.
+    pub warmup: KernelSum,
     /// Ranges of ours in the profile.
     pub ranges: u64,
     /// Those of them that are intervals of this run.
@@ -89,10 +96,10 @@ struct Seen {
 
 impl KernelsByPath {
     /// Joins a profile with the run it was made of.
-    pub fn of(run: &Run, profile: &Profile) -> Self {
+    pub fn of(run: &Run, profile: &Profile, warmup: &Warmup) -> Self {
         let mut join = Join::new(profile);
         for batch in run.table(RecordKind::Span) {
-            batch.spans.iter().for_each(|span| join.span(span));
+            batch.spans.iter().for_each(|span| join.span(span, warmup));
         }
         join.finish(profile)
     }
@@ -146,16 +153,22 @@ struct Join {
     /// Rows by the number of their rollup.
     rows: HashMap<u32, usize>,
     paths: Vec<PathKernels>,
+    /// Intervals that only warmed up.
+    warmup: HashSet<u64>,
 }
 
 impl Join {
     fn new(profile: &Profile) -> Self {
         let spans = profile.ranges.iter().map(|range| (range.span, None)).collect();
-        Self { spans, rows: HashMap::new(), paths: Vec::new() }
+        Self { spans, rows: HashMap::new(), paths: Vec::new(), warmup: HashSet::new() }
     }
 
-    fn span(&mut self, span: &SpanRecord) {
+    fn span(&mut self, span: &SpanRecord, warmup: &Warmup) {
         let Some(seen) = self.spans.get_mut(&span.span_id.0) else { return };
+        if warmup.has_step(span.step) {
+            self.warmup.insert(span.span_id.0);
+            return;
+        }
         let path = *self.rows.entry(span.path.rollup_id).or_insert_with(|| {
             let path = span.path.rollup.clone();
             let (own, all) = (KernelSum::default(), KernelSum::default());
@@ -167,13 +180,17 @@ impl Join {
     }
 
     fn finish(mut self, profile: &Profile) -> KernelsByPath {
-        let [mut all, mut outside, mut unlaunched] = [KernelSum::default(); 3];
+        let [mut all, mut outside, mut unlaunched, mut warmup] = [KernelSum::default(); 4];
         let mut by_name: HashMap<(usize, u32), u64> = HashMap::new();
         let (spans, paths) = (&mut self.spans, &mut self.paths);
         profile.kernels.iter().for_each(|kernel| all.add(kernel.dur_ns));
         let without = profile.kernels.iter().filter(|kernel| kernel.launch.is_none());
         without.for_each(|kernel| unlaunched.add(kernel.dur_ns));
         around_launches(&profile.ranges, &profile.kernels, |kernel, open| {
+            if open.iter().any(|range| self.warmup.contains(&range.span)) {
+                warmup.add(kernel.dur_ns);
+                return;
+            }
             let mut innermost = true;
             for range in open.iter().rev() {
                 let Some(Some(seen)) = spans.get_mut(&range.span) else { continue };
@@ -198,7 +215,8 @@ impl Join {
                 *top = Some((name.to_string(), ns));
             }
         }
-        let matched = spans.values().flatten().count() as u64;
+        let matched = spans.values().flatten().count() as u64 + self.warmup.len() as u64;
+        let all = all.less(&warmup);
         for seen in spans.values().flatten() {
             let Some((ns, source)) = seen.gpu else { continue };
             let empty = Comparison { intervals: 0, run_ns: 0, nsys_ns: 0, source };
@@ -218,6 +236,7 @@ impl Join {
             all,
             outside,
             unlaunched,
+            warmup,
             ranges: profile.ranges.len() as u64,
             matched,
         }

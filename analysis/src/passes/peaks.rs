@@ -6,8 +6,8 @@
 use super::Analysis;
 use super::gpu_time::source_name;
 use super::intervals::Intervals;
-use candlescope_core::run::RunManifest;
-use candlescope_core::{DType, GpuSource};
+use candlescope_core::GpuSource;
+use candlescope_core::run::{RunManifest, multiplied_dtype};
 use serde_json::Value;
 
 /// One peak.
@@ -114,11 +114,11 @@ pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
 /// they have it. Steps of several threads that are open at once share that time.
 pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
     let known = peaks(&analysis.manifest);
-    let devices = devices(analysis);
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
         let peaks = applicable(&known, &analysis.intervals, &analysis.manifest, &phase.name);
         let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
+        let devices = kind.and_then(|kind| kind.busy.as_ref()).map_or_else(|| devices(analysis), |busy| busy.devices);
         let gpu = kind.into_iter().flat_map(|kind| &kind.elapsed);
         let giga = |tera: Option<f64>| tera.map(|tera| tera * 1e3);
         let wall = (Over::Wall, [phase.gflops, phase.gflops_executed, phase.gbytes]);
@@ -154,25 +154,7 @@ fn devices(analysis: &Analysis) -> u64 {
 /// The peaks that a phase's work can be held against: of FLOPs those of the element type that is *multiplied*; against another type's
 /// peak a ratio means nothing, and where there is none of that type there is no ratio.
 fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Vec<Peak> {
-    let used = multiplied(intervals, manifest, phase);
-    peaks.iter().filter(|peak| !peak.is_flops || peak.dtype.is_none() || peak.dtype == used).cloned().collect()
-}
-
-/// The element type that most of a phase's FLOPs are done in.
-///
-/// The model says so (`compute_dtype`: a word, or an object with one for each phase), because that need not be the type of its weights:
-/// candle multiplies quantised weights by activations that it quantises to 8 bits. Where a run does not say, it is the type that most
-/// FLOPs are annotated with; of a quantised type nothing is known then.
-fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
-    let told = manifest.model.get("compute_dtype");
-    if let Some(word) = told.and_then(|told| told.as_str().or_else(|| told.get(phase)?.as_str())) {
-        return Some(if word == "int8" { "i8".to_string() } else { word.to_string() });
-    }
-    if told.is_some() {
-        return None;
-    }
     let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
-    let most = most.or_else(|| manifest.model.get("dtype").and_then(Value::as_str))?;
-    let is_quantised = DType::from_word(most).is_some_and(DType::is_quantised);
-    (!is_quantised).then(|| most.to_string())
+    let used = multiplied_dtype(&manifest.model, phase, most);
+    peaks.iter().filter(|peak| !peak.is_flops || peak.dtype.is_none() || peak.dtype == used).cloned().collect()
 }

@@ -1,11 +1,12 @@
 //! Time by phase: how the run's wall time divides, and how long one step of each kind takes.
 //!
 //! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever thread ran it:
-//! two threads that decode at once do twice the work in that time. Durations of single steps say so.
+//! two threads that decode at once do twice the work in that time. Where some steps have no record, rates are over the time in which
+//! none of these was open ([`Covered`]). Durations of single steps say so.
 
+use super::covered::Covered;
 use super::gaps::{length, stretches};
 use super::intervals::{Intervals, by_rollup};
-use super::latency::per_second;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
@@ -39,8 +40,10 @@ pub struct PhaseRow {
     pub total_ns: u64,
     /// `total_ns` ÷ the time of all outermost steps.
     pub share: f64,
-    /// Time in which at least one of them was open, in nanoseconds: what rates are over.
+    /// Time in which at least one of them was open and none without a record was, in nanoseconds: what rates are over.
     pub union_ns: u64,
+    /// Steps open at once, on average over that time.
+    pub steps_at_once: Option<f64>,
     /// Intervals in them.
     pub intervals: u64,
     /// Tokens processed: new ones of sequences that go on, where all steps tell, or else all. `None` where a step does not say.
@@ -95,8 +98,8 @@ impl PhaseGpu {
 
 impl Phases {
     /// Divides the time of `steps`, which are in order of start. All are those that count: warm-up is not among them.
-    /// `all_recorded`: no step in their time lacks a record.
-    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals, all_recorded: bool) -> Self {
+    /// `covered` is the time in which none lacks a record.
+    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals, covered: &Covered) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
@@ -109,7 +112,7 @@ impl Phases {
             ns => ns,
         };
         let mut rows: Vec<PhaseRow> =
-            groups.into_iter().map(|(name, steps)| row(name, &steps, inside(steps[0]), whole)).collect();
+            groups.into_iter().map(|(name, steps)| row(name, &steps, inside(steps[0]), whole, covered)).collect();
         rows.sort_by(|a, b| (a.phase_order(), b.total_ns, &a.name).cmp(&(b.phase_order(), a.total_ns, &b.name)));
 
         let spans = || {
@@ -119,7 +122,7 @@ impl Phases {
         let (start, end) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
         let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
         let in_steps_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
-        Self { wall_ns, in_steps_ns: all_recorded.then_some(in_steps_ns.min(wall_ns)), rows }
+        Self { wall_ns, in_steps_ns: (!covered.is_partial()).then_some(in_steps_ns.min(wall_ns)), rows }
     }
 
     /// Wall time in which no step ran: between requests, in the host's own loop, waiting. Not known where some of the steps in this time
@@ -130,11 +133,6 @@ impl Phases {
 }
 
 impl PhaseRow {
-    /// Steps open at once, on average over the time in which any was.
-    pub fn steps_at_once(&self) -> Option<f64> {
-        (self.union_ns > 0).then(|| self.total_ns as f64 / self.union_ns as f64)
-    }
-
     /// Phases stand in the order of a request, other steps after them.
     fn phase_order(&self) -> usize {
         let position = Phase::ALL.iter().position(|phase| phase.as_str() == self.name);
@@ -142,16 +140,29 @@ impl PhaseRow {
     }
 }
 
-fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64) -> PhaseRow {
+fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, covered: &Covered) -> PhaseRow {
     let total_ns = total(steps.iter().map(|s| s.dur_ns));
     let sum = |f: fn(&StepRow) -> Option<u64>| total_if_known(steps.iter().map(|s| f(s)));
     // Sequences that have ended are computed on until the batch is done; nobody gets their tokens.
-    let tokens = sum(|s| s.new_tokens.map(u64::from)).or_else(|| sum(|s| s.tokens.map(u64::from)));
+    let new_tokens = sum(|s| s.new_tokens.map(u64::from));
+    let all_new = new_tokens.is_some();
+    let tokens = new_tokens.or_else(|| sum(|s| s.tokens.map(u64::from)));
     let (flops, bytes, io_bytes) = (sum(|s| s.flops), sum(|s| s.bytes), sum(|s| s.io_bytes));
     let flops_executed = sum(|s| s.flops_executed);
-    let union_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+    let union_ns = length(&covered.cut(stretches(steps.iter().map(|s| (s.start_ns, s.end_ns())))));
+    // A step that is only partly in the time that counts did a part of its work there.
+    let shares: Option<Vec<f64>> = covered.is_partial().then(|| steps.iter().map(|s| covered.share(s)).collect());
+    let within = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| match &shares {
+        None => work.map(|n| n as f64),
+        Some(shares) => {
+            work.map(|_| steps.iter().zip(shares).map(|(s, share)| of(s).unwrap_or(0) as f64 * share).sum())
+        }
+    };
     // Per nanosecond is per second × 10⁻⁹.
-    let rate = |work: Option<u64>| work.filter(|_| union_ns > 0).map(|n| n as f64 / union_ns as f64);
+    let rate = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| {
+        within(work, of).filter(|_| union_ns > 0).map(|n| n / union_ns as f64)
+    };
+    let open_ns = within(Some(total_ns), |s| Some(s.dur_ns)).unwrap_or(0.0);
     PhaseRow {
         name: name.to_string(),
         is_phase: steps[0].phase.is_some(),
@@ -160,17 +171,19 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64) -> Ph
         total_ns,
         share: ratio(total_ns, whole),
         union_ns,
+        steps_at_once: (union_ns > 0).then(|| open_ns / union_ns as f64),
         intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
-        tokens_per_s: tokens.filter(|_| union_ns > 0).map(|n| per_second(n as f64, union_ns as f64)),
+        tokens_per_s: rate(tokens, if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) })
+            .map(|rate| rate * 1e9),
         flops,
         flops_executed,
         bytes,
         io_bytes,
-        gflops: rate(flops),
-        gflops_executed: rate(flops_executed),
-        gbytes: rate(bytes),
-        io_gbytes: rate(io_bytes),
+        gflops: rate(flops, |s| s.flops),
+        gflops_executed: rate(flops_executed, |s| s.flops_executed),
+        gbytes: rate(bytes, |s| s.bytes),
+        io_gbytes: rate(io_bytes, |s| s.io_bytes),
         intensity: flops.zip(io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
         gpu: PhaseGpu::of(steps),
         duration: spread_by_request(steps.iter().copied(), |s| Some(s.dur_ns as f64)),

@@ -7,6 +7,7 @@
 use super::StepRow;
 use crate::reader::finding;
 use crate::render::format::count;
+use candlescope_core::RequestRecord;
 use candlescope_core::run::{Finding, RunManifest, Severity, StepCounts};
 use std::ops::Range;
 
@@ -60,8 +61,8 @@ impl Sampling {
     ///
     /// Recording that was off before the first recorded step, or after the last, takes nothing from what lies between.
     pub fn is_sampled(&self) -> bool {
-        let told =
-            self.counts.is_some_and(|c| c.scheduled_out + c.lost > 0 || (c.captured > 0 && c.without_record() > 0));
+        let left_out = |c: StepCounts| c.scheduled_out.saturating_add(c.lost).saturating_add(c.left_plain);
+        let told = self.counts.is_some_and(|c| left_out(c) > 0 || (c.captured > 0 && c.without_record() > 0));
         told || self.recorded.missing() > 0
     }
 
@@ -69,6 +70,14 @@ impl Sampling {
     /// [`Recorded::whole`].
     pub fn voids(&self, figure: NeedsAllSteps) -> bool {
         figure != NeedsAllSteps::InterTokenLatency && self.is_sampled()
+    }
+
+    /// Whether requests that ran in the time of `requests` have no record: their numbers have holes, or the run says so.
+    pub fn requests_missing(&self, manifest: &RunManifest, requests: &[&RequestRecord]) -> bool {
+        let numbers = || requests.iter().map(|r| r.request);
+        let span =
+            numbers().min().zip(numbers().max()).map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1));
+        span > requests.len() as u64 || manifest.loss.requests_lost > 0 || manifest.loss.requests_paused > 0
     }
 
     /// The figures over the whole run that are void.

@@ -11,6 +11,8 @@
 
 mod clusters;
 
+pub(crate) use clusters::student;
+
 use serde::Serialize;
 
 /// Independent units, samples or clusters of them, from which the 95 % interval of a median exists.

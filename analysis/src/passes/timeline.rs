@@ -1,5 +1,6 @@
 //! The time line of each device: its steps, its work, and how one divides the other.
 
+use super::covered::{Covered, difference};
 use super::gaps::{Activity, Block, Occupancy, blocks, length, stretches};
 use super::gpu::{Busy, Clocks};
 use super::kernels::Recorded;
@@ -18,6 +19,9 @@ pub(super) struct Timeline<'a> {
     /// The same stream by stream.
     streams: Vec<Vec<Block>>,
     clocks: Clocks,
+    covered: &'a Covered,
+    /// When steps ran whose kernels were not recorded, on other threads.
+    beside: Arc<Vec<(i64, i64)>>,
 }
 
 /// A step, and what it had on one device.
@@ -30,7 +34,17 @@ pub(super) struct OnDevice<'a> {
 }
 
 /// The devices that anything was recorded on in `steps`, which are in order of start.
-pub(super) fn timelines<'a>(steps: &'a [StepRow], recorded: &'a Recorded, clocks: Clocks) -> Vec<Timeline<'a>> {
+pub(super) fn timelines<'a>(
+    steps: &'a [StepRow],
+    recorded: &'a Recorded,
+    clocks: Clocks,
+    covered: &'a Covered,
+) -> Vec<Timeline<'a>> {
+    // With clocks that far apart no step's time is the device's.
+    if clocks.apart() {
+        return Vec::new();
+    }
+    let beside = Arc::new(beside_windows(steps, recorded));
     let mut devices: BTreeMap<&Arc<str>, Vec<(&StepRow, &[Activity])>> = BTreeMap::new();
     let by_number: HashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, step)).collect();
     let mut work: BTreeMap<&Arc<str>, Vec<&[Activity]>> = BTreeMap::new();
@@ -61,9 +75,33 @@ pub(super) fn timelines<'a>(steps: &'a [StepRow], recorded: &'a Recorded, clocks
                 blocks: blocks(everything()),
                 streams: streams.into_values().map(blocks).collect(),
                 clocks,
+                covered,
+                beside: beside.clone(),
             }
         })
         .collect()
+}
+
+/// When steps ran whose kernels were not recorded, of kinds that have recorded ones elsewhere: at the ends of a window of kernels, on
+/// other threads than its steps. What the device did for them is in no table, so this time cannot be divided.
+fn beside_windows(steps: &[StepRow], recorded: &Recorded) -> Vec<(i64, i64)> {
+    let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
+    let kinds: BTreeSet<&str> = steps.iter().filter(|s| numbers.contains(&s.step)).map(StepRow::group).collect();
+    let window = |step: &StepRow| (step.start_ns, step.end_ns());
+    let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+    let with = steps.iter().filter(|step| numbers.contains(&step.step));
+    with.for_each(|step| threads.entry(step.thread).or_default().push(window(step)));
+    let threads: BTreeMap<u32, Vec<(i64, i64)>> =
+        threads.into_iter().map(|(thread, w)| (thread, stretches(w))).collect();
+    let without = steps.iter().filter(|step| !numbers.contains(&step.step) && kinds.contains(step.group()));
+    // A step around recorded ones, or inside one, is on their thread.
+    let apart = without.filter(|step| {
+        threads.get(&step.thread).is_none_or(|own| {
+            let next = own.partition_point(|(_, end)| *end <= step.start_ns);
+            own.get(next).is_none_or(|(start, _)| *start >= step.end_ns())
+        })
+    });
+    stretches(apart.map(window))
 }
 
 /// How all devices' time divides in the steps of one group, or in all.
@@ -82,7 +120,7 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
     }
     let all = all?;
     // A step on several devices is one step.
-    let queue_delay = Distribution::clustered(delays).filter(|_| !all.clocks_apart);
+    let queue_delay = Distribution::clustered(delays).filter(|_| !all.clocks_unknown);
     Some(Busy { steps: numbers.len() as u64, queue_delay, ..all })
 }
 
@@ -95,7 +133,8 @@ impl<'a> Timeline<'a> {
 
     /// How this device's time divides in these steps of it.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
-        let queue_delay = Distribution::clustered(queue_delays(&steps).collect()).filter(|_| !self.clocks.apart());
+        let queue_delay =
+            Distribution::clustered(queue_delays(&steps).collect()).filter(|_| self.clocks.within().is_some());
         Some(Busy { queue_delay, ..self.sums(&steps)? })
     }
 
@@ -104,10 +143,10 @@ impl<'a> Timeline<'a> {
             return None;
         }
         let window = |own: &OnDevice<'_>| (own.step.start_ns, own.step.end_ns());
-        let windows = stretches(steps.iter().map(window));
-        // Too far apart, every gap is within the clocks' error.
-        let bound_ns = if self.clocks.apart() { u64::MAX } else { self.clocks.bound_ns.unwrap_or(0) };
-        let occupancy = Occupancy::within(&self.blocks, &windows, bound_ns);
+        let counts = |windows| difference(&self.covered.cut(stretches(windows)), &self.beside);
+        let windows = counts(steps.iter().map(window).collect::<Vec<_>>());
+        // Where the clocks' bound is not known, every gap may be within it.
+        let occupancy = Occupancy::within(&self.blocks, &windows, self.clocks.within().unwrap_or(u64::MAX));
         let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
         steps.iter().for_each(|own| threads.entry(own.step.thread).or_default().push(window(own)));
         let own = blocks(steps.iter().flat_map(|own| own.activities));
@@ -118,7 +157,7 @@ impl<'a> Timeline<'a> {
             steps: steps.len() as u64,
             devices: 1,
             wall_ns: occupancy.wall_ns,
-            open_ns: threads.into_values().map(|windows| length(&stretches(windows))).fold(0, u64::saturating_add),
+            open_ns: threads.into_values().map(|windows| length(&counts(windows))).fold(0, u64::saturating_add),
             busy_ns: occupancy.busy_ns,
             own_ns,
             after_ns: steps.iter().map(after).fold(0, u64::saturating_add),
@@ -135,7 +174,7 @@ impl<'a> Timeline<'a> {
             launches: kernels,
             copies: activities().count() as u64 - kernels,
             queue_delay: None,
-            clocks_apart: self.clocks.apart(),
+            clocks_unknown: self.clocks.within().is_none(),
         })
     }
 }

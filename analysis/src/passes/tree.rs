@@ -42,7 +42,7 @@ pub struct TreeRow {
     pub flops_executed: Option<u64>,
     /// Bytes of weights and KV cache, of it and everything below it.
     pub bytes: Option<u64>,
-    /// The same with activations.
+    /// The same with activations; `None` where some of these intervals tell work, but nothing of activations.
     pub io_bytes: Option<u64>,
 }
 
@@ -90,6 +90,7 @@ impl Tree {
             });
             stack.extend(children[path].iter().map(|&child| (child, depth + 1, Some(row))));
         }
+        let mut missing: Vec<bool> = rows.iter().map(|row| paths[row.path].io_missing).collect();
         // Children stand after their parents, so adding from the end carries every leaf's work up to its root.
         for row in (0..rows.len()).rev() {
             if let Some(parent) = rows[row].parent {
@@ -97,7 +98,11 @@ impl Tree {
                 rows[parent].flops_executed = plus(rows[parent].flops_executed, rows[row].flops_executed);
                 rows[parent].bytes = plus(rows[parent].bytes, rows[row].bytes);
                 rows[parent].io_bytes = plus(rows[parent].io_bytes, rows[row].io_bytes);
+                missing[parent] |= missing[row];
             }
+        }
+        for (row, missing) in rows.iter_mut().zip(missing) {
+            row.io_bytes = row.io_bytes.filter(|_| !missing);
         }
         Self { total_ns, rows }
     }

@@ -178,7 +178,7 @@ fn phases(analysis: &Analysis) -> Value {
             "total_ns": row.total_ns,
             "share": row.share,
             "union_ns": row.union_ns,
-            "steps_at_once": row.steps_at_once(),
+            "steps_at_once": row.steps_at_once,
             "intervals": row.intervals,
             "tokens": row.tokens,
             "tokens_per_s": row.tokens_per_s,

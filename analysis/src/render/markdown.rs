@@ -218,7 +218,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
             rate(row.gflops),
             rate(row.io_gbytes),
             rate(row.intensity),
-            rate(row.steps_at_once()),
+            rate(row.steps_at_once),
             count(row.intervals),
         ]
     });

@@ -1,6 +1,7 @@
 //! GPU time by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
+use candlescope_analysis::passes::covered::Covered;
 use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks, stretches};
 use candlescope_analysis::passes::gpu::{Clocks, Gpu};
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
@@ -251,8 +252,8 @@ fn work_that_reaches_over_a_window_counts_where_it_is() {
 
 fn gpu_of(steps: &[StepRecord], recorded: Recorded) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
-    let phases = Phases::of(&[], &rows, &Intervals::default(), true);
-    Gpu::of(&rows, &phases, &recorded, Clocks::default())
+    let phases = Phases::of(&[], &rows, &Intervals::default(), &Covered::default());
+    Gpu::of(&rows, &phases, &recorded, Clocks { bound_ns: Some(0) }, &Covered::default())
 }
 
 fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> Recorded {

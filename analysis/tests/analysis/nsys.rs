@@ -2,6 +2,7 @@
 
 use crate::common::{manifest, span, write_run};
 use candlescope_analysis::nsys::{Profile, ProfileError};
+use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::nsys::{Comparison, KernelSum, KernelsByPath, PathKernels};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
@@ -149,7 +150,7 @@ fn sum(kernels: u64, ns: u64) -> KernelSum {
 #[test]
 fn kernels_belong_to_the_interval_that_launched_them() {
     let (dir, run) = run();
-    let by_path = KernelsByPath::of(&run, &profile(dir.path()).profile());
+    let by_path = KernelsByPath::of(&run, &profile(dir.path()).profile(), &Warmup::default());
     let row = |path: &str, intervals, own, all, top: (&str, u64), gpu| PathKernels {
         path: path.into(),
         intervals,
@@ -181,7 +182,7 @@ fn an_interval_that_the_run_lost_leaves_its_kernels_to_the_one_around_it() {
     // Inside the first linear, with an id above the signed integers.
     e.range(MAIN, 1, 155, Some(170), u64::MAX - 1);
     e.range(MAIN, 1, 990, None, 7_777);
-    let by_path = KernelsByPath::of(&run, &e.profile());
+    let by_path = KernelsByPath::of(&run, &e.profile(), &Warmup::default());
     assert_eq!(by_path.rows[0].own, sum(3, 750));
     assert_eq!((by_path.ranges, by_path.matched), (7, 5));
     assert_eq!(by_path.findings()[0].code, "nsys_ranges_unknown");
@@ -192,7 +193,7 @@ fn two_calls_of_one_number_are_one_kernel() {
     let (dir, run) = run();
     let e = profile(dir.path());
     e.call(MAIN, 1, 2_500);
-    let by_path = KernelsByPath::of(&run, &e.profile());
+    let by_path = KernelsByPath::of(&run, &e.profile(), &Warmup::default());
     assert_eq!((by_path.all.kernels, by_path.rows[0].own), (9, sum(3, 750)), "the earlier call counts");
 }
 
@@ -212,7 +213,7 @@ fn a_cuda_graph_counts_as_one() {
     e.file
         .execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (7000, 9000, 0, 1, 1, 1, 7, 50, ?1)", [process])
         .unwrap();
-    let by_path = KernelsByPath::of(&run, &e.profile());
+    let by_path = KernelsByPath::of(&run, &e.profile(), &Warmup::default());
     let decode = &by_path.rows[0];
     assert_eq!((decode.path.as_str(), decode.own), ("decode", sum(2, 2_011)));
     assert_eq!(decode.top, Some(("(CUDA graph)".to_string(), 2_000)));
@@ -222,7 +223,7 @@ fn a_cuda_graph_counts_as_one() {
 fn what_a_profile_lacks_is_said() {
     let (dir, run) = run();
     let codes = |e: &Export| {
-        let findings = KernelsByPath::of(&run, &e.profile()).findings();
+        let findings = KernelsByPath::of(&run, &e.profile(), &Warmup::default()).findings();
         findings.into_iter().map(|f| f.code).collect::<Vec<_>>()
     };
     let no_cuda = Export::new(dir.path(), false);
@@ -236,7 +237,7 @@ fn what_a_profile_lacks_is_said() {
     let other = tempdir().unwrap();
     let e = profile(other.path());
     e.file.execute("DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME", []).unwrap();
-    let by_path = KernelsByPath::of(&run, &e.profile());
+    let by_path = KernelsByPath::of(&run, &e.profile(), &Warmup::default());
     assert_eq!((by_path.unlaunched.kernels, by_path.all.kernels), (9, 9));
 }
 
@@ -273,7 +274,7 @@ fn every_report_shows_the_same_table() {
     }
     assert!(json::metrics(&analysis)["nsys"].is_null());
     let profile = profile(dir.path()).profile();
-    analysis.nsys = Some(KernelsByPath::of(&run, &profile));
+    analysis.nsys = Some(KernelsByPath::of(&run, &profile, &Warmup::default()));
     let summary = terminal::summary(&analysis, &TerminalOptions::default());
     let page = html::page(&analysis).unwrap();
     // The template engine escapes slashes too.
@@ -297,7 +298,7 @@ fn every_report_shows_the_same_table() {
     let mut idle = analysis.clone();
     let mut without = profile;
     without.kernels.clear();
-    idle.nsys = Some(KernelsByPath::of(&run, &without));
+    idle.nsys = Some(KernelsByPath::of(&run, &without, &Warmup::default()));
     let summary = terminal::summary(&idle, &TerminalOptions::default());
     let section = summary.split("Kernels by path").nth(1).unwrap().split("Cost and loss").next().unwrap();
     assert!(section.contains("0 kernels") && !section.contains("decode/block"), "{section}");

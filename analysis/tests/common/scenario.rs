@@ -456,6 +456,7 @@ fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
             windows: 1,
             steps: scenario.recorded,
             recorded: kernels,
+            clock_bound_ns: Some(2),
             ..KernelAccount::default()
         }),
         cross_check: (kernels > 0).then_some(CrossCheck { n: 40, median_ratio: 1.02, p05: 1.0, p95: 1.09 }),

@@ -386,13 +386,14 @@ impl Aggregate {
             ("recorded", steps.recorded),
             ("captured", steps.captured),
             ("scheduled_out", steps.scheduled_out),
+            ("left_plain", steps.left_plain),
             ("paused", steps.paused),
             ("lost", steps.lost),
         ] {
             raise(self.steps_begun.with_label_values(&[outcome]), n);
         }
         if steps.without_record() > 0 {
-            self.requests.sampled(steps.schedule.filter(|_| steps.paused + steps.lost == 0));
+            self.requests.sampled(steps.schedule.filter(|_| steps.left_plain + steps.paused + steps.lost == 0));
         }
         self.told_in_flight = true;
         self.active.set(stats.requests_open as f64);

@@ -74,7 +74,7 @@ pub(crate) const STEPS: Metric =
 pub(crate) const STEPS_BEGUN: Metric = counter(
     "candlescope_steps_begun_total",
     &["outcome"],
-    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, paused, lost",
+    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, left_plain, paused, lost",
 );
 pub(crate) const TOKENS: Metric = counter(
     "candlescope_tokens_total",

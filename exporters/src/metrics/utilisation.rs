@@ -10,7 +10,7 @@
 //! MFU and MBU are then the mean of these devices. Where no kernels are recorded, everything counts as one device.
 
 use super::recent::{Recent, overlap_ns};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, multiplied_dtype};
 use candlescope_core::{Batch, DType, HostNs, KernelRecord, Phase, StepRecord};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +71,8 @@ struct Device {
 #[derive(Debug)]
 pub(crate) struct Utilisation {
     peaks: Vec<Peak>,
-    model_dtype: Option<String>,
+    /// What the run says of the model, for the type that is multiplied.
+    model: BTreeMap<String, Value>,
     flops_by_dtype: HashMap<DType, u64>,
     /// Steps that tell the amount, by figure; [`Figure::Concurrency`] takes all.
     work: BTreeMap<(Phase, Figure), Recent>,
@@ -88,7 +89,7 @@ impl Default for Utilisation {
     fn default() -> Self {
         Self {
             peaks: Vec::new(),
-            model_dtype: None,
+            model: BTreeMap::new(),
             flops_by_dtype: HashMap::new(),
             work: BTreeMap::new(),
             all: Recent::new(MOST_STEPS),
@@ -118,7 +119,8 @@ impl Utilisation {
                 Some(Peak { figure, value, label, dtype })
             })
             .collect();
-        self.model_dtype = run.model.get("dtype").and_then(Value::as_str).map(str::to_string);
+        let told = run.model.iter().filter(|(key, _)| ["dtype", "compute_dtype"].contains(&key.as_str()));
+        self.model = told.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
     /// Takes the work of a batch.
@@ -215,7 +217,7 @@ impl Utilisation {
                 Figure::TokenRate => rows.push((figure, vec![phase], a_second)),
                 Figure::Concurrency => rows.push((figure, vec![phase], sums.sum_ns as f64 / union as f64)),
                 _ => {
-                    for peak in self.applicable().filter(|peak| peak.figure == figure) {
+                    for peak in self.applicable(phase.as_str()).into_iter().filter(|peak| peak.figure == figure) {
                         let labels = vec![phase.clone(), peak.label.clone()];
                         // Of several peaks with the same name the first counts.
                         if !rows.iter().any(|(f, l, _)| *f == figure && *l == labels) {
@@ -242,13 +244,11 @@ impl Utilisation {
         rows
     }
 
-    /// Of FLOPs the peaks of the element type that most were done in, or else the model's: against another type's
-    /// peak a ratio means nothing.
-    fn applicable(&self) -> impl Iterator<Item = &Peak> {
+    /// Of FLOPs the peaks of the element type that is multiplied: against another type's peak a ratio means nothing.
+    fn applicable(&self, phase: &str) -> Vec<&Peak> {
         let most = self.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| dtype.as_str());
-        let used = most.or(self.model_dtype.as_deref());
-        self.peaks
-            .iter()
-            .filter(move |peak| peak.figure == Figure::Mbu || peak.dtype.is_none() || peak.dtype.as_deref() == used)
+        let used = multiplied_dtype(&self.model, phase, most);
+        let fits = |peak: &&Peak| peak.figure == Figure::Mbu || peak.dtype.is_none() || peak.dtype == used;
+        self.peaks.iter().filter(fits).collect()
     }
 }

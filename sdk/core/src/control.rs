@@ -96,6 +96,8 @@ pub(crate) enum StepFate {
     Captured,
     /// The schedule leaves it out.
     ScheduledOut,
+    /// Left plain, to measure what recording costs.
+    Plain,
     /// Recording is off.
     Paused,
     /// The session is over.

@@ -68,7 +68,8 @@ pub struct RunManifest {
     pub results: BTreeMap<String, Value>,
 }
 
-/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `paused` + `lost` + `open_at_end`.
+/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost` +
+/// `open_at_end`.
 ///
 /// The run of a capture has its own: the steps of its window, all of which were to be `captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -82,6 +83,8 @@ pub struct StepCounts {
     pub captured: u64,
     /// Steps that the schedule left out.
     pub scheduled_out: u64,
+    /// Steps without a record that were timed all the same, to measure what recording costs.
+    pub left_plain: u64,
     /// Steps that began while recording was paused.
     pub paused: u64,
     /// Steps that were to be recorded and have no record, because a ring was full.
@@ -101,7 +104,7 @@ impl StepCounts {
 
     /// Steps that have no record, and not because they were still under way.
     pub fn without_record(&self) -> u64 {
-        self.scheduled_out.saturating_add(self.paused).saturating_add(self.lost)
+        [self.left_plain, self.paused, self.lost].into_iter().fold(self.scheduled_out, u64::saturating_add)
     }
 }
 
@@ -112,6 +115,7 @@ impl fmt::Display for StepCounts {
         let why = [
             (self.captured, "only because a capture asked for them"),
             (self.scheduled_out, "left out by the schedule"),
+            (self.left_plain, "left plain to measure the overhead"),
             (self.paused, "while recording was off"),
             (self.lost, "lost because a ring was full"),
             (self.open_at_end, "not ended"),
@@ -136,6 +140,21 @@ fn grouped(n: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The element type that most FLOPs of a phase are done in, as far as a run's `model` says, or else `most` (the type that most FLOPs
+/// are annotated with); `None` where it is not known: a peak of another type says nothing.
+///
+/// A model says it in `compute_dtype` (a word, or an object with one for each phase), because that need not be the type of its weights:
+/// candle multiplies quantised weights by activations that it quantises to 8 bits.
+pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Option<&str>) -> Option<String> {
+    if let Some(told) = model.get("compute_dtype") {
+        let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
+        return Some(if word == "int8" { "i8".to_string() } else { word.to_string() });
+    }
+    let most = most.or_else(|| model.get("dtype").and_then(Value::as_str))?;
+    let is_quantised = crate::vocabulary::DType::from_word(most).is_some_and(|dtype| dtype.is_quantised());
+    (!is_quantised).then(|| most.to_string())
 }
 
 /// Clock used on the hot path and its relation to Unix time.

@@ -84,6 +84,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) steps_due: AtomicU64,
     /// Steps that the schedule left out.
     pub(crate) steps_scheduled_out: AtomicU64,
+    /// Steps that were left plain.
+    pub(crate) steps_plain: AtomicU64,
     /// Steps that began while recording was off.
     pub(crate) steps_paused: AtomicU64,
     pub(crate) ring_full: AtomicU64,

@@ -18,7 +18,7 @@ pub(super) const RESAMPLES: usize = 2000;
 const SEED: u64 = 0x5eed;
 
 /// Clusters above which nothing is drawn.
-const DRAWN_MOST: usize = 200;
+const DRAWN_MOST: usize = 64;
 
 /// Standard normal 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
@@ -40,7 +40,7 @@ pub(super) fn median_interval(
 }
 
 /// Student's t, 97.5 % quantile [Abramowitz and Stegun, 26.7.5; within 0.2 % from 5 degrees of freedom on].
-fn student(freedom: f64) -> f64 {
+pub(crate) fn student(freedom: f64) -> f64 {
     let power = |n| Z.powi(n);
     Z + (power(3) + Z) / (4.0 * freedom)
         + (5.0 * power(5) + 16.0 * power(3) + 3.0 * Z) / (96.0 * freedom.powi(2))

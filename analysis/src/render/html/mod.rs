@@ -245,7 +245,7 @@ fn phases(analysis: &Analysis) -> Value {
             "cells": [
                 count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| Some(d.median)), time(|d| d.p95),
                 time(|d| Some(d.max)), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
-                rate(row.io_gbytes), rate(row.intensity), rate(row.steps_at_once()), gpu, count(row.intervals),
+                rate(row.io_gbytes), rate(row.intensity), rate(row.steps_at_once), gpu, count(row.intervals),
             ],
         })
     });

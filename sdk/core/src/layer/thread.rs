@@ -279,9 +279,9 @@ impl ThreadState {
             let mut fate = decision.fate;
             if fate.is_recorded() {
                 plain = nested == 0 && shared.leaves_plain(meta.name, step);
-                // A step inside a plain one is part of it.
-                if plain || self.open().iter().any(|f| f.plain) {
-                    fate = StepFate::ScheduledOut;
+                // A step inside a plain one is part of it, unless somebody asked for that very step.
+                if plain || (self.open().iter().any(|f| f.plain) && !shared.control.in_window(step)) {
+                    fate = StepFate::Plain;
                 }
             }
             recorded = fate.is_recorded();
@@ -344,6 +344,7 @@ impl ThreadState {
         match fate {
             StepFate::Recorded | StepFate::Captured => add(&self.counts.steps_due),
             StepFate::ScheduledOut => add(&self.counts.steps_scheduled_out),
+            StepFate::Plain => add(&self.counts.steps_plain),
             StepFate::Paused => add(&self.counts.steps_paused),
             StepFate::Closed => {}
         }

@@ -105,6 +105,7 @@ impl Facts {
                 recorded: less(|f| f.steps.recorded),
                 captured: less(|f| f.steps.captured),
                 scheduled_out: less(|f| f.steps.scheduled_out),
+                left_plain: less(|f| f.steps.left_plain),
                 paused: less(|f| f.steps.paused),
                 lost: less(|f| f.steps.lost),
                 open_at_end: self.steps.open_at_end,
@@ -122,6 +123,7 @@ struct ThreadSums {
     steps_lost: u64,
     steps_due: u64,
     steps_scheduled_out: u64,
+    steps_plain: u64,
     steps_paused: u64,
 }
 
@@ -421,10 +423,11 @@ impl Drain {
     /// Steps by what became of them. Those that are to be recorded and neither have come nor are lost are still open.
     fn steps(&self, sums: &ThreadSums, resolver: &Resolver) -> StepCounts {
         StepCounts {
-            begun: sums.steps_due + sums.steps_scheduled_out + sums.steps_paused,
+            begun: sums.steps_due + sums.steps_scheduled_out + sums.steps_plain + sums.steps_paused,
             recorded: resolver.steps - resolver.steps_captured,
             captured: resolver.steps_captured,
             scheduled_out: sums.steps_scheduled_out,
+            left_plain: sums.steps_plain,
             paused: sums.steps_paused,
             lost: sums.steps_lost,
             open_at_end: sums.steps_due.saturating_sub(resolver.steps + sums.steps_lost),
@@ -510,6 +513,7 @@ impl ThreadSums {
         self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);
         self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);
+        self.steps_plain += counts.steps_plain.load(Ordering::Relaxed);
         self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
     }
 }

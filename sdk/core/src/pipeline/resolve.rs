@@ -100,6 +100,8 @@ struct StepTotals {
     any_executed: bool,
     bytes: Option<u64>,
     io_bytes: Option<u64>,
+    /// Some tell FLOPs or bytes, but nothing of activations: a sum would be too small.
+    io_missing: bool,
 }
 
 impl StepTotals {
@@ -112,6 +114,8 @@ impl StepTotals {
         sum(&mut self.flops, a.get_flops());
         sum(&mut self.bytes, a.get_bytes());
         sum(&mut self.io_bytes, a.get_io_bytes());
+        let works = a.get_flops().is_some() || a.get_bytes().is_some();
+        self.io_missing |= works && a.get_io_bytes().is_none();
         let executed = a.get_flops_executed();
         self.any_executed |= executed.is_some();
         self.flops_executed = self.flops_executed.saturating_add(executed.or(a.get_flops()).unwrap_or(0));
@@ -585,7 +589,7 @@ impl Resolver {
             context_sum: a.get_context_sum(),
             sequences: a.get_sequences(),
             flops_executed: buffer.done.any_executed.then_some(buffer.done.flops_executed),
-            io_bytes: buffer.done.io_bytes,
+            io_bytes: buffer.done.io_bytes.filter(|_| !buffer.done.io_missing),
         });
     }
 
