@@ -22,7 +22,7 @@ impl Covered {
     /// Steps are numbered as they begin, on all threads together. In a row of numbers without a hole every step has a record that began
     /// in its time, but at its ends steps that began before, or go on after, may have none. So time counts from when each thread has
     /// begun a step of the row until one of them has ended its last. A row in which a thread is missing that worked before and after
-    /// says nothing.
+    /// says nothing, nor does a step alone: it shows one thread, however many there are.
     pub fn of(sampling: &Sampling, steps: &[StepRow]) -> Self {
         if !sampling.is_sampled() {
             return Self::default();
@@ -43,7 +43,7 @@ impl Covered {
                 (*start, *end) = ((*start).min(step.start_ns), (*end).max(step.end_ns()));
             }
             let alive = threads.iter().filter(|(_, (from, to))| *from <= last.step && *to >= first.step);
-            if alive.count() > own.len() {
+            if row.len() < 2 || alive.count() > own.len() {
                 continue;
             }
             let from = own.values().map(|(start, _)| *start).max().filter(|_| first.step > 0);

@@ -332,6 +332,52 @@ fn a_schedule_voids_what_needs_every_step() {
     assert_eq!(all.phases.outside_ns(), Some(180_000_000));
 }
 
+/// Two threads decode steps of 4 ms without a break, 2 ms apart: 500 tokens/s and 2 steps at once, whether all of them are recorded or 6 of
+/// every 20.
+#[test]
+fn a_schedule_leaves_rates_as_they_are() {
+    let with = |recorded: fn(u64) -> bool| {
+        let mut run = Maker::default();
+        for i in 0..200i64 {
+            let step = run.step(Phase::Decode, 1 + (i % 2) as u32, None, 2 * i, 4);
+            run.work(step, 1_000_000, 1_000_000, 1);
+        }
+        run.batch.steps.retain(|step| recorded(step.step));
+        run.batch.spans.retain(|span| span.step.is_some_and(recorded));
+        run.analysis()
+    };
+    for (name, analysis) in [("all", with(|_| true)), ("some", with(|step| step % 20 < 6))] {
+        let decode = &analysis.phases.rows[0];
+        let near = |value: Option<f64>, truth: f64| value.is_some_and(|value| (value / truth - 1.0).abs() < 0.011);
+        assert!(near(decode.tokens_per_s, 500.0) && near(decode.steps_at_once, 2.0), "{name}: {decode:?}");
+        let used = utilisation(&analysis);
+        assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5), "{name}: {used:?}");
+    }
+    // One step in 20 says nothing of what ran beside it.
+    for alone in [with(|step| step % 20 == 0), with(|step| step % 21 == 0)] {
+        let decode = &alone.phases.rows[0];
+        assert_eq!((decode.steps, decode.tokens_per_s, decode.steps_at_once), (10, None, None));
+        assert!(utilisation(&alone).is_empty(), "no MFU and no MBU");
+    }
+}
+
+/// Four threads keep a GPU busy in turns, a millisecond each of their steps of 4 ms. Kernels are recorded of five steps in a row: at the
+/// ends of that window the GPU works for steps whose kernels are in no table.
+#[test]
+fn a_window_of_kernels_does_not_count_others_work_as_idle() {
+    let mut run = Maker::default();
+    for i in 0..100i64 {
+        let step = run.step(Phase::Decode, 1 + (i % 4) as u32, None, i, 4);
+        if (40..45).contains(&i) {
+            run.kernel(step, "GPU-a", 1 + (i % 4) as u32, 1_000 * i, 1_000, 1_000 * i - 3_000);
+        }
+    }
+    let analysis = run.analysis();
+    let busy = analysis.gpu.busy.as_ref().expect("recorded");
+    assert_eq!((busy.steps, busy.wall_ns, busy.busy_ns), (5, 2_000_000, 2_000_000), "from 43 to 45 ms all is known");
+    assert!(near(busy.busy_share(), 1.0) && !codes(&analysis).contains(&"launch_bound"));
+}
+
 /// Kernels that ran before the first step initialise the model: 4 of 5 ms here. They are in no table.
 #[test]
 fn loading_is_in_no_table_of_kernels() {
