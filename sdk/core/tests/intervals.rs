@@ -236,8 +236,14 @@ fn what_is_executed_and_moved_adds_up_over_a_step() {
                 fields.in_scope(|| ());
             }
         }
-        let _step = llm::decode(4, 11, 4);
-        trace_span!("flops").in_scope(|| annotate(Annotation::new().flops(7).bytes(3)));
+        let told = |io_bytes| annotate(Annotation::new().flops(7).bytes(3).io_bytes(io_bytes));
+        {
+            let _step = llm::decode(4, 11, 4);
+            trace_span!("flops").in_scope(|| annotate(Annotation::new().flops(7).bytes(3)));
+        }
+        let _step = llm::decode(4, 12, 4);
+        trace_span!("all").in_scope(|| told(30));
+        trace_span!("all").in_scope(|| told(3));
     });
     let of = |name: &str| batch.spans.iter().filter(|s| &*s.path.name == name).collect::<Vec<_>>();
     let both = of("both")[0];
@@ -254,7 +260,8 @@ fn what_is_executed_and_moved_adds_up_over_a_step() {
     assert_eq!((step.tokens, step.batch, step.context_len), (Some(4), Some(4), Some(10)));
     // 150 and twice 4 told, 7 of the one that does not tell.
     assert_eq!((step.flops, step.flops_executed), (Some(107), Some(150 + 7 + 2 * 4)));
-    assert_eq!((step.bytes, step.io_bytes), (Some(13), Some(30 + 1 + 2)));
+    assert_eq!((step.bytes, step.io_bytes), (Some(13), None), "one tells its work, but nothing of activations");
+    assert_eq!((batch.steps[2].flops, batch.steps[2].io_bytes), (Some(14), Some(33)));
     // Where nobody tells, the step does not either.
     let step = &batch.steps[1];
     assert_eq!((step.flops, step.flops_executed, step.bytes, step.io_bytes), (Some(7), None, Some(3), None));

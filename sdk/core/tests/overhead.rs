@@ -51,6 +51,8 @@ fn a_known_cost_is_measured_in_place() {
     assert_eq!(in_place.kinds["decode"].n_plain, in_place.n_plain);
     // The loop's estimate knows nothing of the tap.
     assert!(overhead.ratio.expect("steps ran") < 0.1, "{overhead:?}");
+    let counts = m.steps.expect("counted");
+    assert_eq!((counts.begun, counts.recorded, counts.left_plain, counts.scheduled_out), (403, 303, 100, 0));
     // Plain steps have no rows, and their numbers are missing.
     assert_eq!((batch.steps.len(), batch.spans.len()), (303, 303 * 11));
     let numbers: std::collections::BTreeSet<u64> = batch.steps.iter().map(|s| s.step).collect();
@@ -84,6 +86,32 @@ fn a_window_that_was_asked_for_has_all_its_steps() {
     });
     assert_eq!(captured.batch().steps.len(), 20);
     assert!(batch.steps.len() > 31 && batch.steps.len() < 45, "{} of 51", batch.steps.len());
+}
+
+#[test]
+fn a_window_has_steps_inside_a_plain_one_too() {
+    let captured = MemoryExporter::new();
+    let (_, m) = record(Session::builder().overhead_probe(2), |handle| {
+        let around = trace_span!("generate");
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        let work = |n: usize| {
+            (0..n).for_each(|_| {
+                let _around = around.enter();
+                (0..3).for_each(|_| step.in_scope(|| ()));
+            });
+        };
+        work(5);
+        // Opened inside what may be a plain step, and again and again until it was one.
+        for _ in 0..4 {
+            let _around = around.enter();
+            let capture = handle.capture(captured.clone(), 2).expect("begins");
+            (0..3).for_each(|_| step.in_scope(|| ()));
+            let run = capture.wait(Duration::from_secs(20)).expect("written");
+            assert_eq!(run.steps.expect("counted").captured + run.steps.expect("counted").recorded, 2);
+        }
+    });
+    let counts = m.steps.expect("counted");
+    assert_eq!(counts.begun, counts.with_record() + counts.without_record() + counts.open_at_end, "{counts:?}");
 }
 
 #[test]
