@@ -1,7 +1,7 @@
 //! A file that is there whole or not at all.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 /// Writes `path` by way of a file beside it, synced and then renamed: whoever reads sees what was there before or all
@@ -75,6 +75,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_failure_leaves_what_was_there() {
