@@ -1,6 +1,7 @@
 //! `candlescope doctor`: what this machine has, and what each lack costs.
 
 use crate::args::DoctorArgs;
+use crate::output::say;
 use anyhow::Result;
 use candlescope_core::{Collector, Session};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -30,8 +31,7 @@ impl Check {
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let checks = checks()?;
     if args.json {
-        println!("{}", serde_json::to_string(&serde_json::json!({ "checks": checks }))?);
-        return Ok(());
+        return say(&serde_json::to_string(&serde_json::json!({ "checks": checks }))?);
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -44,14 +44,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     for check in &checks {
         table.add_row([if check.ok { "✓" } else { "✗" }, check.name, &check.found, &check.cost]);
     }
-    println!("{table}");
+    say(&table.to_string())?;
     let lacking = checks.iter().filter(|c| !c.ok).count();
-    println!(
+    say(&format!(
         "{} of {} found; nothing that lacks keeps candlescope from recording on the CPU.",
         checks.len() - lacking,
         checks.len()
-    );
-    Ok(())
+    ))
 }
 
 fn checks() -> Result<Vec<Check>> {

@@ -1,13 +1,15 @@
 //! `candlescope export`.
 
 use crate::args::{ExportArgs, ExportFormat};
+use crate::output::{note, say};
+use crate::whole_file::write_whole;
 use anyhow::{Context, Result};
 use candlescope_analysis::{Batches, Run};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{Finding, RunManifest};
 use candlescope_exporters::{chrome, perfetto};
 use serde_json::json;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 
 type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
 
@@ -27,22 +29,23 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
     let cannot = || format!("cannot write {}: choose another place with --out", file.display());
-    let mut out = BufWriter::new(File::create(&file).with_context(cannot)?);
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = run.batches();
-    write(&mut out, &manifest, &mut batches).and_then(|()| out.flush()).with_context(cannot)?;
+    write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(cannot)?;
     let findings = batches.findings();
     let spans = batches.records(candlescope_core::RecordKind::Span);
     if args.json {
-        println!("{}", json!({ "file": file, "spans": spans, "findings": findings }));
-        return Ok(());
+        return say(&json!({ "file": file, "spans": spans, "findings": findings }).to_string());
     }
-    for finding in &findings {
-        eprintln!("warning: {}; {}", finding.message, finding.remedy);
+    warn(&findings);
+    say(&format!("wrote {spans} intervals to {}", file.display()))?;
+    say(hint)
+}
+
+fn warn(findings: &[Finding]) {
+    for finding in findings {
+        note(&format!("warning: {}; {}", finding.message, finding.remedy));
     }
-    println!("wrote {spans} intervals to {}", file.display());
-    println!("{hint}");
-    Ok(())
 }
 
 #[cfg(feature = "otlp")]
@@ -57,13 +60,12 @@ fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
         .context("start a collector such as Jaeger, or name another with --endpoint")?;
     let findings = batches.findings();
     if args.json {
-        println!("{}", json!({ "report": report, "findings": findings }));
+        say(&json!({ "report": report, "findings": findings }).to_string())?;
     } else {
-        for finding in &findings {
-            eprintln!("warning: {}; {}", finding.message, finding.remedy);
-        }
+        warn(&findings);
         let left_out = report.dropped.get("spans").and_then(|reasons| reasons.get("limit")).copied().unwrap_or(0);
-        println!("sent {} intervals; {left_out} were left out to keep traces readable", report.exported["spans"]);
+        let sent = report.exported["spans"];
+        say(&format!("sent {sent} intervals; {left_out} were left out to keep traces readable"))?;
     }
     match &report.last_error {
         Some(error) => anyhow::bail!("not everything arrived: {error}"),

@@ -1,4 +1,6 @@
 //! The `candlescope` command: argument parsing and wiring, nothing else.
+// The macros panic where nobody reads: `output` prints.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod device;
@@ -7,11 +9,13 @@ mod export;
 mod gpu;
 mod nsys;
 mod options;
+mod output;
 mod profile;
 mod progress;
 mod report;
 mod run_dir;
 mod services;
+mod whole_file;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // `{:#}` puts the causes on the same line: one error, one line, made for people and for grep.
-            eprintln!("error: {error:#}");
+            output::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

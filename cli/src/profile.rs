@@ -2,6 +2,7 @@
 
 use crate::args::ProfileArgs;
 use crate::options::{Options, Prompt, resolve};
+use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::services;
@@ -21,9 +22,9 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let options = resolve(args)?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
-    let dir = RunDir::before_start(options.out.clone().unwrap_or_else(|| default_out(&source)));
+    let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
-    let scope = start(&options, out).inspect_err(|error| dir.remove_after_failed_start(error))?;
+    let scope = start(&options, out).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(!args.no_progress && !args.json);
 
     // The scope ends in order whatever happens, so that what was recorded before an error can be read.
@@ -114,14 +115,15 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
 fn keep_data_on_interrupt(scope: &Scope) {
     let Some(handle) = scope.handle().cloned() else { return };
     let installed = ctrlc::set_handler(move || {
-        eprintln!("\ninterrupted: writing what has been recorded");
+        note("");
+        note("interrupted: writing what has been recorded");
         if let Err(error) = handle.flush(Duration::from_secs(5)) {
-            eprintln!("{error}");
+            note(&error.to_string());
         }
         std::process::exit(130);
     });
     if let Err(error) = installed {
-        eprintln!("warning: an interrupt will lose the open segment: {error}");
+        note(&format!("warning: an interrupt will lose the open segment: {error}"));
     }
 }
 
@@ -132,7 +134,7 @@ fn generate_all(
     scope: &Scope,
     progress: &Progress,
 ) -> Result<Vec<GenerationOutput>> {
-    progress.wait(&format!("loading {source}"));
+    progress.wait(&printable(&format!("loading {source}")));
     let mut loaded = LoadedModel::load(source, load)?;
     if let Some(handle) = scope.handle() {
         for (key, value) in loaded.info.to_map() {
@@ -210,8 +212,7 @@ fn show(
             "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": manifest.results.get("finish_reason"),
             "metrics": report.metrics,
         });
-        println!("{}", serde_json::to_string(&object)?);
-        return Ok(());
+        return say(&serde_json::to_string(&object)?);
     }
     if let Some(sequence) = first.and_then(|s| s.first()) {
         let shown = match (&options.prompt, sequence.text.is_empty()) {
@@ -223,9 +224,8 @@ fn show(
             (Prompt::Text(prompt), _) if !options.chat => format!("{}{}", prompt.trim_end_matches('\n'), sequence.text),
             _ => sequence.text.clone(),
         };
-        println!("{}\n", shown.trim_end());
+        say(&format!("{}\n", shown.trim_end()))?;
     }
-    print!("{}", report.summary);
-    println!("\nRun: {}   Report: {}", out.display(), out.join("report.html").display());
-    Ok(())
+    say(&report.summary)?;
+    say(&format!("Run: {}   Report: {}", out.display(), out.join("report.html").display()))
 }

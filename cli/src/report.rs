@@ -1,6 +1,7 @@
 //! `candlescope report`.
 
 use crate::args::ReportArgs;
+use crate::output::say;
 use anyhow::Result;
 use candlescope_analysis::{ReportOptions, TerminalOptions, write_report};
 
@@ -12,13 +13,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     };
     let report = write_report(&args.run, &options)?;
     if args.json {
-        println!("{}", serde_json::to_string(&report.metrics)?);
-        return Ok(());
+        return say(&serde_json::to_string(&report.metrics)?);
     }
-    print!("{}", report.summary);
-    println!();
-    for file in &report.files {
-        println!("wrote {}", file.display());
-    }
-    Ok(())
+    say(&report.summary)?;
+    report.files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
 }

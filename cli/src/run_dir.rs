@@ -1,94 +1,62 @@
 //! The run's directory while it may have to go again: a run of nothing would only stand in the way of the next try.
 
-use candlescope::InitError;
+use candlescope_core::RecordKind;
 use candlescope_core::run::{MANIFEST_FILE, RunManifest};
-use candlescope_core::{RecordKind, StartError};
+use candlescope_exporters::parquet::{create_dirs, remove_dirs};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-/// Longest wait for an exporter that is closing after another one could not start.
-const CLOSING: Duration = Duration::from_secs(1);
-
-/// A run's directory and what was there before the run.
+/// A run's directory, and how much of its path was made here. What is in it belongs to the session that could start
+/// there.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
-    before: Before,
-}
-
-#[derive(Debug)]
-enum Before {
-    /// Neither the directory nor these: it and those of its parents that the run makes, innermost first.
-    Absent(Vec<PathBuf>),
-    /// An empty directory, which stays.
-    Empty,
-    /// Anything else: nothing in it is ours.
-    InUse,
+    made: Vec<PathBuf>,
 }
 
 impl RunDir {
-    /// Notes what is at `path`. Call it before anything is made there.
-    pub(crate) fn before_start(path: PathBuf) -> Self {
-        let before = match fs::read_dir(&path).map(|mut entries| entries.next().is_none()) {
-            Ok(true) => Before::Empty,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let missing = |p: &&Path| !p.as_os_str().is_empty() && fs::symlink_metadata(p).is_err();
-                Before::Absent(path.ancestors().take_while(missing).map(Path::to_path_buf).collect())
-            }
-            _ => Before::InUse,
-        };
-        Self { path, before }
+    /// Makes the directory where it is missing. Whether it can be used the Parquet exporter finds out, and says it
+    /// better.
+    pub(crate) fn make(path: PathBuf) -> Self {
+        let mut made = Vec::new();
+        let _ = create_dirs(&path, &mut made);
+        Self { path, made }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes away what a session that could not start has left.
-    pub(crate) fn remove_after_failed_start(&self, error: &anyhow::Error) {
-        let refused = match error.downcast_ref::<InitError>() {
-            Some(InitError::Start(StartError::Exporter { name, .. })) => *name,
-            _ => "",
-        };
-        let manifest = self.path.join(MANIFEST_FILE).exists();
-        if refused == "parquet" && manifest {
-            // It found a run that came here after we had looked.
-            return;
-        }
-        if manifest {
-            // The directory was made, then another exporter refused: the first one's thread is now closing its tables.
-            let deadline = Instant::now() + CLOSING;
-            while !RecordKind::ALL.iter().all(|kind| self.has_segment(*kind)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-        self.remove();
+    /// Takes away the directories made here, as far as they are empty: after a start that failed, and that has taken
+    /// back the rest itself. What is in them is another process's.
+    pub(crate) fn remove_if_empty(&self) {
+        remove_dirs(&self.made);
     }
 
-    /// Takes away a finished run that holds no record of the program; says whether `manifest` is of such a run.
+    /// Takes away this process's finished run where it holds no record of the program; says whether `manifest` is of
+    /// such a run.
     pub(crate) fn remove_if_nothing_recorded(&self, manifest: Option<&RunManifest>) -> bool {
-        let nothing = manifest.is_some_and(recorded_nothing);
-        if nothing {
+        let Some(manifest) = manifest.filter(|m| recorded_nothing(m)) else { return false };
+        if self.holds(manifest) {
             self.remove();
         }
-        nothing
+        true
     }
 
-    fn has_segment(&self, kind: RecordKind) -> bool {
-        fs::read_dir(self.path.join(kind.table()))
-            .is_ok_and(|entries| entries.flatten().any(|e| e.path().extension().is_some_and(|x| x == "parquet")))
+    /// Whether the run in the directory is still the one of `manifest`, not one that came after somebody had removed
+    /// it.
+    fn holds(&self, manifest: &RunManifest) -> bool {
+        let text = fs::read(self.path.join(MANIFEST_FILE)).unwrap_or_default();
+        serde_json::from_slice::<RunManifest>(&text)
+            .is_ok_and(|there| (there.started_ns, &there.run_id) == (manifest.started_ns, &manifest.run_id))
     }
 
     /// Removes what a run makes, by name, and the folders that are empty then. What is something else stays, and with it the
     /// folders it is in. Best effort: the error that led here is the one to report.
     fn remove(&self) {
-        let made: &[PathBuf] = match &self.before {
-            Before::InUse => return,
-            Before::Empty => &[],
-            Before::Absent(made) => made,
-        };
-        for kind in RecordKind::ALL {
+        let _ = fs::remove_file(self.path.join(MANIFEST_FILE));
+        // Spans last: their folder is what keeps other sessions out.
+        for kind in RecordKind::ALL.into_iter().rev() {
             let table = self.path.join(kind.table());
             for entry in fs::read_dir(&table).into_iter().flatten().flatten() {
                 if is_segment(&entry.file_name().to_string_lossy()) {
@@ -97,11 +65,7 @@ impl RunDir {
             }
             let _ = fs::remove_dir(table);
         }
-        let _ = fs::remove_file(self.path.join(MANIFEST_FILE));
-        for directory in made {
-            // Fails for one that holds something, which is what we want.
-            let _ = fs::remove_dir(directory);
-        }
+        self.remove_if_empty();
     }
 }
 
@@ -122,24 +86,24 @@ mod tests {
     use super::*;
 
     /// What the Parquet exporter leaves of a run without records.
-    fn write_run(path: &Path) {
+    fn write_run(path: &Path, manifest: &RunManifest) {
         for kind in RecordKind::ALL {
             fs::create_dir_all(path.join(kind.table())).unwrap();
             fs::write(path.join(kind.table()).join("part-00000.parquet"), "PAR1").unwrap();
         }
-        fs::write(path.join(MANIFEST_FILE), "{}").unwrap();
+        fs::write(path.join(MANIFEST_FILE), serde_json::to_vec(manifest).unwrap()).unwrap();
     }
 
     fn counted(spans: u64) -> RunManifest {
         let counts = RecordKind::ALL.map(|k| (k.table().to_string(), if k == RecordKind::Span { spans } else { 0 }));
-        RunManifest { counts: counts.into(), ..RunManifest::default() }
+        RunManifest { counts: counts.into(), started_ns: 7, ..RunManifest::default() }
     }
 
     #[test]
     fn only_a_run_known_to_be_empty_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunDir::before_start(dir.path().join("run"));
-        write_run(run.path());
+        let run = RunDir::make(dir.path().join("run"));
+        write_run(run.path(), &counted(0));
         for unknown in [None, Some(RunManifest::default()), Some(counted(1))] {
             assert!(!run.remove_if_nothing_recorded(unknown.as_ref()));
             assert!(run.path().join("spans/part-00000.parquet").exists());
@@ -149,30 +113,38 @@ mod tests {
     }
 
     #[test]
+    fn the_run_of_another_process_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::make(dir.path().join("run"));
+        // Ours was removed by somebody, and this one came after it.
+        write_run(run.path(), &RunManifest { started_ns: 8, ..counted(0) });
+        assert!(run.remove_if_nothing_recorded(Some(&counted(0))), "ours was empty");
+        assert!(run.path().join("spans/part-00000.parquet").exists() && run.path().join(MANIFEST_FILE).exists());
+        run.remove_if_empty();
+        assert!(run.path().join(MANIFEST_FILE).exists());
+    }
+
+    #[test]
     fn what_was_there_before_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let nested = RunDir::before_start(dir.path().join("a/b"));
-        write_run(nested.path());
+        let nested = RunDir::make(dir.path().join("a/b"));
+        write_run(nested.path(), &counted(0));
         nested.remove();
         assert!(!dir.path().join("a").exists() && dir.path().exists());
 
         let empty = dir.path().join("empty");
         fs::create_dir(&empty).unwrap();
-        let run = RunDir::before_start(empty.clone());
-        write_run(&empty);
+        let run = RunDir::make(empty.clone());
+        write_run(&empty, &counted(0));
         run.remove();
         assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
-
-        write_run(&empty);
-        RunDir::before_start(empty.clone()).remove();
-        assert!(empty.join(MANIFEST_FILE).exists() && empty.join("spans/part-00000.parquet").exists());
     }
 
     #[test]
     fn what_somebody_put_there_meanwhile_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let run = RunDir::before_start(dir.path().join("run"));
-        write_run(run.path());
+        let run = RunDir::make(dir.path().join("run"));
+        write_run(run.path(), &counted(0));
         fs::write(run.path().join("notes.txt"), "mine").unwrap();
         fs::write(run.path().join("spans/notes.txt"), "mine").unwrap();
         run.remove();

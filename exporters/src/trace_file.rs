@@ -54,6 +54,8 @@ pub struct TraceFileExporter<F> {
     path: PathBuf,
     open: Option<Open<F>>,
     buffer: Vec<u8>,
+    /// Whether the file was not there before.
+    made: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ struct Open<F> {
 impl<F: TraceFormat> TraceFileExporter<F> {
     /// An exporter that will write to `path`, replacing a file that is there.
     pub fn create(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), open: None, buffer: Vec::new() }
+        Self { path: path.into(), open: None, buffer: Vec::new(), made: false }
     }
 
     /// The file.
@@ -113,11 +115,24 @@ impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        let file = File::create(&self.path).map_err(|e| ExportError::fatal(self.error(e)))?;
+        let made = File::create_new(&self.path);
+        self.made = made.is_ok();
+        let file = made.or_else(|_| File::create(&self.path)).map_err(|e| ExportError::fatal(self.error(e)))?;
         let mut format = F::new(run);
         format.header(&mut self.buffer);
         self.open = Some(Open { file, format, end: 0 });
-        self.append().map_err(|e| ExportError::fatal(self.error(e)))
+        self.append().map_err(|e| {
+            self.abandon();
+            ExportError::fatal(self.error(e))
+        })
+    }
+
+    fn abandon(&mut self) {
+        self.open = None;
+        if std::mem::take(&mut self.made) {
+            // Best effort: the error that led here is the one to report.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {

@@ -112,6 +112,10 @@ fn run_format() {
          every table, so that many runs in one place are one dataset.\n\n\
          In a folder of runs the *directory* tells runs apart: `run_id` is a name that somebody gave, and may be given twice.\n\
          `**/spans/part-*.parquet` finds a table at any depth.\n\n\
+         A directory belongs to the one session that could make its folder `spans`, which the system lets exactly one do:\n\
+         others that start on it at the same time, in whatever process, are refused and remove nothing. A session that cannot\n\
+         start takes back what it made. A process killed in its first milliseconds can leave folders without a manifest; remove\n\
+         them, or name another directory.\n\n\
          ## `run.json`\n\n| key | meaning |\n|---|---|\n",
         run::SCHEMA_VERSION
     );

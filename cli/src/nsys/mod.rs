@@ -7,6 +7,7 @@ mod process;
 pub(crate) use find::find;
 
 use crate::args::NsysArgs;
+use crate::output::note;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::nsys::Profile;
 use std::ffi::OsString;
@@ -52,11 +53,12 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     }
     let exported = export(&nsys, &out.file(REPORT), &out.file(SQLITE));
     // The program's own output goes to standard output, so ours does not.
-    eprintln!("wrote {}: open it with nsys-ui", out.file(REPORT).display());
+    note(&format!("wrote {}: open it with nsys-ui", out.file(REPORT).display()));
     exported?;
-    eprintln!("wrote {}: the same for SQL", out.file(SQLITE).display());
+    note(&format!("wrote {}: the same for SQL", out.file(SQLITE).display()));
     for run in runs.iter().flat_map(|dir| newest_first(dir)) {
-        eprintln!("kernels by path: candlescope report {} --nsys {}", run.display(), out.file(SQLITE).display());
+        let sqlite = out.file(SQLITE);
+        note(&format!("kernels by path: candlescope report {} --nsys {}", run.display(), sqlite.display()));
     }
     Ok(status)
 }

@@ -99,6 +99,21 @@ impl ParquetExporter {
         FIRST_ROTATION.saturating_mul(1 << finished.min(16)).min(self.config.rotate_interval)
     }
 
+    /// Begins the run in a directory that is ours.
+    fn open(&mut self, dir: RunDir, run: &RunManifest) -> Result<(), ExportError> {
+        dir.write_manifest(&RunManifest { complete: false, ended_ns: None, ..run.clone() })
+            .map_err(|e| ExportError::fatal(e.to_string()))?;
+        let files = self.files.take().unwrap_or_else(|| Box::new(Disk));
+        let writer = Writer::new(dir, &self.config, files, run).map_err(|e| {
+            ExportError::fatal(format!(
+                "Parquet settings are not usable: {e}: compression_level is {}, use 1 to 22",
+                self.config.compression_level
+            ))
+        })?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
     fn rotate_if_due(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let (rows, bytes, age) = (self.config.rotate_rows, self.config.segment_bytes(), self.rotate_after());
         let budget = self.config.disk_budget;
@@ -120,17 +135,13 @@ impl Exporter for ParquetExporter {
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let dir = RunDir::create(&self.config.run_dir).map_err(|e| ExportError::fatal(e.to_string()))?;
-        dir.write_manifest(&RunManifest { complete: false, ended_ns: None, ..run.clone() })
-            .map_err(|e| ExportError::fatal(e.to_string()))?;
-        let files = self.files.take().unwrap_or_else(|| Box::new(Disk));
-        let writer = Writer::new(dir, &self.config, files, run).map_err(|e| {
-            ExportError::fatal(format!(
-                "Parquet settings are not usable: {e}: compression_level is {}, use 1 to 22",
-                self.config.compression_level
-            ))
-        })?;
-        self.writer = Some(writer);
-        Ok(())
+        self.open(dir.clone(), run).inspect_err(|_| dir.remove())
+    }
+
+    fn abandon(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.dir.remove();
+        }
     }
 
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {

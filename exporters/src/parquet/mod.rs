@@ -7,6 +7,10 @@
 //! RUN/steps, RUN/requests, RUN/samples
 //! ```
 //!
+//! A run directory belongs to one session: of several that start on the same one, in whatever process, exactly one can
+//! make the folder `spans`, and the others refuse. A session that cannot start takes back what it made, and nothing
+//! else.
+//!
 //! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open ones
 //! and nothing else. Records count as exported when their segment has its final name.
 //!
@@ -17,6 +21,7 @@ mod chunk;
 mod column;
 mod config;
 mod dictionary;
+mod dirs;
 mod exporter;
 #[cfg(test)]
 mod full_disk;
@@ -27,6 +32,7 @@ mod store;
 mod tables;
 
 pub use config::ParquetConfig;
+pub use dirs::{create_dirs, remove_dirs};
 pub use exporter::ParquetExporter;
 pub use schema::arrow_schema;
 pub use store::RunDirError;

@@ -1,8 +1,9 @@
 //! One table on disk: its open segment and its finished ones.
 
 use super::chunk::ChunkWriter;
+use super::dirs::sync_dir;
 use super::schema::TableSchema;
-use super::store::{Files, SegmentFile, remedy, sync_dir};
+use super::store::{Files, SegmentFile, remedy};
 use super::tables::{RunColumns, Table};
 use candlescope_core::run::IN_PROGRESS_SUFFIX;
 use candlescope_core::{DropReason, Ledger, RecordKind};
@@ -150,7 +151,7 @@ impl<T: Table> TableWriter<T> {
     pub(super) fn delete_oldest(&mut self, ledger: &Ledger) -> io::Result<()> {
         let Some(oldest) = self.finished.front() else { return Ok(()) };
         match fs::remove_file(&oldest.path) {
-            // Somebody else was faster; gone is gone.
+            // The file was deleted meanwhile: there is room all the same.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

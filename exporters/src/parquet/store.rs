@@ -1,5 +1,6 @@
 //! The run's directory: that it can be used, its manifest, and the files segments go to.
 
+use super::dirs::{create_dirs, remove_dirs, sync_dir};
 use candlescope_core::RecordKind;
 use candlescope_core::run::{MANIFEST_FILE, RunManifest};
 use std::fs::{self, File};
@@ -8,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// A run directory could not be used or written. Every message names the path and what to do.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunDirError {
-    /// A previous run, or something else, is in it.
+    /// A run, or something else, is in it.
     #[error(
-        "run directory {} already holds files (first: {first}): name a directory that is empty or does not exist, or remove it",
+        "run directory {} already holds files (first: {first}): name a directory that is empty or does not exist, \
+         or remove it if no run is being written there",
         path.display()
     )]
     NotEmpty {
@@ -19,6 +22,15 @@ pub enum RunDirError {
         path: PathBuf,
         /// One of the files in it.
         first: String,
+    },
+    /// Another session took it at the same moment.
+    #[error(
+        "run directory {} has just been taken by another run: give each run a directory of its own",
+        path.display()
+    )]
+    Taken {
+        /// The directory.
+        path: PathBuf,
     },
     /// A file stands where the directory should be.
     #[error("run directory {} is a file: name a directory that is empty or does not exist", path.display())]
@@ -54,30 +66,71 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunDir
     move |source| RunDirError::Io { what, path: path.to_path_buf(), source }
 }
 
-/// A run's directory that was empty when it was opened.
-#[derive(Debug)]
+/// The folder whose making claims a run's directory: of all that try at once, the system lets exactly one make it.
+const CLAIM: RecordKind = RecordKind::Span;
+
+/// How often the directory is made anew where another session's failed start removes it under us.
+const ATTEMPTS: usize = 16;
+
+/// A run's directory that was empty when it was opened, and that belongs to this session alone.
+#[derive(Debug, Clone)]
 pub(super) struct RunDir {
     path: PathBuf,
+    /// The directory and those above it, as far as they were made here, innermost first.
+    made: Vec<PathBuf>,
 }
 
 impl RunDir {
-    /// Makes the directory and its tables' folders.
+    /// Makes the directory, claims it, and makes its tables' folders. A failure leaves nothing behind that was made
+    /// here.
     pub(super) fn create(path: &Path) -> Result<Self, RunDirError> {
         if path.is_file() {
             return Err(RunDirError::IsAFile { path: path.to_path_buf() });
         }
-        fs::create_dir_all(path).map_err(io_error("create run directory", path))?;
-        let mut entries = fs::read_dir(path).map_err(io_error("read run directory", path))?;
-        if let Some(entry) = entries.next() {
-            let first = entry.map_err(io_error("read run directory", path))?.file_name().to_string_lossy().into_owned();
-            return Err(RunDirError::NotEmpty { path: path.to_path_buf(), first });
-        }
-        let run = Self { path: path.to_path_buf() };
-        for kind in RecordKind::ALL {
+        let mut run = Self { path: path.to_path_buf(), made: Vec::new() };
+        let claimed = run.claim().inspect_err(|_| remove_dirs(&run.made));
+        claimed?;
+        // From here on what is in the directory is ours.
+        for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != CLAIM) {
             let table = run.table(kind);
-            fs::create_dir(&table).map_err(io_error("create folder", &table))?;
+            fs::create_dir(&table).map_err(io_error("create folder", &table)).inspect_err(|_| run.remove())?;
         }
         Ok(run)
+    }
+
+    fn claim(&mut self) -> Result<(), RunDirError> {
+        let path = self.path.clone();
+        for attempt in 1.. {
+            create_dirs(&path, &mut self.made).map_err(io_error("create run directory", &path))?;
+            let mut entries = match fs::read_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => continue,
+                entries => entries.map_err(io_error("read run directory", &path))?,
+            };
+            if let Some(entry) = entries.next() {
+                let entry = entry.map_err(io_error("read run directory", &path))?;
+                let first = entry.file_name().to_string_lossy().into_owned();
+                return Err(RunDirError::NotEmpty { path, first });
+            }
+            let table = self.table(CLAIM);
+            match fs::create_dir(&table) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(RunDirError::Taken { path }),
+                made => return made.map_err(io_error("create folder", &table)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what the start of a session made: the manifest, the folders as far as they are empty, and the
+    /// directories above that were made here. Best effort: the error that led here is the one to report.
+    pub(super) fn remove(&self) {
+        let _ = fs::remove_file(self.path.join(MANIFEST_FILE));
+        // The claim goes last: until then nobody else takes the directory.
+        for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != CLAIM) {
+            let _ = fs::remove_dir(self.table(kind));
+        }
+        let _ = fs::remove_dir(self.table(CLAIM));
+        remove_dirs(&self.made);
     }
 
     /// Folder of a table.
@@ -104,12 +157,6 @@ impl RunDir {
             RunDirError::Io { what: "write", path, source }
         })
     }
-}
-
-/// Makes a rename in `dir` durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    // Only Unix lets a directory be opened and synced; elsewhere the rename itself has to do.
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 /// A file that a segment is written to.

@@ -49,7 +49,8 @@ impl ExportError {
 /// [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in [`close`](Exporter::close).
 /// The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
 ///
-/// Calls come in this order: `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`, then `finish`.
+/// Calls come in this order: `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`, then
+/// `finish`; or `start`, then `abandon`.
 pub trait Exporter: Send + 'static {
     /// Short stable name, used in reports, metrics and thread names: `parquet`, `perfetto`, `otlp`, …
     fn name(&self) -> &'static str;
@@ -57,11 +58,17 @@ pub trait Exporter: Send + 'static {
     /// Called once before anything else, with the manifest as known at the start.
     ///
     /// # Errors
-    /// When the destination cannot be used; the session then fails to start and names the reason.
+    /// When the destination cannot be used; the session then fails to start and names the reason. What `start` had made
+    /// until then it takes back itself.
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let _ = run;
         Ok(())
     }
+
+    /// Called after a `start` that went well where the session could not start for another reason, such as a port that
+    /// another exporter found in use: takes back what `start` made, and only that, so that it is not in the way of the
+    /// next try. No other call follows.
+    fn abandon(&mut self) {}
 
     /// Called when facts about the run became known after the start, such as the model that was loaded.
     ///

@@ -302,9 +302,13 @@ impl SessionBuilder {
         let mut lanes = Vec::new();
         for exporter in std::mem::take(&mut self.exporters) {
             let name = exporter.name();
-            let lane = Lane::start(exporter, &self.manifest, self.queue_records, background.clone())
-                .map_err(|cause| StartError::Exporter { name, cause })?;
-            lanes.push(lane);
+            match Lane::start(exporter, &self.manifest, self.queue_records, background.clone()) {
+                Ok(lane) => lanes.push(lane),
+                Err(cause) => {
+                    lanes.into_iter().for_each(Lane::abandon);
+                    return Err(StartError::Exporter { name, cause });
+                }
+            }
         }
         let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
         let (samples, sample_queue) = bounded(1_024);
@@ -321,7 +325,13 @@ impl SessionBuilder {
         }
         let kernels = match activity {
             Some(activity) => {
-                Some(start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed)?)
+                match start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed) {
+                    Ok(kernels) => Some(kernels),
+                    Err(error) => {
+                        lanes.into_iter().for_each(Lane::abandon);
+                        return Err(error);
+                    }
+                }
             }
             None => None,
         };

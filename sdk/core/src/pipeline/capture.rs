@@ -107,7 +107,10 @@ impl Capturing {
     pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
         let window = control.open_window(request.steps, true);
         let _ = request.begun.send(window.clone());
-        let window = window?;
+        let Some(window) = window else {
+            request.lane.request_abandon();
+            return None;
+        };
         Some(Self {
             request,
             window,

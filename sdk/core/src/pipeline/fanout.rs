@@ -17,6 +17,7 @@ enum Message {
     Flush(Sender<bool>),
     Close(Sender<()>),
     Finish(Arc<RunManifest>, Sender<()>),
+    Abandon,
 }
 
 /// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
@@ -59,6 +60,7 @@ impl Lane {
             panicked: false,
             last_log: None,
             unlogged: 0,
+            untouched: true,
         };
         let thread = std::thread::Builder::new()
             .name(format!("cs-{name}"))
@@ -120,6 +122,19 @@ impl Lane {
         let _ = self.sender.send_deadline(Message::Finish(manifest, done), deadline);
     }
 
+    /// Takes back what the exporter made at its start, because the session cannot start; returns once that is done.
+    pub(crate) fn abandon(mut self) {
+        self.request_abandon();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// As [`abandon`](Lane::abandon), without waiting. The queue is empty then: nothing has been sent.
+    pub(crate) fn request_abandon(&self) {
+        let _ = self.sender.try_send(Message::Abandon);
+    }
+
     /// Whether the exporter's thread has ended; joins it if so.
     pub(crate) fn join_if_done(&mut self) {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
@@ -139,12 +154,28 @@ struct Worker {
     panicked: bool,
     last_log: Option<Instant>,
     unlogged: u64,
+    /// Whether the exporter has been started and no more.
+    untouched: bool,
+}
+
+/// A worker whose thread could not be had is dropped where it is.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.untouched {
+            self.abandon();
+        }
+    }
 }
 
 impl Worker {
     fn run(&mut self, receiver: &Receiver<Message>, meter: &super::CpuMeter) {
+        self.untouched = false;
         loop {
             match receiver.recv_timeout(Duration::from_secs(1)) {
+                Ok(Message::Abandon) => {
+                    self.abandon();
+                    return;
+                }
                 Ok(Message::Batch(batch)) => {
                     self.call(|exporter, ledger| exporter.export(&batch, ledger), Some(&batch));
                     self.queued.fetch_sub(batch.len() as u64, Ordering::Relaxed);
@@ -175,6 +206,14 @@ impl Worker {
             }
             meter.update();
         }
+    }
+
+    fn abandon(&mut self) {
+        let take_back = |exporter: &mut dyn Exporter, _: &Ledger| {
+            exporter.abandon();
+            Ok(())
+        };
+        self.call(take_back, None);
     }
 
     /// Calls the exporter, handles its error here and nowhere else, and keeps a panic from spreading.

@@ -1,0 +1,105 @@
+//! A file that is there whole or not at all.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+/// Writes `path` by way of a file beside it, synced and then renamed: whoever reads sees what was there before or all
+/// of the new, also after a crash. What is there and is no ordinary file, such as a symbolic link, is refused: nothing
+/// is written through a link.
+pub(crate) fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
+    let before = ordinary(path)?;
+    let (temporary, file) = beside(path)?;
+    let written = fill(file, before.as_ref(), write).and_then(|value| {
+        fs::rename(&temporary, path)?;
+        sync_parent(path).map(|()| value)
+    });
+    if written.is_err() {
+        // Half a file is worse than none. After a rename there is nothing of this name any more.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// The file that is there, if any.
+fn ordinary(path: &Path) -> io::Result<Option<Metadata>> {
+    let what = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(there) if there.is_file() => return Ok(Some(there)),
+        Ok(there) if there.is_symlink() => "a symbolic link stands there, and links are not followed",
+        Ok(there) if there.is_dir() => "a directory stands there",
+        Ok(_) => "what stands there is no ordinary file",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// A new file in the same directory, under a name that nothing has.
+fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    for attempt in 0..100 {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        let temporary = path.with_file_name(name);
+        match File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (temporary, file)),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "temporary files of earlier tries lie beside it: remove *.tmp"))
+}
+
+fn fill<T>(
+    file: File,
+    before: Option<&Metadata>,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
+) -> io::Result<T> {
+    if let Some(before) = before {
+        // Who may read the file does not change with its contents.
+        file.set_permissions(before.permissions())?;
+    }
+    let mut out = BufWriter::new(file);
+    let value = write(&mut out)?;
+    out.into_inner()?.sync_all()?;
+    Ok(value)
+}
+
+/// Makes the rename durable, where the directory may be read.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match File::open(parent) {
+        Ok(dir) if cfg!(unix) => dir.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_failure_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("trace.json");
+        write_whole(&file, |out| out.write_all(b"first")).unwrap();
+        let failed = write_whole(&file, |out| {
+            out.write_all(&[b'x'; 100_000])?;
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&file).unwrap(), b"first");
+        write_whole(&file, |out| out.write_all(b"second")).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"second");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_file_that_has_the_temporary_name_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("trace.json");
+        let theirs = dir.path().join(format!("trace.json.{}-0.tmp", std::process::id()));
+        fs::write(&theirs, "theirs").unwrap();
+        write_whole(&file, |out| out.write_all(b"ours")).unwrap();
+        assert_eq!((fs::read(&theirs).unwrap(), fs::read(&file).unwrap()), (b"theirs".to_vec(), b"ours".to_vec()));
+    }
+}

@@ -1,0 +1,86 @@
+//! Directories: made so that one knows which, and durable.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Makes a directory and those above it that are missing, as [`std::fs::create_dir_all`] does, and syncs the directory
+/// above each. Those that were made here, not by another process at the same time, are added to `made`, also where a
+/// later one fails: so that the innermost comes first, and [`remove_dirs`] can take them back.
+///
+/// # Errors
+/// As for [`std::fs::create_dir_all`], or where the directory above cannot be synced.
+pub fn create_dirs(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+    let missing = |p: &&Path| !p.as_os_str().is_empty() && !p.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    for dir in missing.into_iter().rev() {
+        match fs::create_dir(dir) {
+            Ok(()) => {
+                made.retain(|known| known != dir);
+                made.insert(0, dir.to_path_buf());
+                sync_parent(dir)?;
+            }
+            // Another process was faster, or `dir` ends in `..` of one that has just been made.
+            Err(_) if dir.is_dir() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes the directories that [`create_dirs`] made, as far as they are empty.
+pub fn remove_dirs(made: &[PathBuf]) {
+    for dir in made {
+        // Fails for one that holds something, which is what we want.
+        let _ = fs::remove_dir(dir);
+    }
+}
+
+/// Makes the name of `path` durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match sync_dir(parent) {
+        // A directory that may be written to and not read cannot be synced, and some file systems know no such thing.
+        Err(error) if refuses_sync(&error) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn refuses_sync(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported)
+}
+
+/// Makes a rename in `dir` durable.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    // Only Unix lets a directory be opened and synced; elsewhere the rename itself has to do.
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_known_and_goes_again() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(dir.path().join("there")).expect("a directory");
+        let (inner, mut made) = (dir.path().join("there/a/b"), Vec::new());
+        create_dirs(&inner, &mut made).expect("made");
+        assert_eq!(made, [inner.clone(), dir.path().join("there/a")]);
+        create_dirs(&inner, &mut made).expect("it is there");
+        assert_eq!(made.len(), 2, "nothing was made the second time");
+        fs::write(dir.path().join("there/a/notes.txt"), "somebody's").expect("written");
+        remove_dirs(&made);
+        assert!(!inner.exists() && dir.path().join("there/a/notes.txt").exists());
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_an_error_that_keeps_what_was_made() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        fs::write(dir.path().join("file"), "in the way").expect("written");
+        let mut made = Vec::new();
+        assert!(create_dirs(&dir.path().join("file/run"), &mut made).is_err());
+        assert!(made.is_empty() && dir.path().join("file").is_file());
+    }
+}
