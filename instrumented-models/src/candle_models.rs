@@ -22,8 +22,8 @@ pub struct CandleLlama {
     device: Device,
 }
 
-/// Positions that candle's rotary tables hold, where the context is as long and nothing longer is reserved: candle makes them
-/// of whatever the configuration declares, anew for each prompt.
+/// Positions that candle's rotary tables hold, where the context is as long and nothing longer is reserved: candle
+/// makes them of whatever the configuration declares, anew for each prompt.
 const TABLE: usize = 32_768;
 
 /// The configuration in candle's form. Fails where candle's Llama lacks something the model needs.

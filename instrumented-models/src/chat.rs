@@ -9,8 +9,8 @@ use std::io::{self, Write};
 /// Longest template, in bytes. Those of known models have up to some 20,000.
 const MAX_SOURCE: usize = 1 << 20;
 /// Most instructions of the template language that one rendering may take: a thousand turns take some 100,000.
-/// What a template keeps in variables is not bounded: minijinja has no limit for that, so run no template you would not trust
-/// with the process's memory.
+/// What a template keeps in variables is not bounded: minijinja has no limit for that, so run no template you would not
+/// trust with the process's memory.
 const MAX_INSTRUCTIONS: u64 = 2_000_000;
 /// A rendered conversation is at most so many times as long as what was said, ...
 const MAX_GROWTH: usize = 4;
@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn a_long_conversation_is_not_refused() {
         let template = ChatTemplate::new(
-            "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content | trim }}]{% else %}({{ m.content }}){% endif %}{% endfor %}",
+            "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content | trim }}]{% else %}\
+             ({{ m.content }}){% endif %}{% endfor %}",
             "",
             "",
         );

@@ -90,7 +90,8 @@ pub enum LoadError {
     Engine(String),
     /// A library panicked over the model's files.
     #[error(
-        "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it cannot read"
+        "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
+         cannot read"
     )]
     Panicked {
         /// The model, as it was named.
@@ -152,8 +153,8 @@ impl std::fmt::Debug for LoadedModel {
 impl LoadedModel {
     /// Loads a model. Layers make their spans here: install the subscriber before.
     ///
-    /// The files may be anybody's: what they claim is held against their size and against limits before it is believed, and a
-    /// panic of a library over them is an error. (Where panics abort the program, it is not.)
+    /// The files may be anybody's: what they claim is held against their size and against limits before it is believed,
+    /// and a panic of a library over them is an error. (Where panics abort the program, it is not.)
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
         let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {

@@ -1,4 +1,5 @@
-//! Files and texts of models are somebody else's: read within limits, and a library that panics on them becomes an error.
+//! Files and texts of models are somebody else's: read within limits, and a library that panics on them becomes an
+//! error.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};

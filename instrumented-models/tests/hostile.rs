@@ -285,7 +285,8 @@ impl Dice {
     }
 }
 
-/// Loads `rounds` mutations of `file`, which is at `path` or in it. A panic that [`LoadedModel::load`] catches counts too.
+/// Loads `rounds` mutations of `file`, which is at `path` or in it. A panic that [`LoadedModel::load`] catches counts
+/// too.
 fn mutations(path: &Path, file: &Path, seed: u64, within: usize, rounds: usize) {
     let whole = std::fs::read(file).unwrap();
     let mut dice = Dice(seed);

@@ -1,5 +1,5 @@
-//! How large a model may say it is. A file of a few bytes can claim anything: what lies beyond these is refused before any of
-//! it is counted, multiplied or allocated. Within them no product of dimensions overflows 64 bits.
+//! How large a model may say it is. A file of a few bytes can claim anything: what lies beyond these is refused before
+//! any of it is counted, multiplied or allocated. Within them no product of dimensions overflows 64 bits.
 
 use super::{ConfigError, FeedForward, ModelConfig};
 

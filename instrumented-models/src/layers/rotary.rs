@@ -14,8 +14,9 @@ const FIRST: usize = 2048;
 
 /// Cosines and sines of the positions in use, (positions, head / 2) each. Layers share one, and so do clones.
 ///
-/// They grow to what is asked of them, doubling, so that a model pays for the context it is run on and not for the one it
-/// declares, which may be ten million tokens or an invention. [`RotaryTables::reserve`] makes them before a step needs them.
+/// They grow to what is asked of them, doubling, so that a model pays for the context it is run on and not for the one
+/// it declares, which may be ten million tokens or an invention. [`RotaryTables::reserve`] makes them before a step
+/// needs them.
 #[derive(Debug, Clone)]
 pub struct RotaryTables {
     /// (1, head / 2), in f32.
@@ -27,8 +28,8 @@ pub struct RotaryTables {
 }
 
 impl RotaryTables {
-    /// Tables for up to `max_context` positions of heads of `head_dim` features, none made yet. `factors`, one for each pair of
-    /// features, divide the frequencies (GGUF's `rope_freqs.weight`) and take the place of `rope.scaling`.
+    /// Tables for up to `max_context` positions of heads of `head_dim` features, none made yet. `factors`, one for each
+    /// pair of features, divide the frequencies (GGUF's `rope_freqs.weight`) and take the place of `rope.scaling`.
     pub fn new(
         rope: &Rope,
         head_dim: usize,

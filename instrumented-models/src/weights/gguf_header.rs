@@ -1,15 +1,16 @@
-//! Walks through a GGUF header before candle reads it: what candle would divide by, allocate or recurse into is checked here
-//! against the file's size and the limits below. Nothing is kept but one key or name at a time.
+//! Walks through a GGUF header before candle reads it: what candle would divide by, allocate or recurse into is checked
+//! here against the file's size and the limits below. Nothing is kept but one key or name at a time.
 
 use std::io::{self, BufReader, Read, Seek};
 
 /// Longest header, in bytes. That of a vocabulary of 256,000 tokens with its merges has some 15 MB.
-pub(super) const MAX_HEADER: u64 = 256 << 20;
+const MAX_HEADER: u64 = 256 << 20;
 /// Most tensors of a file.
 const MAX_TENSORS: u64 = 65_536;
 /// Most metadata entries of a file.
 const MAX_ENTRIES: u64 = 65_536;
-/// Most elements of all metadata arrays together; candle keeps 32 bytes of memory for each, whatever it needs in the file.
+/// Most elements of all metadata arrays together; candle keeps 32 bytes of memory for each, whatever it needs in the
+/// file.
 const MAX_ELEMENTS: u64 = 8 << 20;
 /// Longest key, and longest name of a tensor, in bytes; the format's own limit for keys.
 const MAX_NAME: u64 = 65_535;

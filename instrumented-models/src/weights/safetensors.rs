@@ -23,7 +23,8 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// A header's entries by name. Read without a tree of JSON values between, which would take many times the header's size.
+/// A header's entries by name. Read without a tree of JSON values between, which would take many times the header's
+/// size.
 #[derive(Debug)]
 struct Header(Vec<(String, Entry)>);
 
