@@ -6,7 +6,7 @@ use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::services;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
@@ -14,6 +14,7 @@ use candlescope_models::{
     Engine, GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
 };
 use serde_json::json;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
@@ -28,7 +29,13 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let progress = Progress::new(!args.no_progress && !args.json);
 
     // The scope ends in order whatever happens, so that what was recorded before an error can be read.
-    let outcome = generate_all(&options, &source, &load, &scope, &progress);
+    // A panic is an error like any other: unwinding from here would leave a run that ended without one.
+    let work = || generate_all(&options, &source, &load, &scope, &progress);
+    let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(anyhow!("running {source} panicked: {}", text.lines().map(str::trim).collect::<Vec<_>>().join(" ")))
+    });
     progress.clear();
     if let (Err(error), Some(handle)) = (&outcome, scope.handle()) {
         handle.set_result("error", format!("{error:#}"));

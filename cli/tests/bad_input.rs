@@ -38,6 +38,19 @@ fn models_that_are_not_there_or_not_right() {
     assert_says(&profile_fails(d, &["--model", empty.to_str().unwrap()]), &["config.json"]);
 }
 
+#[test]
+fn a_model_made_to_harm_leaves_no_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model.gguf");
+    let key = b"general.alignment";
+    let entry = [&(key.len() as u64).to_le_bytes()[..], key, &4u32.to_le_bytes(), &0u32.to_le_bytes()].concat();
+    let counts = [0u64.to_le_bytes(), 1u64.to_le_bytes()].concat();
+    std::fs::write(&model, [&b"GGUF\x03\0\0\0"[..], &counts, &entry].concat()).unwrap();
+    let message = profile_fails(dir.path(), &["--model", model.to_str().unwrap()]);
+    assert_says(&message, &["model.gguf", "`general.alignment` is 0", "power of two"]);
+    assert_said_once(&message);
+}
+
 /// Asserts that the complaint is one line, and that no part of it, between colons or semicolons, comes twice.
 #[track_caller]
 fn assert_said_once(message: &str) {

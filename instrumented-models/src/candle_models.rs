@@ -13,11 +13,18 @@ use std::collections::HashMap;
 #[derive(Debug, Clone)]
 pub struct CandleLlama {
     model: llama::Llama,
+    /// Its `max_position_embeddings` is the length of the rotary tables, not the model's context.
     config: llama::Config,
     cache: llama::Cache,
+    max_context: usize,
+    reserved: usize,
     dtype: DType,
     device: Device,
 }
+
+/// Positions that candle's rotary tables hold, where the context is as long and nothing longer is reserved: candle
+/// makes them of whatever the configuration declares, anew for each prompt.
+const TABLE: usize = 32_768;
 
 /// The configuration in candle's form. Fails where candle's Llama lacks something the model needs.
 fn candle_config(config: &ModelConfig) -> std::result::Result<llama::Config, ConfigError> {
@@ -67,7 +74,7 @@ impl CandleLlama {
         dtype: DType,
         device: &Device,
     ) -> std::result::Result<Self, WeightError> {
-        let candle =
+        let mut candle =
             candle_config(config).map_err(|cause| WeightError::Config { path: config.name.clone().into(), cause })?;
         let mut tensors = HashMap::new();
         for (name, shape) in config.weights() {
@@ -77,13 +84,28 @@ impl CandleLlama {
         let failed = |cause| WeightError::Tensor { tensor: "candle's llama".into(), cause };
         let vb = VarBuilder::from_tensors(tensors, dtype, device);
         let model = llama::Llama::load(vb, &candle).map_err(failed)?;
+        let max_context = config.max_context;
+        candle.max_position_embeddings = max_context.min(TABLE);
         let cache = llama::Cache::new(true, dtype, &candle, device).map_err(failed)?;
-        Ok(Self { model, config: candle, cache, dtype, device: device.clone() })
+        Ok(Self { model, config: candle, cache, max_context, reserved: 0, dtype, device: device.clone() })
     }
 }
 
 impl CausalLm for CandleLlama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let needed = position.saturating_add(tokens.dim(1)?);
+        if needed > self.max_context {
+            bail!("{needed} tokens exceed the context of {} tokens", self.max_context)
+        }
+        if position == 0 {
+            self.config.max_position_embeddings = TABLE.max(self.reserved).max(needed).min(self.max_context);
+        }
+        if needed > self.config.max_position_embeddings {
+            bail!(
+                "candle's llama has rotary tables for {} tokens only; reserve({needed}) before the prompt",
+                self.config.max_position_embeddings
+            )
+        }
         if position == 0 {
             // candle's cache has no other way of beginning anew.
             self.cache = llama::Cache::new(true, self.dtype, &self.config, &self.device)?;
@@ -93,8 +115,13 @@ impl CausalLm for CandleLlama {
 
     fn reset(&mut self) {}
 
+    /// Takes effect with the next prompt.
+    fn reserve(&mut self, tokens: usize) {
+        self.reserved = tokens;
+    }
+
     fn max_context(&self) -> usize {
-        self.config.max_position_embeddings
+        self.max_context
     }
 
     fn vocab_size(&self) -> usize {

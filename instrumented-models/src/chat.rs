@@ -4,6 +4,18 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
 use serde::Serialize;
 use serde_json::Value;
+use std::io::{self, Write};
+
+/// Longest template, in bytes. Those of known models have up to some 20,000.
+const MAX_SOURCE: usize = 1 << 20;
+/// Most instructions of the template language that one rendering may take: a thousand turns take some 100,000.
+/// What a template keeps in variables is not bounded: minijinja has no limit for that, so run no template you would not
+/// trust with the process's memory.
+const MAX_INSTRUCTIONS: u64 = 2_000_000;
+/// A rendered conversation is at most so many times as long as what was said, ...
+const MAX_GROWTH: usize = 4;
+/// ... and so many bytes more: what a template adds of its own.
+const MAX_ADDED: usize = 4 << 20;
 
 /// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,7 +73,16 @@ impl ChatTemplate {
     /// The conversation as a text for the tokenizer, which must not add special tokens of its own.
     /// `add_generation_prompt` ends it where the assistant is to speak.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
-        let fail = |error: Error| ChatError(format!("{error:#}"));
+        if self.source.len() > MAX_SOURCE {
+            let length = self.source.len();
+            return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
+        }
+        let fail = |error: Error| match error.kind() {
+            ErrorKind::OutOfFuel => {
+                ChatError(format!("it takes more than the limit of {MAX_INSTRUCTIONS} instructions"))
+            }
+            _ => ChatError(format!("{error:#}")),
+        };
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(fail)?;
         environment.set_syntax(syntax);
@@ -69,18 +90,48 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
+        environment.set_fuel(Some(MAX_INSTRUCTIONS));
         environment.add_template("chat", &self.source).map_err(fail)?;
         let conversation: Vec<Jinja> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
         let template = environment.get_template("chat").map_err(fail)?;
-        template
-            .render(context! {
-                messages => conversation,
-                add_generation_prompt => add_generation_prompt,
-                bos_token => self.bos.as_str(),
-                eos_token => self.eos.as_str(),
-            })
-            .map_err(fail)
+        let values = context! {
+            messages => conversation,
+            add_generation_prompt => add_generation_prompt,
+            bos_token => self.bos.as_str(),
+            eos_token => self.eos.as_str(),
+        };
+        let said: usize = messages.iter().map(|m| m.role.len().saturating_add(m.content.len())).sum();
+        let limit = MAX_GROWTH.saturating_mul(said).saturating_add(MAX_ADDED);
+        let mut text = Bounded { text: Vec::new(), limit, full: false };
+        let rendered = template.render_captured_to(values, &mut text).map(drop);
+        if text.full {
+            return Err(ChatError(format!("it writes more than the limit of {limit} bytes")));
+        }
+        rendered.map_err(fail)?;
+        String::from_utf8(text.text).map_err(|e| ChatError(e.to_string()))
+    }
+}
+
+/// A text that refuses to grow beyond a limit.
+struct Bounded {
+    text: Vec<u8>,
+    limit: usize,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.limit - self.text.len() {
+            self.full = true;
+            return Err(io::Error::other("the text is too long"));
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -99,6 +150,37 @@ mod tests {
         );
         let messages = [Message::new("system", "no"), Message::new("user", "  hi ")];
         assert_eq!(template.render(&messages, true).unwrap(), "<s>[hi]\n>");
+    }
+
+    #[test]
+    fn a_template_without_end_is_stopped() {
+        let said = |source: &str| ChatTemplate::new(source, "", "").render(&[], true).unwrap_err().to_string();
+        let nested = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+        assert!(
+            said(nested).contains("more than the limit of 2000000 instructions; pass the prompt without"),
+            "{nested}"
+        );
+        let recursive = "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}";
+        assert!(said(recursive).contains("recursion") || said(recursive).contains("limit"), "{}", said(recursive));
+        let long = "{% for a in range(99999) %}{{ 'word' * 25000 }}{% endfor %}";
+        assert!(said(long).contains("writes more than the limit of 4194304 bytes"), "{}", said(long));
+        let source = " ".repeat(MAX_SOURCE + 1);
+        assert!(said(&source).contains("1048577 bytes, more than the limit"), "{}", said(&source));
+    }
+
+    #[test]
+    fn a_long_conversation_is_not_refused() {
+        let template = ChatTemplate::new(
+            "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content | trim }}]{% else %}\
+             ({{ m.content }}){% endif %}{% endfor %}",
+            "",
+            "",
+        );
+        let turns: Vec<Message> =
+            (0..10_000).map(|i| Message::new(if i % 2 == 0 { "user" } else { "a" }, "hello")).collect();
+        assert_eq!(template.render(&turns, true).unwrap().len(), 70_000);
+        let long = [Message::new("user", &"long ".repeat(5_000_000))];
+        assert_eq!(template.render(&long, true).unwrap().len(), 25_000_001);
     }
 
     #[test]

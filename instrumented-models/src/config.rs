@@ -1,6 +1,7 @@
 //! Dimensions of the models and the configurations known by name.
 
 mod hf;
+mod limits;
 
 use crate::cost::AttentionDims;
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,16 @@ pub enum ConfigError {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// A dimension is beyond what any model has.
+    #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or made to harm")]
+    TooLarge {
+        /// The dimension.
+        name: &'static str,
+        /// What the file says.
+        value: usize,
+        /// The most that is read.
+        limit: usize,
+    },
     /// Dimensions contradict each other.
     #[error("the dimensions do not fit together: {0}")]
     Inconsistent(String),
@@ -221,22 +232,10 @@ impl ModelConfig {
         })
     }
 
-    /// Checks that the dimensions fit together.
+    /// Checks that no dimension is 0 or beyond what any model has, and that they fit together.
     pub fn check(&self) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError::Inconsistent(message));
-        for (name, value) in [
-            ("vocabulary", self.vocab_size),
-            ("hidden size", self.hidden_size),
-            ("layers", self.num_layers),
-            ("heads", self.num_heads),
-            ("key/value heads", self.num_kv_heads),
-            ("head size", self.head_dim),
-            ("context", self.max_context),
-        ] {
-            if value == 0 {
-                return fail(format!("{name} is 0"));
-            }
-        }
+        self.check_limits()?;
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
             return fail(format!(
                 "{} heads are not a multiple of {} key/value heads",

@@ -28,6 +28,7 @@ pub mod load;
 mod sampling;
 pub mod source;
 pub mod tokenizer;
+mod untrusted;
 pub mod weights;
 
 pub use candle_error::candle_message;

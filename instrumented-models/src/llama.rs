@@ -19,6 +19,7 @@ use tracing::Span;
 #[derive(Debug, Clone)]
 pub struct Llama {
     config: ModelConfig,
+    tables: RotaryTables,
     embed_tokens: Embedding,
     blocks: Vec<Block>,
     norm: RmsNorm,
@@ -103,9 +104,10 @@ impl Llama {
             return Err(here(ConfigError::Unsupported { what, remedy: "pass a model with SwiGLU" }));
         }
         let factors = source.rope_factors()?;
+        let no_tables = |cause| WeightError::Tensor { tensor: "rotary tables".into(), cause };
         let tables =
             RotaryTables::new(&config.rope, config.head_dim, config.max_context, factors.as_deref(), dtype, device)
-                .map_err(|cause| WeightError::Tensor { tensor: "rotary tables".into(), cause })?;
+                .map_err(&no_tables)?;
         let table = (config.vocab_size, config.hidden_size);
         let tied = config.tie_embeddings.then_some("lm_head");
         let (embed_tokens, head) = embedding(source, "model.embed_tokens", table, tied)?;
@@ -117,8 +119,10 @@ impl Llama {
             Some(head) => head,
             None => projection(source, "lm_head", table, false)?,
         };
+        // Only now: weights of other dimensions than the configuration says have been refused.
+        tables.reserve(1).map_err(no_tables)?;
         let (config, device) = (config.clone(), device.clone());
-        Ok(Self { config, embed_tokens, blocks, norm, lm_head, mask: None, dtype, device })
+        Ok(Self { config, tables, embed_tokens, blocks, norm, lm_head, mask: None, dtype, device })
     }
 
     /// Dimensions.
@@ -182,7 +186,7 @@ impl Llama {
 impl CausalLm for Llama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         let (batch, count) = tokens.dims2()?;
-        let context = position + count;
+        let context = position.saturating_add(count);
         if count == 0 {
             bail!("there are no tokens to process; pass at least one")
         }
@@ -206,6 +210,8 @@ impl CausalLm for Llama {
     }
 
     fn reserve(&mut self, tokens: usize) {
+        // What fails here fails again, and is told, in the step that needs it.
+        let _ = self.tables.reserve(tokens);
         self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(|cache| cache.reserve(tokens));
     }
 

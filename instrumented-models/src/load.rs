@@ -10,6 +10,7 @@ use crate::layers::ggml_dtype_word;
 use crate::llama::Llama;
 use crate::source::ModelSource;
 use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
@@ -87,7 +88,21 @@ pub enum LoadError {
     /// The engine cannot run this.
     #[error("{0}")]
     Engine(String),
+    /// A library panicked over the model's files.
+    #[error(
+        "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
+         cannot read"
+    )]
+    Panicked {
+        /// The model, as it was named.
+        source_name: String,
+        /// What the panic said.
+        message: String,
+    },
 }
+
+/// Largest `config.json` and `tokenizer_config.json`, in bytes.
+const MAX_CONFIG_FILE: u64 = 16 << 20;
 
 /// Why a prompt could not be encoded.
 #[derive(Debug, thiserror::Error)]
@@ -137,19 +152,23 @@ impl std::fmt::Debug for LoadedModel {
 
 impl LoadedModel {
     /// Loads a model. Layers make their spans here: install the subscriber before.
+    ///
+    /// The files may be anybody's: what they claim is held against their size and against limits before it is believed,
+    /// and a panic of a library over them is an error. (Where panics abort the program, it is not.)
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
         let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
             return Err(LoadError::DType(dtype));
         }
         let loader = Loader { source: source.to_string(), options, dtype };
-        match source {
+        caught(|| match source {
             ModelSource::Embedded => loader.random(EMBEDDED),
             ModelSource::Config(name) => loader.random(name),
             ModelSource::Gguf(path) => loader.gguf(path),
             ModelSource::Directory(path) => loader.directory(path),
             ModelSource::Hub(id) => loader.directory(&crate::source::fetch(id)?),
-        }
+        })
+        .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
     }
 
     /// Tokens of a prompt.
@@ -358,6 +377,6 @@ fn gguf_text(file: &GgufFile, config: &ModelConfig, path: &Path) -> Result<TextS
 }
 
 fn read_json(path: &Path) -> Result<Value, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"))?;
+    let text = read_text(path, MAX_CONFIG_FILE)?;
     serde_json::from_str(&text).map_err(|e| format!("is not JSON: {e}"))
 }

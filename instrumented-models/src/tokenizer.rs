@@ -1,6 +1,7 @@
 //! Text to tokens and back, with streaming that never emits half a character.
 
 use crate::candle_message;
+use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::GgufFile;
 use candle_core::quantized::tokenizer::TokenizerFromGguf;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ pub const BYTES_BOS: u32 = 256;
 pub const BYTES_EOS: u32 = 257;
 /// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
 pub const BYTES_VOCAB: usize = 259;
+
+/// Largest `tokenizer.json`, in bytes. One of 256,000 tokens has some 33 MB.
+const MAX_FILE: u64 = 64 << 20;
 
 /// Tokens that may wait for the rest of a character before they are emitted as they are.
 const MAX_PENDING: usize = 16;
@@ -56,17 +60,23 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json`.
+    /// Reads a `tokenizer.json`. Its padding and truncation, which are for batches of a training, are left out.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
-        tokenizers::Tokenizer::from_file(path)
-            .map(|t| Self::Library(Box::new(t)))
-            .map_err(|e| TokenizerError::File { path: path.to_path_buf(), reason: e.to_string() })
+        let fail = |reason: String| TokenizerError::File { path: path.to_path_buf(), reason };
+        let text = read_text(path, MAX_FILE).map_err(|reason| fail(format!("it {reason}")))?;
+        let made = caught(|| text.parse::<tokenizers::Tokenizer>())
+            .map_err(|panic| fail(format!("the library panicked ({panic})")))?;
+        let mut tokenizer = made.map_err(|e| fail(e.to_string()))?;
+        let _ = tokenizer.with_padding(None).with_truncation(None);
+        Ok(Self::Library(Box::new(tokenizer)))
     }
 
     /// Builds the tokenizer that a GGUF file's metadata describe.
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::Gguf { path: file.path().to_path_buf(), reason };
-        let mut tokenizer = tokenizers::Tokenizer::from_gguf(file.content()).map_err(|e| fail(candle_message(&e)))?;
+        let mut tokenizer = caught(|| tokenizers::Tokenizer::from_gguf(file.content()))
+            .map_err(|panic| fail(format!("the library panicked ({panic})")))?
+            .map_err(|e| fail(candle_message(&e)))?;
         // candle knows the splitting rules of qwen2 and llama3 only; everything else falls back to GPT-2's with a space put
         // before every piece, which is wrong after special tokens (`<|im_start|> user`).
         match file.text("tokenizer.ggml.pre").unwrap_or("default") {
@@ -89,7 +99,7 @@ impl Tokenizer {
         match self {
             Self::Bytes => Ok(special.then_some(BYTES_BOS).into_iter().chain(text.bytes().map(u32::from)).collect()),
             Self::Library(t) => {
-                let encoding = t.encode_fast(text, special).map_err(|e| TokenizerError::Failed(e.to_string()))?;
+                let encoding = library(|| t.encode_fast(text, special))?;
                 Ok(encoding.get_ids().to_vec())
             }
         }
@@ -102,7 +112,7 @@ impl Tokenizer {
                 let bytes: Vec<u8> = tokens.iter().filter_map(|&t| u8::try_from(t).ok()).collect();
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
-            Self::Library(t) => t.decode(tokens, true).map_err(|e| TokenizerError::Failed(e.to_string())),
+            Self::Library(t) => library(|| t.decode(tokens, true)),
         }
     }
 
@@ -134,6 +144,13 @@ impl Tokenizer {
     pub fn stream(&self) -> DecodeStream<'_> {
         DecodeStream { tokenizer: self, tokens: Vec::new(), prefix: 0, emitted: 0 }
     }
+}
+
+/// What the library makes of a text or of tokens: a file that it read may still make it panic here.
+fn library<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
+    caught(work)
+        .map_err(|panic| TokenizerError::Failed(format!("the library panicked ({panic})")))?
+        .map_err(|e| TokenizerError::Failed(e.to_string()))
 }
 
 /// Decodes token by token. The pieces joined are what decoding all tokens at once gives.

@@ -35,7 +35,7 @@ impl ModelConfig {
             },
             tie_embeddings: flag("tie_word_embeddings").unwrap_or(false),
             qkv_bias: flag("attention_bias").unwrap_or(default_bias),
-            bos: json.get("bos_token_id").and_then(Value::as_u64).map(|id| id as u32),
+            bos: json.get("bos_token_id").and_then(token_id),
             eos: token_ids(json.get("eos_token_id")),
             architecture,
         };
@@ -70,7 +70,9 @@ fn text(json: &Value, key: &str) -> Result<String, ConfigError> {
 fn optional_count(json: &Value, key: &str) -> Result<Option<usize>, ConfigError> {
     match json.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_u64().map(|n| Some(n as usize)).ok_or_else(|| field(key, "a whole number")),
+        Some(value) => {
+            value.as_u64().and_then(|n| usize::try_from(n).ok()).map(Some).ok_or_else(|| field(key, "a whole number"))
+        }
     }
 }
 
@@ -94,10 +96,15 @@ fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
     }
 }
 
+/// A token's number. One that is beyond any vocabulary is none.
+fn token_id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
 fn token_ids(value: Option<&Value>) -> Vec<u32> {
     match value {
-        Some(Value::Array(ids)) => ids.iter().filter_map(Value::as_u64).map(|id| id as u32).collect(),
-        Some(value) => value.as_u64().map(|id| id as u32).into_iter().collect(),
+        Some(Value::Array(ids)) => ids.iter().filter_map(token_id).collect(),
+        Some(value) => token_id(value).into_iter().collect(),
         None => Vec::new(),
     }
 }

@@ -1,9 +1,10 @@
 //! Weights from a GGUF file, quantised as stored or widened.
 
+use super::gguf_header::{self, Fault};
 use super::{WeightError, WeightSource, tensor_error};
 use crate::candle_message;
 use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
-use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use std::fs::File;
@@ -39,24 +40,36 @@ impl GgufFile {
             return Err(not(format!("it begins with `{found}`, not `GGUF`; pass a .gguf file or a model directory")));
         }
         reader.seek(SeekFrom::Start(0)).map_err(read)?;
+        gguf_header::check(&mut reader, actual).map_err(|fault| match fault {
+            Fault::Read(cause) => read(cause),
+            Fault::Truncated { what, needed } => truncated(what, needed),
+            Fault::Not(reason) => not(reason),
+        })?;
+        reader.seek(SeekFrom::Start(0)).map_err(read)?;
         let content = Content::read(&mut reader).map_err(|error| match (&error, candle_message(&error)) {
             (candle_core::Error::Io(_), _) => truncated("the header".into(), actual + 1),
             (_, message) if message.contains("remaining") => truncated("the header".into(), actual + 1),
             (_, message) => not(format!("its header cannot be read: {message}")),
         })?;
         // Tensors in file order, so that the first one cut off is named.
-        let mut ends: Vec<(u64, &String)> = content
-            .tensor_infos
-            .iter()
-            .map(|(name, info)| {
-                let blocks = info.shape.elem_count() / info.ggml_dtype.block_size();
-                let size = (blocks * info.ggml_dtype.type_size()) as u64;
-                (content.tensor_data_offset.saturating_add(info.offset).saturating_add(size), name)
-            })
-            .collect();
+        let mut ends = Vec::with_capacity(content.tensor_infos.len());
+        let mut all = 0u64;
+        for (name, info) in &content.tensor_infos {
+            let size = stored_bytes(info).ok_or_else(|| {
+                let shape = info.shape.dims();
+                not(format!(
+                    "tensor `{name}` has shape {shape:?}: it is empty, overflows, or is no whole number of blocks"
+                ))
+            })?;
+            all = all.saturating_add(size);
+            ends.push((content.tensor_data_offset.saturating_add(info.offset).saturating_add(size), name));
+        }
         ends.sort();
         if let Some((needed, name)) = ends.into_iter().find(|(end, _)| *end > actual) {
             return Err(truncated(format!("tensor `{name}`"), needed));
+        }
+        if all > actual {
+            return Err(not(format!("its tensors have {all} bytes in a file of {actual}: they overlap")));
         }
         Ok(Self { path: path.to_path_buf(), content, reader })
     }
@@ -94,7 +107,8 @@ impl GgufFile {
     pub fn quantization(&self) -> (Option<GgmlDType>, u64) {
         let mut by_type: Vec<(GgmlDType, u64)> = Vec::new();
         for info in self.content.tensor_infos.values() {
-            let bytes = (info.shape.elem_count() / info.ggml_dtype.block_size() * info.ggml_dtype.type_size()) as u64;
+            // Not `None`, or the file would not be open.
+            let bytes = stored_bytes(info).unwrap_or_default();
             match by_type.iter_mut().find(|(known, _)| *known == info.ggml_dtype) {
                 Some((_, total)) => *total += bytes,
                 None => by_type.push((info.ggml_dtype, bytes)),
@@ -136,7 +150,7 @@ impl GgufFile {
             return Err(fail(ConfigError::Inconsistent("heads is 0".into())));
         }
         let embedding = self.info("token_embd.weight")?;
-        let token = |name: &str| self.whole(&format!("tokenizer.ggml.{name}")).map(|id| id as u32);
+        let token = |name: &str| self.whole(&format!("tokenizer.ggml.{name}")).and_then(|id| u32::try_from(id).ok());
         let name = self.text("general.name").or_else(|| self.path.file_stem().and_then(|s| s.to_str()));
         let mut eos: Vec<u32> = ["eos_token_id", "eot_token_id"].into_iter().filter_map(token).collect();
         eos.dedup();
@@ -205,7 +219,7 @@ impl GgufFile {
         Ok(())
     }
 
-    fn info(&self, name: &str) -> Result<&candle_core::quantized::gguf_file::TensorInfo, WeightError> {
+    fn info(&self, name: &str) -> Result<&TensorInfo, WeightError> {
         self.content
             .tensor_infos
             .get(name)
@@ -226,6 +240,16 @@ impl GgufFile {
         }
         self.content.tensor(&mut self.reader, &stored, device).map_err(tensor_error(&stored))
     }
+}
+
+/// Bytes of a tensor as stored; `None` where it is empty, overflows, or is no whole number of blocks.
+fn stored_bytes(info: &TensorInfo) -> Option<u64> {
+    let elements = info.shape.dims().iter().try_fold(1usize, |product, size| product.checked_mul(*size))?;
+    let block = info.ggml_dtype.block_size();
+    if elements == 0 || !elements.is_multiple_of(block) {
+        return None;
+    }
+    (elements / block).checked_mul(info.ggml_dtype.type_size()).map(|bytes| bytes as u64)
 }
 
 /// llama.cpp's name of a weight that Hugging Face calls `name`.

@@ -1,6 +1,7 @@
 //! Where weights come from: one file for each source.
 
 pub mod gguf;
+mod gguf_header;
 pub mod random;
 pub mod safetensors;
 

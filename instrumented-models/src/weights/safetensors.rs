@@ -6,7 +6,9 @@
 use super::{WeightError, WeightSource};
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,38 @@ struct Entry {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: [u64; 2],
+}
+
+/// A header's entries by name. Read without a tree of JSON values between, which would take many times the header's
+/// size.
+#[derive(Debug)]
+struct Header(Vec<(String, Entry)>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "__metadata__" {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                    let entry = map.next_value().map_err(|e| A::Error::custom(format!("entry `{name}`: {e}")))?;
+                    entries.push((name, entry));
+                }
+                Ok(Header(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +109,10 @@ impl SafetensorsDir {
     fn add(&mut self, path: PathBuf) -> Result<(), WeightError> {
         let read = |cause| WeightError::Read { path: path.clone(), cause };
         let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "safetensors", reason };
+        if !path.is_file() {
+            // Opening a pipe waits for whoever writes into it.
+            return Err(not("it is no regular file; remove it from the directory".into()));
+        }
         let mut file = File::open(&path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
         let truncated = |what: &str, needed| WeightError::Truncated {
@@ -97,14 +135,12 @@ impl SafetensorsDir {
         }
         let mut header = vec![0u8; size as usize];
         file.read_exact(&mut header).map_err(read)?;
-        let header: BTreeMap<String, serde_json::Value> =
-            serde_json::from_slice(&header).map_err(|e| not(format!("its header is not JSON: {e}")))?;
+        let Header(entries) =
+            serde_json::from_slice(&header).map_err(|e| not(format!("its header cannot be read: {e}")))?;
+        drop(header);
         let index = self.files.len();
-        for (name, value) in header {
-            if name == "__metadata__" {
-                continue;
-            }
-            let entry: Entry = serde_json::from_value(value).map_err(|e| not(format!("entry `{name}`: {e}")))?;
+        let mut all = 0u64;
+        for (name, entry) in entries {
             let [begin, end] = entry.data_offsets;
             let needed = (8 + size).saturating_add(end);
             if begin > end {
@@ -113,7 +149,11 @@ impl SafetensorsDir {
             if needed > length {
                 return Err(truncated(&format!("tensor `{name}`"), needed));
             }
+            all = all.saturating_add(end - begin);
             self.places.insert(name, Place { file: index, entry, start: 8 + size + begin });
+        }
+        if all > length {
+            return Err(not(format!("its tensors have {all} bytes in a file of {length}: they overlap")));
         }
         self.files.push((path, file));
         Ok(())
@@ -164,8 +204,10 @@ impl WeightSource for SafetensorsDir {
             )));
         };
         let bytes = place.entry.data_offsets[1] - place.entry.data_offsets[0];
-        let expected = (shape.iter().product::<usize>() * dtype.size_in_bytes()) as u64;
-        if bytes != expected {
+        let mut sizes = shape.iter().copied().chain([dtype.size_in_bytes()]);
+        let expected = sizes.try_fold(1usize, usize::checked_mul).map(|bytes| bytes as u64);
+        if expected != Some(bytes) {
+            let expected = expected.map_or("more than there can be".into(), |bytes| bytes.to_string());
             return Err(not(format!("tensor `{name}` has {bytes} bytes where its shape needs {expected}")));
         }
         let mut data = vec![0u8; bytes as usize];

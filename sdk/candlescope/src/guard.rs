@@ -57,6 +57,11 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(handle) = self.handle()
+        {
+            handle.set_result("error", "a panic unwound through the scope of candlescope's guard");
+        }
         self.end();
     }
 }
@@ -88,6 +93,21 @@ fn account(m: &RunManifest, destinations: &[String]) -> String {
 mod tests {
     use super::*;
     use candlescope_core::run::StepCounts;
+
+    #[test]
+    fn a_run_that_a_panic_ended_is_not_ok() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let (layer, scope) = crate::builder().parquet(&run).layer().unwrap();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _ends_here = scope;
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        drop(layer);
+        let manifest = std::fs::read_to_string(run.join("run.json")).unwrap();
+        assert!(manifest.contains("a panic unwound") && manifest.contains("program_failed"), "{manifest}");
+    }
 
     #[test]
     fn the_end_of_a_run_says_how_its_steps_were_sampled() {

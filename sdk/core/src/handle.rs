@@ -297,7 +297,8 @@ impl Handle {
         self.note(|m| m.model.insert(key.into(), value.into()));
     }
 
-    /// Adds a result of the program to `run.json`.
+    /// Adds a result of the program to `run.json`. A text under `error` says that the program failed: the verdict is
+    /// then an error too.
     pub fn set_result(&self, key: &str, value: impl Into<Value>) {
         self.note(|m| m.results.insert(key.into(), value.into()));
     }

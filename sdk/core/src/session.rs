@@ -654,6 +654,10 @@ impl Session {
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
             capture: false,
         });
+        if let Some(error) = m.results.get("error").and_then(Value::as_str) {
+            m.verdict.findings.push(program_failed(error));
+            m.verdict.ok = false;
+        }
         m
     }
 }
@@ -661,6 +665,15 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.shutdown();
+    }
+}
+
+fn program_failed(error: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "program_failed".into(),
+        message: format!("the program ended with an error: {error}"),
+        remedy: "the figures are of what it did until then; put the error right and run it again".into(),
     }
 }
 

@@ -254,6 +254,26 @@ fn a_slow_exporter_delays_nobody_and_its_loss_is_counted() {
 }
 
 #[test]
+fn a_program_that_failed_is_not_ok() {
+    let run = |error: Option<&str>| {
+        let (_, m) = record(fast(), |handle| {
+            steps(3);
+            handle.set_result("tokens", 3);
+            if let Some(error) = error {
+                handle.set_result("error", error);
+            }
+        });
+        m
+    };
+    let failed = |m: &RunManifest| m.verdict.findings.iter().find(|f| f.code == "program_failed").cloned();
+    let fine = run(None);
+    assert!(fine.verdict.ok && failed(&fine).is_none(), "{:?}", fine.verdict);
+    let broken = run(Some("output token 3: out of memory"));
+    assert!(!broken.verdict.ok);
+    assert!(failed(&broken).unwrap().message.contains("output token 3: out of memory"));
+}
+
+#[test]
 fn a_failing_exporter_is_reported() {
     let (_, m, _) = with_awkward(How::Fail, fast());
     assert_eq!(dropped(&m), BTreeMap::from([("io".into(), 2_000)]));

@@ -1,0 +1,52 @@
+//! Files and texts of models are somebody else's: read within limits, and a library that panics on them becomes an
+//! error.
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Runs `work` and turns a panic into its message. What `work` was making is dropped.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    })
+}
+
+/// The text of a regular file of at most `limit` bytes.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, String> {
+    let cannot = |e: std::io::Error| format!("cannot be read: {e}");
+    if !path.metadata().map_err(cannot)?.is_file() {
+        return Err("is no regular file".into());
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    file.take(limit + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > limit {
+        return Err(format!("is larger than the limit of {limit} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_inclusive() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        assert_eq!(read_text(&path, 4).unwrap_err(), "is larger than the limit of 4 bytes");
+        assert_eq!(read_text(directory.path(), 4).unwrap_err(), "is no regular file");
+    }
+
+    #[test]
+    fn a_panic_is_its_message() {
+        assert_eq!(caught(|| 1), Ok(1));
+        assert_eq!(caught(|| panic!("at {}", "last")), Err::<(), _>("at last".into()));
+        assert_eq!(caught(|| std::panic::panic_any(1)), Err::<(), _>("no message".into()));
+    }
+}
