@@ -1,5 +1,6 @@
 //! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
 
+use crate::diagnostics::{Diagnostics, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::{DropReason, Ledger};
 use crate::record::Batch;
@@ -22,7 +23,7 @@ enum Message {
 /// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
 const MAX_MESSAGES: usize = 4096;
 
-/// Least time between two log lines of one exporter.
+/// Least time between two problems told of one exporter.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// One exporter with its queue and thread.
@@ -43,8 +44,9 @@ impl Lane {
         manifest: &RunManifest,
         limit: u64,
         background: Arc<super::BackgroundCpu>,
+        diagnostics: &Diagnostics,
     ) -> Result<Self, ExportError> {
-        exporter.start(manifest)?;
+        diagnostics.within(|| exporter.start(manifest))?;
         let name = exporter.name();
         let ledger = Arc::new(Ledger::new());
         let (sender, receiver) = bounded(MAX_MESSAGES);
@@ -59,11 +61,12 @@ impl Lane {
             panicked: false,
             last_log: None,
             unlogged: 0,
+            diagnostics: diagnostics.clone(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("cs-{name}"))
             .spawn(move || {
-                super::prepare_background_thread();
+                super::prepare_background_thread(&worker.diagnostics);
                 let meter = background.meter();
                 worker.run(&receiver, &meter);
             })
@@ -139,6 +142,7 @@ struct Worker {
     panicked: bool,
     last_log: Option<Instant>,
     unlogged: u64,
+    diagnostics: Diagnostics,
 }
 
 impl Worker {
@@ -198,9 +202,10 @@ impl Worker {
                     self.die();
                 }
             }
-            Err(_) => {
+            Err(payload) => {
                 self.panicked = true;
-                self.log("the exporter panicked and gets no more records");
+                let said = panic_message(payload.as_ref());
+                self.log(&format!("the exporter panicked and gets no more records: {said}"));
                 self.die();
             }
         }
@@ -221,7 +226,7 @@ impl Worker {
             0 => String::new(),
             n => format!(" ({n} more since the last line)"),
         };
-        eprintln!("candlescope: {}: {message}{more}", self.name);
+        self.diagnostics.report(self.name, format!("{message}{more}"));
         self.last_log = Some(Instant::now());
     }
 }
