@@ -1,4 +1,5 @@
-//! Credentials for a collector arrive there, and nowhere else: no manifest, error, problem, log line or `Debug` has them.
+//! Credentials for a collector arrive there, and nowhere else: no manifest, error, problem, log line or `Debug` has
+//! them.
 #![allow(missing_docs, reason = "a test")]
 
 #[path = "common/collector.rs"]

@@ -68,7 +68,8 @@ fn no_library_prints() {
 
 #[test]
 fn printing_is_found_where_it_is() {
-    let text = "/// println!(\"in a comment\")\nfn f() {\n    eprintln!(\"no\");\n}\n#[cfg(test)]\nmod tests {\n    println!(\"yes\");\n}\n";
+    let text = "/// println!(\"in a comment\")\nfn f() {\n    eprintln!(\"no\");\n}\n\
+                #[cfg(test)]\nmod tests {\n    println!(\"yes\");\n}\n";
     assert_eq!(printing("sdk/x.rs", text), ["sdk/x.rs:3: eprintln!(\"no\");"]);
     assert_eq!(printing("sdk/core/src/diagnostics.rs", "std::io::stderr().lock();"), Vec::<String>::new());
     assert_eq!(printing("sdk/core/src/other.rs", "std::io::stderr().lock();").len(), 1);

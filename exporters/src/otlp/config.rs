@@ -16,8 +16,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct OtlpConfig {
     /// The collector's address, such as `http://localhost:4318` (the default; port 4317 for gRPC). Over HTTP `/v1/traces` or
-    /// `/v1/metrics` is added where there is no path. A user and a password in it, and the values of its query, are used and never shown;
-    /// gRPC has no use for them, there a header is needed.
+    /// `/v1/metrics` is added where there is no path. A user and a password in it, and the values of its query, are
+    /// used and never shown; gRPC has no use for them, there a header is needed.
     pub endpoint: Option<RedactedUrl>,
     /// How messages travel. By default over HTTP.
     pub protocol: Option<OtlpProtocol>,

@@ -25,9 +25,10 @@ pub struct PrometheusConfig {
     /// Overload policy: further paths share the path `(overflow)` and are counted, because series cost the database memory for
     /// months, and a program with a name in a span would make one for each.
     pub max_paths: usize,
-    /// Names under which a loopback address is asked for besides `localhost`, 127.0.0.0/8, `[::1]` and the one in `address`: that of
-    /// a proxy, for example. A request for any other name is refused with status 421, because a web page whose name points at
-    /// this machine makes such (DNS rebinding). An address that other machines reach is answered under every name.
+    /// Names under which a loopback address is asked for besides `localhost`, 127.0.0.0/8, `[::1]` and the one in
+    /// `address`: that of a proxy, for example. A request for any other name is refused with status 421, because a
+    /// web page whose name points at this machine makes such (DNS rebinding). An address that other machines reach is
+    /// answered under every name.
     pub allowed_hosts: Vec<String>,
 }
 

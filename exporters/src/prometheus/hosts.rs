@@ -1,7 +1,8 @@
 //! Under which names the endpoint may be asked for.
 //!
-//! A web page that somebody has open can let its own name point at 127.0.0.1 (DNS rebinding), and its script then reads what is
-//! meant for this machine alone. Such a request has the page's name in `Host`, and nothing else gives it away.
+//! A web page that somebody has open can let its own name point at 127.0.0.1 (DNS rebinding), and its script then
+//! reads what is meant for this machine alone. Such a request has the page's name in `Host`, and nothing else gives
+//! it away.
 
 use super::http::{Named, Response};
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +15,8 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// For a listener bound to `bound`, configured as `address`: on a loopback address names of this machine, that of `address` and
-    /// `further`; elsewhere all, because what an address is called out there is not known here.
+    /// For a listener bound to `bound`, configured as `address`: on a loopback address names of this machine, that of
+    /// `address` and `further`; elsewhere all, because what an address is called out there is not known here.
     pub(super) fn new(bound: SocketAddr, address: &str, further: &[String]) -> Self {
         let own = std::iter::once(address).chain(further.iter().map(String::as_str));
         let allowed = bound.ip().to_canonical().is_loopback().then(|| own.map(name).collect());
@@ -31,8 +32,9 @@ impl Hosts {
             Named::Host(host) if is_local(host) || allowed.contains(&name(host)) => None,
             Named::Host(_) => Some(Response::text(
                 421,
-                "this address is of this machine only, and is not known by the name in Host: ask for localhost or 127.0.0.1, \
-                 or allow the name (PrometheusConfig::allow_host, prometheus-host=NAME in CANDLESCOPE)",
+                "this address is of this machine only, and is not known by the name in Host: \
+                 ask for localhost or 127.0.0.1, or allow the name \
+                 (PrometheusConfig::allow_host, prometheus-host=NAME in CANDLESCOPE)",
             )),
         }
     }

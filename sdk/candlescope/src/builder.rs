@@ -219,15 +219,17 @@ impl Builder {
         self.session(|s| s.shutdown_timeout(timeout))
     }
 
-    /// Tells `callback` of problems as they come: an exporter that fails, a GPU that is not there. They are `tracing` events too, of the
-    /// target [`core::diagnostics::TARGET`](crate::core::diagnostics::TARGET). Without this call [`start_default`](Builder::start_default),
-    /// whose subscriber shows events only where `RUST_LOG` asks for them, writes problems on standard error.
+    /// Tells `callback` of problems as they come: an exporter that fails, a GPU that is not there. They are `tracing`
+    /// events too, of the target [`core::diagnostics::TARGET`](crate::core::diagnostics::TARGET). Without this call
+    /// [`start_default`](Builder::start_default), whose subscriber shows events only where `RUST_LOG` asks for them,
+    /// writes problems on standard error.
     pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.tells = true;
         self.session(|s| s.on_problem(callback))
     }
 
-    /// Prints the account of the run on standard error when it ends, where there is somebody to read it. Off unless told otherwise.
+    /// Prints the account of the run on standard error when it ends, where there is somebody to read it. Off unless
+    /// told otherwise.
     pub fn report_at_end(mut self, on: bool) -> Self {
         self.report_at_end = on;
         self

@@ -68,7 +68,8 @@ pub enum InitError {
     /// Another global `tracing` subscriber is in place.
     #[error(
         "a global tracing subscriber is installed already; add the layer to it instead: \
-         let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, then registry().with(layer).with(…).init()"
+         let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, \
+         then registry().with(layer).with(…).init()"
     )]
     SubscriberInPlace,
 }
@@ -79,8 +80,9 @@ pub enum InitError {
 /// or a destination that cannot be used, is reported on standard error with the remedy, and the program goes on without
 /// candlescope: profiling never stops the program it is to explain.
 ///
-/// It installs the global `tracing` subscriber. A program that installs one of its own takes [`layer_from_env`] instead: of two
-/// subscribers the second fails, and `registry().init()` panics then, on the day that somebody sets the variable.
+/// It installs the global `tracing` subscriber. A program that installs one of its own takes [`layer_from_env`]
+/// instead: of two subscribers the second fails, and `registry().init()` panics then, on the day that somebody sets
+/// the variable.
 ///
 /// ```
 /// let _scope = candlescope::init();
@@ -92,8 +94,8 @@ pub fn init() -> Scope {
     }
 }
 
-/// As [`init`], for a program with a subscriber of its own, which gets the layer. `None` where the variable is unset or cannot be
-/// followed: the layer is an `Option`, which a subscriber takes as it is.
+/// As [`init`], for a program with a subscriber of its own, which gets the layer. `None` where the variable is unset
+/// or cannot be followed: the layer is an `Option`, which a subscriber takes as it is.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;

@@ -63,7 +63,8 @@ fn program() {
     std::process::exit(40);
 }
 
-/// Standard error of the program. Its standard output is the test harness' own, and the libraries' sources are held to print nothing.
+/// Standard error of the program. Its standard output is the test harness' own, and the libraries' sources are held
+/// to print nothing.
 fn broken(kind: &str) -> Stdio {
     if kind == "full" {
         return Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full"));

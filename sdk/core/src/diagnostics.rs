@@ -1,8 +1,8 @@
 //! Where the libraries say that something went wrong. One place, and nothing in it can panic or stop a program.
 //!
-//! A problem goes two ways: as a `tracing` event of the target [`TARGET`], for the program's own logs, and to the function given to
-//! [`SessionBuilder::on_problem`](crate::SessionBuilder::on_problem). Standard output and error belong to the program: they may be a closed
-//! pipe or a full disk, where `eprintln!` panics.
+//! A problem goes two ways: as a `tracing` event of the target [`TARGET`], for the program's own logs, and to the
+//! function given to [`SessionBuilder::on_problem`](crate::SessionBuilder::on_problem). Standard output and error
+//! belong to the program: they may be a closed pipe or a full disk, where `eprintln!` panics.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -47,15 +47,15 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Tells a problem of `source` on behalf of the session that the calling thread belongs to: for exporters and collectors, whose errors are
-/// told for them, and who have something to say beside. Never panics.
+/// Tells a problem of `source` on behalf of the session that the calling thread belongs to: for exporters and
+/// collectors, whose errors are told for them, and who have something to say beside. Never panics.
 pub fn report(source: &str, message: impl Into<String>) {
     let current = CURRENT.try_with(|current| current.try_borrow().map(|d| d.clone()).unwrap_or_default());
     current.unwrap_or_default().report(source, message);
 }
 
-/// Writes a problem as one line on standard error, for [`on_problem`](crate::SessionBuilder::on_problem). Where nobody can read it, it is
-/// lost without a word.
+/// Writes a problem as one line on standard error, for [`on_problem`](crate::SessionBuilder::on_problem). Where
+/// nobody can read it, it is lost without a word.
 pub fn to_stderr(problem: &Problem) {
     print(&format!("candlescope: {problem}\n"));
 }
@@ -105,7 +105,8 @@ impl Diagnostics {
         f()
     }
 
-    /// Tells a problem. What happens while one is told on the same thread is not told, so that there is no end without an end.
+    /// Tells a problem. What happens while one is told on the same thread is not told, so that there is no end
+    /// without an end.
     pub(crate) fn report(&self, source: &str, message: impl Into<String>) {
         struct Done;
         impl Drop for Done {
@@ -118,7 +119,8 @@ impl Diagnostics {
         }
         let _done = Done;
         let problem = Problem::new(source, message);
-        // Each by itself: a subscriber that panics, because standard error is closed, must not keep the other from hearing it.
+        // Each by itself: a subscriber that panics, because standard error is closed, must not keep the other from
+        // hearing it.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             tracing::warn!(target: TARGET, source = problem.source(), "{}", problem.message());
         }));

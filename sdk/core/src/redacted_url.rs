@@ -9,8 +9,9 @@ const HIDDEN: &str = "***";
 /// Shorter secrets are in every other text by chance.
 const SHORTEST: usize = 4;
 
-/// The address of a service, which shows no credentials: `Display`, `Debug` and serialization leave out user, password, the values of the
-/// query and the fragment, and of a text that reads as no address everything. Only [`expose`](RedactedUrl::expose) gives the address itself.
+/// The address of a service, which shows no credentials: `Display`, `Debug` and serialization leave out user,
+/// password, the values of the query and the fragment, and of a text that reads as no address everything. Only
+/// [`expose`](RedactedUrl::expose) gives the address itself.
 ///
 /// ```
 /// let url = candlescope_core::RedactedUrl::new("https://me:pass@collector:4318/v1/traces?api_key=1234");
@@ -38,8 +39,8 @@ impl RedactedUrl {
         self.0.is_empty()
     }
 
-    /// `text` without the credentials of this address: for words of libraries and servers that may repeat them. Credentials shorter
-    /// than 4 characters are left, for they are in other words too.
+    /// `text` without the credentials of this address: for words of libraries and servers that may repeat them.
+    /// Credentials shorter than 4 characters are left, for they are in other words too.
     pub fn scrub(&self, text: &str) -> String {
         scrub(text, self.secrets())
     }
@@ -135,7 +136,8 @@ struct Parts<'a> {
     place: &'a str,
     query: Option<&'a str>,
     fragment: Option<&'a str>,
-    /// Whether it reads as one address only. With a second `@`, or what is no host, nobody can say where a password ends.
+    /// Whether it reads as one address only. With a second `@`, or what is no host, nobody can say where a password
+    /// ends.
     is_clear: bool,
 }
 
@@ -218,7 +220,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_password_of_any_shape_is_shown(user in "[a-z]{0,5}", password in "[ -~]{0,6}SECRET[ -~]{0,6}", key in "[a-z]{1,5}") {
+        fn no_password_of_any_shape_is_shown(
+            user in "[a-z]{0,5}", password in "[ -~]{0,6}SECRET[ -~]{0,6}", key in "[a-z]{1,5}"
+        ) {
             for url in [
                 format!("http://{user}:{password}@host:4318/v1"),
                 format!("{user}:{password}@host"),

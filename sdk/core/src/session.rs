@@ -223,18 +223,20 @@ impl SessionBuilder {
         self
     }
 
-    /// Tells `callback` of problems as they come: an exporter that fails, a recorder that gives up. They are also `tracing` events of the
-    /// target [`diagnostics::TARGET`](crate::diagnostics::TARGET), and the lasting ones are in the run's verdict. A second call replaces the
-    /// first.
+    /// Tells `callback` of problems as they come: an exporter that fails, a recorder that gives up. They are also
+    /// `tracing` events of the target [`diagnostics::TARGET`](crate::diagnostics::TARGET), and the lasting ones are
+    /// in the run's verdict. A second call replaces the first.
     ///
-    /// It is called on the profiler's own threads, one after the other or at once, and must not wait for the session. A panic in it is
-    /// caught. To have problems on standard error: `.on_problem(candlescope_core::diagnostics::to_stderr)`.
+    /// It is called on the profiler's own threads, one after the other or at once, and must not wait for the session.
+    /// A panic in it is caught. To have problems on standard error:
+    /// `.on_problem(candlescope_core::diagnostics::to_stderr)`.
     pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.diagnostics = Diagnostics::new(callback);
         self
     }
 
-    /// Tells a problem that was met while setting up, as [`on_problem`](SessionBuilder::on_problem) tells those of the session.
+    /// Tells a problem that was met while setting up, as [`on_problem`](SessionBuilder::on_problem) tells those of
+    /// the session.
     pub fn report_problem(&self, source: &str, message: &str) {
         self.diagnostics.report(source, message);
     }

@@ -60,8 +60,8 @@ fn thread_cpu_ns() -> u64 {
     }
 }
 
-/// Makes the calling thread a good guest: its own spans stay out of the data, it gives way to the application's threads, and what goes
-/// wrong on it is told to its session.
+/// Makes the calling thread a good guest: its own spans stay out of the data, it gives way to the application's
+/// threads, and what goes wrong on it is told to its session.
 pub(crate) fn prepare_background_thread(diagnostics: &Diagnostics) {
     crate::layer::thread::mute_this_thread();
     diagnostics.adopt_thread();
