@@ -166,7 +166,7 @@ fn is_host(text: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let plausible = match bare {
-        Some(v6) => v6.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, ':' | '.' | '%')),
+        Some(v6) => v6.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '.' | '%')),
         None => host.chars().all(is_name),
     };
     !host.is_empty() && plausible && port.chars().all(|c| c.is_ascii_digit())
