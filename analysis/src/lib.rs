@@ -10,6 +10,8 @@
 //! # Ok::<(), candlescope_analysis::ReportError>(())
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod definitions;
 pub mod nsys;
 pub mod passes;

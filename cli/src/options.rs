@@ -2,7 +2,7 @@
 
 use crate::args::{PartialOptions, ProfileArgs};
 use anyhow::{Context, Result, anyhow, bail};
-use candlescope_core::{GpuTier, GpuTiming, Schedule};
+use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 use serde::Serialize;
 use std::path::PathBuf;
 use toml::{Table, Value};
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) nvtx: Option<bool>,
     /// May carry a password: never recorded.
     #[serde(skip)]
-    pub(crate) otlp: Option<String>,
+    pub(crate) otlp: Option<RedactedUrl>,
     #[serde(skip)]
     pub(crate) prometheus: Option<String>,
     #[serde(skip)]
@@ -134,7 +134,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         top_p: p.top_p,
         out: p.out,
         disk_budget_mb: p.disk_budget_mb,
-        otlp: p.otlp,
+        otlp: p.otlp.map(Into::into),
         prometheus: p.prometheus,
         perfetto: p.perfetto,
     };

@@ -90,6 +90,7 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     let mut builder = candlescope::builder()
         .parquet_with(config)
         .run_id(&run_id)
+        .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|s| s.environment("candle", candlescope_models::CANDLE_VERSION));
     if let Some(file) = &options.perfetto {
         builder = builder.perfetto(file);

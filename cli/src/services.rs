@@ -1,13 +1,14 @@
 //! Services that a run goes to: OpenTelemetry collectors and Prometheus.
 
 use anyhow::Result;
+use candlescope_core::RedactedUrl;
 
 #[cfg(feature = "otlp")]
-pub(crate) fn otlp(builder: candlescope::Builder, endpoint: &str) -> Result<candlescope::Builder> {
-    Ok(builder.otlp_with(collector(Some(endpoint))))
+pub(crate) fn otlp(builder: candlescope::Builder, endpoint: &RedactedUrl) -> Result<candlescope::Builder> {
+    Ok(builder.otlp_with(collector(Some(endpoint.expose()))))
 }
 #[cfg(not(feature = "otlp"))]
-pub(crate) fn otlp(_: candlescope::Builder, _: &str) -> Result<candlescope::Builder> {
+pub(crate) fn otlp(_: candlescope::Builder, _: &RedactedUrl) -> Result<candlescope::Builder> {
     anyhow::bail!("--otlp needs a build with the feature otlp, which is on by default")
 }
 
@@ -15,7 +16,7 @@ pub(crate) fn otlp(_: candlescope::Builder, _: &str) -> Result<candlescope::Buil
 #[cfg(feature = "otlp")]
 pub(crate) fn collector(endpoint: Option<&str>) -> candlescope::OtlpConfig {
     let mut config = candlescope::OtlpConfig::default();
-    config.endpoint = endpoint.map(str::to_string);
+    config.endpoint = endpoint.map(Into::into);
     // This program is no `unknown_service`, but what somebody calls it goes before.
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|list| list.contains("service.name="));

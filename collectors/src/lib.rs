@@ -2,6 +2,8 @@
 //!
 //! | module | feature | tells |
 //! |---|---|---|
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(
     feature = "host",
     doc = "| [`host`] | `host` | memory, CPU use, context switches of this process; the machine |"

@@ -2,6 +2,8 @@
 //!
 //! | module | feature | writes | read by |
 //! |---|---|---|---|
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(
     feature = "parquet",
     doc = "| [`parquet`] | `parquet` | a run directory | `candlescope report`, DuckDB, Polars, Spark |"

@@ -336,7 +336,8 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
 fn child_that_fails_to_send_many_times() {
     let mut config = config(nobody());
     config.timeout = Some(Duration::from_millis(20));
-    let (layer, session) = Session::builder().exporter(OtlpExporter::create(config)).start().expect("starts");
+    let builder = Session::builder().on_problem(candlescope_core::diagnostics::to_stderr);
+    let (layer, session) = builder.exporter(OtlpExporter::create(config)).start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for _ in 0..20 {
             work();

@@ -20,7 +20,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer

@@ -32,7 +32,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
-    ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    ask(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
 }
 
 #[test]
@@ -54,21 +54,47 @@ fn metrics_health_and_refusals() {
     assert!(metrics.contains("\nprocess_resident_memory_bytes "));
     assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
     for (request, status) in [
-        ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
-        ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "404 Not Found"),
+        ("GET /metricsx HTTP/1.1\r\nHost: localhost\r\n\r\n", "404 Not Found"),
         ("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405 Method Not Allowed"),
         ("hello\r\n\r\n", "400 Bad Request"),
     ] {
         let answer = ask(address, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:?}: {answer}");
     }
-    let head = ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    let head = ask(address, b"HEAD /metrics HTTP/1.1\r\nHost: [::1]:9464\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "no body: {head}");
 
     let report = ledger.report("prometheus");
     assert!(report.conserved() && report.dropped.is_empty() && report.exported["spans"] == batch.spans.len() as u64);
     exporter.finish(&RunManifest::default()).unwrap();
     assert!(TcpStream::connect(address).is_err(), "the port is free when the session has ended");
+}
+
+#[test]
+fn a_page_whose_name_points_here_reads_nothing() {
+    let config = || PrometheusConfig::new("127.0.0.1:0");
+    let status = |config: PrometheusConfig, request: &str| {
+        let mut exporter = PrometheusExporter::new(config);
+        exporter.start(&RunManifest::default()).expect("starts");
+        let address = exporter.endpoint().address().expect("listens");
+        let address = SocketAddr::new([127, 0, 0, 1].into(), address.port());
+        ask(address, request.as_bytes())
+    };
+    let named = |host: &str| format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    for host in ["evil.example", "localhost.evil.example:9464", "evil.example\r\nHost: localhost", "192.168.1.1", ""] {
+        let answer = status(config(), &named(host));
+        assert!(answer.starts_with("HTTP/1.1 421 ") || answer.starts_with("HTTP/1.1 400 "), "{host}: {answer}");
+        assert!(!answer.contains("candlescope_paths"), "{host}: {answer}");
+    }
+    assert!(status(config(), &named("evil.example")).contains("allow the name"), "the remedy is said");
+    for host in ["localhost", "LocalHost:9464", "127.0.0.1:1", "127.1.2.3", "[::1]:9464"] {
+        assert!(status(config(), &named(host)).starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    assert!(status(config(), "GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "), "an old client");
+    assert!(status(config(), "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "), "must say a host");
+    assert!(status(config().allow_host("proxy.lan"), &named("PROXY.lan:80")).starts_with("HTTP/1.1 200 "));
+    assert!(status(PrometheusConfig::new("0.0.0.0:0"), &named("gpu-7.lan")).starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
@@ -117,7 +143,7 @@ fn a_reader_that_stops_reading_does_not_stop_the_others() {
     exporter.export(&many_paths(500), &ledger).unwrap();
     // The answer is larger than the sockets' buffers, so the server cannot get rid of it.
     let mut lazy = TcpStream::connect(address).unwrap();
-    lazy.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    lazy.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let start = Instant::now();
     assert!(get(address, "/healthz").ends_with("ok\n"));
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());

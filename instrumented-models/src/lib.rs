@@ -11,6 +11,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 /// Version of candle this crate is built with, for the environment of a run.
 pub const CANDLE_VERSION: &str = "0.11.1";
 

@@ -104,7 +104,8 @@ impl<B: Backend> Recorder<B> {
         if let Some(status) = self.backend.link().failed() {
             // What went wrong once is not tried again, in the middle of the application's launches.
             self.detaches = false;
-            eprintln!("candlescope: cupti: detaching failed with error {status}, so it stays attached from now on");
+            let message = format!("detaching failed with error {status}, so it stays attached from now on");
+            candlescope_core::diagnostics::report("cupti", message);
         }
         match state {
             State::Attached if self.mine => {

@@ -1,5 +1,7 @@
 //! What a user decides about OTLP.
 
+use super::headers::Headers;
+use candlescope_core::RedactedUrl;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,15 +12,16 @@ use std::time::Duration;
 /// `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their `_TRACES_` and `_METRICS_` forms,
 /// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`,
 /// `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct OtlpConfig {
     /// The collector's address, such as `http://localhost:4318` (the default; port 4317 for gRPC). Over HTTP `/v1/traces` or
-    /// `/v1/metrics` is added where there is no path.
-    pub endpoint: Option<String>,
+    /// `/v1/metrics` is added where there is no path. A user and a password in it, and the values of its query, are
+    /// used and never shown; gRPC has no use for them, there a header is needed.
+    pub endpoint: Option<RedactedUrl>,
     /// How messages travel. By default over HTTP.
     pub protocol: Option<OtlpProtocol>,
-    /// Headers of every request, for example `authorization`.
+    /// Headers of every request, for example `authorization`. Their values are never shown.
     pub headers: BTreeMap<String, String>,
     /// Longest time that one export may take, retries included. By default 5 s instead of OpenTelemetry's 10 s, because ending a session
     /// takes at most 10 s and the exporter must be heard of before that.
@@ -41,6 +44,26 @@ pub struct OtlpConfig {
     pub limits: OtlpLimits,
     /// Time between two exports of metrics, by default 60 s. The last one is made when the session ends.
     pub interval: Option<Duration>,
+}
+
+impl std::fmt::Debug for OtlpConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OtlpConfig")
+            .field("endpoint", &self.endpoint)
+            .field("protocol", &self.protocol)
+            .field("headers", &Headers(self.headers.clone()))
+            .field("timeout", &self.timeout)
+            .field("service_name", &self.service_name)
+            .field("resource", &self.resource)
+            .field("gzip", &self.gzip)
+            .field("ca_certificate", &self.ca_certificate)
+            .field("client_certificate", &self.client_certificate)
+            .field("client_key", &self.client_key)
+            .field("sampler", &self.sampler)
+            .field("limits", &self.limits)
+            .field("interval", &self.interval)
+            .finish()
+    }
 }
 
 /// How messages travel to the collector.
@@ -72,7 +95,7 @@ impl Default for OtlpSampler {
 
 impl OtlpConfig {
     /// The defaults, for the collector at `endpoint`.
-    pub fn new(endpoint: impl Into<String>) -> Self {
+    pub fn new(endpoint: impl Into<RedactedUrl>) -> Self {
         Self { endpoint: Some(endpoint.into()), ..Self::default() }
     }
 }

@@ -64,7 +64,7 @@ impl Exporter for OtlpExporter {
         let settings =
             Settings::of_process(&self.config, Signal::Traces).map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
         for warning in &settings.warnings {
-            eprintln!("candlescope: otlp: {warning}");
+            candlescope_core::diagnostics::report("otlp", warning.as_str());
         }
         let transport =
             Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;

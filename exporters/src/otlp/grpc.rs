@@ -16,12 +16,18 @@ use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-#[derive(Debug)]
 pub(super) struct Grpc {
     endpoint: Endpoint,
     metadata: MetadataMap,
     gzip: bool,
     connected: Option<Connected>,
+}
+
+impl std::fmt::Debug for Grpc {
+    /// Without the address and the metadata, which may hold credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grpc").field("gzip", &self.gzip).field("connected", &self.connected).finish_non_exhaustive()
+    }
 }
 
 /// Made with the first message, on the thread that sends: the one that starts a session may be a runtime's own.
@@ -43,14 +49,14 @@ impl Drop for Connected {
 impl Grpc {
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let client = |e: tonic::transport::Error| SendError::Client(describe(&e));
-        let mut endpoint = Endpoint::from_shared(settings.endpoint.clone())
+        let mut endpoint = Endpoint::from_shared(settings.endpoint.expose().to_string())
             .and_then(|e| e.user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION"))))
             .map_err(client)?;
-        if settings.endpoint.starts_with("https://") {
+        if settings.endpoint.expose().starts_with("https://") {
             endpoint = endpoint.tls_config(settings.tls.for_grpc()).map_err(client)?;
         }
         let mut metadata = MetadataMap::new();
-        for (name, value) in &settings.headers {
+        for (name, value) in settings.headers.iter() {
             let wrong = || SendError::Client(format!("`{name}` and its value are no header of gRPC"));
             let key = MetadataKey::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             metadata.insert(key, MetadataValue::try_from(value.as_str()).map_err(|_| wrong())?);

@@ -3,14 +3,16 @@
 //! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and a thread. That
 //! exporter also keeps to itself why something failed and how much was rejected, so requests are made here.
 
+use super::headers::Headers;
 use super::settings::{Settings, Signal};
 use super::transport::{Attempt, Message, SendError, reason};
+use candlescope_core::RedactedUrl;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
-use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -22,8 +24,8 @@ const PORT: &str = "HTTP port (usually 4318)";
 #[derive(Debug)]
 pub(super) struct Http {
     agent: ureq::Agent,
-    endpoint: String,
-    headers: BTreeMap<String, String>,
+    endpoint: RedactedUrl,
+    headers: Headers,
     gzip: bool,
 }
 
@@ -62,11 +64,11 @@ impl Http {
 
     pub(super) fn attempt(&self, post: &Post, timeout: Duration) -> Attempt {
         let mut request =
-            self.agent.post(&self.endpoint).timeout(timeout).set("content-type", "application/x-protobuf");
+            self.agent.post(self.endpoint.expose()).timeout(timeout).set("content-type", "application/x-protobuf");
         if self.gzip {
             request = request.set("content-encoding", "gzip");
         }
-        for (name, value) in &self.headers {
+        for (name, value) in self.headers.iter() {
             request = request.set(name, value);
         }
         match request.send_bytes(&post.body) {
@@ -85,7 +87,7 @@ impl Http {
                 }
             }
             Err(ureq::Error::Transport(error)) => {
-                let fault = SendError::Unreachable(error.to_string());
+                let fault = SendError::Unreachable(without_url(&error));
                 match error.kind() {
                     ureq::ErrorKind::BadStatus | ureq::ErrorKind::BadHeader => {
                         Attempt::Done(Err(SendError::NotOtlp(PORT)))
@@ -96,6 +98,17 @@ impl Http {
             }
         }
     }
+}
+
+/// What happened. The error's own text begins with the whole address, credentials and all.
+fn without_url(error: &ureq::Transport) -> String {
+    let mut text = error.kind().to_string();
+    let source = error.source().map(ToString::to_string);
+    for part in error.message().map(str::to_string).into_iter().chain(source) {
+        text.push_str(": ");
+        text.push_str(&part);
+    }
+    text
 }
 
 /// Reads a success: how much was rejected all the same.

@@ -39,6 +39,7 @@ mod decodes;
 mod exporter;
 #[cfg(feature = "otlp-grpc")]
 mod grpc;
+mod headers;
 mod http;
 mod metrics_exporter;
 mod points;

@@ -1,7 +1,9 @@
 //! What the standard environment variables say where the configuration decides nothing.
 
 use super::config::{OtlpConfig, OtlpProtocol, OtlpSampler};
+use super::headers::Headers;
 use super::tls::{Tls, TlsError};
+use candlescope_core::RedactedUrl;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,8 +67,8 @@ impl Signal {
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) protocol: Protocol,
-    pub(super) endpoint: String,
-    pub(super) headers: BTreeMap<String, String>,
+    pub(super) endpoint: RedactedUrl,
+    pub(super) headers: Headers,
     pub(super) timeout: Duration,
     pub(super) service_name: String,
     pub(super) resource: BTreeMap<String, String>,
@@ -83,7 +85,7 @@ pub(super) struct Settings {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SettingsError {
     #[error("`{0}` is no address of a collector: it should look like {1}")]
-    Endpoint(String, &'static str),
+    Endpoint(RedactedUrl, &'static str),
     #[error(
         "{0}: the protocol `{1}` is not supported; use http/protobuf (usually port 4318) or grpc (usually port 4317)"
     )]
@@ -195,7 +197,7 @@ impl Settings {
         Ok(Self {
             protocol,
             endpoint,
-            headers,
+            headers: Headers(headers),
             timeout,
             service_name,
             resource,
@@ -220,8 +222,8 @@ fn endpoint(
     signal: Signal,
     protocol: OtlpProtocol,
     get: &impl Fn(&'static str) -> Option<(&'static str, String)>,
-) -> Result<String, SettingsError> {
-    let said = config.endpoint.as_deref().map(|endpoint| endpoint.trim().to_string());
+) -> Result<RedactedUrl, SettingsError> {
+    let said = config.endpoint.as_ref().map(|endpoint| endpoint.expose().trim().to_string());
     let own = get(signal.names().endpoint).map(|(_, endpoint)| endpoint);
     let general = get("OTEL_EXPORTER_OTLP_ENDPOINT").map(|(_, base)| base);
     let (endpoint, example) = match protocol {
@@ -235,14 +237,14 @@ fn endpoint(
                 (Some(endpoint), _) => with_default_path(&endpoint, signal.path()),
                 // The signal's own variable is taken as it is, the general one is a base.
                 (None, Some(endpoint)) => endpoint,
-                (None, None) => {
-                    format!("{}{}", general.as_deref().unwrap_or(example).trim_end_matches('/'), signal.path())
-                }
+                (None, None) => with_path(general.as_deref().unwrap_or(example), signal.path()),
             };
             (endpoint, example)
         }
     };
-    if is_http_url(&endpoint) { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
+    let usable = is_http_url(&endpoint);
+    let endpoint = RedactedUrl::new(endpoint);
+    if usable { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
 /// These variables may be meant for another SDK of the process, which knows more samplers. As the standard has it, what is not
@@ -277,9 +279,20 @@ fn is_http_url(text: &str) -> bool {
 }
 
 fn with_default_path(endpoint: &str, path: &str) -> String {
+    let place = &endpoint[..query_start(endpoint)];
     let has_path =
-        endpoint.split_once("://").and_then(|(_, rest)| rest.split_once('/')).is_some_and(|(_, p)| !p.is_empty());
-    if has_path { endpoint.to_string() } else { format!("{}{path}", endpoint.trim_end_matches('/')) }
+        place.split_once("://").and_then(|(_, rest)| rest.split_once('/')).is_some_and(|(_, p)| !p.is_empty());
+    if has_path { endpoint.to_string() } else { with_path(endpoint, path) }
+}
+
+/// The address with `path` after its own, before its query.
+fn with_path(endpoint: &str, path: &str) -> String {
+    let (place, query) = endpoint.split_at(query_start(endpoint));
+    format!("{}{path}{query}", place.trim_end_matches('/'))
+}
+
+fn query_start(endpoint: &str) -> usize {
+    endpoint.find(['?', '#']).unwrap_or(endpoint.len())
 }
 
 /// `k1=v1,k2=v2` with percent-encoded values, as W3C Baggage writes it. What is no pair is passed over.
@@ -332,7 +345,7 @@ mod tests {
     #[test]
     fn without_anything_the_local_collector_is_used() {
         let s = resolve(&OtlpConfig::default(), &[]).unwrap();
-        assert_eq!(s.endpoint, "http://localhost:4318/v1/traces");
+        assert_eq!(s.endpoint.expose(), "http://localhost:4318/v1/traces");
         assert_eq!(s.service_name, "unknown_service:app");
         assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, DEFAULT_TIMEOUT, false));
     }
@@ -348,7 +361,7 @@ mod tests {
             ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=prod,service.name=other"),
         ];
         let s = resolve(&OtlpConfig::default(), &vars).unwrap();
-        assert_eq!(s.endpoint, "http://collector:4318/base/v1/traces");
+        assert_eq!(s.endpoint.expose(), "http://collector:4318/base/v1/traces");
         assert_eq!(s.headers["authorization"], "Basic abc");
         assert_eq!(s.headers["x-tenant"], "t1");
         assert_eq!(s.headers.len(), 2);
@@ -358,7 +371,7 @@ mod tests {
         assert_eq!(s.resource["deployment.environment.name"], "prod");
 
         let own = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/as/is"), vars[0]];
-        assert_eq!(resolve(&OtlpConfig::default(), &own).unwrap().endpoint, "http://t:1/as/is");
+        assert_eq!(resolve(&OtlpConfig::default(), &own).unwrap().endpoint.expose(), "http://t:1/as/is");
     }
 
     #[test]
@@ -407,11 +420,14 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ];
         let s = resolve(&config, &vars).unwrap();
-        assert_eq!(s.endpoint, "http://mine:9/v1/traces");
+        assert_eq!(s.endpoint.expose(), "http://mine:9/v1/traces");
         assert_eq!(s.headers["x-tenant"], "mine");
         assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, Duration::from_secs(1), false));
         assert_eq!(s.service_name, "mine");
-        assert_eq!(resolve(&OtlpConfig::new("http://h:1/v1/traces"), &[]).unwrap().endpoint, "http://h:1/v1/traces");
+        assert_eq!(
+            resolve(&OtlpConfig::new("http://h:1/v1/traces"), &[]).unwrap().endpoint.expose(),
+            "http://h:1/v1/traces"
+        );
     }
 
     #[test]
@@ -437,6 +453,16 @@ mod tests {
     }
 
     #[test]
+    fn a_query_stays_behind_the_path() {
+        let said = |url: &str| resolve(&OtlpConfig::new(url), &[]).unwrap().endpoint.expose().to_string();
+        assert_eq!(said("http://h:1?api_key=a/b"), "http://h:1/v1/traces?api_key=a/b");
+        assert_eq!(said("http://h:1/own?k=v"), "http://h:1/own?k=v");
+        let general = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:1/base/?k=v")];
+        let s = resolve(&OtlpConfig::default(), &general).unwrap();
+        assert_eq!(s.endpoint.expose(), "http://h:1/base/v1/traces?k=v");
+    }
+
+    #[test]
     fn metrics_have_variables_of_their_own() {
         let vars = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1"),
@@ -449,14 +475,14 @@ mod tests {
         ];
         let metrics = |vars| resolve_for(Signal::Metrics, &OtlpConfig::default(), vars);
         let s = metrics(&vars).unwrap();
-        assert_eq!((s.endpoint.as_str(), s.headers["x-of"].as_str()), ("http://c:1/v1/metrics", "metrics"));
+        assert_eq!((s.endpoint.expose(), s.headers["x-of"].as_str()), ("http://c:1/v1/metrics", "metrics"));
         assert_eq!((s.gzip, s.interval, s.timeout), (true, Duration::from_millis(250), Duration::from_millis(40)));
         let traces = resolve(&OtlpConfig::default(), &vars).unwrap();
-        assert_eq!((traces.endpoint.as_str(), traces.headers["x-of"].as_str()), ("http://traces:1/t", "all"));
+        assert_eq!((traces.endpoint.expose(), traces.headers["x-of"].as_str()), ("http://traces:1/t", "all"));
         assert_eq!((traces.gzip, traces.timeout), (false, DEFAULT_TIMEOUT), "metrics' variables are of metrics only");
         assert_eq!(metrics(&[]).unwrap().interval, DEFAULT_INTERVAL);
         let own = [("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:1/as/is"), vars[0]];
-        assert_eq!(metrics(&own).unwrap().endpoint, "http://m:1/as/is");
+        assert_eq!(metrics(&own).unwrap().endpoint.expose(), "http://m:1/as/is");
         let delta = [("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")];
         assert!(metrics(&delta).unwrap_err().to_string().contains("set it to cumulative"));
         assert!(resolve(&OtlpConfig::default(), &delta).is_ok(), "traces have no temporality");
@@ -467,8 +493,8 @@ mod tests {
     fn grpc_has_a_port_of_its_own_and_no_path() {
         let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         let s = resolve(&OtlpConfig::default(), &[grpc]).unwrap();
-        assert_eq!((s.protocol, s.endpoint.as_str()), (Protocol::Grpc, "http://localhost:4317"));
-        assert_eq!(resolve(&OtlpConfig::new("http://c:1"), &[grpc]).unwrap().endpoint, "http://c:1");
+        assert_eq!((s.protocol, s.endpoint.expose()), (Protocol::Grpc, "http://localhost:4317"));
+        assert_eq!(resolve(&OtlpConfig::new("http://c:1"), &[grpc]).unwrap().endpoint.expose(), "http://c:1");
         let mixed = [grpc, ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")];
         let metrics = resolve_for(Signal::Metrics, &OtlpConfig::default(), &mixed).unwrap();
         assert_eq!(metrics.protocol, Protocol::HttpProtobuf);

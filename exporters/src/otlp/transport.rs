@@ -6,8 +6,11 @@
 
 #[cfg(feature = "otlp-grpc")]
 use super::grpc::Grpc;
+use super::headers::Headers;
 use super::http::Http;
 use super::settings::{Protocol, Settings};
+use candlescope_core::RedactedUrl;
+use candlescope_core::redacted_url::scrub;
 use opentelemetry::Context;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -39,6 +42,19 @@ pub(super) enum SendError {
     Client(String),
 }
 
+impl SendError {
+    /// The same with the words of others as `f` has them.
+    fn map(self, f: impl Fn(String) -> String) -> Self {
+        match self {
+            Self::Unreachable(text) => Self::Unreachable(f(text)),
+            Self::Unwanted(status, said) => Self::Unwanted(status, f(said)),
+            Self::Refused(status, said) => Self::Refused(status, f(said)),
+            Self::Client(text) => Self::Client(f(text)),
+            Self::NotOtlp(_) | Self::NoTime => self,
+        }
+    }
+}
+
 /// What one attempt led to.
 #[derive(Debug)]
 pub(super) enum Attempt {
@@ -58,6 +74,8 @@ enum Way {
 #[derive(Debug)]
 pub(super) struct Transport {
     way: Way,
+    endpoint: RedactedUrl,
+    headers: Headers,
 }
 
 impl Transport {
@@ -70,19 +88,25 @@ impl Transport {
             #[cfg(not(feature = "otlp-grpc"))]
             Protocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
         };
-        Ok(Self { way })
+        Ok(Self { way, endpoint: settings.endpoint.clone(), headers: settings.headers.clone() })
     }
 
     /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but rejected.
     pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
-        quietly(|| match &mut self.way {
+        let sent = quietly(|| match &mut self.way {
             Way::Http(http) => {
                 let post = http.prepare(message)?;
                 until(deadline, |left| http.attempt(&post, left))
             }
             #[cfg(feature = "otlp-grpc")]
             Way::Grpc(grpc) => until(deadline, |left| grpc.attempt(&message, left)),
-        })
+        });
+        sent.map_err(|error| error.map(|text| self.scrubbed(&text)))
+    }
+
+    /// Words of a library or a collector, without the credentials that they may repeat.
+    fn scrubbed(&self, text: &str) -> String {
+        scrub(&self.endpoint.scrub(text), self.headers.secrets())
     }
 }
 

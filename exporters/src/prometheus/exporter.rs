@@ -1,5 +1,6 @@
 //! The exporter: aggregates on its own thread, serves on another.
 
+use super::hosts::Hosts;
 use super::http::Response;
 use super::server::Server;
 use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
@@ -24,18 +25,30 @@ pub struct PrometheusConfig {
     /// Overload policy: further paths share the path `(overflow)` and are counted, because series cost the database memory for
     /// months, and a program with a name in a span would make one for each.
     pub max_paths: usize,
+    /// Names under which a loopback address is asked for besides `localhost`, 127.0.0.0/8, `[::1]` and the one in
+    /// `address`: that of a proxy, for example. A request for any other name is refused with status 421, because a
+    /// web page whose name points at this machine makes such (DNS rebinding). An address that other machines reach is
+    /// answered under every name.
+    pub allowed_hosts: Vec<String>,
 }
 
 impl PrometheusConfig {
     /// Listens at `address`.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), max_paths: DEFAULT_MAX_PATHS }
+        Self { address: address.into(), max_paths: DEFAULT_MAX_PATHS, allowed_hosts: Vec::new() }
     }
 
     /// As many paths get series of their own.
     #[must_use]
     pub fn max_paths(mut self, paths: usize) -> Self {
         self.max_paths = paths;
+        self
+    }
+
+    /// Answers to `name` too, see [`allowed_hosts`](PrometheusConfig::allowed_hosts).
+    #[must_use]
+    pub fn allow_host(mut self, name: impl Into<String>) -> Self {
+        self.allowed_hosts.push(name.into());
         self
     }
 }
@@ -112,8 +125,12 @@ impl Exporter for PrometheusExporter {
         aggregate.learn(run);
         let listener = bind(address)?;
         let registry = aggregate.registry();
-        let server = Server::start(listener, move |path| respond(&registry, path))
-            .map_err(|e| ExportError::fatal(format!("cannot serve metrics on {address}")).with_source(e))?;
+        let serve = || {
+            let hosts = Hosts::new(listener.local_addr()?, &full_address(address), &self.config.allowed_hosts);
+            Server::start(listener, hosts, move |path| respond(&registry, path))
+        };
+        let server =
+            serve().map_err(|e| ExportError::fatal(format!("cannot serve metrics on {address}")).with_source(e))?;
         let _ = self.endpoint.address.set(server.address());
         self.running = Some(Running { aggregate, accountant: Accountant::default(), _server: server });
         Ok(())

@@ -13,7 +13,18 @@ pub(super) enum Parsed<'a> {
     /// Not HTTP/1.
     Malformed,
     /// A request; bodies are of no interest.
-    Request { method: &'a str, path: &'a str },
+    Request { method: &'a str, path: &'a str, host: Named<'a> },
+}
+
+/// What a request says of the host that it is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named<'a> {
+    /// Nothing, which HTTP/1.0 may.
+    NotNeeded,
+    /// Nothing although it must, more than one name, or one that is no text.
+    Wrong,
+    /// This one, with its port if it has one.
+    Host(&'a str),
 }
 
 /// Looks at what has been received.
@@ -24,7 +35,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     if end > MAX_HEAD {
         return Parsed::TooLarge;
     }
-    let line = bytes[..end].split(|&b| b == b'\n').next().unwrap_or_default();
+    let mut lines = bytes[..end].split(|&b| b == b'\n');
+    let line = lines.next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else { return Parsed::Malformed };
     let mut words = line.trim_end_matches('\r').split(' ');
     match (words.next(), words.next(), words.next(), words.next()) {
@@ -32,10 +44,30 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
             if version.starts_with("HTTP/1.") && target.starts_with('/') && !method.is_empty() =>
         {
             let path = target.split(['?', '#']).next().unwrap_or(target);
-            Parsed::Request { method, path }
+            let host = match host(lines) {
+                Named::NotNeeded if version != "HTTP/1.0" => Named::Wrong,
+                host => host,
+            };
+            Parsed::Request { method, path, host }
         }
         _ => Parsed::Malformed,
     }
+}
+
+/// The one field `Host` of a head's lines.
+fn host<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Named<'a> {
+    let mut named = Named::NotNeeded;
+    for line in lines {
+        let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
+        if !line[..colon].trim_ascii().eq_ignore_ascii_case(b"host") {
+            continue;
+        }
+        named = match (named, std::str::from_utf8(&line[colon + 1..])) {
+            (Named::NotNeeded, Ok(name)) => Named::Host(name.trim()),
+            _ => return Named::Wrong,
+        };
+    }
+    named
 }
 
 /// Where the empty line is that ends a head.
@@ -64,6 +96,7 @@ impl Response {
             400 => "Bad Request",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            421 => "Misdirected Request",
             408 => "Request Timeout",
             431 => "Request Header Fields Too Large",
             _ => "Internal Server Error",
@@ -93,8 +126,26 @@ mod tests {
         for n in 0..whole.len() {
             assert_eq!(parse(&whole[..n]), Parsed::Partial, "{n}");
         }
-        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics" });
-        assert_eq!(parse(b"HEAD /healthz HTTP/1.0\n\n"), Parsed::Request { method: "HEAD", path: "/healthz" });
+        assert_eq!(parse(whole), Parsed::Request { method: "GET", path: "/metrics", host: Named::Host("a") });
+        let old = Parsed::Request { method: "HEAD", path: "/healthz", host: Named::NotNeeded };
+        assert_eq!(parse(b"HEAD /healthz HTTP/1.0\n\n"), old);
+    }
+
+    #[test]
+    fn the_host_is_the_one_field_of_that_name() {
+        for (head, named) in [
+            ("1.1\r\nAccept: a\r\nHOST:  b:1 \r\n", Named::Host("b:1")),
+            ("1.1\r\nX-Host: b\r\n", Named::Wrong),
+            ("1.1\r\nhost: a\r\nhost: a\r\n", Named::Wrong),
+            ("1.0\r\nhost : a\r\nhost: b\r\n", Named::Wrong),
+            ("1.0\r\nhost:\r\n", Named::Host("")),
+            ("1.0\r\n", Named::NotNeeded),
+        ] {
+            let request = format!("GET / HTTP/{head}\r\n");
+            let Parsed::Request { host, .. } = parse(request.as_bytes()) else { panic!("{request:?} is a request") };
+            assert_eq!(host, named, "{request:?}");
+        }
+        assert!(matches!(parse(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n"), Parsed::Request { host: Named::Wrong, .. }));
     }
 
     #[test]

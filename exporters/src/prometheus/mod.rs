@@ -8,6 +8,8 @@
 //! Batches are aggregated on the exporter's own thread and served on one more, so nothing of this runs on the application's
 //! threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no ids. It listens on the loopback
 //! interface unless told otherwise, because what a program does is nobody else's business until somebody says so.
+//! There it answers only requests whose `Host` is `localhost`, a loopback address or an allowed name
+//! ([`PrometheusConfig::allow_host`]), so that no web page can read it by letting its own name point at this machine.
 //!
 //! ```
 //! use candlescope_core::Session;
@@ -27,6 +29,7 @@
 //! miss it.
 
 mod exporter;
+mod hosts;
 mod http;
 mod server;
 

@@ -1,6 +1,7 @@
 //! The server: one thread, sockets that never block, limits on everything a client could use up.
 
-use super::http::{Parsed, Response, parse};
+use super::hosts::Hosts;
+use super::http::{Named, Parsed, Response, parse};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -35,12 +36,17 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves what `answer` says of a path, on the thread `cs-prom-http`.
-    pub(super) fn start(listener: TcpListener, answer: impl Fn(&str) -> Response + Send + 'static) -> io::Result<Self> {
+    /// Serves what `answer` says of a path to those who ask for one of `hosts`, on the thread `cs-prom-http`.
+    pub(super) fn start(
+        listener: TcpListener,
+        hosts: Hosts,
+        answer: impl Fn(&str) -> Response + Send + 'static,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let answer = move |path: &str, host: &Named<'_>| hosts.refuse(host).unwrap_or_else(|| answer(path));
         let thread = std::thread::Builder::new().name("cs-prom-http".into()).spawn(move || {
             let mut connections: Vec<Connection> = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
@@ -136,7 +142,7 @@ enum State {
 
 impl Connection {
     /// Does what can be done without waiting. `false` when the connection is to be closed.
-    fn advance(&mut self, now: Instant, answer: &impl Fn(&str) -> Response) -> bool {
+    fn advance(&mut self, now: Instant, answer: &impl Fn(&str, &Named<'_>) -> Response) -> bool {
         if now >= self.deadline {
             match self.state {
                 // Whoever sent something gets to know why nothing comes; whoever did not has gone.
@@ -161,7 +167,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, answer: &impl Fn(&str) -> Response) -> io::Result<bool> {
+    fn read(&mut self, answer: &impl Fn(&str, &Named<'_>) -> Response) -> io::Result<bool> {
         let State::Reading(head) = &mut self.state else { return Ok(true) };
         let mut chunk = [0; 2048];
         let n = self.stream.read(&mut chunk)?;
@@ -173,8 +179,8 @@ impl Connection {
             Parsed::Partial => return Ok(true),
             Parsed::TooLarge => (Response::text(431, "the request's head is too large"), false),
             Parsed::Malformed => (Response::text(400, "not an HTTP/1 request"), false),
-            Parsed::Request { method: "GET", path } => (answer(path), false),
-            Parsed::Request { method: "HEAD", path } => (answer(path), true),
+            Parsed::Request { method: "GET", path, host } => (answer(path, &host), false),
+            Parsed::Request { method: "HEAD", path, host } => (answer(path, &host), true),
             Parsed::Request { .. } => (Response::text(405, "only GET and HEAD are served"), false),
         };
         self.state = State::Writing { bytes: response.into_bytes(head_only), sent: 0 };

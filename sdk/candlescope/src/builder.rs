@@ -2,7 +2,8 @@
 
 use crate::InitError;
 use crate::guard::Scope;
-use candlescope_core::{CandlescopeLayer, Collector, Exporter, Schedule, Session, SessionBuilder, Tap};
+use candlescope_core::diagnostics;
+use candlescope_core::{CandlescopeLayer, Collector, Exporter, Problem, Schedule, Session, SessionBuilder, Tap};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
@@ -14,6 +15,8 @@ pub struct Builder {
     session: SessionBuilder,
     destinations: Vec<String>,
     report_at_end: bool,
+    /// Whether the program hears of problems itself.
+    tells: bool,
     gpu: crate::gpu::Gpu,
     /// Exporters that show the session's own account, which is known once it has started.
     #[cfg(any(feature = "prometheus", feature = "otlp"))]
@@ -30,6 +33,7 @@ pub fn builder() -> Builder {
         session: Session::builder(),
         destinations: Vec::new(),
         report_at_end: false,
+        tells: false,
         gpu: crate::gpu::Gpu::default(),
         #[cfg(any(feature = "prometheus", feature = "otlp"))]
         stats: Vec::new(),
@@ -74,20 +78,20 @@ impl Builder {
 
     /// Sends traces to the OpenTelemetry collector at `endpoint`, such as `http://localhost:4318`.
     #[cfg(feature = "otlp")]
-    pub fn otlp(self, endpoint: impl Into<String>) -> Self {
+    pub fn otlp(self, endpoint: impl Into<candlescope_core::RedactedUrl>) -> Self {
         self.otlp_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
     }
 
     /// As [`otlp`](Builder::otlp), with limits, headers and resource as given; what is not given comes from the `OTEL_*` variables.
     #[cfg(feature = "otlp")]
     pub fn otlp_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
-        self.destinations.extend(config.endpoint.clone());
+        self.destinations.extend(config.endpoint.as_ref().map(ToString::to_string));
         self.exporter(candlescope_exporters::otlp::OtlpExporter::create(config))
     }
 
     /// Sends metrics to the OpenTelemetry collector at `endpoint`, every 60 seconds and at the end.
     #[cfg(feature = "otlp")]
-    pub fn otlp_metrics(self, endpoint: impl Into<String>) -> Self {
+    pub fn otlp_metrics(self, endpoint: impl Into<candlescope_core::RedactedUrl>) -> Self {
         self.otlp_metrics_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
     }
 
@@ -215,7 +219,17 @@ impl Builder {
         self.session(|s| s.shutdown_timeout(timeout))
     }
 
-    /// Prints the account of the run on standard error when it ends. Off unless told otherwise.
+    /// Tells `callback` of problems as they come: an exporter that fails, a GPU that is not there. They are `tracing`
+    /// events too, of the target [`core::diagnostics::TARGET`](crate::core::diagnostics::TARGET). Without this call
+    /// [`start_default`](Builder::start_default), whose subscriber shows events only where `RUST_LOG` asks for them,
+    /// writes problems on standard error.
+    pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        self.tells = true;
+        self.session(|s| s.on_problem(callback))
+    }
+
+    /// Prints the account of the run on standard error when it ends, where there is somebody to read it. Off unless
+    /// told otherwise.
     pub fn report_at_end(mut self, on: bool) -> Self {
         self.report_at_end = on;
         self
@@ -266,14 +280,28 @@ impl Builder {
         if tracing::dispatcher::has_been_set() {
             return Err(InitError::SubscriberInPlace);
         }
-        let (layer, scope) = self.layer()?;
+        let (this, quiet) = self.tell_on_stderr();
+        let (layer, scope) = this.layer()?;
         let logs = std::env::var_os("RUST_LOG").map(|_| {
-            tracing_subscriber::fmt::layer()
-                .with_writer(std::io::stderr)
-                .with_filter(tracing_subscriber::EnvFilter::from_default_env())
+            let filter = tracing_subscriber::EnvFilter::from_default_env();
+            // What is told on standard error already is not told there twice.
+            let filter = match quiet.map(|directive| directive.parse()) {
+                Some(Ok(directive)) => filter.add_directive(directive),
+                _ => filter,
+            };
+            // A line that cannot be written is lost; telling of it where it could not be written would panic.
+            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter)
         });
         let subscriber = tracing_subscriber::registry().with(layer).with(logs);
         tracing::subscriber::set_global_default(subscriber).map_err(|_| InitError::SubscriberInPlace)?;
         Ok(scope)
+    }
+
+    /// Where nobody hears of problems they are lines on standard error, and no log lines.
+    fn tell_on_stderr(self) -> (Self, Option<&'static str>) {
+        if self.tells {
+            return (self, None);
+        }
+        (self.on_problem(diagnostics::to_stderr), Some("candlescope::diagnostics=off"))
     }
 }

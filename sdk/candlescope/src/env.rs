@@ -2,7 +2,7 @@
 
 use crate::InitError;
 use crate::builder::{Builder, builder};
-use candlescope_core::{GpuTier, GpuTiming, Schedule};
+use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";
@@ -17,6 +17,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `otlp=URL`, `otlp` | traces to an OpenTelemetry collector; without a URL to the one that the `OTEL_*` variables name |
 /// | `otlp-metrics=URL`, `otlp-metrics` | metrics to an OpenTelemetry collector, likewise |
 /// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
+/// | `prometheus-host=NAME` | a further name of that address, see `PrometheusConfig::allow_host`; can be repeated |
 /// | `host`, `host=off` | samples of the process; on by default |
 /// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
 /// | `gpu-budget=SHARE` | what the adaptive tier may cost, `0.02` (2 % of step time) unless told otherwise |
@@ -25,6 +26,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `nvtx`, `nvtx=off` | ranges for Nsight Systems; on by default where it is attached |
 /// | `schedule=SKIP/WAIT/WARMUP/ACTIVE/REPEAT` | record by a schedule |
 /// | `paused` | start with capture off |
+/// | `report`, `report=off` | the account of the run on standard error when it ends; on by default |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvConfig {
@@ -35,11 +37,13 @@ pub struct EnvConfig {
     /// Chrome trace.
     pub chrome: Option<String>,
     /// Collector of traces; empty where the `OTEL_*` variables say which.
-    pub otlp: Option<String>,
+    pub otlp: Option<RedactedUrl>,
     /// Collector of metrics; empty where the `OTEL_*` variables say which.
-    pub otlp_metrics: Option<String>,
+    pub otlp_metrics: Option<RedactedUrl>,
     /// Address of the metrics.
     pub prometheus: Option<String>,
+    /// Further names of that address.
+    pub prometheus_hosts: Vec<String>,
     /// Whether the host collector is off.
     pub no_host: bool,
     /// GPU time, where the variable says something of it.
@@ -56,6 +60,8 @@ pub struct EnvConfig {
     pub schedule: Option<Schedule>,
     /// Whether capture starts off.
     pub paused: bool,
+    /// Whether the account at the end is left out.
+    pub no_report: bool,
     /// Excluded targets.
     pub exclude: Vec<String>,
 }
@@ -65,7 +71,7 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, report=on|off, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
@@ -106,10 +112,12 @@ impl EnvConfig {
                 "parquet" => config.parquet = Some(path("parquet", value)?),
                 "perfetto" => config.perfetto = Some(path("perfetto", value)?),
                 "chrome" => config.chrome = Some(path("chrome", value)?),
-                "otlp" => config.otlp = Some(value.to_string()),
-                "otlp-metrics" => config.otlp_metrics = Some(value.to_string()),
+                "otlp" => config.otlp = Some(value.into()),
+                "otlp-metrics" => config.otlp_metrics = Some(value.into()),
                 "prometheus" => config.prometheus = Some(path("prometheus", value)?),
                 "host" => config.no_host = !switch("host", value)?,
+                "prometheus-host" => config.prometheus_hosts.push(path("prometheus-host", value)?),
+                "report" => config.no_report = !switch("report", value)?,
                 "paused" => config.paused = switch("paused", value)?,
                 "schedule" => config.schedule = Some(schedule("schedule", value)?),
                 "gpu" => config.gpu = Some(tier(value)?),
@@ -119,14 +127,14 @@ impl EnvConfig {
                 "nvml" => config.nvml = Some(switch("nvml", value)?),
                 "nvtx" => config.nvtx = Some(switch("nvtx", value)?),
                 "exclude" => config.exclude.push(path("exclude", value)?),
-                other => return Err(ConfigError::UnknownKey(other.to_string())),
+                other => return Err(ConfigError::UnknownKey(word(other))),
             }
         }
         Ok(config)
     }
 
     pub(crate) fn into_builder(self) -> Result<Builder, InitError> {
-        let mut b = builder().paused(self.paused);
+        let mut b = builder().paused(self.paused).report_at_end(!self.no_report);
         if let Some(dir) = self.parquet {
             b = parquet(b, &dir)?;
         }
@@ -143,7 +151,7 @@ impl EnvConfig {
             b = otlp_metrics(b, endpoint)?;
         }
         if let Some(address) = self.prometheus {
-            b = prometheus(b, address)?;
+            b = prometheus(b, address, self.prometheus_hosts)?;
         }
         #[cfg(feature = "host")]
         {
@@ -203,36 +211,37 @@ fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
 }
 
 #[cfg(feature = "otlp")]
-fn collector(endpoint: String) -> candlescope_exporters::otlp::OtlpConfig {
+fn collector(endpoint: RedactedUrl) -> candlescope_exporters::otlp::OtlpConfig {
     let mut config = candlescope_exporters::otlp::OtlpConfig::default();
     config.endpoint = Some(endpoint).filter(|e| !e.is_empty());
     config
 }
 
 #[cfg(feature = "otlp")]
-fn otlp(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+fn otlp(b: Builder, endpoint: RedactedUrl) -> Result<Builder, InitError> {
     Ok(b.otlp_with(collector(endpoint)))
 }
 #[cfg(not(feature = "otlp"))]
-fn otlp(_: Builder, _: String) -> Result<Builder, InitError> {
+fn otlp(_: Builder, _: RedactedUrl) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("otlp").into())
 }
 
 #[cfg(feature = "otlp")]
-fn otlp_metrics(b: Builder, endpoint: String) -> Result<Builder, InitError> {
+fn otlp_metrics(b: Builder, endpoint: RedactedUrl) -> Result<Builder, InitError> {
     Ok(b.otlp_metrics_with(collector(endpoint)))
 }
 #[cfg(not(feature = "otlp"))]
-fn otlp_metrics(_: Builder, _: String) -> Result<Builder, InitError> {
+fn otlp_metrics(_: Builder, _: RedactedUrl) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("otlp").into())
 }
 
 #[cfg(feature = "prometheus")]
-fn prometheus(b: Builder, address: String) -> Result<Builder, InitError> {
-    Ok(b.prometheus(address))
+fn prometheus(b: Builder, address: String, hosts: Vec<String>) -> Result<Builder, InitError> {
+    let config = candlescope_exporters::prometheus::PrometheusConfig::new(address);
+    Ok(b.prometheus_with(hosts.into_iter().fold(config, |config, host| config.allow_host(host))))
 }
 #[cfg(not(feature = "prometheus"))]
-fn prometheus(_: Builder, _: String) -> Result<Builder, InitError> {
+fn prometheus(_: Builder, _: String, _: Vec<String>) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("prometheus").into())
 }
 
@@ -289,6 +298,13 @@ fn budget(value: &str) -> Result<String, ConfigError> {
     }
 }
 
+/// As much of a key as can be one: what was given in a key's place may be an address with a password in it.
+fn word(key: &str) -> String {
+    let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    let word: String = key.chars().take_while(is_part).collect();
+    if word.len() < key.len() { format!("{word}…") } else { word }
+}
+
 fn path(key: &'static str, value: &str) -> Result<String, ConfigError> {
     if value.is_empty() {
         return Err(ConfigError::Value { key, wanted: "a value after `=`", value: value.into() });
@@ -324,7 +340,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,otlp=http://c:4318,otlp-metrics,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -333,8 +349,9 @@ mod tests {
                 perfetto: Some("t.pftrace".into()),
                 chrome: Some("t.json".into()),
                 prometheus: Some(":9464".into()),
+                prometheus_hosts: vec!["gpu-box".into()],
                 otlp: Some("http://c:4318".into()),
-                otlp_metrics: Some(String::new()),
+                otlp_metrics: Some("".into()),
                 no_host: true,
                 gpu: Some(GpuTier::Blocks),
                 gpu_budget: Some("0.05".into()),
@@ -343,6 +360,7 @@ mod tests {
                 nvtx: Some(false),
                 schedule: Some(Schedule { skip_first: 1, wait: 2, warmup: 3, active: 4, repeat: 5 }),
                 paused: true,
+                no_report: true,
                 exclude: vec!["h2".into(), "hyper".into()],
             }
         );
@@ -362,6 +380,7 @@ mod tests {
             ("gpu-budget=2", "a share of step time"),
             ("cupti=1/2", "`cupti` wants five numbers"),
             ("cuda=on", "`cuda` is not known"),
+            ("http://user:pass@host:4318", "`http…` is not known"),
         ] {
             let message = EnvConfig::parse(text).unwrap_err().to_string();
             assert!(message.contains(part) && message.starts_with("CANDLESCOPE"), "{message}");

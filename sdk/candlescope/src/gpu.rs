@@ -123,10 +123,10 @@ fn nvtx(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
     }
 }
 
-/// Says what the session goes on without: at once on standard error, and in the run's verdict.
+/// Says what the session goes on without: at once, and in the run's verdict.
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 fn lacking(session: SessionBuilder, code: &str, what: &str, why: &str) -> SessionBuilder {
-    eprintln!("candlescope: {what}: {why}");
+    session.report_problem("gpu", &format!("{what}: {why}"));
     session.finding(Finding {
         severity: Severity::Warning,
         code: code.into(),

@@ -49,7 +49,7 @@ impl Scope {
     fn end(&mut self) -> Option<RunManifest> {
         let manifest = self.session.take()?.finish();
         if self.report_at_end {
-            eprint!("{}", account(&manifest, &self.destinations));
+            candlescope_core::diagnostics::print(&account(&manifest, &self.destinations));
         }
         Some(manifest)
     }

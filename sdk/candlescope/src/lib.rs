@@ -30,6 +30,8 @@
 //! for Nsight Systems) needs libclang to build. For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an
 //! OpenTelemetry collector over HTTP, without an async runtime), `otlp-grpc` (the same by gRPC). With everything off the crate still records and hands records to exporters of your own.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod builder;
 mod env;
 mod gpu;
@@ -41,7 +43,7 @@ pub use candlescope_collectors::cuda;
 pub use candlescope_core as core;
 pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, GpuTier, GpuTiming, Handle, MemoryExporter, Phase,
-    Schedule, Shape, annotate, is_recording, llm,
+    Problem, RedactedUrl, Schedule, Shape, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
 pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
@@ -65,8 +67,9 @@ pub enum InitError {
     Config(#[from] ConfigError),
     /// Another global `tracing` subscriber is in place.
     #[error(
-        "a global tracing subscriber is installed already; \
-         add the layer to it instead: let (layer, scope) = builder.layer()?, then registry().with(layer).with(…).init()"
+        "a global tracing subscriber is installed already; add the layer to it instead: \
+         let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, \
+         then registry().with(layer).with(…).init()"
     )]
     SubscriberInPlace,
 }
@@ -77,21 +80,45 @@ pub enum InitError {
 /// or a destination that cannot be used, is reported on standard error with the remedy, and the program goes on without
 /// candlescope: profiling never stops the program it is to explain.
 ///
+/// It installs the global `tracing` subscriber. A program that installs one of its own takes [`layer_from_env`]
+/// instead: of two subscribers the second fails, and `registry().init()` panics then, on the day that somebody sets
+/// the variable.
+///
 /// ```
 /// let _scope = candlescope::init();
 /// ```
 pub fn init() -> Scope {
-    let Ok(value) = std::env::var(VARIABLE) else { return Scope::disabled() };
-    if value.trim().is_empty() {
-        return Scope::disabled();
+    match said_by_env() {
+        Some(value) => init_from(&value).unwrap_or_else(without),
+        None => Scope::disabled(),
     }
-    match init_from(&value) {
-        Ok(scope) => scope,
-        Err(error) => {
-            eprintln!("candlescope: {error}; going on without it");
-            Scope::disabled()
-        }
+}
+
+/// As [`init`], for a program with a subscriber of its own, which gets the layer. `None` where the variable is unset
+/// or cannot be followed: the layer is an `Option`, which a subscriber takes as it is.
+///
+/// ```
+/// use tracing_subscriber::prelude::*;
+/// let (layer, _scope) = candlescope::layer_from_env();
+/// tracing_subscriber::registry().with(layer).with(tracing_subscriber::fmt::layer()).init();
+/// ```
+pub fn layer_from_env() -> (Option<CandlescopeLayer>, Scope) {
+    let Some(value) = said_by_env() else { return (None, Scope::disabled()) };
+    match builder_from(&value).and_then(Builder::layer) {
+        Ok((layer, scope)) => (Some(layer), scope),
+        Err(error) => (None, without(error)),
     }
+}
+
+/// What the variable says, if it says anything.
+fn said_by_env() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// Goes on without candlescope, and says so: on standard error, because there may be nobody else yet to hear it.
+fn without(error: InitError) -> Scope {
+    candlescope_core::diagnostics::to_stderr(&Problem::new("", format!("{error}; going on without it")));
+    Scope::disabled()
 }
 
 /// As [`init`], from a given value, with errors returned.
@@ -99,5 +126,9 @@ pub fn init() -> Scope {
 /// # Errors
 /// When the value is not understood, a destination cannot be used, or a global subscriber is in place.
 pub fn init_from(value: &str) -> Result<Scope, InitError> {
-    EnvConfig::parse(value)?.into_builder()?.report_at_end(true).start_default()
+    builder_from(value)?.start_default()
+}
+
+fn builder_from(value: &str) -> Result<Builder, InitError> {
+    EnvConfig::parse(value)?.into_builder()
 }

@@ -20,7 +20,7 @@ fn one_call_serves_metrics_and_the_sessions_account() {
     }
     let mut page = String::new();
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("sends");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sends");
     stream.read_to_string(&mut page).expect("answers");
     assert!(page.contains("\ncandlescope_steps_total{phase=\"decode\"} 1\n"), "{page}");
     assert!(page.contains("candlescope_records_total{exporter=\"prometheus\",outcome=\"exported\"}"), "{page}");

@@ -36,7 +36,7 @@ fn serve() {
 fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
     let mut page = String::new();
     let mut stream = TcpStream::connect(address).expect("connects");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("sends");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sends");
     stream.read_to_string(&mut page).expect("answers");
     let series = page.lines().filter_map(|line| line.rsplit_once(' '));
     series.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()

@@ -184,7 +184,8 @@ impl Handle {
         manifest.started_ns = HostNs::now().0;
         let run_id = manifest.run_id.clone();
         let name = exporter.name();
-        let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, self.0.background.clone())
+        let (background, diagnostics) = (self.0.background.clone(), &self.0.shared.diagnostics);
+        let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, background, diagnostics)
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
         // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer. It ends with ours.
         let wanted = steps.saturating_add(steps / 8).saturating_add(2);

@@ -1,10 +1,13 @@
 //! The core of candlescope: what a record is, the `tracing` layer that makes records, and the pipeline behind it.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod annotate;
 mod capture;
 pub mod clock;
 pub mod collector;
 mod control;
+pub mod diagnostics;
 pub mod estimate;
 pub mod exporter;
 mod fields;
@@ -19,6 +22,7 @@ mod pipeline;
 mod probe;
 mod raw;
 pub mod record;
+pub mod redacted_url;
 mod requests;
 pub mod run;
 mod session;
@@ -33,6 +37,7 @@ pub use capture::{Capture, CaptureError};
 pub use clock::HostNs;
 pub use collector::{CollectError, Collector, Samples};
 pub use control::{Schedule, StepAction};
+pub use diagnostics::Problem;
 pub use exporter::{ExportError, Exporter};
 pub use gpu::GpuTiming;
 pub use handle::{CaptureBusy, FlushError, Handle, KernelsRefused, Stats};
@@ -40,6 +45,7 @@ pub use layer::CandlescopeLayer;
 pub use ledger::{DropReason, Ledger};
 pub use memory::MemoryExporter;
 pub use record::*;
+pub use redacted_url::RedactedUrl;
 pub use session::{Session, SessionBuilder, StartError};
 pub use tap::{Tap, TapInterval};
 pub use traceparent::{Traceparent, TraceparentError};

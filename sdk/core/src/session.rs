@@ -4,6 +4,7 @@ use crate::HostNs;
 use crate::clock::{TickMapper, deadline};
 use crate::collector::Collector;
 use crate::control::{Control, Schedule};
+use crate::diagnostics::{Diagnostics, Problem, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::gpu::{Activity, GpuClock, GpuTiming, KernelWindow};
 use crate::handle::{Handle, Inner, overhead};
@@ -26,6 +27,7 @@ use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -78,6 +80,7 @@ pub struct SessionBuilder {
     queue_records: u64,
     shutdown_timeout: Duration,
     excluded_targets: Vec<String>,
+    diagnostics: Diagnostics,
     manifest: RunManifest,
 }
 
@@ -105,6 +108,7 @@ impl Default for SessionBuilder {
             queue_records: 262_144,
             shutdown_timeout: Duration::from_secs(10),
             excluded_targets: Vec::new(),
+            diagnostics: Diagnostics::default(),
             manifest: RunManifest::default(),
         }
     }
@@ -219,6 +223,24 @@ impl SessionBuilder {
         self
     }
 
+    /// Tells `callback` of problems as they come: an exporter that fails, a recorder that gives up. They are also
+    /// `tracing` events of the target [`diagnostics::TARGET`](crate::diagnostics::TARGET), and the lasting ones are
+    /// in the run's verdict. A second call replaces the first.
+    ///
+    /// It is called on the profiler's own threads, one after the other or at once, and must not wait for the session.
+    /// A panic in it is caught. To have problems on standard error:
+    /// `.on_problem(candlescope_core::diagnostics::to_stderr)`.
+    pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        self.diagnostics = Diagnostics::new(callback);
+        self
+    }
+
+    /// Tells a problem that was met while setting up, as [`on_problem`](SessionBuilder::on_problem) tells those of
+    /// the session.
+    pub fn report_problem(&self, source: &str, message: &str) {
+        self.diagnostics.report(source, message);
+    }
+
     /// Name of the run; made up from time and process id if not given.
     pub fn run_id(mut self, run_id: impl Into<String>) -> Self {
         self.manifest.run_id = run_id.into();
@@ -289,7 +311,13 @@ impl SessionBuilder {
         };
         let shared = Arc::new(Shared::new(
             Control::new(self.schedule, self.paused),
-            Hooks { taps: std::mem::take(&mut self.taps), gpu, kernels, probe: self.overhead_probe.map(Probe::new) },
+            Hooks {
+                taps: std::mem::take(&mut self.taps),
+                gpu,
+                kernels,
+                probe: self.overhead_probe.map(Probe::new),
+                diagnostics: self.diagnostics.clone(),
+            },
             std::mem::take(&mut self.excluded_targets),
             self.ring_capacity,
             requests,
@@ -302,7 +330,7 @@ impl SessionBuilder {
         let mut lanes = Vec::new();
         for exporter in std::mem::take(&mut self.exporters) {
             let name = exporter.name();
-            match Lane::start(exporter, &self.manifest, self.queue_records, background.clone()) {
+            match Lane::start(exporter, &self.manifest, self.queue_records, background.clone(), &self.diagnostics) {
                 Ok(lane) => lanes.push(lane),
                 Err(cause) => {
                     lanes.into_iter().for_each(Lane::abandon);
@@ -352,7 +380,7 @@ impl SessionBuilder {
             per_interval_ns,
         };
         let drain_thread =
-            std::thread::Builder::new().name("cs-drain".into()).spawn(move || drain.run(mapper, enricher))?;
+            std::thread::Builder::new().name("cs-drain".into()).spawn(move || run_drain(drain, mapper, enricher))?;
         let (stop_collect, stopped) = bounded::<()>(0);
         let failures = collect::Failures::default();
         let collect_thread = if self.collectors.is_empty() {
@@ -563,11 +591,39 @@ impl Session {
                 let captures = self.finish_exporters(report, deadline);
                 captures.into_iter().for_each(|thread| _ = join_until(thread, deadline));
             }
-            Err(_) => eprintln!(
-                "candlescope: the pipeline did not stop within {:?}; the run stays incomplete",
-                self.shutdown_timeout
-            ),
+            Err(_) => self.finished = Some(self.manifest_without_pipeline(drain_thread, deadline)),
         }
+    }
+
+    /// What can be said where the pipeline does not answer: it is stuck, or a panic has ended it.
+    fn manifest_without_pipeline(&self, drain: JoinHandle<()>, deadline: Instant) -> RunManifest {
+        let (code, message, remedy) = match outcome_until(drain, deadline) {
+            Some(outcome) => {
+                let said = outcome.as_ref().err().map_or("it ended before the session", |p| panic_message(p.as_ref()));
+                (
+                    "pipeline_panicked",
+                    format!("the pipeline panicked, so the run stays incomplete: {said}"),
+                    "please report it with this message; a source of GPU time of your own runs in the pipeline too",
+                )
+            }
+            None => {
+                let message = format!(
+                    "the pipeline did not stop within {:?}, so the run stays incomplete",
+                    self.shutdown_timeout
+                );
+                self.handle.0.shared.diagnostics.report("", message.as_str());
+                ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
+            }
+        };
+        let mut manifest = self.handle.with_manifest(|m| m.clone());
+        manifest.verdict.ok = false;
+        manifest.verdict.findings.push(Finding {
+            severity: Severity::Error,
+            code: code.into(),
+            message,
+            remedy: remedy.into(),
+        });
+        manifest
     }
 
     /// Returns the threads that still write captured runs.
@@ -686,14 +742,28 @@ fn finish_failed(report: &ExporterReport) -> Finding {
     }
 }
 
+/// The thread `cs-drain`. Where it panics that is told at once: a program may go on for days without being recorded.
+fn run_drain(drain: Drain, mapper: TickMapper, enricher: Enricher) {
+    let diagnostics = drain.shared.diagnostics.clone();
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drain.run(mapper, enricher))) {
+        let said = panic_message(payload.as_ref());
+        diagnostics.report("", format!("the pipeline panicked, so nothing is recorded from here on: {said}"));
+        resume_unwind(payload);
+    }
+}
+
 /// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.
 fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
+    outcome_until(thread, deadline).is_some()
+}
+
+/// As [`join_until`], with what became of the thread.
+fn outcome_until(thread: JoinHandle<()>, deadline: Instant) -> Option<std::thread::Result<()>> {
     while !thread.is_finished() {
         if Instant::now() >= deadline {
-            return false;
+            return None;
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let _ = thread.join();
-    true
+    Some(thread.join())
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
+use crate::diagnostics::Diagnostics;
 use crate::gpu::{Correlator, KernelWindow};
 use crate::layer::gpu::GpuShared;
 use crate::names::Names;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     /// Whether anything besides a ring wants to know of enters and exits.
     pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
+    pub(crate) diagnostics: Diagnostics,
     pub(crate) ring_capacity: usize,
     /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
     pub(crate) epochs: Box<[AtomicU32]>,
@@ -60,13 +62,14 @@ pub(crate) struct KernelsShared {
     pub(crate) correlator: Arc<dyn Correlator>,
 }
 
-/// What a session does on the application's threads besides writing to rings.
+/// What a session does besides writing to rings, and whom it tells when that fails.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
     pub(crate) gpu: Option<GpuShared>,
     pub(crate) kernels: Option<KernelsShared>,
     pub(crate) probe: Option<Probe>,
+    pub(crate) diagnostics: Diagnostics,
 }
 
 /// A thread that entered its first span.
@@ -128,6 +131,7 @@ impl Shared {
             kernels: hooks.kernels,
             probe: hooks.probe,
             excluded_targets,
+            diagnostics: hooks.diagnostics,
             ring_capacity,
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             new_threads: Mutex::new(Vec::new()),
@@ -234,6 +238,8 @@ impl Shared {
     pub(crate) fn is_excluded(&self, target: &str) -> bool {
         self.excluded_targets
             .iter()
-            .any(|t| target.strip_prefix(t.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
+            .map(String::as_str)
+            .chain([crate::diagnostics::TARGET])
+            .any(|t| target.strip_prefix(t).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
     }
 }

@@ -4,6 +4,7 @@ use super::drain::Facts;
 use super::fanout::Lane;
 use crate::HostNs;
 use crate::control::Control;
+use crate::diagnostics::Diagnostics;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
 use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
@@ -178,7 +179,8 @@ impl Capturing {
 
     /// `begun` steps have begun; those of them that did not come go on, or were lost.
     fn write(self, end: CaptureEnd, begun: u64) {
-        super::prepare_background_thread();
+        // Nothing is told from here: what the exporter says, its own thread tells.
+        super::prepare_background_thread(&Diagnostics::default());
         let mut facts = end.facts.since(&self.before);
         let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
         let CaptureRequest { mut lane, run_id, finished, busy, .. } = request;

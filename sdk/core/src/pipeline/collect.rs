@@ -24,7 +24,7 @@ pub(crate) fn start(
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("cs-collect".into()).spawn(move || {
-        super::prepare_background_thread();
+        super::prepare_background_thread(&shared.diagnostics);
         let meter = background.meter();
         let mut due: Vec<(Instant, Option<Box<dyn Collector>>)> =
             collectors.into_iter().map(|c| (Instant::now(), Some(c))).collect();

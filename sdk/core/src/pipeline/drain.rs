@@ -172,6 +172,7 @@ impl Drain {
         // At the application's own priority: its work grows with the application's, and a ring that it does not empty in time loses
         // records. At a lower one a machine with more threads at work than cores left it less time than it needs.
         crate::layer::thread::mute_this_thread();
+        self.shared.diagnostics.adopt_thread();
         let meter = self.background.meter();
         let mut resolver = Resolver::new();
         resolver.in_place = self.shared.probe.as_ref().map(|_| InPlace::default());

@@ -1,5 +1,6 @@
 //! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
 
+use crate::diagnostics::{Diagnostics, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::{DropReason, Ledger};
 use crate::record::Batch;
@@ -23,7 +24,7 @@ enum Message {
 /// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
 const MAX_MESSAGES: usize = 4096;
 
-/// Least time between two log lines of one exporter.
+/// Least time between two problems told of one exporter.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// One exporter with its queue and thread.
@@ -44,8 +45,9 @@ impl Lane {
         manifest: &RunManifest,
         limit: u64,
         background: Arc<super::BackgroundCpu>,
+        diagnostics: &Diagnostics,
     ) -> Result<Self, ExportError> {
-        exporter.start(manifest)?;
+        diagnostics.within(|| exporter.start(manifest))?;
         let name = exporter.name();
         let ledger = Arc::new(Ledger::new());
         let (sender, receiver) = bounded(MAX_MESSAGES);
@@ -61,11 +63,12 @@ impl Lane {
             last_log: None,
             unlogged: 0,
             untouched: true,
+            diagnostics: diagnostics.clone(),
         };
         let thread = std::thread::Builder::new()
             .name(format!("cs-{name}"))
             .spawn(move || {
-                super::prepare_background_thread();
+                super::prepare_background_thread(&worker.diagnostics);
                 let meter = background.meter();
                 worker.run(&receiver, &meter);
             })
@@ -154,6 +157,7 @@ struct Worker {
     panicked: bool,
     last_log: Option<Instant>,
     unlogged: u64,
+    diagnostics: Diagnostics,
     /// Whether the exporter has been started and no more.
     untouched: bool,
 }
@@ -237,9 +241,10 @@ impl Worker {
                     self.die();
                 }
             }
-            Err(_) => {
+            Err(payload) => {
                 self.panicked = true;
-                self.log("the exporter panicked and gets no more records");
+                let said = panic_message(payload.as_ref());
+                self.log(&format!("the exporter panicked and gets no more records: {said}"));
                 self.die();
             }
         }
@@ -260,7 +265,7 @@ impl Worker {
             0 => String::new(),
             n => format!(" ({n} more since the last line)"),
         };
-        eprintln!("candlescope: {}: {message}{more}", self.name);
+        self.diagnostics.report(self.name, format!("{message}{more}"));
         self.last_log = Some(Instant::now());
     }
 }

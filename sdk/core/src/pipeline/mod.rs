@@ -12,6 +12,7 @@ pub(crate) mod paths;
 pub(crate) mod recorder;
 pub(crate) mod resolve;
 
+use crate::diagnostics::Diagnostics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,9 +60,11 @@ fn thread_cpu_ns() -> u64 {
     }
 }
 
-/// Makes the calling thread a good guest: its own spans stay out of the data, and it gives way to the application's threads.
-pub(crate) fn prepare_background_thread() {
+/// Makes the calling thread a good guest: its own spans stay out of the data, it gives way to the application's
+/// threads, and what goes wrong on it is told to its session.
+pub(crate) fn prepare_background_thread(diagnostics: &Diagnostics) {
     crate::layer::thread::mute_this_thread();
+    diagnostics.adopt_thread();
     #[cfg(target_os = "linux")]
     {
         // On Linux the nice value is a thread's own. Failing to lower one's priority is no reason to stop.

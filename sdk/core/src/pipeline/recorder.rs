@@ -2,6 +2,7 @@
 
 use super::attribute::{Ask, Delivery};
 use crate::clock::HostClock;
+use crate::diagnostics::panic_message;
 use crate::gpu::{Activity, ActivityError, ActivitySink};
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -37,7 +38,7 @@ impl Recorder {
     }
 
     fn run(mut self) {
-        super::prepare_background_thread();
+        super::prepare_background_thread(&self.shared.diagnostics);
         let meter = self.background.meter();
         let mut on = false;
         let mut fetched = Instant::now();
@@ -110,14 +111,16 @@ impl Recorder {
         let message = match catch_unwind(AssertUnwindSafe(|| f(activity, host))) {
             Ok(Ok(())) => return Some(()),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "the recorder of kernels panicked and is not asked again".to_string(),
+            Err(payload) => {
+                format!("the recorder of kernels panicked and is not asked again: {}", panic_message(payload.as_ref()))
+            }
         };
         if let Some(kernels) = &self.shared.kernels {
             kernels.window.fail();
         }
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if error.is_none() {
-            eprintln!("candlescope: {}: {message}", self.activity.name());
+            self.shared.diagnostics.report(self.activity.name(), message.as_str());
             *error = Some(message);
         }
         None

@@ -1,0 +1,117 @@
+//! Under which names the endpoint may be asked for.
+//!
+//! A web page that somebody has open can let its own name point at 127.0.0.1 (DNS rebinding), and its script then
+//! reads what is meant for this machine alone. Such a request has the page's name in `Host`, and nothing else gives
+//! it away.
+
+use super::http::{Named, Response};
+use std::net::{IpAddr, SocketAddr};
+
+/// The names that are answered to.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    /// Besides those of this machine, in lower case; `None` where every name is answered to.
+    allowed: Option<Vec<String>>,
+}
+
+impl Hosts {
+    /// For a listener bound to `bound`, configured as `address`: on a loopback address names of this machine, that of
+    /// `address` and `further`; elsewhere all, because what an address is called out there is not known here.
+    pub(super) fn new(bound: SocketAddr, address: &str, further: &[String]) -> Self {
+        let own = std::iter::once(address).chain(further.iter().map(String::as_str));
+        let allowed = bound.ip().to_canonical().is_loopback().then(|| own.map(name).collect());
+        Self { allowed }
+    }
+
+    /// The refusal, where there has to be one.
+    pub(super) fn refuse(&self, host: &Named<'_>) -> Option<Response> {
+        let allowed = self.allowed.as_ref()?;
+        match host {
+            Named::NotNeeded => None,
+            Named::Wrong => Some(Response::text(400, "one Host is needed")),
+            Named::Host(host) if is_local(host) || allowed.contains(&name(host)) => None,
+            Named::Host(_) => Some(Response::text(
+                421,
+                "this address is of this machine only, and is not known by the name in Host: \
+                 ask for localhost or 127.0.0.1, or allow the name \
+                 (PrometheusConfig::allow_host, prometheus-host=NAME in CANDLESCOPE)",
+            )),
+        }
+    }
+}
+
+/// Whether it is `localhost` or a loopback address, with or without a port.
+fn is_local(host: &str) -> bool {
+    let name = name(host);
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(&name);
+    name == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// A host without its port and the dot of the root, in lower case.
+fn name(host: &str) -> String {
+    let host = host.trim();
+    let after_bracket = host.rfind(']').map_or(0, |at| at + 1);
+    let is_port = |port: &str| port.chars().all(|c| c.is_ascii_digit());
+    let host = match host[after_bracket..].split_once(':') {
+        Some((before, port)) if is_port(port) => &host[..after_bracket + before.len()],
+        _ => host,
+    };
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(bound: &str, address: &str, host: &str) -> Option<u16> {
+        let hosts = Hosts::new(bound.parse().unwrap(), address, &["Metrics.Internal".to_string()]);
+        hosts.refuse(&Named::Host(host)).map(|response| response.status)
+    }
+
+    #[test]
+    fn names_of_this_machine_are_answered_to_and_others_are_not() {
+        for host in [
+            "localhost",
+            "LOCALHOST.:9464",
+            "127.0.0.1",
+            "127.0.0.1:9464",
+            "127.9.8.7:1",
+            "[::1]",
+            "[::1]:9464",
+            "[::ffff:127.0.0.1]:1",
+            "metrics.internal:80",
+            "gpu-box",
+        ] {
+            assert_eq!(status("127.0.0.1:9464", "gpu-box:9464", host), None, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9464",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:9464@evil.example",
+            "192.168.0.1",
+            "[::2]:9464",
+            "0.0.0.0",
+            "",
+            ":9464",
+            "[::1",
+        ] {
+            assert_eq!(status("127.0.0.1:9464", "127.0.0.1:9464", host), Some(421), "{host}");
+            assert_eq!(status("[::1]:9464", "[::1]:9464", host), Some(421), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_address_for_other_machines_is_known_by_any_name() {
+        assert_eq!(status("0.0.0.0:9464", "0.0.0.0:9464", "gpu-7.cluster"), None);
+        assert_eq!(status("10.0.0.1:9464", "10.0.0.1:9464", "gpu-7.cluster"), None);
+    }
+
+    #[test]
+    fn no_host_is_for_old_clients_only() {
+        let hosts = Hosts::new("127.0.0.1:1".parse().unwrap(), "1", &[]);
+        assert!(hosts.refuse(&Named::NotNeeded).is_none());
+        assert_eq!(hosts.refuse(&Named::Wrong).map(|r| r.status), Some(400));
+    }
+}

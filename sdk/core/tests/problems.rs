@@ -1,0 +1,121 @@
+//! What goes wrong inside the profiler is told, in words that say what it was, and stops nothing.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_core::gpu::{GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{
+    Batch, ExportError, Exporter, GpuTiming, HostNs, Ledger, MemoryExporter, Session, SessionBuilder, diagnostics,
+};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tracing_subscriber::prelude::*;
+
+/// Fails as its name says.
+struct Bad(&'static str);
+
+impl Exporter for Bad {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+        diagnostics::report(self.0, "starts with a warning");
+        Ok(())
+    }
+
+    fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
+        // Without the hook: a backtrace takes its time.
+        if self.0 == "panics" {
+            std::panic::resume_unwind(Box::new("index out of bounds"));
+        }
+        diagnostics::report(self.0, "has more to say");
+        Err(ExportError::new("the disk is full"))
+    }
+}
+
+type Told = Arc<Mutex<Vec<String>>>;
+
+/// Runs one step in a session, and returns what was told and what became of it.
+fn run(builder: SessionBuilder) -> (Vec<String>, RunManifest) {
+    let told = Told::default();
+    let kept = told.clone();
+    let builder = builder.on_problem(move |problem| {
+        kept.lock().unwrap().push(problem.to_string());
+        // The profiler's own threads are muted, whatever is done on them.
+        tracing::trace_span!("in the callback").in_scope(|| ());
+        panic!("a callback that panics stops nothing");
+    });
+    let (layer, session) = builder.start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        tracing::trace_span!("step").in_scope(|| ());
+        tracing::trace_span!(target: "candlescope::diagnostics", "left out").in_scope(|| ());
+    });
+    // A pipeline that has ended says so.
+    let _ = session.handle().flush(Duration::from_secs(5));
+    let manifest = session.finish();
+    let mut told = told.lock().unwrap().clone();
+    told.sort();
+    (told, manifest)
+}
+
+#[test]
+fn exporters_that_fail_are_told_of_and_the_others_get_everything() {
+    let memory = MemoryExporter::new();
+    let builder = Session::builder().exporter(Bad("fails")).exporter(Bad("panics")).exporter(memory.clone());
+    let (told, manifest) = run(builder);
+    assert_eq!(
+        told,
+        [
+            "fails: has more to say",
+            "fails: starts with a warning",
+            "fails: the disk is full",
+            "panics: starts with a warning",
+            "panics: the exporter panicked and gets no more records: index out of bounds",
+        ]
+    );
+    assert_eq!(memory.batch().spans.len(), 1, "spans of the profiler's own are left out");
+    assert!(manifest.complete && manifest.exporters.iter().all(|e| e.conserved()), "{:?}", manifest.exporters);
+}
+
+/// Panics when it is asked for the first time.
+struct BrokenClock;
+struct NoLanes;
+struct NoLane;
+
+impl GpuClock for BrokenClock {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+    fn lanes(&self) -> Arc<dyn GpuLanes> {
+        Arc::new(NoLanes)
+    }
+    fn poll(&mut self, _: &dyn Fn() -> HostNs, _: &mut dyn FnMut(GpuReport)) {
+        std::panic::resume_unwind(Box::new("the driver went away".to_string()));
+    }
+}
+
+impl GpuLanes for NoLanes {
+    fn lane(&self, _: u32) -> Box<dyn GpuLane> {
+        Box::new(NoLane)
+    }
+}
+
+impl GpuLane for NoLane {
+    fn mark(&mut self) -> Result<MarkId, NoMark> {
+        Err(NoMark::NoContext)
+    }
+}
+
+#[test]
+fn a_panic_in_the_pipeline_is_called_one() {
+    let memory = MemoryExporter::new();
+    let builder = Session::builder().exporter(memory).gpu(BrokenClock, GpuTiming::default());
+    let start = Instant::now();
+    let (told, manifest) = run(builder.shutdown_timeout(Duration::from_secs(20)));
+    assert!(start.elapsed() < Duration::from_secs(15), "nobody waits for what has ended: {:?}", start.elapsed());
+    assert_eq!(told, ["the pipeline panicked, so nothing is recorded from here on: the driver went away"]);
+    assert!(!manifest.complete && !manifest.verdict.ok);
+    let finding = &manifest.verdict.findings[0];
+    assert_eq!(finding.code, "pipeline_panicked");
+    assert!(finding.message.ends_with("the driver went away"), "{}", finding.message);
+}
