@@ -169,6 +169,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, num_args = 0..=1, default_missing_value = "all", require_equals = true, value_name = "N/EVERY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cupti: Option<String>,
+    /// Leave one step in EVERY without a record, and say what recording the others costs, measured in place
+    #[arg(long, value_name = "EVERY")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) overhead_probe: Option<u64>,
     /// Make NVTX ranges; on anyway where Nsight Systems is attached, unless =false
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -36,6 +36,7 @@ pub(crate) struct Options {
     pub(crate) cupti: Option<String>,
     #[serde(skip)]
     pub(crate) kernels: Option<Schedule>,
+    pub(crate) overhead_probe: Option<u64>,
     pub(crate) nvtx: Option<bool>,
     /// May carry a password: never recorded.
     #[serde(skip)]
@@ -115,6 +116,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         gpu_budget: gpu_budget(p.gpu_budget)?,
         kernels: p.cupti.as_deref().map(windows).transpose()?,
         cupti: p.cupti.clone(),
+        overhead_probe: p.overhead_probe,
         nvtx: p.nvtx,
         prompt: prompt(&p)?,
         model: p.model.unwrap_or_else(|| "embedded".into()),

@@ -101,6 +101,9 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     if let Some(address) = &options.prometheus {
         builder = services::prometheus(builder, address)?;
     }
+    if let Some(every) = options.overhead_probe {
+        builder = builder.overhead_probe(every);
+    }
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {

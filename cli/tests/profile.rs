@@ -100,6 +100,29 @@ fn the_reports_figures_are_those_of_sql() {
 }
 
 #[test]
+fn overhead_is_measured_in_place_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let text = ok(&[
+        "profile",
+        "--model",
+        "embedded",
+        "--overhead-probe",
+        "5",
+        "--max-new-tokens",
+        "100",
+        "--out",
+        run.to_str().unwrap(),
+    ]);
+    let m = manifest(&run);
+    let in_place = &m["overhead"]["in_place"];
+    assert!(in_place["n_plain"].as_u64().unwrap() >= 50 && in_place["ratio"].is_number(), "{in_place}");
+    assert_eq!(m["steps"]["left_plain"], in_place["left_plain"]);
+    assert!(text.contains("measured in place"), "{text}");
+    assert!(fails(&["profile", "--overhead-probe", "1", "--out", "/nonexistent/x"]).contains("at least 2"));
+}
+
+#[test]
 fn real_model_every_engine() {
     let Some(model) = smollm2() else { return };
     let dir = tempfile::tempdir().unwrap();

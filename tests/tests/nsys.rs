@@ -143,7 +143,7 @@ fn n_forwards_are_n_ranges_of_every_layer_nested_as_recorded() {
     assert_eq!(categories, ["decode"]);
 
     // The report's join finds all of it, and says that there were no kernels.
-    let by_path = KernelsByPath::of(&Run::open(&run).unwrap(), &profile);
+    let by_path = KernelsByPath::of(&Run::open(&run).unwrap(), &profile, &Default::default());
     assert_eq!((by_path.ranges, by_path.matched, by_path.all.kernels), (spans.len() as u64, spans.len() as u64, 0));
     assert_eq!(by_path.findings().iter().map(|f| f.code.as_str()).collect::<Vec<_>>(), ["nsys_no_kernels"]);
 }
