@@ -272,8 +272,11 @@ mod tests {
         assert_eq!((interval_rank(0), interval_rank(1)), (None, None));
     }
 
-    /// Normal, lognormal, exponential, two modes: each with its true median.
-    fn kinds() -> [(&'static str, f64, fn(&mut SplitMix) -> f64); 4] {
+    /// A distribution's name, its true median, and a sample of it.
+    type Kind = (&'static str, f64, fn(&mut SplitMix) -> f64);
+
+    /// Normal, lognormal, exponential, two modes.
+    fn kinds() -> [Kind; 4] {
         fn normal(random: &mut SplitMix) -> f64 {
             (-2.0 * (1.0 - random.uniform()).ln()).sqrt() * (std::f64::consts::TAU * random.uniform()).cos()
         }

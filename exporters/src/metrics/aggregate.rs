@@ -251,11 +251,9 @@ impl Aggregate {
             self.kernels.with_label_values(&[kind.as_str()]).inc();
             self.kernel_seconds.with_label_values(&[kind.as_str()]).inc_by(kernel.gpu_dur_ns as f64 / 1e9);
         }
-        if !batch.steps.is_empty() || !batch.requests.is_empty() {
-            if !self.told_in_flight {
-                self.active.set(self.requests.active() as f64);
-                self.in_flight.set(self.requests.context() as f64);
-            }
+        if !self.told_in_flight && (!batch.steps.is_empty() || !batch.requests.is_empty()) {
+            self.active.set(self.requests.active() as f64);
+            self.in_flight.set(self.requests.context() as f64);
         }
         lock(&self.utilisation).add(batch);
         batch.samples.iter().map(|sample| u64::from(!self.samples.add(sample))).sum()

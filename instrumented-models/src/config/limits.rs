@@ -17,7 +17,7 @@ const MAX_EXPERTS: usize = 1 << 16;
 impl ModelConfig {
     /// Fails where a dimension is 0 or beyond its limit.
     pub(super) fn check_limits(&self) -> Result<(), ConfigError> {
-        let heads = self.num_heads.checked_mul(self.head_dim).unwrap_or(usize::MAX);
+        let heads = self.num_heads.saturating_mul(self.head_dim);
         let experts = match self.feed_forward {
             FeedForward::MoeSwiGlu { experts, active, .. } => experts.max(active),
             _ => 1,

@@ -72,9 +72,12 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it said nothing")
 }
 
+/// What a program wants done with a problem.
+type Callback = dyn Fn(&Problem) + Send + Sync;
+
 /// Whom a session tells its problems.
 #[derive(Clone, Default)]
-pub(crate) struct Diagnostics(Option<Arc<dyn Fn(&Problem) + Send + Sync>>);
+pub(crate) struct Diagnostics(Option<Arc<Callback>>);
 
 thread_local! {
     static CURRENT: RefCell<Diagnostics> = const { RefCell::new(Diagnostics(None)) };

@@ -156,7 +156,7 @@ fn figures_of_requests_are_the_same_with_and_without_a_schedule() {
                 assert_eq!(r.queue_ns, Some(prefill.host_start.since(r.host_start)));
             }
         }
-        assert_eq!(m.options.get("schedule").is_some(), schedule.is_some());
+        assert_eq!(m.options.contains_key("schedule"), schedule.is_some());
         assert_eq!(m.options["paused"], false);
         assert_eq!(m.options["ring_capacity"], 32_768);
     }

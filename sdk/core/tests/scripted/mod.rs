@@ -151,7 +151,7 @@ impl GpuLane for Lane {
         }
         self.0.spend();
         if let Some((every, wait)) = self.0.waits
-            && self.0.marked.fetch_add(1, Ordering::Relaxed) % every != 0
+            && !self.0.marked.fetch_add(1, Ordering::Relaxed).is_multiple_of(every)
         {
             spin(wait);
         }
