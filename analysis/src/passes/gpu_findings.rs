@@ -1,7 +1,7 @@
 //! Whether a run's GPU figures can be trusted, and what stands out in them.
 
 use super::Analysis;
-use super::gpu::Busy;
+use super::busy::Busy;
 use crate::reader::finding;
 use crate::render::format::{count, duration, percent};
 use candlescope_core::RecordKind;

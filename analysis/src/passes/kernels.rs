@@ -3,12 +3,12 @@
 use super::gaps::{Activity, blocks};
 use super::intervals::{Intervals, by_rollup};
 use super::overlap::merged_shares;
+use super::recorded::Recorded;
 use super::stats::{P95_FROM, percentile};
-use super::step_rows::StepRow;
 use super::tree::ratio;
 use super::warmup::Warmup;
 use candlescope_core::{KernelKind, KernelRecord};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Kernels, copies and memsets of the recorded steps.
@@ -49,7 +49,7 @@ pub struct KernelRow {
     pub mean_ns: f64,
     /// Median in nanoseconds.
     pub p50_ns: f64,
-    /// 95th percentile in nanoseconds; `None` below [`P95_FROM`](super::stats::P95_FROM) kernels.
+    /// 95th percentile in nanoseconds; `None` below [`P95_FROM`] kernels.
     pub p95_ns: Option<f64>,
     /// Of all device time in the table.
     pub share: f64,
@@ -93,23 +93,6 @@ pub struct CopyRow {
     pub gbytes: Option<f64>,
     /// Of all device time in the table.
     pub share: f64,
-}
-
-/// What ran on the devices, as it was recorded.
-#[derive(Debug, Clone, Default)]
-pub struct Recorded {
-    /// What one step had on one device.
-    pub steps: HashMap<(u64, Arc<str>), Vec<Activity>>,
-    /// What was launched outside every step, or in a step that only warmed up, by device.
-    pub loose: HashMap<Arc<str>, Vec<Activity>>,
-}
-
-impl Recorded {
-    /// Kernels, copies and memsets of steps that are not among these.
-    pub fn without_step(&self, steps: &[StepRow]) -> u64 {
-        let known: HashSet<u64> = steps.iter().map(|step| step.step).collect();
-        self.steps.iter().filter(|((step, _), _)| !known.contains(step)).map(|(_, list)| list.len() as u64).sum()
-    }
 }
 
 /// Collects [`Kernels`] from records in any order.

@@ -2,6 +2,7 @@
 //!
 //! [`Analysis::of`] streams a run once and asks them all.
 
+pub mod busy;
 pub mod covered;
 pub mod devices;
 pub mod energy;
@@ -21,6 +22,7 @@ pub mod overhead;
 pub mod overlap;
 pub mod peaks;
 pub mod phases;
+pub mod recorded;
 pub mod sampling;
 pub mod sensor;
 pub mod stats;
@@ -110,7 +112,7 @@ impl Analysis {
         let mut batches = run.batches();
         let mut known: Option<(Warmup, memory::MemoryPass)> = None;
         let mut first_step = None;
-        let clocks = gpu::Clocks::of(&manifest);
+        let clocks = busy::Clocks::of(&manifest);
         let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
         let cold: HashSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
         for batch in batches.by_ref() {

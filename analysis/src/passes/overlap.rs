@@ -3,7 +3,7 @@
 //! A rate (FLOP/s, bytes/s) over the sum of kernel times is too low where two streams work at once.
 
 use super::gaps::{Activity, blocks};
-use super::kernels::Recorded;
+use super::recorded::Recorded;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The time line of each device: its steps, its work, and how one divides the other.
 
+use super::busy::{Busy, Clocks};
 use super::covered::{Covered, difference};
 use super::gaps::{Activity, Block, Occupancy, blocks, length, stretches};
-use super::gpu::{Busy, Clocks};
-use super::kernels::Recorded;
+use super::recorded::Recorded;
 use super::stats::Distribution;
 use super::step_rows::StepRow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,13 +1,14 @@
 //! GPU time by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
+use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
 use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks, stretches};
-use candlescope_analysis::passes::gpu::{Clocks, Gpu};
+use candlescope_analysis::passes::gpu::Gpu;
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
-use candlescope_analysis::passes::kernels::Recorded;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
 use candlescope_analysis::passes::phases::Phases;
+use candlescope_analysis::passes::recorded::Recorded;
 use candlescope_analysis::passes::step_rows::StepRow;
 use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};

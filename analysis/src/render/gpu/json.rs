@@ -1,8 +1,9 @@
 //! The GPU's part of `metrics.json`. Times are nanoseconds, energy joules; what is not known is null.
 
 use super::super::json::spread;
+use crate::passes::busy::Busy;
 use crate::passes::gaps::GapSum;
-use crate::passes::gpu::{Busy, Elapsed};
+use crate::passes::gpu::Elapsed;
 use crate::passes::gpu_time::{GpuSums, source_name};
 use crate::passes::sensor::{IdleFrom, Joules};
 use crate::passes::{Analysis, Operator};

@@ -4,7 +4,8 @@ use super::super::format::duration;
 use super::super::sheet::{Row, Sheet, cell, column, wide};
 use super::{named, number, of, rate, share, time};
 use crate::passes::Analysis;
-use crate::passes::gpu::{Busy, Elapsed};
+use crate::passes::busy::Busy;
+use crate::passes::gpu::Elapsed;
 use crate::passes::gpu_time::source_name;
 
 pub(super) fn steps(analysis: &Analysis) -> Sheet {

@@ -1,0 +1,114 @@
+//! How devices' time divides, and how far their clocks can be held against the host's.
+
+use super::gaps::GapSum;
+use super::stats::{Distribution, total};
+use candlescope_core::run::{GPU_CLOCK_BOUND_NS, RunManifest};
+
+/// How devices' time divides while recorded steps were open. Kernels, copies and memsets all count as work.
+///
+/// All times but [`own_ns`](Self::own_ns) are over the *union* of the steps on each device, so that steps of several threads that overlap
+/// do not count twice: `wall = busy + idle + unattributed`, to the nanosecond. Several devices add up.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Busy {
+    /// Recorded steps. A step on several GPUs counts once; all together are without steps around others.
+    pub steps: u64,
+    /// GPUs they ran on.
+    pub devices: u64,
+    /// Time in which at least one of the steps was open, summed over GPUs: what all shares are of.
+    pub wall_ns: u64,
+    /// Sum of the steps' durations over GPUs; two steps inside each other count once.
+    pub open_ns: u64,
+    /// Time in which something ran, whoever launched it.
+    pub busy_ns: u64,
+    /// Time in which work of these steps ran, also after they had ended on the host.
+    pub own_ns: u64,
+    /// Work of steps that ran after its step had ended on the host, what overlaps within a step once.
+    pub after_ns: u64,
+    /// Busy time summed over streams: where two streams work at once both count.
+    pub streams_ns: u64,
+    /// Gaps before what was launched only when the device had run dry.
+    pub host_bound: GapSum,
+    /// Gaps under 1.5 µs.
+    pub launch_overhead: GapSum,
+    /// Gaps of which the clocks cannot tell whether the host caused them.
+    pub uncertain: GapSum,
+    /// All other gaps.
+    pub other: GapSum,
+    /// Wall time that is neither busy nor a gap: before the first kernel starts and after the last ends.
+    pub unattributed_ns: u64,
+    /// Kernels.
+    pub launches: u64,
+    /// Copies and memsets.
+    pub copies: u64,
+    /// From the end of the launching call to the start on the device, of kernels, in nanoseconds.
+    pub queue_delay: Option<Distribution>,
+    /// How far the clocks are apart is not known, so neither is why the device was idle: gaps have no class, and there is no
+    /// `queue_delay`.
+    pub clocks_unknown: bool,
+}
+
+impl Busy {
+    /// Time in which something ran ÷ wall time of the steps.
+    pub fn busy_share(&self) -> Option<f64> {
+        self.of_wall(self.busy_ns as f64)
+    }
+
+    /// Gaps that the host caused ÷ wall time of the steps; `None` where it is not known how far the clocks are apart.
+    pub fn launch_bound_share(&self) -> Option<f64> {
+        self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_unknown)
+    }
+
+    /// Gaps of all kinds.
+    pub fn idle_ns(&self) -> u64 {
+        total([self.host_bound, self.launch_overhead, self.uncertain, self.other].map(|gaps| gaps.ns))
+    }
+
+    /// [`unattributed_ns`](Self::unattributed_ns) ÷ wall time of the steps.
+    pub fn unattributed_share(&self) -> Option<f64> {
+        self.of_wall(self.unattributed_ns as f64)
+    }
+
+    /// Steps open at once, on average over the time in which any was.
+    pub fn steps_at_once(&self) -> Option<f64> {
+        self.of_wall(self.open_ns as f64)
+    }
+
+    /// Streams at work at once, on average over the time in which any was.
+    pub fn streams_at_once(&self) -> Option<f64> {
+        (self.busy_ns > 0).then(|| self.streams_ns as f64 / self.busy_ns as f64)
+    }
+
+    /// Kernels for each step.
+    pub fn launches_per_step(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.launches as f64 / self.steps as f64)
+    }
+
+    /// Any part of time as a share of the steps' wall time.
+    pub fn of_wall(&self, ns: f64) -> Option<f64> {
+        (self.wall_ns > 0).then(|| ns / self.wall_ns as f64)
+    }
+}
+
+/// What a report knows of the devices while it divides their time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clocks {
+    /// How far the devices' times may be off on the host's time line, in nanoseconds; `None` where the run does not say.
+    pub bound_ns: Option<u64>,
+}
+
+impl Clocks {
+    /// Whether they are too far apart to hold the device's time against the host's at all.
+    pub fn apart(&self) -> bool {
+        self.bound_ns.is_some_and(|ns| ns > GPU_CLOCK_BOUND_NS)
+    }
+
+    /// The bound within which gaps can be classed; `None` where nothing is known of it.
+    pub fn within(&self) -> Option<u64> {
+        self.bound_ns.filter(|_| !self.apart())
+    }
+
+    /// What the run says of the clock of its recorded kernels.
+    pub fn of(manifest: &RunManifest) -> Self {
+        Self { bound_ns: manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref()?.clock_bound_ns) }
+    }
+}
