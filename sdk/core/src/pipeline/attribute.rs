@@ -62,6 +62,8 @@ pub(crate) struct Kernels {
     waiting_count: usize,
     /// Delivered without an interval, until it is known whether a window's steps ran when they were launched.
     stray: Vec<RawKernel>,
+    /// What was known when they were sorted out last.
+    stray_known: Option<StrayKnown>,
     /// More than could wait for their interval.
     excess: Vec<RawKernel>,
     /// First start and last end of the steps of windows that are over, and of the one under way.
@@ -85,6 +87,9 @@ pub(crate) struct Kernels {
 
 /// First start and last end on the host.
 pub(crate) type Extent = (HostNs, HostNs);
+
+/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides about stray kernels.
+type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 
 /// Where a kernel without an interval was launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +164,7 @@ impl Kernels {
             waiting: FxHashMap::default(),
             waiting_count: 0,
             stray: Vec::new(),
+            stray_known: None,
             excess: Vec::new(),
             windows: VecDeque::new(),
             current: None,
@@ -282,7 +288,14 @@ impl Kernels {
             let row = self.row(kernel, None, shared);
             into.kernels.push(row);
         }
-        for kernel in std::mem::take(&mut self.stray) {
+        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something has changed.
+        let latest = self.windows.back().copied();
+        let asked = if self.stray_known == Some((self.stray.len(), latest, self.current, more)) {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.stray)
+        };
+        for kernel in asked {
             match self.launched(&kernel, more) {
                 Launched::Outside => self.outside_window += 1,
                 Launched::Unknown if self.stray.len() < MAX_WAITING => self.stray.push(kernel),
@@ -293,6 +306,7 @@ impl Kernels {
                 }
             }
         }
+        self.stray_known = Some((self.stray.len(), latest, self.current, more));
         let late: Vec<u64> = if self.remembered.is_empty() {
             Vec::new()
         } else {
