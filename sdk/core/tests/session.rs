@@ -246,7 +246,7 @@ fn fast() -> SessionBuilder {
 fn a_slow_exporter_delays_nobody_and_its_loss_is_counted() {
     let (_, m, slowest) = with_awkward(
         How::Slow(Duration::from_millis(60)),
-        fast().queue_records(400).shutdown_timeout(Duration::from_secs(20)),
+        fast().queue_records(800).shutdown_timeout(Duration::from_secs(20)),
     );
     assert!(dropped(&m)["queue_full"] > 0, "{m:?}");
     assert!(slowest < Duration::from_millis(50), "the application waited {slowest:?}");
