@@ -139,8 +139,9 @@ impl Analysis {
                 for span in &batch.spans {
                     if warmup.has_step(span.step) {
                         warmup.intervals += 1;
-                    } else if cold.contains(&span.step) && span.depth > 0 && span.gpu.is_some() {
-                        // The first of its kind, and the only one in full: it says nothing of the others' parts.
+                    } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
+                        // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
+                        // inside a request is not the outermost interval, was timed as the others were.
                         spans.add(&SpanRecord { gpu: None, ..span.clone() });
                     } else {
                         spans.add(span);

@@ -375,6 +375,31 @@ fn a_window_of_kernels_does_not_count_others_work_as_idle() {
     assert!(near(busy.busy_share(), 1.0) && !codes(&analysis).contains(&"launch_bound"));
 }
 
+/// Ten steps with marks of 1 ms each, inside a request; only the first, cold one has marks on its layer, too, of 0.9 ms. The steps' GPU time
+/// is 10 ms; of layers nobody knows.
+#[test]
+fn a_cold_step_keeps_its_own_time_and_says_nothing_of_its_parts() {
+    let mut run = Maker::default();
+    for i in 0..10i64 {
+        let step = run.step(Phase::Decode, 1, None, 5 * i, 5) as usize;
+        let gpu = |dur_ns| Some(GpuTime { start: HostNs(T0 + 5 * i * MS), dur_ns, source: GpuSource::Event });
+        let mut layer = span(100 + i as u64, Some(i as u64), "decode/layer", 5 * i * MS, 4_000_000);
+        (layer.step, layer.depth, layer.gpu) = (Some(i as u64), 2, gpu(900_000).filter(|_| i == 0));
+        (run.batch.spans[2 * step].depth, run.batch.spans[2 * step].gpu) = (1, gpu(1_000_000));
+        run.batch.spans.push(layer);
+    }
+    let mut manifest = crate::common::manifest(&run.batch);
+    let gpu = candlescope_core::run::GpuAccount { cold_steps: vec![0], ..Default::default() };
+    manifest.gpu = Some(gpu);
+    let dir = tempfile::tempdir().expect("a directory");
+    write_run(dir.path(), &run.batch, &manifest, 1_000);
+    let analysis = Analysis::of(&Run::open(dir.path()).expect("opens"));
+    let of = |path: &str| analysis.operators.iter().find(|o| o.path == path).expect("a row").gpu;
+    let decode = of("decode").expect("measured");
+    assert_eq!((decode.measured, decode.measured_ns), (10, 10_000_000));
+    assert!(near(Some(decode.total_ns), 1e7) && of("decode/layer").is_none(), "{decode:?}");
+}
+
 /// Kernels that ran before the first step initialise the model: 4 of 5 ms here. They are in no table.
 #[test]
 fn loading_is_in_no_table_of_kernels() {
