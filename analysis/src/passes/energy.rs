@@ -9,8 +9,9 @@ use super::latency::Latency;
 use super::phases::Phases;
 use super::sensor::{Joules, Sensor};
 use super::stats::total_if_known;
-use super::step_rows::{StepRow, merged, windows};
+use super::step_rows::{StepRow, windows};
 use candlescope_core::run::RunManifest;
+use candlescope_core::stretches::{difference, merged};
 use candlescope_core::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,6 +88,8 @@ pub struct Around<'a> {
     pub latency: &'a Latency,
     /// Requests that warmed up.
     pub warmup: &'a BTreeSet<u64>,
+    /// When they did: [`Warmup::windows`](super::Warmup::windows).
+    pub warmup_windows: &'a [(i64, i64)],
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
     /// Whether steps are known to be missing, which then ran while none was recorded.
@@ -129,7 +132,8 @@ impl EnergyPass {
 
     /// The figures, once every sample was added.
     pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
+        let Around { requests, steps, phases, latency, warmup, warmup_windows, started_ns, steps_missing, used } =
+            around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
@@ -149,8 +153,10 @@ impl EnergyPass {
             true => busy.first().map(|(start, _)| *start),
             false => steps.first().map(|step| step.start_ns),
         };
-        let measured = windows(steps.iter().filter(|s| s.is_measured(warmup)));
+        // A step around warm-up, such as a program's `main`, measures nothing meanwhile.
         let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup)));
+        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup_windows);
+        let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup))));
         let measured_requests = || requests.iter().filter(|r| !warmup.contains(&r.request));
         let in_requests = merged(measured_requests().map(span));
         // Steps in steps are part of them: their energy would count twice.
@@ -158,7 +164,11 @@ impl EnergyPass {
         let by_phase = outermost.filter_map(|row| {
             let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup));
             let tokens = total_if_known(of_row().map(|s| s.counted_tokens().map(u64::from)));
-            Some(PhaseEnergy { name: row.name.clone(), energy: together(&sensors, &windows(of_row()))?, tokens })
+            Some(PhaseEnergy {
+                name: row.name.clone(),
+                energy: together(&sensors, &counted(windows(of_row())))?,
+                tokens,
+            })
         });
         Energy {
             run: together(&sensors, &measured),

@@ -4,6 +4,8 @@
 //! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within windows of
 //! time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
+use candlescope_core::stretches::length;
+
 /// A kernel, copy or memset on one device. Times are Unix nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
@@ -87,25 +89,6 @@ pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Blo
         }
     }
     merged
-}
-
-/// Windows of time in order, overlapping ones made one. Windows that only touch stay apart: what lies at their ends is at an end.
-pub fn stretches(windows: impl IntoIterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
-    let mut list: Vec<(i64, i64)> = windows.into_iter().filter(|(start, end)| end > start).collect();
-    list.sort_unstable();
-    let mut out: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in list {
-        match out.last_mut() {
-            Some(last) if start < last.1 => last.1 = last.1.max(end),
-            _ => out.push((start, end)),
-        }
-    }
-    out
-}
-
-/// Length of windows that do not overlap, in nanoseconds.
-pub fn length(windows: &[(i64, i64)]) -> u64 {
-    windows.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.abs_diff(*start)))
 }
 
 /// How a device's time divides within windows. `wall_ns` = `busy_ns` + all gaps + `edges_ns`, to the nanosecond.

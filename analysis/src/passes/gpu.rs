@@ -5,13 +5,13 @@
 
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
-use super::gaps::{length, stretches};
 use super::phases::Phases;
 use super::recorded::Recorded;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::timeline::{timelines, together};
 use candlescope_core::GpuSource;
+use candlescope_core::stretches::{length, merged_but_touching};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -133,13 +133,14 @@ fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option
     let measured_ns = total(measured.iter().map(|(_, ns)| *ns));
     // A rate is over the time in which the device had the work: what overlaps counts once.
     let merged_ns = match source {
-        GpuSource::Event => length(&stretches(measured.iter().filter_map(|(step, _)| step.gpu_window()))),
+        GpuSource::Event => length(&merged_but_touching(measured.iter().filter_map(|(step, _)| step.gpu_window()))),
         GpuSource::Cupti => match busy {
             Some(busy) => busy.own_ns / busy.devices.max(1),
             // Without the kernels nobody knows what overlapped, unless no two steps were open at once.
             None => {
                 let windows = measured.iter().map(|(step, _)| (step.start_ns, step.end_ns()));
-                let apart = length(&stretches(windows)) == total(measured.iter().map(|(step, _)| step.dur_ns));
+                let open_ns = total(measured.iter().map(|(step, _)| step.end_ns().abs_diff(step.start_ns)));
+                let apart = length(&merged_but_touching(windows)) == open_ns;
                 if apart { measured_ns } else { 0 }
             }
         },

@@ -3,6 +3,9 @@
 //! Rows may come in any order and in any number. Self time is an interval's duration less its children's, so it needs each row
 //! to meet its parent; only intervals that can still get children are held, which bounds memory by how deep and parallel the
 //! program was, not by how long it ran.
+//!
+//! Intervals that only warmed up are in no figure. What stands around them, such as the `main` of a program, has its time less theirs,
+//! which needs them to be told: [`IntervalPass::add_warmup`].
 
 use super::gpu_time::{GROUPS, GpuBySource};
 use candlescope_core::{GpuSource, PathInfo, SpanRecord};
@@ -108,6 +111,11 @@ impl Inside {
         inside
     }
 
+    /// The same without the time on the host.
+    fn gpu_only(&self) -> Self {
+        Self { ns: 0, ..*self }
+    }
+
     fn add(&mut self, more: &Inside) {
         self.n += more.n;
         self.ns = self.ns.saturating_add(more.ns);
@@ -126,16 +134,35 @@ struct Held {
     dur_ns: u64,
     end_ns: i64,
     inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    warm: Inside,
     generation: u32,
     above_steps: bool,
+    /// It only warmed up itself.
+    is_warmup: bool,
     gpu: Option<(GpuSource, u64)>,
+    kernels_recorded: bool,
     group: u8,
+}
+
+impl Held {
+    /// Its GPU time, and that of what is directly in it, less what only warmed up; `None` where that is not known of all of this.
+    fn gpu_that_counts(&self) -> Option<(GpuSource, u64, u64)> {
+        let (source, ns) = self.gpu?;
+        let (n, warm_ns) = self.warm.gpu[source as usize];
+        // With recorded kernels an interval without GPU time launched none.
+        let known = source == GpuSource::Cupti || n == self.warm.n;
+        let inside_ns = self.inside.gpu[source as usize].1;
+        known.then(|| (source, ns.saturating_sub(warm_ns), inside_ns.saturating_sub(warm_ns)))
+    }
 }
 
 /// Children seen before their parent.
 #[derive(Debug, Default, Clone)]
 struct Waiting {
     inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    warm: Inside,
     /// Their nodes, which learn their parent when it comes.
     nodes: Vec<u32>,
     /// How many of them were entered in it directly, not in a request inside it.
@@ -198,6 +225,9 @@ const GPU_ROUNDING_NS: u64 = 1_000;
 /// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
 const MOST_REQUESTS_DEEP: usize = 64;
 
+/// Intervals around one that warmed up. Real ones nest a few deep; in a crafted run they may form a ring.
+const MOST_AROUND_WARMUP: usize = 1_024;
+
 /// Collects [`Intervals`] from spans in any order.
 #[derive(Debug)]
 pub struct IntervalPass {
@@ -241,31 +271,59 @@ impl IntervalPass {
 
     /// Takes one span. All must come from one [`Batches`](crate::Batches), which numbers rollups.
     pub fn add(&mut self, span: &SpanRecord) {
-        let above_steps = span.step.is_none();
-        let node = self.node(&span.path);
         let start = span.host_start.0;
         let end_ns = span.host_start.plus_ns(span.host_dur_ns).0;
-        self.earliest_start = self.earliest_start.min(start);
         let (first, last) = self.out.span.unwrap_or((start, end_ns));
         self.out.span = Some((first.min(start), last.max(end_ns)));
-        if above_steps {
+        let node = self.node(&span.path);
+        if span.step.is_none() {
             self.out.above_steps += 1;
         } else {
             self.out.count += 1;
             self.own(node, span);
-        }
-        if !above_steps {
             self.meet_parent(span, node);
         }
+        self.hold(span, node, false);
+    }
+
+    /// Takes one span of a step, or of a request, that only warmed up: what is around it has its time less this one's.
+    pub fn add_warmup(&mut self, span: &SpanRecord) {
+        let (around, mut inside) = (self.around(span.parent_seq), Inside::of(span));
+        if span.step.is_none() {
+            self.out.above_steps += 1;
+            // The device is told by the steps in it.
+            inside = Inside { ns: inside.ns, ..Inside::default() };
+        }
+        let around_warm = match around {
+            Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
+            _ => None,
+        };
+        match around_warm {
+            None => self.warmed_inside(around, &inside),
+            Some(request) if request.above_steps => {
+                self.warmed_inside(self.around(request.parent_seq), &inside.gpu_only())
+            }
+            Some(_) => {}
+        }
+        let node = self.node(&span.path);
+        self.hold(span, node, true);
+    }
+
+    /// Keeps a span as long as children of it may come.
+    fn hold(&mut self, span: &SpanRecord, node: u32, is_warmup: bool) {
+        self.earliest_start = self.earliest_start.min(span.host_start.0);
         let mut held = Held {
             node,
             parent_seq: span.parent_seq,
             dur_ns: span.host_dur_ns,
-            end_ns,
+            end_ns: span.host_start.plus_ns(span.host_dur_ns).0,
             inside: Inside::default(),
+            warm: Inside::default(),
             generation: self.generation,
-            above_steps,
+            above_steps: span.step.is_none(),
+            is_warmup,
             gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
+            kernels_recorded: span.step.is_some_and(|step| self.recorded.contains(&step)),
             group: group_of(span.step),
         };
         if let Some(early) = self.waiting.remove(&span.seq) {
@@ -287,6 +345,7 @@ impl IntervalPass {
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             self.out.orphans += waiting.count;
             self.outermost(waiting.inside.ns);
+            self.warmed(Around::Nothing, &waiting.warm);
         }
         let rollups: Vec<String> = self.nodes.iter().map(|n| n.totals.rollup.clone()).collect();
         let nodes = self.nodes.into_iter().filter(|n| n.totals.calls > 0);
@@ -333,9 +392,6 @@ impl IntervalPass {
         node.own_self_ns += i128::from(span.host_dur_ns);
         let totals = &mut node.totals;
         totals.calls += 1;
-        totals.total_ns = totals.total_ns.saturating_add(span.host_dur_ns);
-        totals.min_ns = totals.min_ns.min(span.host_dur_ns);
-        totals.max_ns = totals.max_ns.max(span.host_dur_ns);
         if let Some(flops) = span.flops {
             totals.flops = Some(totals.flops.unwrap_or(0).saturating_add(flops));
         }
@@ -349,17 +405,6 @@ impl IntervalPass {
             }
         }
         totals.io_missing |= (span.flops.is_some() || span.bytes.is_some()) && span.io_bytes.is_none();
-        let recorded = span.step.is_some_and(|step| self.recorded.contains(&step));
-        if span.gpu.is_some() || recorded {
-            totals.sampled(group_of(span.step), |sums| {
-                sums.recorded_calls += u64::from(recorded);
-                if let Some(gpu) = span.gpu {
-                    let sums = sums.of_mut(gpu.source);
-                    sums.calls += 1;
-                    sums.total_ns = sums.total_ns.saturating_add(gpu.dur_ns);
-                }
-            });
-        }
         if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
             let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
             *sum = sum.saturating_add(flops);
@@ -376,7 +421,7 @@ impl IntervalPass {
         for _ in 0..MOST_REQUESTS_DEEP {
             let Some(seq) = parent_seq else { return Around::Nothing };
             match self.held.get(&seq) {
-                Some(parent) if parent.above_steps => parent_seq = parent.parent_seq,
+                Some(parent) if parent.above_steps && !parent.is_warmup => parent_seq = parent.parent_seq,
                 Some(_) => return Around::Held(seq),
                 None => return Around::NotYetSeen(seq),
             }
@@ -402,10 +447,17 @@ impl IntervalPass {
                 self.outermost(inside.ns);
                 None
             }
-            Around::Held(seq) => self.held.get_mut(&seq).map(|parent| {
-                take_from(parent, &mut self.nodes[parent.node as usize], inside);
-                parent.node
-            }),
+            Around::Held(seq) => match self.held.get_mut(&seq) {
+                Some(parent) if !parent.is_warmup => {
+                    take_from(parent, &mut self.nodes[parent.node as usize], inside);
+                    Some(parent.node)
+                }
+                // What is around it is in no figure.
+                _ => {
+                    self.outermost(inside.ns);
+                    None
+                }
+            },
             Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().take(inside, nodes),
         };
         for node in nodes {
@@ -413,15 +465,55 @@ impl IntervalPass {
         }
     }
 
+    /// Counts intervals that warmed up against what is around them, which no figure has of them.
+    fn warmed_inside(&mut self, around: Around, warm: &Inside) {
+        self.settle(around, warm, &[]);
+        self.warmed(around, warm);
+    }
+
+    /// Takes the time of intervals that warmed up from that of everything around them, as far up as is known yet.
+    fn warmed(&mut self, around: Around, warm: &Inside) {
+        let mut around = around;
+        for _ in 0..MOST_AROUND_WARMUP {
+            let parent_seq = match around {
+                Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().warm.add(warm),
+                Around::Held(seq) => match self.held.get_mut(&seq) {
+                    Some(held) if !held.is_warmup => {
+                        held.warm.add(warm);
+                        held.parent_seq
+                    }
+                    _ => break,
+                },
+                Around::Nothing => break,
+            };
+            around = self.around(parent_seq);
+        }
+        self.out.outermost_ns = self.out.outermost_ns.saturating_sub(warm.ns);
+    }
+
     fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
+        let around = self.around(held.parent_seq);
+        if held.is_warmup {
+            // Only what does not warm up counts of it, and that is then outermost.
+            self.settle(Around::Nothing, &early.inside, &early.nodes);
+            self.warmed(Around::Nothing, &early.warm);
+            if held.above_steps {
+                self.warmed_inside(around, &early.warm.gpu_only());
+            }
+            return;
+        }
         if held.above_steps {
-            let around = self.around(held.parent_seq);
-            return self.settle(around, &early.inside, &early.nodes);
+            self.settle(around, &early.inside, &early.nodes);
+        } else {
+            for node in &early.nodes {
+                self.nodes[*node as usize].parents.note(Some(held.node));
+            }
+            take_from(held, &mut self.nodes[held.node as usize], &early.inside);
+            held.warm.add(&early.warm);
         }
-        for node in &early.nodes {
-            self.nodes[*node as usize].parents.note(Some(held.node));
+        if early.warm.n > 0 || early.warm.ns > 0 {
+            self.warmed(around, &early.warm);
         }
-        take_from(held, &mut self.nodes[held.node as usize], &early.inside);
     }
 
     /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come.
@@ -449,12 +541,15 @@ impl IntervalPass {
 
     /// Settles what can be said only once all children are known.
     fn check(&mut self, held: &Held) {
-        if held.above_steps {
+        if held.above_steps || held.is_warmup {
             return;
         }
-        if let Some((source, dur_ns)) = held.gpu {
-            self.gpu_self(held, source, dur_ns);
-        }
+        let totals = &mut self.nodes[held.node as usize].totals;
+        let dur_ns = held.dur_ns.saturating_sub(held.warm.ns);
+        totals.total_ns = totals.total_ns.saturating_add(dur_ns);
+        totals.min_ns = totals.min_ns.min(dur_ns);
+        totals.max_ns = totals.max_ns.max(dur_ns);
+        self.check_gpu(held);
         let tolerance = ROUNDING_NS.max(held.dur_ns / 1000);
         if held.inside.ns > held.dur_ns.saturating_add(tolerance) {
             self.out.impossible += 1;
@@ -462,21 +557,31 @@ impl IntervalPass {
         }
     }
 
-    /// GPU time of an interval less its children's, on this very interval.
+    /// GPU time of an interval, and the same less its children's, on this very interval.
     ///
-    /// With marks it is known only where every child has them: of a step that was marked alone nobody knows what its children
+    /// With marks the latter is known only where every child has them: of a step that was marked alone nobody knows what its children
     /// took. With recorded kernels a child without GPU time launched none.
-    fn gpu_self(&mut self, held: &Held, source: GpuSource, dur_ns: u64) {
-        let (n, ns) = held.inside.gpu[source as usize];
+    fn check_gpu(&mut self, held: &Held) {
         let node = &mut self.nodes[held.node as usize];
-        if source == GpuSource::Cupti || n == held.inside.n {
+        let counts = held.gpu_that_counts();
+        if counts.is_some() || held.kernels_recorded {
             node.totals.sampled(held.group, |sums| {
+                sums.recorded_calls += u64::from(held.kernels_recorded);
+                let Some((source, dur_ns, inside_ns)) = counts else { return };
+                let all_inside_known =
+                    source == GpuSource::Cupti || held.inside.gpu[source as usize].0 == held.inside.n;
                 let sums = sums.of_mut(source);
-                sums.self_calls += 1;
-                sums.detail_ns = sums.detail_ns.saturating_add(dur_ns);
-                sums.inside_ns = sums.inside_ns.saturating_add(ns);
+                sums.calls += 1;
+                sums.total_ns = sums.total_ns.saturating_add(dur_ns);
+                if all_inside_known {
+                    sums.self_calls += 1;
+                    sums.detail_ns = sums.detail_ns.saturating_add(dur_ns);
+                    sums.inside_ns = sums.inside_ns.saturating_add(inside_ns);
+                }
             });
         }
+        let Some((source, dur_ns)) = held.gpu else { return };
+        let (_, ns) = held.inside.gpu[source as usize];
         if ns > dur_ns.saturating_add(GPU_ROUNDING_NS.max(dur_ns / 1000)) {
             self.out.gpu_impossible += 1;
             note_worst(&mut self.out.gpu_worst, node, dur_ns, ns);

@@ -80,8 +80,7 @@ pub struct RequestFigures {
 /// Requests are numbered from 1 in order. Of a run whose oldest segments made room for newer ones the first that are left may
 /// be measured ones.
 pub fn warmup_requests(manifest: &RunManifest, requests: &[RequestRecord]) -> BTreeSet<u64> {
-    let option = manifest.options.get("warmup");
-    let n = option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0);
+    let n = manifest.warmup_requests();
     // A run of nothing but warm-up was ended early: its requests are all there is to measure.
     if requests.iter().all(|r| r.request <= n) {
         return BTreeSet::new();

@@ -22,6 +22,7 @@ pub mod overhead;
 pub mod overlap;
 pub mod peaks;
 pub mod phases;
+pub mod rates;
 pub mod recorded;
 pub mod sampling;
 pub mod sensor;
@@ -125,6 +126,7 @@ impl Analysis {
                     first_step = steps.first().map(|step| step.start_ns);
                     let warmup = Warmup::of(&manifest, &requests, &steps);
                     let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
+                    let measured = candlescope_core::stretches::difference(&measured, warmup.windows());
                     has_measured_steps = !measured.is_empty();
                     (warmup, memory::MemoryPass::beside_steps(measured))
                 });
@@ -137,8 +139,9 @@ impl Analysis {
                 batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
                 spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
                 for span in &batch.spans {
-                    if warmup.has_step(span.step) {
-                        warmup.intervals += 1;
+                    if warmup.has_span(span) {
+                        warmup.intervals += u64::from(span.step.is_some());
+                        spans.add_warmup(span);
                     } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
                         // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
                         // inside a request is not the outermost interval, was timed as the others were.
@@ -163,7 +166,7 @@ impl Analysis {
         let sampling = Sampling::of(&manifest, &steps);
         // What the session recorded may have been lost since.
         let whole = whole && sampling.recorded.missing() == 0;
-        let covered = covered::Covered::of(&sampling, &steps);
+        let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.windows());
         let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
         if sampling.requests_missing(&manifest, &measured_requests) {
             // Tokens of some requests over the time of all of them.
@@ -185,6 +188,7 @@ impl Analysis {
             phases: &phases,
             latency: &latency,
             warmup: warmup.requests(),
+            warmup_windows: warmup.windows(),
             started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
             steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
             used: energy::used_devices(&manifest, &kernels),

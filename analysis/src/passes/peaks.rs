@@ -81,6 +81,8 @@ pub struct Utilisation {
     pub devices: u64,
     /// Achieved ÷ peak of all these.
     pub ratio: f64,
+    /// Half width of its 95 % interval ÷ itself, where steps were sampled; `None` where all have their record, or too few windows do.
+    pub error: Option<f64>,
 }
 
 /// The peaks that a manifest names.
@@ -135,6 +137,11 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
                             peak: peak.clone(),
                             devices,
                             ratio: achieved * 1e9 / (peak.value * devices as f64),
+                            error: phase.rate_errors.filter(|_| over == Over::Wall).and_then(|errors| match metric {
+                                Metric::Mfu => errors.flops,
+                                Metric::Hfu => errors.flops_executed,
+                                Metric::Mbu => errors.bytes,
+                            }),
                         });
                     }
                 }

@@ -5,18 +5,19 @@
 //! none of these was open ([`Covered`]). Durations of single steps say so.
 
 use super::covered::Covered;
-use super::gaps::{length, stretches};
 use super::intervals::{Intervals, by_rollup};
+use super::rates::RateErrors;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
+use candlescope_core::stretches::{difference, length, merged_but_touching};
 use candlescope_core::{GpuSource, Phase, RequestRecord};
 use std::collections::BTreeMap;
 
 /// How the run's wall time divides.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Phases {
-    /// First start to last end of all steps and requests.
+    /// First start to last end of all steps and requests, less the time in which something only warmed up.
     pub wall_ns: u64,
     /// Part of it in which at least one step ran.
     /// Not known where some of the steps in this time have no record.
@@ -50,6 +51,8 @@ pub struct PhaseRow {
     pub tokens: Option<u64>,
     /// Tokens a second, of all threads together.
     pub tokens_per_s: Option<f64>,
+    /// How sure the rates are where steps were sampled; `None` where all steps that ran have their record.
+    pub rate_errors: Option<RateErrors>,
     /// Analytic FLOPs.
     pub flops: Option<u64>,
     /// Executed FLOPs, masked work included.
@@ -120,8 +123,9 @@ impl Phases {
             steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests)
         };
         let (start, end) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
-        let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-        let in_steps_ns = length(&stretches(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+        let counted = |windows: Vec<(i64, i64)>| length(&difference(&windows, covered.warmup()));
+        let wall_ns = counted(start.zip(end).into_iter().collect());
+        let in_steps_ns = counted(merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
         Self { wall_ns, in_steps_ns: (!covered.is_partial()).then_some(in_steps_ns.min(wall_ns)), rows }
     }
 
@@ -149,9 +153,12 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let tokens = new_tokens.or_else(|| sum(|s| s.tokens.map(u64::from)));
     let (flops, bytes, io_bytes) = (sum(|s| s.flops), sum(|s| s.bytes), sum(|s| s.io_bytes));
     let flops_executed = sum(|s| s.flops_executed);
-    let union_ns = length(&covered.cut(stretches(steps.iter().map(|s| (s.start_ns, s.end_ns())))));
+    let open = covered.cut(merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+    let union_ns = length(&open);
+    let tokens_of: fn(&StepRow) -> Option<u64> =
+        if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) };
     // A step that is only partly in the time that counts did a part of its work there.
-    let shares: Option<Vec<f64>> = covered.is_partial().then(|| steps.iter().map(|s| covered.share(s)).collect());
+    let shares: Option<Vec<f64>> = (!covered.is_all()).then(|| steps.iter().map(|s| covered.share(s)).collect());
     let within = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| match &shares {
         None => work.map(|n| n as f64),
         Some(shares) => {
@@ -174,8 +181,8 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
         steps_at_once: (union_ns > 0).then(|| open_ns / union_ns as f64),
         intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
-        tokens_per_s: rate(tokens, if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) })
-            .map(|rate| rate * 1e9),
+        tokens_per_s: rate(tokens, tokens_of).map(|rate| rate * 1e9),
+        rate_errors: RateErrors::of(covered, &open, steps, tokens_of),
         flops,
         flops_executed,
         bytes,

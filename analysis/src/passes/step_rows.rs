@@ -1,6 +1,7 @@
 //! A step as the passes keep it: a tenth of the record, because a run may have millions.
 
-use super::stats::Distribution;
+use super::stats::{Distribution, total_if_known};
+use candlescope_core::stretches::{StepTime, intersection, length, merged};
 use candlescope_core::{GpuSource, PathInfo, Phase, StepRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +21,10 @@ pub struct StepRow {
     pub thread: u32,
     /// Start, Unix nanoseconds.
     pub start_ns: i64,
-    /// Duration on the host in nanoseconds.
+    /// Duration on the host in nanoseconds, less [`warmup_ns`](Self::warmup_ns).
     pub dur_ns: u64,
+    /// Time of requests inside it that only warmed up, in nanoseconds.
+    pub warmup_ns: u64,
     /// Start on the device, Unix nanoseconds.
     pub gpu_start_ns: Option<i64>,
     /// Duration on the device in nanoseconds.
@@ -65,6 +68,7 @@ impl StepRow {
             thread: step.thread.index,
             start_ns: step.host_start.0,
             dur_ns: step.host_dur_ns,
+            warmup_ns: 0,
             gpu_start_ns: step.gpu.map(|gpu| gpu.start.0),
             gpu_ns: step.gpu.map(|gpu| gpu.dur_ns),
             gpu_source: step.gpu.map(|gpu| gpu.source),
@@ -85,7 +89,39 @@ impl StepRow {
 
     /// End, Unix nanoseconds.
     pub fn end_ns(&self) -> i64 {
-        self.start_ns.saturating_add(i64::try_from(self.dur_ns).unwrap_or(i64::MAX))
+        let open_ns = self.dur_ns.saturating_add(self.warmup_ns);
+        self.start_ns.saturating_add(i64::try_from(open_ns).unwrap_or(i64::MAX))
+    }
+
+    /// Leaves warm-up out of the time of a step that is around it: `warm` are the steps of the same thread that only warmed up, in order
+    /// of start, `windows` the time of this thread in which their requests were open.
+    pub fn leave_out(&mut self, warm: &[&StepRow], windows: &[(i64, i64)]) {
+        let end_ns = self.end_ns();
+        let from = warm.partition_point(|step| step.start_ns < self.start_ns);
+        let inside =
+            warm[from..].iter().take_while(|step| step.start_ns < end_ns).filter(|step| step.end_ns() <= end_ns);
+        let outermost = outermost(inside.copied());
+        if outermost.is_empty() {
+            return;
+        }
+        self.warmup_ns = length(&intersection(&[(self.start_ns, end_ns)], windows));
+        self.dur_ns = self.dur_ns.saturating_sub(self.warmup_ns);
+        // Its GPU time holds theirs, which has to be known of each to be taken from it.
+        if let Some(source) = self.gpu_source {
+            let theirs = total_if_known(outermost.iter().map(|step| match step.gpu_source {
+                Some(theirs) if theirs == source => step.gpu_ns,
+                // Of recorded kernels it may have launched none.
+                None if source == GpuSource::Cupti => Some(0),
+                _ => None,
+            }));
+            self.gpu_ns = self.gpu_ns.zip(theirs).map(|(own, theirs)| own.saturating_sub(theirs));
+            self.gpu_source = self.gpu_source.filter(|_| self.gpu_ns.is_some());
+        }
+    }
+
+    /// When and where it ran.
+    pub fn time(&self) -> StepTime {
+        StepTime { step: self.step, thread: self.thread, start_ns: self.start_ns, end_ns: self.end_ns() }
     }
 
     /// Start and end on the device, Unix nanoseconds.
@@ -129,21 +165,19 @@ pub fn spread_by_request<'a>(
     Distribution::clustered(clusters)
 }
 
-/// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.
-pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<(i64, i64)> {
-    merged(steps.into_iter().map(|step| (step.start_ns, step.end_ns())))
-}
-
-/// Windows in order, those that overlap or meet made one.
-pub fn merged(windows: impl Iterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
-    let mut list: Vec<(i64, i64)> = windows.filter(|(start, end)| end > start).collect();
-    list.sort_unstable();
-    let mut out: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in list {
-        match out.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => out.push((start, end)),
+/// Of steps of one thread in order of start, those that are not inside another of them.
+fn outermost<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
+    let mut out: Vec<&StepRow> = Vec::new();
+    for step in steps {
+        match out.last() {
+            Some(last) if step.end_ns() <= last.end_ns() => {}
+            _ => out.push(step),
         }
     }
     out
+}
+
+/// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.
+pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<(i64, i64)> {
+    merged(steps.into_iter().map(|step| (step.start_ns, step.end_ns())))
 }

@@ -1,11 +1,12 @@
 //! The time line of each device: its steps, its work, and how one divides the other.
 
 use super::busy::{Busy, Clocks};
-use super::covered::{Covered, difference};
-use super::gaps::{Activity, Block, Occupancy, blocks, length, stretches};
+use super::covered::Covered;
+use super::gaps::{Activity, Block, Occupancy, blocks};
 use super::recorded::Recorded;
 use super::stats::Distribution;
 use super::step_rows::StepRow;
+use candlescope_core::stretches::{beside, difference, length, merged_but_touching};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -82,26 +83,13 @@ pub(super) fn timelines<'a>(
         .collect()
 }
 
-/// When steps ran whose kernels were not recorded, of kinds that have recorded ones elsewhere: at the ends of a window of kernels, on
-/// other threads than its steps. What the device did for them is in no table, so this time cannot be divided.
+/// When steps ran whose kernels were not recorded, of kinds that have recorded ones elsewhere: see [`beside`].
 fn beside_windows(steps: &[StepRow], recorded: &Recorded) -> Vec<(i64, i64)> {
     let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
     let kinds: BTreeSet<&str> = steps.iter().filter(|s| numbers.contains(&s.step)).map(StepRow::group).collect();
-    let window = |step: &StepRow| (step.start_ns, step.end_ns());
-    let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
-    let with = steps.iter().filter(|step| numbers.contains(&step.step));
-    with.for_each(|step| threads.entry(step.thread).or_default().push(window(step)));
-    let threads: BTreeMap<u32, Vec<(i64, i64)>> =
-        threads.into_iter().map(|(thread, w)| (thread, stretches(w))).collect();
-    let without = steps.iter().filter(|step| !numbers.contains(&step.step) && kinds.contains(step.group()));
-    // A step around recorded ones, or inside one, is on their thread.
-    let apart = without.filter(|step| {
-        threads.get(&step.thread).is_none_or(|own| {
-            let next = own.partition_point(|(_, end)| *end <= step.start_ns);
-            own.get(next).is_none_or(|(start, _)| *start >= step.end_ns())
-        })
-    });
-    stretches(apart.map(window))
+    let (with, without): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|step| numbers.contains(&step.step));
+    let of_kinds = without.into_iter().filter(|step| kinds.contains(step.group()));
+    beside(with.into_iter().map(StepRow::time), of_kinds.map(StepRow::time))
 }
 
 /// How all devices' time divides in the steps of one group, or in all.
@@ -143,7 +131,7 @@ impl<'a> Timeline<'a> {
             return None;
         }
         let window = |own: &OnDevice<'_>| (own.step.start_ns, own.step.end_ns());
-        let counts = |windows| difference(&self.covered.cut(stretches(windows)), &self.beside);
+        let counts = |windows| difference(&self.covered.cut(merged_but_touching(windows)), &self.beside);
         let windows = counts(steps.iter().map(window).collect::<Vec<_>>());
         // Where the clocks' bound is not known, every gap may be within it.
         let occupancy = Occupancy::within(&self.blocks, &windows, self.clocks.within().unwrap_or(u64::MAX));

@@ -52,6 +52,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// A figure with the half width of its 95 % interval, where it has one: `512 ±3.1 %`.
+pub fn with_error(figure: String, relative: Option<f64>) -> String {
+    relative.map_or(figure.clone(), |error| format!("{figure} ±{}", percent(error)))
+}
+
 /// A share as a percentage: `12.3 %`; `<0.1 %` for what is there but would read as nothing.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;

@@ -2,10 +2,11 @@
 
 use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures, interval};
-use super::format::{count, duration, flops, json, percent, plural, printable, significant, utc, value};
+use super::format::{count, duration, flops, json, percent, plural, printable, significant, utc, value, with_error};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::gpu_time::source_name;
+use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
 use candlescope_core::run::Severity;
@@ -204,6 +205,8 @@ fn phases(out: &mut String, analysis: &Analysis) {
     ];
     let rows = phases.rows.iter().take(64).map(|row| {
         let rate = |v: Option<f64>| v.map_or(String::new(), significant);
+        let sampled =
+            |v: Option<f64>, of: fn(RateErrors) -> Option<f64>| with_error(rate(v), row.rate_errors.and_then(of));
         let d = row.duration.as_ref();
         vec![
             code(&row.name),
@@ -214,15 +217,22 @@ fn phases(out: &mut String, analysis: &Analysis) {
             d.and_then(|d| d.p95).map_or(String::new(), duration),
             d.map_or(String::new(), |d| duration(d.max)),
             row.tokens.map_or(String::new(), count),
-            rate(row.tokens_per_s),
-            rate(row.gflops),
-            rate(row.io_gbytes),
+            sampled(row.tokens_per_s, |e| e.tokens),
+            sampled(row.gflops, |e| e.flops),
+            sampled(row.io_gbytes, |e| e.io_bytes),
             rate(row.intensity),
             rate(row.steps_at_once),
             count(row.intervals),
         ]
     });
     out.push_str(&table(&header, rows));
+    if let Some(windows) = phases.rows.iter().filter_map(|row| Some(row.rate_errors?.windows)).max() {
+        let _ = writeln!(
+            out,
+            "\nRates are estimates over {}: ± is half of the 95 % interval, from what varies between windows.",
+            plural(windows, "window") + " in which every step was recorded"
+        );
+    }
     warmup(out, analysis);
 }
 

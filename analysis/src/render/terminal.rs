@@ -2,9 +2,12 @@
 
 use super::facts::{background, machine, model, model_name, overhead};
 use super::figures::{FigureValue, figures, interval};
-use super::format::{bytes, count, duration, head, path, percent, printable, significant, tail, utc, value};
+use super::format::{
+    bytes, count, duration, head, path, percent, printable, significant, tail, utc, value, with_error,
+};
 use crate::passes::Analysis;
 use crate::passes::gpu_time::source_name;
+use crate::passes::rates::RateErrors;
 use crate::passes::tree::ratio;
 use candlescope_core::run::Severity;
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
@@ -182,6 +185,9 @@ impl Out {
         self.heading("Steps", &format!("wall {}, {outside}", duration(phases.wall_ns as f64)));
         const MOST: usize = 8;
         let rows = phases.rows.iter().take(MOST).map(|row| {
+            let sampled = |v: Option<f64>, of: fn(RateErrors) -> Option<f64>| {
+                with_error(optional(v), row.rate_errors.and_then(of))
+            };
             let median = row.duration.as_ref().map_or("–".to_string(), |d| duration(d.median));
             let p95 = row.duration.as_ref().and_then(|d| d.p95).map_or("–".to_string(), duration);
             vec![
@@ -191,9 +197,9 @@ impl Out {
                 percent(row.share),
                 median,
                 p95,
-                optional(row.tokens_per_s),
-                optional(row.gflops),
-                optional(row.io_gbytes),
+                sampled(row.tokens_per_s, |e| e.tokens),
+                sampled(row.gflops, |e| e.flops),
+                sampled(row.io_gbytes, |e| e.io_bytes),
             ]
         });
         let header = ["", "steps", "total", "share", "median", "p95", "tokens/s", "GFLOP/s", "GB/s"];

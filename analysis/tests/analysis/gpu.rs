@@ -3,7 +3,7 @@
 use crate::common::{T0, span, step};
 use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
-use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks, stretches};
+use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
 use candlescope_analysis::passes::gpu::Gpu;
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
@@ -11,6 +11,7 @@ use candlescope_analysis::passes::phases::Phases;
 use candlescope_analysis::passes::recorded::Recorded;
 use candlescope_analysis::passes::step_rows::StepRow;
 use candlescope_analysis::passes::tree::Tree;
+use candlescope_core::stretches::merged_but_touching;
 use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -387,7 +388,7 @@ proptest! {
             .iter()
             .map(|&(start_ns, end_ns, launch_ns)| Activity { start_ns, end_ns, launch_ns, queue_delay_ns: None, stream: 0, path: None, is_kernel: true })
             .collect();
-        let windows = stretches(list.iter().map(|&(start, end, _)| (start.wrapping_sub(9), end)));
+        let windows = merged_but_touching(list.iter().map(|&(start, end, _)| (start.wrapping_sub(9), end)));
         let o = Occupancy::within(&blocks(&activities), &windows, 1);
         prop_assert!(o.busy_ns <= o.wall_ns);
     }

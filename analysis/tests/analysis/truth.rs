@@ -1,11 +1,13 @@
 //! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
 
 use crate::common::{T0, path, span, step, thread, write_run};
+use candlescope_analysis::passes::intervals::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SpanId, TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SpanId, SpanRecord,
+    TraceId,
 };
 use serde_json::{Value, json};
 
@@ -299,6 +301,68 @@ fn a_cold_start_is_in_no_figure() {
     assert!(report.contains("### Warm-up") && report.contains("| `prefill` | 1 | 2.00 s |"), "{report}");
 }
 
+/// `main`, itself a step, loads for 100 ms, has request 1 warm up for 2,010 ms (a prefill of 2,000 ms), and then requests 2 to 4 for 60 ms
+/// each (50 of them prefill), 40 ms apart. Without warm-up that is 400 ms, of which 250 are its own. Its GPU time is that of all prefills,
+/// 1 ms each. `turn` changes the order in which intervals are written.
+fn main_around_warmup(warmup: bool, turn: fn(&mut Vec<SpanRecord>)) -> Analysis {
+    let mut run = Maker { options: vec![("warmup", json!(u64::from(warmup)))], ..Maker::default() };
+    let gpu = |at: i64, dur_ns| Some(GpuTime { start: HostNs(T0 + at * MS), dur_ns, source: GpuSource::Cupti });
+    let main = run.step(Phase::Prefill, 1, None, 0, 100 + 2_010 + 3 * 100);
+    (run.batch.steps[0].phase, run.batch.spans[0].phase, run.batch.spans[0].gpu) = (None, None, gpu(100, 4_000_000));
+    run.batch.steps[0].gpu = gpu(100, 4_000_000);
+    (run.batch.steps[0].path, run.batch.spans[0].path) = (path("main"), path("main"));
+    let mut at = 100;
+    let mut entries = Vec::new();
+    for (request, ms) in [(1, 2_000), (2, 50), (3, 50), (4, 50)] {
+        run.request(request, at, ms + 10);
+        let mut entry = span(1_000 + request, Some(main), "request", at * MS, ((ms + 10) * MS) as u64);
+        (entry.step, entry.span_id, entry.thread) = (None, SpanId(request), thread(1, "worker-1"));
+        entries.push(entry);
+        let prefill = run.step(Phase::Prefill, 1, Some(request), at, ms) as usize;
+        run.batch.steps[prefill].gpu = gpu(at, 1_000_000);
+        let own = run.batch.spans.last_mut().expect("its span");
+        (own.parent_seq, own.gpu) = (Some(1_000 + request), gpu(at, 1_000_000));
+        at += ms + if request == 1 { 10 } else { 50 };
+    }
+    run.batch.spans.extend(entries);
+    turn(&mut run.batch.spans);
+    run.analysis()
+}
+
+#[test]
+fn warm_up_is_not_in_the_step_around_it() {
+    // As they begin; as they end; with requests before their steps and these before `main`; and the other way round.
+    let orders: [fn(&mut Vec<SpanRecord>); 4] = [
+        |spans| spans.sort_by_key(|s| (s.host_start, s.seq != 0, s.step.is_some())),
+        |spans| spans.sort_by_key(|s| (s.host_start.plus_ns(s.host_dur_ns), s.seq == 0)),
+        |spans| spans.sort_by_key(|s| (s.seq == 0, s.step.is_some(), s.seq)),
+        |spans| spans.sort_by_key(|s| (s.seq != 0, s.step.is_none(), s.seq)),
+    ];
+    for (n, order) in orders.into_iter().enumerate() {
+        let analysis = main_around_warmup(true, order);
+        let of = |rollup: &str| analysis.intervals.paths.iter().find(|p| p.rollup == rollup).expect("a path");
+        let (main, prefill) = (of("main"), of("prefill"));
+        assert_eq!((main.calls, main.total_ns, main.self_ns), (1, 400_000_000, 250_000_000), "order {n}");
+        assert_eq!((main.min_ns, main.max_ns), (400_000_000, 400_000_000), "order {n}");
+        assert_eq!((prefill.total_ns, prefill.parent.as_deref()), (150_000_000, Some("main")), "order {n}");
+        assert_eq!(analysis.intervals.outermost_ns, 400_000_000, "order {n}");
+        assert_eq!((analysis.intervals.orphans, analysis.intervals.impossible), (0, 0), "order {n}");
+        let on_gpu = |path: &PathTotals| {
+            let sums = path.gpu.of(GpuSource::Cupti);
+            (sums.calls, sums.total_ns, sums.detail_ns - sums.inside_ns)
+        };
+        assert_eq!((on_gpu(main), on_gpu(prefill)), ((1, 3_000_000, 0), (3, 3_000_000, 3_000_000)), "order {n}");
+        let rows: Vec<_> = analysis.phases.rows.iter().map(|r| (r.name.as_str(), r.steps, r.total_ns)).collect();
+        assert_eq!(rows, [("prefill", 3, 150_000_000), ("main", 1, 400_000_000)], "order {n}");
+        assert!(analysis.phases.rows.iter().all(|row| near(row.steps_at_once, 1.0)), "{:?}", analysis.phases.rows);
+        assert_eq!((analysis.phases.wall_ns, analysis.phases.outside_ns()), (400_000_000, Some(0)), "order {n}");
+        assert_eq!((analysis.warmup.steps(), analysis.warmup.intervals), (1, 1), "order {n}");
+    }
+    let with = main_around_warmup(false, orders[1]);
+    let main = with.intervals.paths.iter().find(|p| p.rollup == "main").expect("a path");
+    assert_eq!((main.total_ns, main.self_ns), (2_410_000_000, 260_000_000), "where everything counts");
+}
+
 #[test]
 fn without_the_option_everything_counts() {
     let analysis = cold_start(None);
@@ -349,6 +413,10 @@ fn a_schedule_leaves_rates_as_they_are() {
         assert!(near(decode.tokens_per_s, 500.0) && near(decode.steps_at_once, 2.0), "{name}: {decode:?}");
         let used = utilisation(&analysis);
         assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5), "{name}: {used:?}");
+        // An estimate has its interval: ten windows, all alike but for the first.
+        let errors = decode.rate_errors.map(|errors| (errors.windows, errors.tokens.is_some_and(|e| e < 0.05)));
+        assert_eq!(errors, (name == "some").then_some((10, true)), "{name}: {decode:?}");
+        assert_eq!(used[0].error.is_some(), name == "some");
     }
     // One step in 20 says nothing of what ran beside it.
     for alone in [with(|step| step % 20 == 0), with(|step| step % 21 == 0)] {

@@ -27,6 +27,7 @@ mod requests;
 pub mod run;
 mod session;
 mod shared;
+pub mod stretches;
 mod tap;
 mod traceparent;
 mod verdict;

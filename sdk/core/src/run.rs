@@ -68,6 +68,14 @@ pub struct RunManifest {
     pub results: BTreeMap<String, Value>,
 }
 
+impl RunManifest {
+    /// Requests that came before those that count, from the option `warmup`: those with numbers from 1 to this.
+    pub fn warmup_requests(&self) -> u64 {
+        let option = self.options.get("warmup");
+        option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0)
+    }
+}
+
 /// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost` +
 /// `open_at_end`.
 ///

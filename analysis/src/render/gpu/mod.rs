@@ -6,7 +6,7 @@ mod kernels;
 mod power;
 mod time;
 
-use super::format::{count, duration, joules, percent, printable, significant, watts};
+use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
 use super::sheet::{Cell, Row, Sheet, cell, maybe};
 use crate::passes::Analysis;
 use crate::passes::peaks::{Metric, Over, utilisation};
@@ -68,7 +68,7 @@ fn peaks(analysis: &Analysis) -> Vec<String> {
             Over::Gpu(GpuSource::Event) => "over stream elapsed",
             Over::Gpu(GpuSource::Cupti) => "over kernel time",
         };
-        let value = format!("{} {over}", percent(used.ratio));
+        let value = format!("{} {over}", with_error(percent(used.ratio), used.error));
         match texts.iter_mut().find(|(known, _)| *known == head) {
             Some((_, values)) => values.push_str(&format!(", {value}")),
             None => texts.push((head, value)),

@@ -9,12 +9,15 @@ mod spark;
 
 use super::facts;
 use super::figures::{FigureValue, figures, interval, is_bare};
-use super::format::{bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value};
+use super::format::{
+    bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value, with_error,
+};
 use super::terminal::verdict_line;
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::gpu_time::source_name;
 use crate::passes::memory::Series;
 use crate::passes::operators::OperatorGpu;
+use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::tree::ratio;
 use crate::passes::{Analysis, Distribution, peaks};
@@ -234,6 +237,7 @@ fn phases(analysis: &Analysis) -> Value {
     }
     let rows = phases.rows.iter().take(100).map(|row| {
         let rate = |v: Option<f64>| v.map_or("–".to_string(), significant);
+        let sampled = |v: Option<f64>, of: fn(RateErrors) -> Option<f64>| with_error(rate(v), row.rate_errors.and_then(of));
         let d = row.duration.as_ref();
         let time = |f: fn(&Distribution) -> Option<f64>| d.and_then(f).map_or("–".to_string(), duration);
         let gpu = row.gpu.map_or("–".to_string(), |gpu| {
@@ -244,8 +248,8 @@ fn phases(analysis: &Analysis) -> Value {
             "inside": row.inside.as_deref().map(printable),
             "cells": [
                 count(row.steps), duration(row.total_ns as f64), percent(row.share), time(|d| Some(d.median)), time(|d| d.p95),
-                time(|d| Some(d.max)), row.tokens.map_or("–".to_string(), count), rate(row.tokens_per_s), rate(row.gflops),
-                rate(row.io_gbytes), rate(row.intensity), rate(row.steps_at_once), gpu, count(row.intervals),
+                time(|d| Some(d.max)), row.tokens.map_or("–".to_string(), count), sampled(row.tokens_per_s, |e| e.tokens), sampled(row.gflops, |e| e.flops),
+                sampled(row.io_gbytes, |e| e.io_bytes), rate(row.intensity), rate(row.steps_at_once), gpu, count(row.intervals),
             ],
         })
     });
@@ -261,7 +265,7 @@ fn phases(analysis: &Analysis) -> Value {
     let used = peaks::utilisation(analysis).into_iter().map(|u| {
         let (what, unit) = (u.metric.name(), if u.peak.is_flops { "FLOP/s" } else { "B/s" });
         json!({
-            "phase": printable(&u.phase), "over": u.over.name(), "what": what, "ratio": percent(u.ratio), "label": u.peak.label, "source": printable(&u.peak.source),
+            "phase": printable(&u.phase), "over": u.over.name(), "what": what, "ratio": with_error(percent(u.ratio), u.error), "label": u.peak.label, "source": printable(&u.peak.source),
             "peak": format!("{:.3e} {unit}{}", u.peak.value, u.peak.dtype.map(|d| format!(", {d}")).unwrap_or_default()),
         })
     });

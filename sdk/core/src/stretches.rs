@@ -1,0 +1,182 @@
+//! Stretches of time on one time line, and where rates of sampled steps can be taken: one rule, for reports and live metrics alike.
+//! Pure.
+//!
+//! Where some steps have no record (a schedule, a window of kernels, a probe), those that have one stand beside others on other threads
+//! at the ends of a window: there the device and the processor worked for steps that nobody recorded. Rates over such time would be too
+//! low, so it is left out of them: [`covered`], [`beside`].
+
+use std::collections::BTreeMap;
+
+/// Start and end, Unix nanoseconds.
+pub type Stretch = (i64, i64);
+
+/// When one step ran, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepTime {
+    /// Number of the step: steps are numbered from 0 as they begin, on all threads together.
+    pub step: u64,
+    /// Number of the thread that ran it.
+    pub thread: u32,
+    /// Start, Unix nanoseconds.
+    pub start_ns: i64,
+    /// End, Unix nanoseconds.
+    pub end_ns: i64,
+}
+
+impl StepTime {
+    fn stretch(&self) -> Stretch {
+        (self.start_ns, self.end_ns)
+    }
+}
+
+/// Stretches in order, those that overlap or meet made one. Empty ones are left out.
+pub fn merged(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
+    joined(stretches, |start, end| start <= end)
+}
+
+/// Stretches in order, those that overlap made one. What only touches stays apart: what lies at their ends is at an end.
+pub fn merged_but_touching(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
+    joined(stretches, |start, end| start < end)
+}
+
+fn joined(stretches: impl IntoIterator<Item = Stretch>, joins: fn(i64, i64) -> bool) -> Vec<Stretch> {
+    let mut list: Vec<Stretch> = stretches.into_iter().filter(|(start, end)| end > start).collect();
+    list.sort_unstable();
+    let mut out: Vec<Stretch> = Vec::new();
+    for (start, end) in list {
+        match out.last_mut() {
+            Some(last) if joins(start, last.1) => last.1 = last.1.max(end),
+            _ => out.push((start, end)),
+        }
+    }
+    out
+}
+
+/// Length of stretches that do not overlap, in nanoseconds.
+pub fn length(stretches: &[Stretch]) -> u64 {
+    stretches.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.abs_diff(*start)))
+}
+
+/// What both have; each in order and apart.
+pub fn intersection(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for &(start, end) in a {
+        from += b[from..].partition_point(|stretch| stretch.1 <= start);
+        for stretch in b[from..].iter().take_while(|stretch| stretch.0 < end) {
+            out.push((stretch.0.max(start), stretch.1.min(end)));
+        }
+    }
+    out
+}
+
+/// What `a` has and `b` has not; each in order and apart.
+pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for &(start, end) in a {
+        from += b[from..].partition_point(|stretch| stretch.1 <= start);
+        let mut at = start;
+        for stretch in b[from..].iter().take_while(|stretch| stretch.0 < end) {
+            if stretch.0 > at {
+                out.push((at, stretch.0));
+            }
+            at = at.max(stretch.1);
+        }
+        if at < end {
+            out.push((at, end));
+        }
+    }
+    out
+}
+
+/// Time in which every step that was open has a record, where some have none: in order, apart. `steps` are those that have one, in any
+/// order; `begun` is the number of all, where it is known.
+///
+/// In a row of numbers without a hole every step has a record that began in its time, but at its ends steps that began before, or go on
+/// after, may have none. So time counts from when each thread has begun a step of the row until one of them has ended its last. A row in
+/// which a thread is missing that worked before and after says nothing, nor does a step alone: it shows one thread, however many there
+/// are.
+pub fn covered(steps: &[StepTime], begun: Option<u64>) -> Vec<Stretch> {
+    let mut threads: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for step in steps {
+        let (first, last) = threads.entry(step.thread).or_insert((step.step, step.step));
+        (*first, *last) = ((*first).min(step.step), (*last).max(step.step));
+    }
+    let mut ordered: Vec<&StepTime> = steps.iter().collect();
+    ordered.sort_by_key(|step| step.step);
+    let mut out = Vec::new();
+    for row in ordered.chunk_by(|a, b| b.step.saturating_sub(a.step) <= 1) {
+        let (Some(first), Some(last)) = (row.first(), row.last()) else { continue };
+        let mut own: BTreeMap<u32, Stretch> = BTreeMap::new();
+        for step in row {
+            let (start, end) = own.entry(step.thread).or_insert(step.stretch());
+            (*start, *end) = ((*start).min(step.start_ns), (*end).max(step.end_ns));
+        }
+        let alive = threads.values().filter(|(from, to)| *from <= last.step && *to >= first.step);
+        if row.len() < 2 || alive.count() > own.len() {
+            continue;
+        }
+        let from = own.values().map(|(start, _)| *start).max().filter(|_| first.step > 0);
+        let to = own.values().map(|(_, end)| *end).min();
+        // Nobody knows what came after the last record, where the number of steps is not known.
+        let is_end = begun.is_some_and(|begun| last.step.saturating_add(1) >= begun);
+        let stretch = (from.unwrap_or(i64::MIN), to.filter(|_| !is_end).unwrap_or(i64::MAX));
+        if stretch.0 < stretch.1 {
+            out.push(stretch);
+        }
+    }
+    out.sort_unstable();
+    out
+}
+
+/// When steps ran whose kernels were not recorded (`without`), on other threads than steps whose kernels were (`with`): at the ends of a
+/// window of kernels. What the device did for them nobody knows, so this time cannot be divided into busy and idle.
+pub fn beside(with: impl Iterator<Item = StepTime>, without: impl Iterator<Item = StepTime>) -> Vec<Stretch> {
+    let mut threads: BTreeMap<u32, Vec<Stretch>> = BTreeMap::new();
+    with.for_each(|step| threads.entry(step.thread).or_default().push(step.stretch()));
+    let threads: BTreeMap<u32, Vec<Stretch>> =
+        threads.into_iter().map(|(thread, stretches)| (thread, merged_but_touching(stretches))).collect();
+    // A step around recorded ones, or inside one, is on their thread.
+    let apart = without.filter(|step| {
+        threads.get(&step.thread).is_none_or(|own| {
+            let next = own.partition_point(|(_, end)| *end <= step.start_ns);
+            own.get(next).is_none_or(|(start, _)| *start >= step.end_ns)
+        })
+    });
+    merged_but_touching(apart.map(|step| step.stretch()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_by_hand() {
+        let (a, b) = ([(0, 10), (20, 30), (30, 40)], [(5, 22), (25, 26), (38, 90)]);
+        assert_eq!(intersection(&a, &b), [(5, 10), (20, 22), (25, 26), (38, 40)]);
+        assert_eq!(difference(&a, &b), [(0, 5), (22, 25), (26, 30), (30, 38)]);
+        assert_eq!((intersection(&a, &[]), difference(&a, &[])), (vec![], a.to_vec()));
+        let list = [(30, 40), (0, 10), (5, 12), (20, 30), (7, 7)];
+        assert_eq!((merged(list), length(&merged(list))), (vec![(0, 12), (20, 40)], 32));
+        assert_eq!(merged_but_touching(list), [(0, 12), (20, 30), (30, 40)]);
+    }
+
+    /// Steps of two threads in turns, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on both threads have one open.
+    #[test]
+    fn the_ends_of_a_row_do_not_count() {
+        let step = |n: u64| {
+            let start_ns = 2 * n as i64;
+            StepTime { step: n, thread: (n % 2) as u32, start_ns, end_ns: start_ns + 4 }
+        };
+        let some: Vec<StepTime> = (0..6).chain(20..26).chain([40]).map(step).collect();
+        assert_eq!(covered(&some, None), [(i64::MIN, 12), (42, 52)], "41 may have run beside 40");
+        let end: Vec<StepTime> = (20..26).map(step).collect();
+        assert_eq!(covered(&end, Some(26)), [(42, i64::MAX)]);
+        let one_thread: Vec<StepTime> = end.iter().map(|s| StepTime { thread: 0, ..*s }).collect();
+        assert_eq!(covered(&one_thread, None), [(40, 54)]);
+        // Step 26 runs beside 25, and nobody recorded its kernels; one around recorded ones is no other's work.
+        let around = StepTime { step: 19, thread: 0, start_ns: 38, end_ns: 53 };
+        assert_eq!(beside(end.iter().copied(), [around, step(26)].into_iter()), [(52, 56)]);
+    }
+}
