@@ -7,7 +7,7 @@ use super::requests::Requests;
 use super::samples::Samples;
 use super::utilisation::Utilisation;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, GpuSource, HostNs, KernelKind, Phase, SpanRecord, Stats, StepRecord};
+use candlescope_core::{Batch, GpuSource, HostNs, KernelKind, Phase, Schedule, SpanId, SpanRecord, Stats, StepRecord};
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
@@ -106,6 +106,10 @@ pub(crate) struct Aggregate {
     phases: HashMap<Option<Phase>, PhaseSeries>,
     steps: IntCounterVec,
     steps_begun: IntCounterVec,
+    /// Requests up to this number warm up.
+    warmup: u64,
+    warmup_steps: IntCounterVec,
+    warmup_requests: IntCounter,
     phase_seconds: CounterVec,
     step_tokens: IntCounterVec,
     flops: IntCounterVec,
@@ -181,6 +185,9 @@ impl Aggregate {
             phases: HashMap::new(),
             steps: counters(&cat::STEPS)?,
             steps_begun: counters(&cat::STEPS_BEGUN)?,
+            warmup: 0,
+            warmup_steps: counters(&cat::WARMUP_STEPS)?,
+            warmup_requests: registered(r, IntCounter::with_opts(opts(&cat::WARMUP_REQUESTS)))?,
             phase_seconds: seconds(&cat::PHASE_SECONDS)?,
             step_tokens: counters(&cat::STEP_TOKENS)?,
             flops: counters(&cat::FLOPS)?,
@@ -212,8 +219,9 @@ impl Aggregate {
         let paused = run.options.get("paused") == Some(&Value::Bool(true));
         let schedule = run.options.get("schedule").and_then(|s| serde_json::from_value(s.clone()).ok());
         if schedule.is_some() || paused {
-            self.requests.sampled(schedule.filter(|_| !paused));
+            self.sampled(schedule.filter(|_| !paused));
         }
+        self.warmup = run.warmup_requests();
         let text = |map: &std::collections::BTreeMap<String, Value>, key: &str| {
             map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
         };
@@ -221,17 +229,39 @@ impl Aggregate {
         *lock(&self.run_info) = vec![run.run_id.clone(), run.host.clone(), model, version];
     }
 
+    /// Some steps have no record: those that `schedule` leaves out, where it alone does.
+    fn sampled(&mut self, schedule: Option<Schedule>) {
+        self.requests.sampled(schedule);
+        lock(&self.utilisation).sampled();
+    }
+
+    fn warms_up(&self, request: Option<u64>) -> bool {
+        request.is_some_and(|request| (1..=self.warmup).contains(&request))
+    }
+
     /// Takes a batch; says how many of its samples had no room.
     pub(crate) fn add(&mut self, batch: &Batch) -> u64 {
         let recorded = recorded_steps(batch);
-        for span in &batch.spans {
-            self.span(span, span.step.is_some_and(|step| recorded.contains(&step)));
+        // A step's intervals and kernels come with it; the first of a very long one come before, and then count.
+        let warm = batch.steps.iter().filter(|step| self.warms_up(step.request)).map(|step| step.step);
+        let warm: HashSet<u64> = warm.collect();
+        let counts = |step: Option<u64>| step.is_none_or(|step| !warm.contains(&step));
+        let warm_requests = batch.requests.iter().filter(|request| self.warms_up(Some(request.request)));
+        let warm_requests: HashSet<SpanId> = warm_requests.map(|request| request.span_id).collect();
+        for span in batch.spans.iter().filter(|span| counts(span.step)) {
+            if span.step.is_some() || !warm_requests.contains(&span.span_id) {
+                self.span(span, span.step.is_some_and(|step| recorded.contains(&step)));
+            }
         }
         for step in &batch.steps {
             self.step(step);
         }
         for request in &batch.requests {
             let per_token = self.requests.end(request);
+            if self.warms_up(Some(request.request)) {
+                self.warmup_requests.inc();
+                continue;
+            }
             let series = self.model(&request.model);
             series.duration.observe(request.host_dur_ns as f64 / 1e9);
             if let Some(ttft) = request.ttft_ns {
@@ -246,7 +276,7 @@ impl Aggregate {
                 }
             }
         }
-        for kernel in &batch.kernels {
+        for kernel in batch.kernels.iter().filter(|kernel| counts(kernel.step)) {
             let kind: KernelKind = kernel.kind;
             self.kernels.with_label_values(&[kind.as_str()]).inc();
             self.kernel_seconds.with_label_values(&[kind.as_str()]).inc_by(kernel.gpu_dur_ns as f64 / 1e9);
@@ -317,6 +347,10 @@ impl Aggregate {
 
     fn step(&mut self, step: &StepRecord) {
         let phase = step.phase.map_or("none", Phase::as_str);
+        let gap = self.requests.step(step);
+        if self.warms_up(step.request) {
+            return self.warmup_steps.with_label_values(&[phase]).inc();
+        }
         let series = self.phases.entry(step.phase).or_insert_with(|| PhaseSeries {
             steps: self.steps.with_label_values(&[phase]),
             host: self.phase_seconds.with_label_values(&[phase, "host", ""]),
@@ -336,7 +370,7 @@ impl Aggregate {
                 counter.with_label_values(&[phase]).inc_by(amount);
             }
         }
-        if let Some(gap) = self.requests.step(step) {
+        if let Some(gap) = gap {
             self.itl.observe(gap as f64 / 1e9);
         }
     }
@@ -391,7 +425,7 @@ impl Aggregate {
             raise(self.steps_begun.with_label_values(&[outcome]), n);
         }
         if steps.without_record() > 0 {
-            self.requests.sampled(steps.schedule.filter(|_| steps.left_plain + steps.paused + steps.lost == 0));
+            self.sampled(steps.schedule.filter(|_| steps.left_plain + steps.paused + steps.lost == 0));
         }
         self.told_in_flight = true;
         self.active.set(stats.requests_open as f64);

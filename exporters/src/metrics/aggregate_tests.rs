@@ -90,7 +90,13 @@ pub(super) fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, en
     }
 }
 
-fn request(number: u64, model: &str, dur_ms: u64, ttft_ms: Option<u64>, output: Option<u64>) -> RequestRecord {
+pub(super) fn request(
+    number: u64,
+    model: &str,
+    dur_ms: u64,
+    ttft_ms: Option<u64>,
+    output: Option<u64>,
+) -> RequestRecord {
     RequestRecord {
         request: number,
         trace_id: TraceId(1),

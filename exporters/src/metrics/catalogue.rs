@@ -76,6 +76,16 @@ pub(crate) const STEPS_BEGUN: Metric = counter(
     &["outcome"],
     "Steps by what became of them: recorded, captured (only for a window), scheduled_out, left_plain, paused, lost",
 );
+pub(crate) const WARMUP_STEPS: Metric = counter(
+    "candlescope_warmup_steps_total",
+    &["phase"],
+    "Recorded steps of requests that only warmed up, which are in no other figure of steps, intervals or tokens",
+);
+pub(crate) const WARMUP_REQUESTS: Metric = counter(
+    "candlescope_warmup_requests_total",
+    &[],
+    "Requests that ended and only warmed up, as many as the run's option warmup says",
+);
 pub(crate) const TOKENS: Metric = counter(
     "candlescope_tokens_total",
     &["type"],
@@ -162,6 +172,8 @@ pub const METRICS: &[Metric] = &[
     GPU_STEPS,
     STEPS,
     STEPS_BEGUN,
+    WARMUP_STEPS,
+    WARMUP_REQUESTS,
     TOKENS,
     STEP_TOKENS,
     FLOPS,

@@ -116,6 +116,115 @@ fn steps_of_two_threads_on_one_device_are_over_the_union_of_their_times() {
     near(&a, "candlescope_step_concurrency{phase=\"decode\"}", 1.0);
 }
 
+/// Two threads decode steps of 400 ms without a break, 200 ms apart, over 15 s: 5 tokens/s, 2 steps at once, MBU 50 % of 1 GB/s. So it is
+/// where six of every ten steps are recorded; without what is known of the ends of such windows it would be 20 % less.
+#[test]
+fn a_schedule_leaves_live_rates_as_they_are() {
+    let with = |recorded: fn(u64) -> bool, sampled: bool| {
+        let mut a = aggregate(1);
+        let options = if sampled {
+            let schedule = json!({ "skip_first": 0, "wait": 4, "warmup": 0, "active": 6, "repeat": 0 });
+            BTreeMap::from([("schedule".to_string(), schedule)])
+        } else {
+            BTreeMap::new()
+        };
+        let peaks = json!([{ "kind": "bandwidth", "value": 1e9, "label": "measured" }]);
+        a.learn(&RunManifest { options, ..with_peaks(peaks) });
+        for n in (0..70).filter(|&n| recorded(n)) {
+            let mut step = step(Some(Phase::Decode), None, 200 * n, 200 * n + 400);
+            (step.step, step.thread) = (n, thread(n as u32 % 2));
+            (step.bytes, step.tokens) = (Some(100_000_000), Some(1));
+            a.add(&steps(vec![step]));
+        }
+        a
+    };
+    let all = with(|_| true, false);
+    let some = with(|n| n % 10 >= 4, true);
+    for (name, a) in [("all", &all), ("some", &some)] {
+        for (series, truth) in [
+            ("candlescope_tokens_per_second{phase=\"decode\"}", 5.0),
+            ("candlescope_step_concurrency{phase=\"decode\"}", 2.0),
+            ("candlescope_step_concurrency{phase=\"all\"}", 2.0),
+            ("candlescope_mbu_ratio{peak=\"measured\",phase=\"decode\"}", 0.5),
+        ] {
+            let value = value(a, series).unwrap_or(f64::NAN);
+            assert!((value / truth - 1.0).abs() < 0.02, "{name}: {series} is {value}, not {truth}");
+        }
+    }
+    // One in ten says nothing of what ran beside it.
+    let alone = with(|n| n % 10 == 0, true);
+    assert_eq!(value(&alone, "candlescope_tokens_per_second{phase=\"decode\"}"), None);
+}
+
+/// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in a row: at the ends of
+/// that window the GPU works for steps whose kernels nobody has.
+#[test]
+fn live_a_window_of_kernels_does_not_count_others_work_as_idle() {
+    let mut a = aggregate(1);
+    for n in 0..40u64 {
+        let mut step = step(Some(Phase::Decode), None, 100 * n, 100 * n + 400);
+        (step.step, step.thread) = (n, thread(n as u32 % 4));
+        let recorded = (10..20).contains(&n);
+        step.gpu = recorded.then(|| on_gpu(GpuSource::Cupti, 100 * MS)).flatten();
+        let mut batch = steps(vec![step]);
+        batch.kernels = recorded.then(|| kernel(Some(n), "GPU-1", 100 * n, 100 * n + 100)).into_iter().collect();
+        a.add(&batch);
+    }
+    assert_eq!(value(&a, "candlescope_gpu_busy_ratio{hw_id=\"GPU-1\"}"), Some(1.0));
+}
+
+/// A cold request, in which a step of 10 s moves 1 GB in 100 tokens, then one at 100 tokens/s.
+#[test]
+fn warm_up_is_in_no_live_figure_but_its_own() {
+    let told = |warmup: u64| {
+        let mut a = aggregate(10);
+        let options = BTreeMap::from([("warmup".to_string(), json!(warmup))]);
+        let peaks = json!([{ "kind": "bandwidth", "value": 1e9, "label": "measured" }]);
+        a.learn(&RunManifest { options, ..with_peaks(peaks) });
+        for (request, start, end) in [(1, 0, 10_000), (2, 10_000, 11_000)] {
+            let mut one = step(Some(Phase::Decode), Some(request), start, end);
+            (one.step, one.bytes, one.tokens) = (request, Some(1_000_000_000), Some(100));
+            let mut batch = spans(vec![span(0, "decode", (end - start) * MS, None)]);
+            batch.spans[0].step = Some(request);
+            batch.steps = vec![one];
+            batch.kernels = vec![kernel(Some(request), "GPU-1", start, start + 500)];
+            let mut ended = super::tests::request(request, "m", end - start, Some(end - start), Some(100));
+            ended.span_id = candlescope_core::SpanId(request);
+            batch.requests = vec![ended];
+            a.add(&batch);
+        }
+        a
+    };
+    let (a, all) = (told(1), told(0));
+    for (series, truth, with_all) in [
+        ("candlescope_tokens_per_second{phase=\"decode\"}", 100.0, 200.0 / 11.0),
+        ("candlescope_mbu_ratio{peak=\"measured\",phase=\"decode\"}", 1.0, 2.0 / 11.0),
+        ("candlescope_gpu_busy_ratio{hw_id=\"GPU-1\"}", 0.5, 1.0 / 11.0),
+        ("candlescope_span_duration_seconds_count{clock=\"host\",path=\"decode\"}", 1.0, 2.0),
+        ("candlescope_steps_total{phase=\"decode\"}", 1.0, 2.0),
+        ("candlescope_tokens_total{type=\"output\"}", 100.0, 200.0),
+        ("candlescope_kernels_total{kind=\"kernel\"}", 1.0, 2.0),
+    ] {
+        for (a, truth) in [(&a, truth), (&all, with_all)] {
+            let value = value(a, series).unwrap_or(f64::NAN);
+            assert!((value - truth).abs() < 1e-9, "{series} is {value}, not {truth}");
+        }
+    }
+    assert_eq!(value(&a, "candlescope_warmup_steps_total{phase=\"decode\"}"), Some(1.0));
+    assert_eq!(value(&a, "candlescope_warmup_requests_total"), Some(1.0));
+    assert_eq!(value(&all, "candlescope_warmup_requests_total"), Some(0.0));
+    let ended = |a: &Aggregate| {
+        let text = text(a);
+        let counts = text.lines().filter(|line| line.starts_with(&format!("{}_count", cat::REQUEST.name)));
+        counts.map(|line| line.rsplit(' ').next().map(str::to_string)).collect::<Vec<_>>()
+    };
+    assert_eq!((ended(&a), ended(&all)), (vec![Some("1".to_string())], vec![Some("2".to_string())]));
+}
+
+fn thread(index: u32) -> Arc<candlescope_core::ThreadInfo> {
+    Arc::new(candlescope_core::ThreadInfo { index, os_id: 0, name: "worker".into() })
+}
+
 fn kernel(step: Option<u64>, device: &str, start_ms: u64, end_ms: u64) -> KernelRecord {
     KernelRecord {
         kind: KernelKind::Kernel,

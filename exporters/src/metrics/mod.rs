@@ -14,7 +14,9 @@
 //! measured. The total of all intervals is mean × number of all, as in [`candlescope_core::estimate`]: `sum / count`
 //! of the source × `count` of `clock="host"`.
 //!
-//! Everything that is recorded is in the live metrics, warm-up too: only the end of a run knows what there is besides.
+//! **Warm-up**, as many requests as the run's option `warmup` says, is counted apart and in no other figure of steps,
+//! intervals, kernels or tokens. A step around it, such as a program's `main`, has it in its own time: what a
+//! histogram has taken it does not give back, so the report is the place to look at such a step.
 
 mod aggregate;
 mod catalogue;

@@ -1,9 +1,10 @@
 //! Stretches of time of the last seconds, and what they come to as time of one device: merged where they overlap. Pure.
 
+use candlescope_core::stretches::{Stretch, length, merged};
 use std::collections::VecDeque;
 
-/// A stretch of time, from and to, Unix nanoseconds.
-pub(crate) type Stretch = (i64, i64);
+/// All time.
+pub(crate) const ALWAYS: Stretch = (i64::MIN, i64::MAX);
 
 /// One stretch and the work that was done in it.
 #[derive(Debug, Clone, Copy)]
@@ -71,61 +72,46 @@ impl Recent {
         self.complete_from
     }
 
-    /// Sums over the window from `start` on, or as far back as everything is known.
-    pub(crate) fn since(&self, start: i64) -> Sums {
+    /// Sums over the time from `start` on that is in `counted` (in order, apart), or as far back as everything is known.
+    pub(crate) fn within(&self, start: i64, counted: &[Stretch]) -> Sums {
         let start = start.max(self.complete_from);
         let mut sums = Sums::default();
-        let mut stretches: Vec<Stretch> = Vec::with_capacity(self.items.len());
+        let mut pieces: Vec<Stretch> = Vec::with_capacity(self.items.len());
         for item in self.items.iter().filter(|item| item.to > start) {
             let from = item.from.max(start);
-            let (inside, whole) = (item.to.abs_diff(from), item.to.abs_diff(item.from));
-            sums.amount += if whole == 0 { item.amount } else { item.amount * (inside as f64 / whole as f64) };
-            sums.sum_ns = sums.sum_ns.saturating_add(inside);
-            stretches.push((from, item.to));
+            let at = counted.partition_point(|stretch| stretch.1 < from);
+            let windows = counted[at..].iter().take_while(|stretch| stretch.0 <= item.to);
+            let inside = windows.map(|stretch| (stretch.0.max(from), stretch.1.min(item.to)));
+            let before = (pieces.len(), sums.sum_ns);
+            pieces.extend(inside);
+            let inside_ns = length(&pieces[before.0..]);
+            let whole_ns = item.to.abs_diff(item.from);
+            sums.amount += match whole_ns {
+                0 if pieces.len() > before.0 => item.amount,
+                0 => 0.0,
+                _ => item.amount * (inside_ns as f64 / whole_ns as f64),
+            };
+            sums.sum_ns = before.1.saturating_add(inside_ns);
         }
-        sums.merged = merged(stretches);
+        sums.merged = merged(pieces);
         sums
     }
-}
 
-/// The same time without overlaps, ascending.
-fn merged(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
-    stretches.sort_unstable();
-    let mut out: Vec<Stretch> = Vec::with_capacity(stretches.len());
-    for (from, to) in stretches {
-        match out.last_mut() {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            _ => out.push((from, to)),
-        }
+    /// The stretches from `start` on, merged.
+    pub(crate) fn stretches(&self, start: i64) -> Vec<Stretch> {
+        self.within(start, &[ALWAYS]).merged
     }
-    out
-}
-
-/// Length of stretches that do not overlap, in nanoseconds.
-fn length(stretches: &[Stretch]) -> u64 {
-    stretches.iter().fold(0, |sum: u64, (from, to)| sum.saturating_add(to.abs_diff(*from)))
-}
-
-/// Time that is in both, in nanoseconds; both are merged and ascending.
-pub(crate) fn overlap_ns(a: &[Stretch], b: &[Stretch]) -> u64 {
-    let (mut i, mut j, mut sum) = (0, 0, 0u64);
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        let (from, to) = (x.0.max(y.0), x.1.min(y.1));
-        if from < to {
-            sum = sum.saturating_add(to.abs_diff(from));
-        }
-        if x.1 < y.1 {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    sum
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Recent {
+        fn since(&self, start: i64) -> Sums {
+            self.within(start, &[ALWAYS])
+        }
+    }
 
     #[test]
     fn time_is_merged_and_work_is_summed() {
@@ -164,9 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn overlap_of_two_sets() {
-        assert_eq!(overlap_ns(&[(0, 10), (20, 30)], &[(5, 25), (29, 40)]), 5 + 5 + 1);
-        assert_eq!(overlap_ns(&[(0, 10)], &[(10, 20)]), 0);
-        assert_eq!(overlap_ns(&[], &[(1, 2)]), 0);
+    fn only_time_that_counts_is_in_the_sums() {
+        let mut recent = Recent::new(4);
+        recent.push((0, 10), 10.0);
+        recent.push((5, 25), 40.0);
+        let sums = recent.within(2, &[(0, 8), (9, 20), (30, 40)]);
+        // Of the first 2 to 8 and 9 to 10, of the second 5 to 8 and 9 to 20.
+        assert_eq!((sums.amount, sums.sum_ns), (7.0 + 28.0, 7 + 14));
+        assert_eq!(sums.merged, [(2, 8), (9, 20)]);
+        assert_eq!(recent.within(0, &[]), Sums::default());
     }
 }

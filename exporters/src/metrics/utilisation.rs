@@ -6,14 +6,18 @@
 //! not the same work in twice the time. A step counts once it has ended; of a step that began before the window, the
 //! part inside.
 //!
+//! What warms up is in none of them, and where some steps have no record only time counts in which every step that was
+//! open has one, as in reports: [`candlescope_core::stretches::covered`].
+//!
 //! Steps do not say which device they ran on. Recorded kernels do: as many devices as they name share the work, so
 //! MFU and MBU are then the mean of these devices. Where no kernels are recorded, everything counts as one device.
 
-use super::recent::{Recent, overlap_ns};
+use super::recent::{ALWAYS, Recent};
 use candlescope_core::run::{RunManifest, multiplied_dtype};
-use candlescope_core::{Batch, DType, HostNs, KernelRecord, Phase, StepRecord};
+use candlescope_core::stretches::{StepTime, Stretch, beside, covered, difference, intersection, length};
+use candlescope_core::{Batch, DType, GpuSource, HostNs, KernelRecord, Phase, StepRecord};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Seconds that a figure is over: a few scrapes, so that none of the work goes unseen between them.
@@ -67,6 +71,15 @@ struct Device {
     steps: Recent,
 }
 
+/// When a step of the last seconds ran, and what is known of it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    time: StepTime,
+    phase: Option<Phase>,
+    /// Its kernels were recorded.
+    kernels: bool,
+}
+
 /// Work and time of the last seconds.
 #[derive(Debug)]
 pub(crate) struct Utilisation {
@@ -77,6 +90,14 @@ pub(crate) struct Utilisation {
     /// Steps that tell the amount, by figure; [`Figure::Concurrency`] takes all.
     work: BTreeMap<(Phase, Figure), Recent>,
     all: Recent,
+    /// Every step, those that warmed up or stand around others, too.
+    seen: VecDeque<Seen>,
+    /// Requests up to this number warm up.
+    warmup: u64,
+    /// Steps that warmed up.
+    warm: Recent,
+    /// Some steps have no record.
+    sampled: bool,
     /// Whether any step is of a phase.
     phased: bool,
     devices: BTreeMap<Arc<str>, Device>,
@@ -93,6 +114,10 @@ impl Default for Utilisation {
             flops_by_dtype: HashMap::new(),
             work: BTreeMap::new(),
             all: Recent::new(MOST_STEPS),
+            seen: VecDeque::new(),
+            warmup: 0,
+            warm: Recent::new(MOST_STEPS),
+            sampled: false,
             phased: false,
             devices: BTreeMap::new(),
             waiting: HashMap::new(),
@@ -104,6 +129,7 @@ impl Default for Utilisation {
 impl Utilisation {
     /// Takes the peaks and the model's element type from what the run says.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
+        self.warmup = run.warmup_requests();
         let list = run.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
         self.peaks = list
             .filter_map(|peak| {
@@ -121,6 +147,11 @@ impl Utilisation {
             .collect();
         let told = run.model.iter().filter(|(key, _)| ["dtype", "compute_dtype"].contains(&key.as_str()));
         self.model = told.map(|(key, value)| (key.clone(), value.clone())).collect();
+    }
+
+    /// Some steps have no record, now or later.
+    pub(crate) fn sampled(&mut self) {
+        self.sampled = true;
     }
 
     /// Takes the work of a batch.
@@ -161,6 +192,17 @@ impl Utilisation {
         let stretch = (step.host_start.0, step.host_start.plus_ns(step.host_dur_ns).0);
         self.expire(HostNs(stretch.1));
         let launched_on = self.waiting.remove(&step.step);
+        if self.seen.len() >= MOST_STEPS {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(Seen {
+            time: StepTime { step: step.step, thread: step.thread.index, start_ns: stretch.0, end_ns: stretch.1 },
+            phase: step.phase,
+            kernels: launched_on.is_some() || step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti),
+        });
+        if step.request.is_some_and(|request| (1..=self.warmup).contains(&request)) {
+            return self.warm.push(stretch, 0.0);
+        }
         self.phased |= step.phase.is_some();
         // Where there are phases, a step outside of them may stand around others, and the same time would count twice.
         if self.phased && step.phase.is_none() {
@@ -193,11 +235,32 @@ impl Utilisation {
         self.now = self.now.max(now.0);
         let start = self.window_start();
         let of_devices = self.devices.values_mut().flat_map(|device| [&mut device.kernels, &mut device.steps]);
-        self.work.values_mut().chain([&mut self.all]).chain(of_devices).for_each(|recent| recent.forget_before(start));
+        let of_steps = self.work.values_mut().chain([&mut self.all, &mut self.warm]);
+        of_steps.chain(of_devices).for_each(|recent| recent.forget_before(start));
+        while self.seen.front().is_some_and(|seen| seen.time.end_ns <= start) {
+            self.seen.pop_front();
+        }
     }
 
     fn window_start(&self) -> i64 {
         self.now.saturating_sub(WINDOW_S * 1_000_000_000)
+    }
+
+    /// Time in which rates can be taken, in order and apart.
+    fn counted(&self, start: i64) -> Vec<Stretch> {
+        let recorded = match self.sampled {
+            true => covered(&self.seen.iter().map(|seen| seen.time).collect::<Vec<_>>(), None),
+            false => vec![ALWAYS],
+        };
+        difference(&recorded, &self.warm.stretches(start))
+    }
+
+    /// When steps ran whose kernels were not recorded, beside some of the same kind whose were.
+    fn without_kernels(&self) -> Vec<Stretch> {
+        let of = |kernels: bool| self.seen.iter().filter(move |seen| seen.kernels == kernels);
+        let kinds: Vec<Option<Phase>> = of(true).map(|seen| seen.phase).collect();
+        let without = of(false).filter(|seen| kinds.contains(&seen.phase));
+        beside(of(true).map(|seen| seen.time), without.map(|seen| seen.time))
     }
 
     /// Every figure that is known. What is not known has no row.
@@ -205,8 +268,9 @@ impl Utilisation {
         let start = self.window_start();
         let mut rows: Vec<Row> = Vec::new();
         let devices = self.devices.len().max(1) as f64;
+        let counted = self.counted(start);
         for (&(phase, figure), recent) in &self.work {
-            let sums = recent.since(start);
+            let sums = recent.within(start, &counted);
             let union = sums.union_ns();
             if union == 0 {
                 continue;
@@ -227,17 +291,21 @@ impl Utilisation {
                 }
             }
         }
-        let all = self.all.since(start);
+        let all = self.all.within(start, &counted);
         if all.union_ns() > 0 {
             let open_at_once = all.sum_ns as f64 / all.union_ns() as f64;
             rows.push((Figure::Concurrency, vec![ALL_PHASES.into()], open_at_once));
         }
+        let divided = match self.devices.is_empty() {
+            true => Vec::new(),
+            false => difference(&counted, &self.without_kernels()),
+        };
         for (name, device) in &self.devices {
             // Where kernels had to be forgotten, the steps of that time would look idle.
             let start = start.max(device.kernels.complete_from());
-            let (steps, kernels) = (device.steps.since(start), device.kernels.since(start));
+            let steps = device.steps.within(start, &divided);
             if steps.union_ns() > 0 {
-                let busy_ns = overlap_ns(&steps.merged, &kernels.merged);
+                let busy_ns = length(&intersection(&steps.merged, &device.kernels.stretches(start)));
                 rows.push((Figure::Busy, vec![name.to_string()], busy_ns as f64 / steps.union_ns() as f64));
             }
         }
