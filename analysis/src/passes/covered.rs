@@ -9,8 +9,17 @@ use candlescope_core::stretches::{self, StepTime, Stretch, difference, intersect
 pub struct Covered {
     /// Windows in order; `None` for all time.
     windows: Option<Vec<Stretch>>,
-    /// When something only warmed up.
+    /// [`Warmup::left_out`](super::Warmup::left_out).
     warmup: Vec<Stretch>,
+}
+
+/// A part of a step's time that counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// Which of [`Covered::windows`] it lies in; 0 where all time counts.
+    pub window: usize,
+    /// How much of the step's time it is.
+    pub share: f64,
 }
 
 impl Covered {
@@ -20,24 +29,19 @@ impl Covered {
             return Self::default();
         }
         let times: Vec<StepTime> = steps.iter().map(StepRow::time).collect();
-        let windows = stretches::covered(&times, sampling.counts.map(|counts| counts.begun));
+        let windows = stretches::covered(&times, 0..sampling.counts.map_or(u64::MAX, |counts| counts.begun));
         Self { windows: Some(windows), warmup: Vec::new() }
     }
 
-    /// The same without the windows (in order, apart) in which something only warmed up: a step that is around that did nothing of its
-    /// own then, and beside one on another thread the device worked for what is in no figure.
-    pub fn without_warmup(self, windows: &[Stretch]) -> Self {
-        Self { warmup: windows.to_vec(), ..self }
+    /// The same without [`Warmup::left_out`](super::Warmup::left_out): beside steps that only warmed up the device worked for what is in no
+    /// figure, and a step around them did nothing of its own.
+    pub fn without_warmup(self, left_out: &[Stretch]) -> Self {
+        Self { warmup: left_out.to_vec(), ..self }
     }
 
     /// Windows in which every step that was open has a record; `None` where all have one.
     pub fn windows(&self) -> Option<&[Stretch]> {
         self.windows.as_deref()
-    }
-
-    /// When something only warmed up.
-    pub fn warmup(&self) -> &[Stretch] {
-        &self.warmup
     }
 
     /// Whether some steps have no record.
@@ -59,15 +63,18 @@ impl Covered {
         }
     }
 
-    /// The share of a step's time in which rates can be taken.
-    pub fn share(&self, step: &StepRow) -> f64 {
-        if self.is_all() {
-            return 1.0;
+    /// The parts of a step's time in which rates can be taken.
+    pub fn parts(&self, step: &StepRow) -> Vec<Part> {
+        if self.is_all() || step.dur_ns == 0 {
+            return Vec::new();
         }
-        if step.dur_ns == 0 {
-            return 0.0;
-        }
-        // Of a step around warm-up more is taken than the steps that warmed up: the time between them, too.
-        (length(&self.cut(vec![(step.start_ns, step.end_ns())])) as f64 / step.dur_ns as f64).min(1.0)
+        let open_ns = step.end_ns().abs_diff(step.start_ns);
+        let whole_ns =
+            if step.warmup_ns > 0 { open_ns - length(&intersection(&[step.window()], &self.warmup)) } else { open_ns };
+        let part = |(start, end): Stretch| Part {
+            window: self.windows.as_ref().map_or(0, |windows| windows.partition_point(|window| window.1 <= start)),
+            share: end.abs_diff(start) as f64 / whole_ns.max(1) as f64,
+        };
+        self.cut(vec![step.window()]).into_iter().map(part).collect()
     }
 }

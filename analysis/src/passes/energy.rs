@@ -88,8 +88,8 @@ pub struct Around<'a> {
     pub latency: &'a Latency,
     /// Requests that warmed up.
     pub warmup: &'a BTreeSet<u64>,
-    /// When they did: [`Warmup::windows`](super::Warmup::windows).
-    pub warmup_windows: &'a [(i64, i64)],
+    /// When nothing else ran: [`Warmup::alone`](super::Warmup::alone).
+    pub warmup_alone: &'a [(i64, i64)],
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
     /// Whether steps are known to be missing, which then ran while none was recorded.
@@ -132,8 +132,7 @@ impl EnergyPass {
 
     /// The figures, once every sample was added.
     pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, warmup_windows, started_ns, steps_missing, used } =
-            around;
+        let Around { requests, steps, phases, latency, warmup, warmup_alone, started_ns, steps_missing, used } = around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
@@ -155,7 +154,7 @@ impl EnergyPass {
         };
         // A step around warm-up, such as a program's `main`, measures nothing meanwhile.
         let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup)));
-        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup_windows);
+        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup_alone);
         let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup))));
         let measured_requests = || requests.iter().filter(|r| !warmup.contains(&r.request));
         let in_requests = merged(measured_requests().map(span));

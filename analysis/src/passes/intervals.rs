@@ -294,15 +294,9 @@ impl IntervalPass {
             // The device is told by the steps in it.
             inside = Inside { ns: inside.ns, ..Inside::default() };
         }
-        let around_warm = match around {
-            Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
-            _ => None,
-        };
-        match around_warm {
+        match self.warm_around(around) {
             None => self.warmed_inside(around, &inside),
-            Some(request) if request.above_steps => {
-                self.warmed_inside(self.around(request.parent_seq), &inside.gpu_only())
-            }
+            Some(request) if request.above_steps => self.warmed_in_request(&request, &inside),
             Some(_) => {}
         }
         let node = self.node(&span.path);
@@ -465,6 +459,26 @@ impl IntervalPass {
         }
     }
 
+    /// The interval around, where it is known and only warmed up.
+    fn warm_around(&self, around: Around) -> Option<Held> {
+        match around {
+            Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
+            _ => None,
+        }
+    }
+
+    /// Counts the GPU time of steps in a request that warmed up against what is around that: the host's time is told by the request.
+    fn warmed_in_request(&mut self, request: &Held, warm: &Inside) {
+        let mut around = self.around(request.parent_seq);
+        for _ in 0..MOST_REQUESTS_DEEP {
+            match self.warm_around(around) {
+                None => return self.warmed_inside(around, &warm.gpu_only()),
+                Some(outer) if outer.above_steps => around = self.around(outer.parent_seq),
+                Some(_) => return,
+            }
+        }
+    }
+
     /// Counts intervals that warmed up against what is around them, which no figure has of them.
     fn warmed_inside(&mut self, around: Around, warm: &Inside) {
         self.settle(around, warm, &[]);
@@ -498,7 +512,7 @@ impl IntervalPass {
             self.settle(Around::Nothing, &early.inside, &early.nodes);
             self.warmed(Around::Nothing, &early.warm);
             if held.above_steps {
-                self.warmed_inside(around, &early.warm.gpu_only());
+                self.warmed_in_request(held, &early.warm);
             }
             return;
         }

@@ -35,6 +35,7 @@ pub mod warmup;
 
 use crate::reader::Run;
 use candlescope_core::run::{RunManifest, Verdict};
+use candlescope_core::stretches::difference;
 use candlescope_core::{RecordKind, RequestRecord, SpanRecord};
 use std::collections::{BTreeMap, HashSet};
 
@@ -126,7 +127,7 @@ impl Analysis {
                     first_step = steps.first().map(|step| step.start_ns);
                     let warmup = Warmup::of(&manifest, &requests, &steps);
                     let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
-                    let measured = candlescope_core::stretches::difference(&measured, warmup.windows());
+                    let measured = difference(&measured, warmup.alone());
                     has_measured_steps = !measured.is_empty();
                     (warmup, memory::MemoryPass::beside_steps(measured))
                 });
@@ -139,8 +140,7 @@ impl Analysis {
                 batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
                 spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
                 for span in &batch.spans {
-                    if warmup.has_span(span) {
-                        warmup.intervals += u64::from(span.step.is_some());
+                    if warmup.takes(span) {
                         spans.add_warmup(span);
                     } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
                         // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
@@ -166,7 +166,7 @@ impl Analysis {
         let sampling = Sampling::of(&manifest, &steps);
         // What the session recorded may have been lost since.
         let whole = whole && sampling.recorded.missing() == 0;
-        let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.windows());
+        let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
         let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
         if sampling.requests_missing(&manifest, &measured_requests) {
             // Tokens of some requests over the time of all of them.
@@ -175,7 +175,7 @@ impl Analysis {
         if sampling.is_sampled() {
             latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
         }
-        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered);
+        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
         let tokens = tokens::Tokens::of(&steps, warmup.requests());
         let tree = tree::Tree::of(&intervals);
         let (kernels, recorded) = kernels.finish(&intervals);
@@ -188,7 +188,7 @@ impl Analysis {
             phases: &phases,
             latency: &latency,
             warmup: warmup.requests(),
-            warmup_windows: warmup.windows(),
+            warmup_alone: warmup.alone(),
             started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
             steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
             used: energy::used_devices(&manifest, &kernels),

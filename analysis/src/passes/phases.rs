@@ -4,13 +4,13 @@
 //! two threads that decode at once do twice the work in that time. Where some steps have no record, rates are over the time in which
 //! none of these was open ([`Covered`]). Durations of single steps say so.
 
-use super::covered::Covered;
+use super::covered::{Covered, Part};
 use super::intervals::{Intervals, by_rollup};
 use super::rates::RateErrors;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
-use candlescope_core::stretches::{difference, length, merged_but_touching};
+use candlescope_core::stretches::{Stretch, difference, length, merged_but_touching};
 use candlescope_core::{GpuSource, Phase, RequestRecord};
 use std::collections::BTreeMap;
 
@@ -101,8 +101,14 @@ impl PhaseGpu {
 
 impl Phases {
     /// Divides the time of `steps`, which are in order of start. All are those that count: warm-up is not among them.
-    /// `covered` is the time in which none lacks a record.
-    pub fn of(requests: &[&RequestRecord], steps: &[StepRow], intervals: &Intervals, covered: &Covered) -> Self {
+    /// `covered` is the time in which none lacks a record, `warmup` that in which nothing else ran.
+    pub fn of(
+        requests: &[&RequestRecord],
+        steps: &[StepRow],
+        intervals: &Intervals,
+        covered: &Covered,
+        warmup: &[Stretch],
+    ) -> Self {
         let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);
@@ -123,7 +129,7 @@ impl Phases {
             steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests)
         };
         let (start, end) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
-        let counted = |windows: Vec<(i64, i64)>| length(&difference(&windows, covered.warmup()));
+        let counted = |windows: Vec<(i64, i64)>| length(&difference(&windows, warmup));
         let wall_ns = counted(start.zip(end).into_iter().collect());
         let in_steps_ns = counted(merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
         Self { wall_ns, in_steps_ns: (!covered.is_partial()).then_some(in_steps_ns.min(wall_ns)), rows }
@@ -158,7 +164,9 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let tokens_of: fn(&StepRow) -> Option<u64> =
         if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) };
     // A step that is only partly in the time that counts did a part of its work there.
-    let shares: Option<Vec<f64>> = (!covered.is_all()).then(|| steps.iter().map(|s| covered.share(s)).collect());
+    let parts: Vec<Vec<Part>> = steps.iter().map(|step| covered.parts(step)).collect();
+    let share = |parts: &Vec<Part>| parts.iter().map(|part| part.share).sum();
+    let shares: Option<Vec<f64>> = (!covered.is_all()).then(|| parts.iter().map(share).collect());
     let within = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| match &shares {
         None => work.map(|n| n as f64),
         Some(shares) => {
@@ -182,7 +190,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
         intervals: total(steps.iter().map(|s| s.intervals)),
         tokens,
         tokens_per_s: rate(tokens, tokens_of).map(|rate| rate * 1e9),
-        rate_errors: RateErrors::of(covered, &open, steps, tokens_of),
+        rate_errors: RateErrors::of(covered, &open, steps, &parts, tokens_of),
         flops,
         flops_executed,
         bytes,

@@ -5,10 +5,10 @@
 //! one window at a time (delete-one jackknife of a ratio estimator [Cochran, Sampling Techniques, 3rd ed., 6.17]), its 95 % interval by
 //! Student's t with one degree of freedom less than there are windows. Windows lie far apart, so they count as independent.
 
-use super::covered::Covered;
+use super::covered::{Covered, Part};
 use super::stats::student;
 use super::step_rows::StepRow;
-use candlescope_core::stretches::{Stretch, intersection, length};
+use candlescope_core::stretches::Stretch;
 
 /// Fewest windows for an interval; of fewer it would say little of the spread.
 const FEWEST_WINDOWS: usize = 6;
@@ -31,18 +31,34 @@ pub struct RateErrors {
 }
 
 impl RateErrors {
-    /// Of `steps`, which were open in `open` (what counts of it, in order and apart), with `tokens` telling those that count; `None` where
-    /// all time counts, so that nothing is estimated.
+    /// Of `steps`, which were open in `open` (what counts of it, in order and apart) and have `parts` in windows, with `tokens` telling
+    /// those that count; `None` where all steps have a record, so that nothing is estimated.
     pub fn of(
         covered: &Covered,
         open: &[Stretch],
         steps: &[&StepRow],
+        parts: &[Vec<Part>],
         tokens: fn(&StepRow) -> Option<u64>,
     ) -> Option<Self> {
-        let windows: Vec<Stretch> = covered.windows()?.to_vec();
-        let times: Vec<f64> = windows.iter().map(|window| length(&intersection(open, &[*window])) as f64).collect();
+        let windows = covered.windows()?;
+        let mut times = vec![0.0; windows.len()];
+        for (start, end) in open {
+            // What counts lies in one window.
+            let at = windows.partition_point(|window| window.1 <= *start);
+            if let Some(time) = times.get_mut(at) {
+                *time += end.abs_diff(*start) as f64;
+            }
+        }
         let error = |work: fn(&StepRow) -> Option<u64>| {
-            let amounts = by_window(&windows, covered, steps, work)?;
+            let mut amounts = vec![0.0; windows.len()];
+            for (step, parts) in steps.iter().zip(parts) {
+                let work = work(step)? as f64;
+                for part in parts {
+                    if let Some(amount) = amounts.get_mut(part.window) {
+                        *amount += work * part.share;
+                    }
+                }
+            }
             relative_error(amounts.into_iter().zip(times.iter().copied()).filter(|(_, time)| *time > 0.0).collect())
         };
         Some(Self {
@@ -54,27 +70,6 @@ impl RateErrors {
             io_bytes: error(|s| s.io_bytes),
         })
     }
-}
-
-/// Work by window: of a step that is only partly in one a part of it.
-fn by_window(
-    windows: &[Stretch],
-    covered: &Covered,
-    steps: &[&StepRow],
-    work: fn(&StepRow) -> Option<u64>,
-) -> Option<Vec<f64>> {
-    let mut amounts = vec![0.0; windows.len()];
-    for step in steps {
-        let (work, open) = (work(step)? as f64, covered.cut(vec![(step.start_ns, step.end_ns())]));
-        for (start, end) in open.into_iter().filter(|_| step.dur_ns > 0) {
-            // What is cut lies in one window.
-            let at = windows.partition_point(|window| window.1 <= start);
-            if let Some(amount) = amounts.get_mut(at) {
-                *amount += work * (end.abs_diff(start) as f64 / step.dur_ns as f64);
-            }
-        }
-    }
-    Some(amounts)
 }
 
 /// Half width of the 95 % interval of Σ amounts ÷ Σ times, as a share of it.

@@ -1,7 +1,7 @@
 //! A step as the passes keep it: a tenth of the record, because a run may have millions.
 
 use super::stats::{Distribution, total_if_known};
-use candlescope_core::stretches::{StepTime, intersection, length, merged};
+use candlescope_core::stretches::{StepTime, Stretch, merged};
 use candlescope_core::{GpuSource, PathInfo, Phase, StepRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -93,19 +93,28 @@ impl StepRow {
         self.start_ns.saturating_add(i64::try_from(open_ns).unwrap_or(i64::MAX))
     }
 
-    /// Leaves warm-up out of the time of a step that is around it: `warm` are the steps of the same thread that only warmed up, in order
-    /// of start, `windows` the time of this thread in which their requests were open.
-    pub fn leave_out(&mut self, warm: &[&StepRow], windows: &[(i64, i64)]) {
-        let end_ns = self.end_ns();
-        let from = warm.partition_point(|step| step.start_ns < self.start_ns);
-        let inside =
-            warm[from..].iter().take_while(|step| step.start_ns < end_ns).filter(|step| step.end_ns() <= end_ns);
-        let outermost = outermost(inside.copied());
-        if outermost.is_empty() {
+    /// Start and end, Unix nanoseconds.
+    pub fn window(&self) -> Stretch {
+        (self.start_ns, self.end_ns())
+    }
+
+    /// Leaves warm-up out of the time of a step that is around it. `warm` are the steps of the same thread that only warmed up, in order of
+    /// start; `windows`, in order and apart, the time that this thread spent in them and in their requests.
+    pub fn leave_out(&mut self, warm: &[&StepRow], windows: &[Stretch]) {
+        let (start, end) = self.window();
+        let from = windows.partition_point(|window| window.0 < start);
+        let inside = windows[from..].iter().take_while(|window| window.0 < end).filter(|window| window.1 <= end);
+        let warmup_ns = inside.fold(0, |sum: u64, window| sum.saturating_add(window.1.abs_diff(window.0)));
+        if warmup_ns == 0 {
             return;
         }
-        self.warmup_ns = length(&intersection(&[(self.start_ns, end_ns)], windows));
-        self.dur_ns = self.dur_ns.saturating_sub(self.warmup_ns);
+        self.warmup_ns = warmup_ns;
+        self.dur_ns = self.dur_ns.saturating_sub(warmup_ns);
+        // What is left of its time on the device is not in one piece.
+        self.gpu_start_ns = None;
+        let from = warm.partition_point(|step| step.start_ns < start);
+        let inside = warm[from..].iter().take_while(|step| step.start_ns < end).filter(|step| step.end_ns() <= end);
+        let outermost = outermost(inside.copied());
         // Its GPU time holds theirs, which has to be known of each to be taken from it.
         if let Some(source) = self.gpu_source {
             let theirs = total_if_known(outermost.iter().map(|step| match step.gpu_source {
@@ -178,6 +187,6 @@ fn outermost<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
 }
 
 /// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.
-pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<(i64, i64)> {
-    merged(steps.into_iter().map(|step| (step.start_ns, step.end_ns())))
+pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<Stretch> {
+    merged(steps.into_iter().map(StepRow::window))
 }

@@ -7,7 +7,7 @@ use super::latency::warmup_requests;
 use super::stats::{Distribution, total};
 use super::step_rows::{StepRow, windows as open_windows};
 use candlescope_core::run::RunManifest;
-use candlescope_core::stretches::{difference, merged};
+use candlescope_core::stretches::{Stretch, difference, merged};
 use candlescope_core::{RequestRecord, SpanId, SpanRecord};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,10 +18,12 @@ pub struct Warmup {
     steps: HashSet<u64>,
     /// Ids of the requests' own spans.
     spans: HashSet<SpanId>,
-    /// When its steps ran, or its requests were open and no step of another one was; in order and apart.
-    windows: Vec<(i64, i64)>,
-    /// The same with all of the requests' time, by the thread that ran steps of theirs.
-    threads: BTreeMap<u32, Vec<(i64, i64)>>,
+    /// When its steps ran, or nothing else did, in order and apart.
+    left_out: Vec<Stretch>,
+    /// When nothing else ran, in order and apart.
+    alone: Vec<Stretch>,
+    /// When its requests were entered, by thread.
+    entries: BTreeMap<u32, Vec<Stretch>>,
     /// Its steps by phase or name, in order of their first start.
     pub rows: Vec<WarmupRow>,
     /// Intervals of these steps.
@@ -68,10 +70,12 @@ impl Warmup {
         });
         let rows = rows.collect();
         let spans = all.iter().filter(|request| requests.contains(&request.request)).map(|r| r.span_id).collect();
-        let windows = windows(&requests, all, steps);
-        let threads = threads(&requests, all, steps);
-        let steps = steps.iter().filter(is_warmup).map(|step| step.step).collect();
-        Self { requests, steps, spans, windows, threads, rows, intervals: 0, kernels: 0 }
+        let warm: Vec<&StepRow> = steps.iter().filter(is_warmup).collect();
+        let steps_open = open_windows(warm.iter().copied());
+        let alone = alone(&requests, all, steps, &warm, &steps_open);
+        let steps = warm.iter().map(|step| step.step).collect();
+        let left_out = merged(steps_open.into_iter().chain(alone.iter().copied()));
+        Self { requests, steps, spans, left_out, alone, rows, ..Self::default() }
     }
 
     /// Numbers of the requests that warmed up.
@@ -84,12 +88,19 @@ impl Warmup {
         step.is_some_and(|step| self.steps.contains(&step))
     }
 
-    /// Whether a span is one of a step, or of a request, that only warmed up.
-    pub fn has_span(&self, span: &SpanRecord) -> bool {
-        match span.step {
-            None => self.spans.contains(&span.span_id),
-            step => self.has_step(step),
+    /// Whether a span is one of a step, or of a request, that only warmed up, and so counted here.
+    pub fn takes(&mut self, span: &SpanRecord) -> bool {
+        if span.step.is_some() {
+            let is_warmup = self.has_step(span.step);
+            self.intervals += u64::from(is_warmup);
+            return is_warmup;
         }
+        let is_warmup = self.spans.contains(&span.span_id);
+        if is_warmup {
+            let entry = (span.host_start.0, span.host_start.plus_ns(span.host_dur_ns).0);
+            self.entries.entry(span.thread.index).or_default().push(entry);
+        }
+        is_warmup
     }
 
     /// Steps that only warmed up.
@@ -97,22 +108,36 @@ impl Warmup {
         self.steps.len() as u64
     }
 
-    /// When at least one step that only warmed up was open, or a request that did and no step of another one: in order and apart, Unix
+    /// Time in which no rate can be taken, because a step that only warmed up was open, or nothing that counts was: in order and apart, Unix
     /// nanoseconds.
-    pub fn windows(&self) -> &[(i64, i64)] {
-        &self.windows
+    pub fn left_out(&self) -> &[Stretch] {
+        &self.left_out
     }
 
-    /// The steps that count. One around steps that warmed up, such as a program's `main`, has its time less theirs.
+    /// When nothing was open that counts but steps around warm-up, such as a program's `main`; in order and apart, Unix nanoseconds.
+    pub fn alone(&self) -> &[Stretch] {
+        &self.alone
+    }
+
+    /// The steps that count, once all spans were [taken](Self::takes). One around steps that warmed up, such as a program's `main`, has its
+    /// time less theirs and that of their requests.
     pub fn measured(&self, steps: &[StepRow]) -> Vec<StepRow> {
         let mut measured: Vec<StepRow> =
             steps.iter().filter(|step| !self.steps.contains(&step.step)).cloned().collect();
-        let mut warm: BTreeMap<u32, Vec<&StepRow>> = BTreeMap::new();
+        let mut warm: BTreeMap<u32, Vec<&StepRow>> = self.entries.keys().map(|thread| (*thread, Vec::new())).collect();
         for step in steps.iter().filter(|step| self.steps.contains(&step.step)) {
             warm.entry(step.thread).or_default().push(step);
         }
+        let threads: BTreeMap<u32, (Vec<&StepRow>, Vec<Stretch>)> = warm
+            .into_iter()
+            .map(|(thread, warm)| {
+                let entries = self.entries.get(&thread).into_iter().flatten().copied();
+                let windows = merged(entries.chain(warm.iter().map(|step| step.window())));
+                (thread, (warm, windows))
+            })
+            .collect();
         for step in &mut measured {
-            if let (Some(warm), Some(windows)) = (warm.get(&step.thread), self.threads.get(&step.thread)) {
+            if let Some((warm, windows)) = threads.get(&step.thread) {
                 step.leave_out(warm, windows);
             }
         }
@@ -120,35 +145,26 @@ impl Warmup {
     }
 }
 
-fn window(request: &RequestRecord) -> (i64, i64) {
-    (request.host_start.0, request.host_start.plus_ns(request.host_dur_ns).0)
-}
-
-fn windows(warmup: &BTreeSet<u64>, requests: &[RequestRecord], steps: &[StepRow]) -> Vec<(i64, i64)> {
-    let of = |own: bool| {
-        let in_requests = steps.iter().filter(move |step| step.request.is_some_and(|r| warmup.contains(&r) == own));
-        open_windows(in_requests)
-    };
-    let open = merged(requests.iter().filter(|r| warmup.contains(&r.request)).map(window));
-    merged(difference(&open, &of(false)).into_iter().chain(of(true)))
-}
-
-/// When the requests that warmed up were open, by the thread of their steps, but for steps of other requests in that time.
-fn threads(warmup: &BTreeSet<u64>, requests: &[RequestRecord], steps: &[StepRow]) -> BTreeMap<u32, Vec<(i64, i64)>> {
-    let windows: BTreeMap<u64, (i64, i64)> = requests.iter().map(|r| (r.request, window(r))).collect();
-    let mut own: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
-    let mut others: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
-    for step in steps {
-        let Some(request) = step.request else { continue };
-        let lists = if warmup.contains(&request) { &mut own } else { &mut others };
-        let list = lists.entry(step.thread).or_default();
-        list.push((step.start_ns, step.end_ns()));
-        list.extend(windows.get(&request).filter(|_| warmup.contains(&request)));
+/// When steps or requests that warmed up were open, and nothing that counts: neither a request nor a step that is not around them.
+fn alone(
+    warmup: &BTreeSet<u64>,
+    requests: &[RequestRecord],
+    steps: &[StepRow],
+    warm: &[&StepRow],
+    steps_open: &[Stretch],
+) -> Vec<Stretch> {
+    if warmup.is_empty() {
+        return Vec::new();
     }
-    own.into_iter()
-        .map(|(thread, windows)| {
-            let others = merged(others.remove(&thread).unwrap_or_default());
-            (thread, difference(&merged(windows), &others))
-        })
-        .collect()
+    let window = |r: &RequestRecord| (r.host_start.0, r.host_start.plus_ns(r.host_dur_ns).0);
+    let (own, others): (Vec<_>, Vec<_>) = requests.iter().partition(|request| warmup.contains(&request.request));
+    let open = merged(own.into_iter().map(window).chain(steps_open.iter().copied()));
+    let is_around = |step: &StepRow| {
+        let from = warm.partition_point(|warm| warm.start_ns < step.start_ns);
+        let inside = warm[from..].iter().take_while(|warm| warm.start_ns < step.end_ns());
+        step.request.is_none() && inside.into_iter().any(|warm| warm.end_ns() <= step.end_ns())
+    };
+    let is_warmup = |step: &StepRow| step.request.is_some_and(|request| warmup.contains(&request));
+    let counting = steps.iter().filter(|step| !is_warmup(step) && !is_around(step)).map(StepRow::window);
+    difference(&open, &merged(others.into_iter().map(window).chain(counting)))
 }

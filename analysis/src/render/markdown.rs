@@ -226,7 +226,9 @@ fn phases(out: &mut String, analysis: &Analysis) {
         ]
     });
     out.push_str(&table(&header, rows));
-    if let Some(windows) = phases.rows.iter().filter_map(|row| Some(row.rate_errors?.windows)).max() {
+    let told =
+        phases.rows.iter().filter_map(|row| row.rate_errors).filter(|e| e.tokens.or(e.flops).or(e.io_bytes).is_some());
+    if let Some(windows) = told.map(|errors| errors.windows).max() {
         let _ = writeln!(
             out,
             "\nRates are estimates over {}: ± is half of the 95 % interval, from what varies between windows.",

@@ -254,7 +254,7 @@ fn work_that_reaches_over_a_window_counts_where_it_is() {
 
 fn gpu_of(steps: &[StepRecord], recorded: Recorded) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
-    let phases = Phases::of(&[], &rows, &Intervals::default(), &Covered::default());
+    let phases = Phases::of(&[], &rows, &Intervals::default(), &Covered::default(), &[]);
     Gpu::of(&rows, &phases, &recorded, Clocks { bound_ns: Some(0) }, &Covered::default())
 }
 

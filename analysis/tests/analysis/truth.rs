@@ -6,8 +6,8 @@ use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SpanId, SpanRecord,
-    TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SampleRecord, SpanId,
+    SpanRecord, TraceId,
 };
 use serde_json::{Value, json};
 
@@ -361,6 +361,59 @@ fn warm_up_is_not_in_the_step_around_it() {
     let with = main_around_warmup(false, orders[1]);
     let main = with.intervals.paths.iter().find(|p| p.rollup == "main").expect("a path");
     assert_eq!((main.total_ns, main.self_ns), (2_410_000_000, 260_000_000), "where everything counts");
+}
+
+/// `main` enters request 1, which warms up, and waits 2 s while a worker runs its step of 1.9 s; then its own step of 100 ms.
+#[test]
+fn warm_up_on_another_thread_is_not_in_the_step_that_waited_for_it() {
+    let mut run = Maker { options: vec![("warmup", json!(1))], ..Maker::default() };
+    let main = run.step(Phase::Prefill, 1, None, 0, 2_100) as usize;
+    (run.batch.steps[main].phase, run.batch.spans[main].phase) = (None, None);
+    (run.batch.steps[main].path, run.batch.spans[main].path) = (path("main"), path("main"));
+    run.step(Phase::Decode, 2, Some(1), 50, 1_900);
+    run.step(Phase::Decode, 1, Some(2), 2_000, 100);
+    run.batch.spans[2].parent_seq = Some(0);
+    run.request(1, 0, 2_000);
+    run.request(2, 2_000, 100);
+    let mut entry = span(1_001, Some(0), "request", 0, (2_000 * MS) as u64);
+    (entry.step, entry.span_id, entry.thread) = (None, SpanId(1), thread(1, "worker-1"));
+    run.batch.spans.push(entry);
+    let analysis = run.analysis();
+    let main = analysis.intervals.paths.iter().find(|p| p.rollup == "main").expect("a path");
+    assert_eq!((main.total_ns, main.self_ns), (100_000_000, 0));
+    let rows: Vec<_> = analysis.phases.rows.iter().map(|r| (r.name.as_str(), r.total_ns, r.share)).collect();
+    assert_eq!(rows, [("decode", 100_000_000, 1.0), ("main", 100_000_000, 1.0)]);
+    assert_eq!(analysis.phases.wall_ns, 100_000_000);
+}
+
+/// Request 1 warms up on one thread from 0 to 10 s, request 2 is measured on another from 1 to 11 s, 100 W all the time: 1 kJ for its 100
+/// tokens, in 10 s of wall time. Rates are over the second in which nothing warmed up.
+#[test]
+fn warm_up_beside_a_measured_request_leaves_its_time_and_energy() {
+    let mut run = Maker { options: vec![("warmup", json!(1))], ..Maker::default() };
+    run.request(1, 0, 10_000);
+    run.request(2, 1_000, 10_000);
+    run.step(Phase::Decode, 1, Some(1), 0, 10_000);
+    let step = run.step(Phase::Decode, 2, Some(2), 1_000, 10_000);
+    run.work(step, 1_000_000, 1_000_000_000, 100);
+    for ms in (0..=11_000).step_by(100) {
+        for (metric, value) in [("hw_power_watts", 100.0), ("hw_energy_joules_total", 1_000.0 + ms as f64 * 0.1)] {
+            run.batch.samples.push(SampleRecord {
+                time: HostNs(T0 + ms * MS),
+                metric: metric.into(),
+                device: "GPU-a".into(),
+                value,
+                unit: "".into(),
+            });
+        }
+    }
+    let analysis = run.analysis();
+    let decode = &analysis.phases.rows[0];
+    assert_eq!((decode.steps, decode.total_ns, decode.union_ns), (1, 10_000_000_000, 1_000_000_000));
+    assert!(near(decode.tokens_per_s, 10.0) && near(decode.gbytes, 0.1), "{decode:?}");
+    assert_eq!((analysis.phases.wall_ns, analysis.phases.in_steps_ns), (10_000_000_000, Some(10_000_000_000)));
+    let energy = &analysis.energy.phases[0];
+    assert!((energy.energy.joules - 1_000.0).abs() < 15.0 && energy.tokens == Some(100), "{energy:?}");
 }
 
 #[test]

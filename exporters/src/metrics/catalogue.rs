@@ -79,7 +79,7 @@ pub(crate) const STEPS_BEGUN: Metric = counter(
 pub(crate) const WARMUP_STEPS: Metric = counter(
     "candlescope_warmup_steps_total",
     &["phase"],
-    "Recorded steps of requests that only warmed up, which are in no other figure of steps, intervals or tokens",
+    "Recorded steps of requests that only warmed up; other figures of steps, intervals and tokens leave them out",
 );
 pub(crate) const WARMUP_REQUESTS: Metric = counter(
     "candlescope_warmup_requests_total",

@@ -156,6 +156,22 @@ fn a_schedule_leaves_live_rates_as_they_are() {
     assert_eq!(value(&alone, "candlescope_tokens_per_second{phase=\"decode\"}"), None);
 }
 
+/// A step that was lost half a minute ago, or a pause, takes nothing from rates now: each request has a thread of its own here.
+#[test]
+fn a_hole_of_long_ago_takes_nothing_from_live_rates() {
+    let mut a = aggregate(1);
+    let schedule = json!({ "skip_first": 3, "wait": 0, "warmup": 0, "active": 1000, "repeat": 0 });
+    a.learn(&RunManifest { options: BTreeMap::from([("schedule".to_string(), schedule)]), ..RunManifest::default() });
+    for n in (3..200u64).filter(|&n| n != 10) {
+        let mut step = step(Some(Phase::Decode), None, 200 * n, 200 * n + 400);
+        (step.step, step.thread, step.tokens) = (n, thread(n as u32 / 4), Some(1));
+        a.add(&steps(vec![step]));
+        a.expire(HostNs(((200 * n + 400) * MS) as i64));
+        let rate = value(&a, "candlescope_tokens_per_second{phase=\"decode\"}");
+        assert!(n < 100 || rate.is_some_and(|rate| (rate / 5.0 - 1.0).abs() < 0.02), "{n}: {rate:?}");
+    }
+}
+
 /// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in a row: at the ends of
 /// that window the GPU works for steps whose kernels nobody has.
 #[test]

@@ -17,7 +17,7 @@ use candlescope_core::run::{RunManifest, multiplied_dtype};
 use candlescope_core::stretches::{StepTime, Stretch, beside, covered, difference, intersection, length};
 use candlescope_core::{Batch, DType, GpuSource, HostNs, KernelRecord, Phase, StepRecord};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Seconds that a figure is over: a few scrapes, so that none of the work goes unseen between them.
@@ -92,6 +92,8 @@ pub(crate) struct Utilisation {
     all: Recent,
     /// Every step, those that warmed up or stand around others, too.
     seen: VecDeque<Seen>,
+    /// All steps before this number were seen, or are older than what is looked at.
+    known_from: u64,
     /// Requests up to this number warm up.
     warmup: u64,
     /// Steps that warmed up.
@@ -115,6 +117,7 @@ impl Default for Utilisation {
             work: BTreeMap::new(),
             all: Recent::new(MOST_STEPS),
             seen: VecDeque::new(),
+            known_from: 0,
             warmup: 0,
             warm: Recent::new(MOST_STEPS),
             sampled: false,
@@ -193,8 +196,9 @@ impl Utilisation {
         self.expire(HostNs(stretch.1));
         let launched_on = self.waiting.remove(&step.step);
         if self.seen.len() >= MOST_STEPS {
-            self.seen.pop_front();
+            self.forget_first();
         }
+        self.phased |= step.phase.is_some();
         self.seen.push_back(Seen {
             time: StepTime { step: step.step, thread: step.thread.index, start_ns: stretch.0, end_ns: stretch.1 },
             phase: step.phase,
@@ -203,7 +207,6 @@ impl Utilisation {
         if step.request.is_some_and(|request| (1..=self.warmup).contains(&request)) {
             return self.warm.push(stretch, 0.0);
         }
-        self.phased |= step.phase.is_some();
         // Where there are phases, a step outside of them may stand around others, and the same time would count twice.
         if self.phased && step.phase.is_none() {
             return;
@@ -238,18 +241,30 @@ impl Utilisation {
         let of_steps = self.work.values_mut().chain([&mut self.all, &mut self.warm]);
         of_steps.chain(of_devices).for_each(|recent| recent.forget_before(start));
         while self.seen.front().is_some_and(|seen| seen.time.end_ns <= start) {
-            self.seen.pop_front();
+            self.forget_first();
         }
+    }
+
+    fn forget_first(&mut self) {
+        let step = self.seen.pop_front().map(|seen| seen.time.step.saturating_add(1));
+        self.known_from = self.known_from.max(step.unwrap_or(0));
     }
 
     fn window_start(&self) -> i64 {
         self.now.saturating_sub(WINDOW_S * 1_000_000_000)
     }
 
+    /// Whether a step without a record may have run in the last seconds: numbers are missing.
+    fn has_holes(&self) -> bool {
+        let numbers = || self.seen.iter().map(|seen| seen.time.step);
+        let known = numbers().filter(|step| *step >= self.known_from).count() as u64;
+        numbers().max().is_some_and(|last| last.saturating_add(1).saturating_sub(self.known_from) > known)
+    }
+
     /// Time in which rates can be taken, in order and apart.
     fn counted(&self, start: i64) -> Vec<Stretch> {
-        let recorded = match self.sampled {
-            true => covered(&self.seen.iter().map(|seen| seen.time).collect::<Vec<_>>(), None),
+        let recorded = match self.sampled && self.has_holes() {
+            true => covered(&self.seen.iter().map(|seen| seen.time).collect::<Vec<_>>(), self.known_from..u64::MAX),
             false => vec![ALWAYS],
         };
         difference(&recorded, &self.warm.stretches(start))
@@ -258,7 +273,7 @@ impl Utilisation {
     /// When steps ran whose kernels were not recorded, beside some of the same kind whose were.
     fn without_kernels(&self) -> Vec<Stretch> {
         let of = |kernels: bool| self.seen.iter().filter(move |seen| seen.kernels == kernels);
-        let kinds: Vec<Option<Phase>> = of(true).map(|seen| seen.phase).collect();
+        let kinds: BTreeSet<Option<Phase>> = of(true).map(|seen| seen.phase).collect();
         let without = of(false).filter(|seen| kinds.contains(&seen.phase));
         beside(of(true).map(|seen| seen.time), without.map(|seen| seen.time))
     }

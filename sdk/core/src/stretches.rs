@@ -6,6 +6,7 @@
 //! low, so it is left out of them: [`covered`], [`beside`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Start and end, Unix nanoseconds.
 pub type Stretch = (i64, i64);
@@ -91,13 +92,14 @@ pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
 }
 
 /// Time in which every step that was open has a record, where some have none: in order, apart. `steps` are those that have one, in any
-/// order; `begun` is the number of all, where it is known.
+/// order. `all` are the numbers of the steps that there were: what is not among `steps` has no record, what is outside of `all` does not
+/// matter. Where the number of steps is not known, it ends at `u64::MAX`.
 ///
 /// In a row of numbers without a hole every step has a record that began in its time, but at its ends steps that began before, or go on
-/// after, may have none. So time counts from when each thread has begun a step of the row until one of them has ended its last. A row in
-/// which a thread is missing that worked before and after says nothing, nor does a step alone: it shows one thread, however many there
-/// are.
-pub fn covered(steps: &[StepTime], begun: Option<u64>) -> Vec<Stretch> {
+/// after, may have none. So time counts from when each thread has begun a step of the row until one of them has ended its last, or the last
+/// step of the row has begun: steps are numbered as they begin, so nothing else has until then. A row in which a thread is missing that
+/// worked before and after says nothing, nor does a step alone: it shows one thread, however many there are.
+pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
     let mut threads: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for step in steps {
         let (first, last) = threads.entry(step.thread).or_insert((step.step, step.step));
@@ -105,28 +107,30 @@ pub fn covered(steps: &[StepTime], begun: Option<u64>) -> Vec<Stretch> {
     }
     let mut ordered: Vec<&StepTime> = steps.iter().collect();
     ordered.sort_by_key(|step| step.step);
-    let mut out = Vec::new();
+    let mut out: Vec<Stretch> = Vec::new();
     for row in ordered.chunk_by(|a, b| b.step.saturating_sub(a.step) <= 1) {
         let (Some(first), Some(last)) = (row.first(), row.last()) else { continue };
+        // Of a step around others only its start tells something: what ends the row is the last that a thread began.
         let mut own: BTreeMap<u32, Stretch> = BTreeMap::new();
         for step in row {
-            let (start, end) = own.entry(step.thread).or_insert(step.stretch());
-            (*start, *end) = ((*start).min(step.start_ns), (*end).max(step.end_ns));
+            let (_, end) = own.entry(step.thread).or_insert(step.stretch());
+            *end = step.end_ns;
         }
         let alive = threads.values().filter(|(from, to)| *from <= last.step && *to >= first.step);
         if row.len() < 2 || alive.count() > own.len() {
             continue;
         }
-        let from = own.values().map(|(start, _)| *start).max().filter(|_| first.step > 0);
-        let to = own.values().map(|(_, end)| *end).min();
-        // Nobody knows what came after the last record, where the number of steps is not known.
-        let is_end = begun.is_some_and(|begun| last.step.saturating_add(1) >= begun);
+        let from = own.values().map(|(start, _)| *start).max().filter(|_| first.step > all.start);
+        let to = own.values().map(|(_, end)| *end).min().map(|end| end.max(last.start_ns));
+        let is_end = last.step.saturating_add(1) >= all.end;
         let stretch = (from.unwrap_or(i64::MIN), to.filter(|_| !is_end).unwrap_or(i64::MAX));
-        if stretch.0 < stretch.1 {
-            out.push(stretch);
+        // Of two rows on different threads the first may end after the second begins: then not all is known any more.
+        if let Some(before) = out.last_mut() {
+            before.1 = before.1.min(stretch.0);
         }
+        out.push(stretch);
     }
-    out.sort_unstable();
+    out.retain(|(start, end)| start < end);
     out
 }
 
@@ -170,13 +174,36 @@ mod tests {
             StepTime { step: n, thread: (n % 2) as u32, start_ns, end_ns: start_ns + 4 }
         };
         let some: Vec<StepTime> = (0..6).chain(20..26).chain([40]).map(step).collect();
-        assert_eq!(covered(&some, None), [(i64::MIN, 12), (42, 52)], "41 may have run beside 40");
+        assert_eq!(covered(&some, 0..u64::MAX), [(i64::MIN, 12), (42, 52)], "41 may have run beside 40");
         let end: Vec<StepTime> = (20..26).map(step).collect();
-        assert_eq!(covered(&end, Some(26)), [(42, i64::MAX)]);
+        assert_eq!(covered(&end, 0..26), [(42, i64::MAX)]);
         let one_thread: Vec<StepTime> = end.iter().map(|s| StepTime { thread: 0, ..*s }).collect();
-        assert_eq!(covered(&one_thread, None), [(40, 54)]);
+        assert_eq!(covered(&one_thread, 0..u64::MAX), [(40, 54)]);
         // Step 26 runs beside 25, and nobody recorded its kernels; one around recorded ones is no other's work.
         let around = StepTime { step: 19, thread: 0, start_ns: 38, end_ns: 53 };
         assert_eq!(beside(end.iter().copied(), [around, step(26)].into_iter()), [(52, 56)]);
+    }
+
+    /// One thread: step 0 is around steps of 10 ns each, of which 10 in 100 are recorded.
+    #[test]
+    fn a_step_around_others_covers_nothing_of_theirs() {
+        let at = |n: u64| StepTime { step: n, thread: 0, start_ns: 10 * n as i64, end_ns: 10 * n as i64 + 10 };
+        let around = StepTime { step: 0, thread: 0, start_ns: 0, end_ns: 2_560 };
+        let steps: Vec<StepTime> =
+            [around].into_iter().chain((1..10).chain(100..110).chain(200..210).map(at)).collect();
+        assert_eq!(covered(&steps, 0..u64::MAX), [(i64::MIN, 100), (1_000, 1_100), (2_000, 2_100)]);
+        // Where it is recorded as the last of a row it ends after the others, and so may the row; never later than the next one begins.
+        let late = StepTime { step: 10, thread: 0, start_ns: 100, end_ns: 2_560 };
+        let steps: Vec<StepTime> = (1..10).map(at).chain([late]).chain((100..110).map(at)).collect();
+        assert_eq!(covered(&steps, 0..u64::MAX), [(10, 1_000), (1_000, 1_100)]);
+    }
+
+    /// A worker that had one step and then nothing more to do does not end what is known of the others.
+    #[test]
+    fn an_idle_thread_ends_nothing() {
+        let at = |n: u64, thread| StepTime { step: n, thread, start_ns: 10 * n as i64, end_ns: 10 * n as i64 + 10 };
+        let steps: Vec<StepTime> = (5..20).map(|n| at(n, u32::from(n == 6))).collect();
+        assert_eq!(covered(&steps, 0..u64::MAX), [(60, 190)]);
+        assert_eq!(covered(&steps, 5..20), [(i64::MIN, i64::MAX)], "all there were");
     }
 }
