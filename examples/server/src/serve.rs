@@ -4,7 +4,7 @@
 use crate::connections::{Busy, Connections, Counts, Place};
 use crate::error::ApiError;
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +32,9 @@ const MAX_REFUSALS: usize = 64;
 
 /// Time in which a connection without room is to send its request, for the refusal to be an answer to it.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Time in which what is too large is read all the same.
+const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// Least time between two lines about refused connections.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
@@ -169,31 +172,43 @@ fn last(error: ApiError) -> Response {
 /// Reads the body, as one piece: the many small ones that a client may send it in would take many times its size.
 async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Request, ApiError> {
     let (parts, body) = request.into_parts();
-    let too_large = || {
-        let message = format!("the request's body is larger than {} bytes", limits.body_bytes);
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
-    };
-    if body.size_hint().lower() > limits.body_bytes as u64 {
-        return Err(too_large());
-    }
+    let (says, waits) = (body.size_hint().lower(), parts.headers.contains_key(header::EXPECT));
+    let mut pieces = Body::new(body).into_data_stream();
     let whole = async {
-        let mut pieces = Body::new(body).into_data_stream();
         let mut bytes = Vec::new();
+        if says > limits.body_bytes as u64 {
+            return Ok(None);
+        }
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| ApiError::invalid("the request's body broke off"))?;
             if piece.len() > limits.body_bytes - bytes.len() {
-                return Err(too_large());
+                return Ok(None);
             }
             bytes.extend_from_slice(&piece);
         }
-        Ok(bytes)
+        Ok(Some(bytes))
     };
     let slow = |_| {
         let message = format!("the request's body took longer than {} s to arrive", limits.body.as_secs_f64());
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
     };
-    let bytes = tokio::time::timeout(limits.body, whole).await.map_err(slow)??;
-    Ok(Request::from_parts(parts, Body::from(bytes)))
+    if let Some(bytes) = tokio::time::timeout(limits.body, whole).await.map_err(slow)?? {
+        return Ok(Request::from_parts(parts, Body::from(bytes)));
+    }
+    if !waits {
+        let _ = tokio::time::timeout(LINGER_TIME, discard(&mut pieces, limits.body_bytes)).await;
+    }
+    let message = format!("the request's body is larger than {} bytes", limits.body_bytes);
+    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+}
+
+/// Reads as much again and throws it away: were the connection closed while the client still sends, its system would discard the answer.
+async fn discard(pieces: &mut BodyDataStream, most: usize) {
+    let mut left = 2 * most;
+    while let Some(Ok(piece)) = pieces.next().await {
+        let Some(less) = left.checked_sub(piece.len()) else { return };
+        left = less;
+    }
 }
 
 /// An answer's body: its request is under way until it is sent.
