@@ -135,14 +135,12 @@ async fn answer(
     });
     let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(Box::pin(io)), service));
     let mut lost = pin!(place.lost());
-    loop {
-        tokio::select! {
-            // A client that breaks off is no news.
-            _ = connection.as_mut() => return,
-            () = lost.as_mut() => return,
-            // Its other end is dropped when the server stops.
-            _ = stopping.changed() => break,
-        }
+    tokio::select! {
+        // A client that breaks off is no news.
+        _ = connection.as_mut() => return,
+        () = lost.as_mut() => return,
+        // Its other end is dropped when the server stops.
+        _ = stopping.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
