@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services test-grafana lint bench bench-server soak soak-server doc clean models venv nsys services
+.PHONY: demo test test-services test-grafana lint check-features check-msrv check-docs check-package check-elsewhere check-semver bench bench-server soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -37,6 +37,41 @@ lint:
 	cargo clippy -q --workspace --all-targets --features candlescope-tests/services,candlescope-server/services -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
+
+# The crates that are published, in the order in which they depend on each other.
+PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-models candlescope-analysis candlescope candlescope-cli
+
+# Each feature by itself and all pairs of them, without those that need CUDA's toolkit or libclang (cargo install cargo-hack).
+check-features:
+	cargo hack check -q $(foreach c,$(filter-out candlescope-cli candlescope-models,$(PUBLISHED)),-p $(c)) --feature-powerset --depth 2 --exclude-features nvtx
+	cargo hack check -q -p candlescope-models -p candlescope-cli --each-feature --exclude-features cuda,nvtx --exclude-all-features
+
+# With the oldest Rust that Cargo.toml promises, which rustup fetches.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+check-msrv:
+	rustup toolchain install $(MSRV) --profile minimal
+	cargo +$(MSRV) check -q $(foreach c,$(PUBLISHED),-p $(c)) --target-dir target/msrv
+
+# As docs.rs builds: nightly, the features of `package.metadata.docs.rs`.
+check-docs:
+	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
+		-p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-cli \
+		--features candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
+
+# What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.
+check-package:
+	@for c in $(PUBLISHED); do cargo package -q -p $$c --list --allow-dirty >/dev/null && echo "$$c: ok" || exit 1; done
+	cargo package -q $(foreach c,$(PUBLISHED),-p $(c)) --no-verify --allow-dirty
+
+# What compiles on systems other than Linux. TARGET=x86_64-pc-windows-gnu checks for another one from here.
+TARGET ?=
+check-elsewhere:
+	cargo check -q $(if $(TARGET),--target $(TARGET)) -p candlescope-core -p candlescope --no-default-features
+	cargo check -q $(if $(TARGET),--target $(TARGET)) -p candlescope --no-default-features --features perfetto,chrome,prometheus
+
+# Against the newest release on crates.io (cargo install cargo-semver-checks).
+check-semver:
+	cargo semver-checks $(foreach c,$(filter-out candlescope-cli,$(PUBLISHED)),-p $(c))
 
 # All figures of candlescope itself, beside its peers: prints the tables and writes target/bench/overhead.json. About ten minutes, mostly building.
 bench:

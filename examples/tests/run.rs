@@ -70,3 +70,44 @@ fn the_others() {
     assert!(text.contains("decode/block/linear") && text.contains("6 calls"), "{text}");
     run(env!("CARGO_BIN_EXE_capture_window"), dir.path(), &[], &[]);
 }
+
+#[test]
+fn csv_exporter() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_csv_exporter");
+    let output = run(program, dir.path(), &["steps.csv"], &[]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Steps are exported, what it has no place for is left out on purpose, and nothing is unaccounted for.
+    assert!(said.contains("\"steps\": 3") && said.contains("\"limit\"") && !said.contains("unaccounted"), "{said}");
+    let table = std::fs::read_to_string(dir.path().join("steps.csv")).unwrap();
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["step", "phase", "host_start_ns", "host_dur_ns", "gpu_dur_ns"]);
+    assert_eq!(lines.len(), 4, "{table}");
+    assert!(lines[1..].iter().all(|l| l.len() == 5 && l[1] == "decode" && l[3] != "0" && l[4].is_empty()), "{table}");
+
+    // A second time the file is somebody's.
+    let again = Command::new(program).current_dir(dir.path()).arg("steps.csv").output().unwrap();
+    assert!(!again.status.success());
+    assert!(String::from_utf8_lossy(&again.stderr).contains("steps.csv"), "{again:?}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("steps.csv")).unwrap(), table);
+}
+
+/// The code that CONTRIBUTING.md shows is the example's, so it compiles and does what the test above says.
+#[test]
+fn contributing_shows_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let code = std::fs::read_to_string(root.join("examples/csv_exporter.rs")).unwrap();
+    let file = root.join("CONTRIBUTING.md");
+    let page = std::fs::read_to_string(&file).unwrap();
+    let mark = "<!-- code: examples/csv_exporter.rs -->\n```rust\n";
+    let (before, rest) = page.split_once(mark).expect("the mark");
+    let (shown, after) = rest.split_once("```\n").expect("the end of the code");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&file, format!("{before}{mark}{code}```\n{after}")).unwrap();
+    } else {
+        assert!(
+            shown == code,
+            "CONTRIBUTING.md is out of date: UPDATE_DOCS=1 cargo test -p candlescope-examples --test run"
+        );
+    }
+}

@@ -150,6 +150,72 @@ fn a_reader_that_stops_reading_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_slow_reader_gets_all_of_its_answer_whoever_else_connects() {
+    let (mut exporter, address) = started(5_000);
+    exporter.export(&many_paths(5_000), &Ledger::new()).unwrap();
+    // Twelve megabytes, and little room for them: most of the answer is still with the server.
+    let reader = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    reader.set_recv_buffer_size(4_096).unwrap();
+    reader.connect(&address.into()).unwrap();
+    let mut reader = TcpStream::from(reader);
+    reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    reader.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = vec![0; 1_000];
+    reader.read_exact(&mut answer).expect("the beginning");
+    // It is being answered, so those who ask for nothing make way for each other.
+    let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("connects")).collect();
+    assert!(get(address, "/healthz").ends_with("ok\n"));
+    // Where the server has closed on it, the rest is lost.
+    let _ = reader.read_to_end(&mut answer);
+    let text = String::from_utf8(answer).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let length = head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).expect("a length");
+    assert_eq!(length.parse(), Ok(body.len()), "cut off");
+    drop(idle);
+}
+
+/// Connections that the server at `address` has taken and not closed, as the kernel lists them.
+#[cfg(target_os = "linux")]
+fn taken(address: SocketAddr) -> usize {
+    let port = format!(":{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+    let of = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Established or closed by the client, and held by a process.
+        fields[1].ends_with(&port) && matches!(fields[3], "01" | "08") && fields[9] != "0"
+    };
+    table.lines().skip(1).filter(of).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_flood_of_connections_takes_few_sockets() {
+    let (_exporter, address) = started(1);
+    let mut state = 1_u64;
+    let mut most = 0;
+    let clients: Vec<TcpStream> = (0..600_u32)
+        .map(|round| {
+            let mut stream = TcpStream::connect(address).expect("connects");
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let _ = match round % 6 {
+                0 => stream.shutdown(std::net::Shutdown::Write),
+                1 => stream.write_all(&state.to_le_bytes().repeat(100)),
+                2 => stream.write_all(&b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50)),
+                _ => stream.write_all(b"GET /metr"),
+            };
+            most = most.max(taken(address));
+            stream
+        })
+        .collect();
+    let start = Instant::now();
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK"));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    // The table is read while it changes.
+    assert!((10..=80).contains(&most), "{most} connections at once");
+    drop(clients);
+}
+
+#[test]
 fn what_there_is_no_room_for_shares_the_overflows_series() {
     let (mut exporter, address) = started(10);
     let mut batch = many_paths(25);

@@ -7,11 +7,21 @@ use serde_json::Value;
 use std::io::{self, Write};
 
 /// Longest template, in bytes. Those of known models have up to some 20,000.
-const MAX_SOURCE: usize = 1 << 20;
-/// Most instructions of the template language that one rendering may take: a thousand turns take some 100,000.
-/// What a template keeps in variables is not bounded: minijinja has no limit for that, so run no template you would not
-/// trust with the process's memory.
+const MAX_SOURCE: usize = 128 << 10;
+/// Instructions of the template language that one rendering may take, ...
+const INSTRUCTIONS: u64 = 200_000;
+/// ... and so many more for each turn, of which known templates need about 100, ...
+const INSTRUCTIONS_A_TURN: u64 = 1_000;
+/// ... but never more than these.
+///
+/// What a template keeps in variables is not bounded: `{% set x = x ~ x %}` doubles a text with four instructions, and minijinja has no limit
+/// for that. Run no template that you would not trust with the process's memory, or give the process a limit from outside.
 const MAX_INSTRUCTIONS: u64 = 2_000_000;
+/// Stack for the deepest nesting that a template can make, of a level in its source or in its values. In a debug build a level takes
+/// up to some 3 KiB.
+const STACK_A_LEVEL: usize = 4 << 10;
+/// Stack for all else.
+const STACK: usize = 16 << 20;
 /// A rendered conversation is at most so many times as long as what was said, ...
 const MAX_GROWTH: usize = 4;
 /// ... and so many bytes more: what a template adds of its own.
@@ -72,15 +82,31 @@ impl ChatTemplate {
 
     /// The conversation as a text for the tokenizer, which must not add special tokens of its own.
     /// `add_generation_prompt` ends it where the assistant is to speak.
+    ///
+    /// # Errors
+    /// When the template is no template, refuses the conversation, or takes more than the limits on its size, instructions and output.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         if self.source.len() > MAX_SOURCE {
             let length = self.source.len();
             return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
         }
+        let turns = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+        let fuel = INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS);
+        // minijinja follows nested source and nested values down by recursion, to show and even to drop them. A stack that overflows ends the
+        // process, so the thread has one for all that the limits allow: a level takes two bytes of source, or four instructions. It is
+        // address space, and becomes memory as far as it is used.
+        let levels = self.source.len() / 2 + usize::try_from(fuel / 4).unwrap_or(usize::MAX);
+        let thread = std::thread::Builder::new().name("cs-chat".into()).stack_size(STACK + levels * STACK_A_LEVEL);
+        std::thread::scope(|scope| {
+            let rendering = thread.spawn_scoped(scope, || self.render_here(messages, add_generation_prompt, fuel));
+            let rendering = rendering.map_err(|e| ChatError(format!("there is no thread to render it on ({e})")))?;
+            rendering.join().unwrap_or_else(|_| Err(ChatError("minijinja panicked".into())))
+        })
+    }
+
+    fn render_here(&self, messages: &[Message], add_generation_prompt: bool, fuel: u64) -> Result<String, ChatError> {
         let fail = |error: Error| match error.kind() {
-            ErrorKind::OutOfFuel => {
-                ChatError(format!("it takes more than the limit of {MAX_INSTRUCTIONS} instructions"))
-            }
+            ErrorKind::OutOfFuel => ChatError(format!("it takes more than the limit of {fuel} instructions")),
             _ => ChatError(format!("{error:#}")),
         };
         let mut environment = Environment::new();
@@ -90,7 +116,7 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
-        environment.set_fuel(Some(MAX_INSTRUCTIONS));
+        environment.set_fuel(Some(fuel));
         environment.add_template("chat", &self.source).map_err(fail)?;
         let conversation: Vec<Jinja> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
@@ -157,15 +183,41 @@ mod tests {
         let said = |source: &str| ChatTemplate::new(source, "", "").render(&[], true).unwrap_err().to_string();
         let nested = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
         assert!(
-            said(nested).contains("more than the limit of 2000000 instructions; pass the prompt without"),
+            said(nested).contains("more than the limit of 200000 instructions; pass the prompt without"),
             "{nested}"
         );
         let recursive = "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}";
         assert!(said(recursive).contains("recursion") || said(recursive).contains("limit"), "{}", said(recursive));
-        let long = "{% for a in range(99999) %}{{ 'word' * 25000 }}{% endfor %}";
+        let long = "{% for a in range(9999) %}{{ 'word' * 25000 }}{% endfor %}";
         assert!(said(long).contains("writes more than the limit of 4194304 bytes"), "{}", said(long));
         let source = " ".repeat(MAX_SOURCE + 1);
-        assert!(said(&source).contains("1048577 bytes, more than the limit"), "{}", said(&source));
+        assert!(said(&source).contains("131073 bytes, more than the limit"), "{}", said(&source));
+    }
+
+    /// Values and source as deep as the limits let them be: a stack that overflows is no error but the end of the process.
+    #[test]
+    fn nesting_without_end_is_survived() {
+        let deepen = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}";
+        let deep = format!("{deepen}{{% endfor %}}{{% endfor %}}");
+        let turns = vec![Message::new("user", ""); 2_000];
+        let refused = ChatTemplate::new(&deep, "", "").render(&turns, true).unwrap_err().to_string();
+        assert!(refused.contains("limit of 2000000 instructions"), "{refused}");
+        let some = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
+        for shown in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns.x | string | length }}"] {
+            let text = ChatTemplate::new(&format!("{some}{shown}"), "", "").render(&turns, true);
+            assert!(text.is_ok(), "{shown}: {text:?}");
+        }
+        for level in ["+1", "|d", ".x", "()", "[0]", "if 1 else 1 "] {
+            let source = format!("{{{{ 1 {} }}}}", level.repeat(MAX_SOURCE / level.len() - 10));
+            // Whether it is a template is not the question.
+            let _ = ChatTemplate::new(&source, "", "").render(&[], true);
+        }
+        for (before, level, after) in
+            [("{{ ", "-", "1 }}"), ("{{ ", "not ", "1 }}"), ("{% if a %}", "{%elif a%}", "{% endif %}")]
+        {
+            let source = format!("{before}{}{after}", level.repeat(MAX_SOURCE / level.len() - 10));
+            let _ = ChatTemplate::new(&source, "", "").render(&[], true);
+        }
     }
 
     #[test]

@@ -18,17 +18,20 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 struct Api {
     engine: Arc<Engine>,
     most_tokens: usize,
+    /// Longest time from a request's arrival to the end of its answer.
+    longest: Duration,
     answered: AtomicU64,
 }
 
-pub(crate) fn router(engine: Arc<Engine>, most_tokens: usize) -> Router {
-    let api = Arc::new(Api { engine, most_tokens, answered: AtomicU64::new(0) });
+pub(crate) fn router(engine: Arc<Engine>, most_tokens: usize, longest: Duration) -> Router {
+    let api = Arc::new(Api { engine, most_tokens, longest, answered: AtomicU64::new(0) });
     Router::new()
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
@@ -166,7 +169,8 @@ async fn respond(
     let options = options(api, kind, common)?;
     let model = &api.engine.model.name;
     // One event a token, a last piece of text, and one that ends it.
-    let (events, mut receive) = mpsc::channel(options.max_new_tokens + 2);
+    let (events, receive) = mpsc::channel(options.max_new_tokens + 2);
+    let mut receive = Events { receive, end: Instant::now() + api.longest, longest: api.longest };
     let job = || {
         let mut request = Request::new(kind.operation(), model);
         if let Some(caller) = headers.get("traceparent").and_then(|h| h.to_str().ok()) {
@@ -183,16 +187,37 @@ async fn respond(
         return whole(&answer, receive).await;
     }
     // The first event decides about the status: a prompt that cannot be processed is the client's mistake.
-    let first = match receive.recv().await {
+    let first = match receive.next().await {
         Some(Event::Failed(failure)) => return Err(failed(failure)),
         Some(event) => event,
         None => return Err(cut_off()),
     };
     let usage = common.stream_options.as_ref().is_some_and(|o| o.include_usage);
-    let rest = stream::unfold(receive, async |mut receive| Some((receive.recv().await?, receive)));
+    let rest = stream::unfold(receive, async |mut receive| Some((receive.next().await?, receive)));
     let events = stream::once(async { first }).chain(rest);
     let data = events.flat_map(move |event| stream::iter(answer.chunks(event, usage)));
     Ok(Sse::new(data.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data)))).into_response())
+}
+
+/// What becomes of a request, as long as there is time. Dropping it ends the request at the next token.
+struct Events {
+    receive: mpsc::Receiver<Event>,
+    end: Instant,
+    longest: Duration,
+}
+
+impl Events {
+    async fn next(&mut self) -> Option<Event> {
+        if self.receive.is_closed() && self.receive.is_empty() {
+            return None;
+        }
+        tokio::time::timeout_at(self.end, self.receive.recv()).await.unwrap_or_else(|_| {
+            // Nothing more is wanted: the model is free at the next token.
+            self.receive.close();
+            while self.receive.try_recv().is_ok() {}
+            Some(Event::Failed(Failure::Late(self.longest)))
+        })
+    }
 }
 
 fn refused(why: Refused) -> ApiError {
@@ -210,6 +235,14 @@ fn failed(failure: Failure) -> ApiError {
     match failure {
         Failure::Request(message) => ApiError::invalid(message),
         Failure::Model(message) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message),
+        Failure::Late(longest) => {
+            let message = format!(
+                "the request took longer than {} s, the server's --request-seconds: ask for fewer tokens, or try again when fewer \
+                 requests wait",
+                longest.as_secs_f64()
+            );
+            ApiError::new(StatusCode::GATEWAY_TIMEOUT, "request_timeout", message)
+        }
     }
 }
 
@@ -264,9 +297,9 @@ fn options(api: &Api, kind: Kind, common: &Common) -> Result<GenerateOptions, Ap
     })
 }
 
-async fn whole(answer: &Answer, mut events: mpsc::Receiver<Event>) -> Result<Response, ApiError> {
+async fn whole(answer: &Answer, mut events: Events) -> Result<Response, ApiError> {
     let mut text = String::new();
-    while let Some(event) = events.recv().await {
+    while let Some(event) = events.next().await {
         match event {
             Event::Token(piece) => text.push_str(&piece),
             Event::Failed(failure) => return Err(failed(failure)),

@@ -1,6 +1,7 @@
 //! A run of the next steps on demand, while the server goes on: `POST /debug/capture?steps=N` with the token, or SIGUSR1.
 
 use crate::error::ApiError;
+use crate::shelf::Shelf;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +12,7 @@ use candlescope::core::run::RunManifest;
 use candlescope::{Handle, ParquetConfig, ParquetExporter};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Captures {
     handle: Option<Handle>,
-    dir: PathBuf,
+    shelf: Shelf,
     token: Option<String>,
     number: AtomicU64,
     /// The last capture, by its number, and what is known of it.
@@ -35,16 +36,9 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn new(handle: Option<Handle>, dir: &Path, token: Option<String>) -> Self {
+    pub(crate) fn new(handle: Option<Handle>, shelf: Shelf, token: Option<String>) -> Self {
         let latest = Mutex::new((0, json!({ "state": "none" })));
-        Self {
-            handle,
-            dir: dir.to_path_buf(),
-            token,
-            number: AtomicU64::new(0),
-            latest,
-            stopping: tokio::sync::Notify::new(),
-        }
+        Self { handle, shelf, token, number: AtomicU64::new(0), latest, stopping: tokio::sync::Notify::new() }
     }
 
     /// Begins a capture; `done` hears of it when it is written.
@@ -54,13 +48,16 @@ impl Captures {
         })?;
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis());
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let run = self.dir.join(format!("capture-{millis}-{number}"));
-        let capture =
-            handle.capture(ParquetExporter::create(ParquetConfig::new(&run)), steps).map_err(|error| match &error {
-                CaptureError::Busy(_) => ApiError::new(StatusCode::CONFLICT, "capture_under_way", error.to_string()),
-                CaptureError::NoSteps => ApiError::invalid(error.to_string()),
-                _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", error.to_string()),
-            })?;
+        let run = self.shelf.dir.join(format!("capture-{millis}-{number}"));
+        let full = |message| ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "captures_full", message);
+        let mut config = ParquetConfig::new(&run);
+        // Of a capture that grows beyond it the oldest intervals go, and its verdict says so.
+        config.disk_budget = Some(self.shelf.room().map_err(full)?);
+        let capture = handle.capture(ParquetExporter::create(config), steps).map_err(|error| match &error {
+            CaptureError::Busy(_) => ApiError::new(StatusCode::CONFLICT, "capture_under_way", error.to_string()),
+            CaptureError::NoSteps => ApiError::invalid(error.to_string()),
+            _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", error.to_string()),
+        })?;
         let (first, end) = (capture.steps().start, capture.steps().end);
         let begun = json!({ "state": "running", "run": run, "first_step": first, "steps": end - first });
         self.note(number, &begun);
@@ -74,7 +71,7 @@ impl Captures {
         });
         // The capture goes on by itself; only nobody will say when it is done.
         if let Err(error) = spawned {
-            eprintln!("the capture into {} is not watched: {error}", self.dir.display());
+            eprintln!("the capture into {} is not watched: {error}", self.shelf.dir.display());
         }
         Ok(begun)
     }

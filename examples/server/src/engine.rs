@@ -13,6 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a client wants to have continued.
@@ -38,6 +39,8 @@ pub(crate) enum Failure {
     Request(String),
     /// The model failed at it.
     Model(String),
+    /// It took longer than this.
+    Late(Duration),
 }
 
 impl From<PromptError> for Failure {

@@ -9,15 +9,21 @@
 
 mod api;
 mod capture;
+mod connections;
 mod engine;
 mod error;
 mod queue;
+mod serve;
+mod shelf;
 
 use anyhow::{Context, Result};
+use axum::extract::DefaultBodyLimit;
 use candlescope::{ParquetConfig, Scope};
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
+use serve::Limits;
+use shelf::Shelf;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,9 +74,41 @@ struct Args {
     /// Record kernels, too, in captures on a GPU
     #[arg(long)]
     capture_kernels: bool,
+    /// Connections at once. One more closes the one that has sent no whole request for longest; where requests are under way on all, it is refused with status 503
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+    /// Seconds for a request's head, from the connection or the last answer on; an idle connection is closed after them, too
+    #[arg(long, default_value = "15", value_parser = seconds, value_name = "SECONDS")]
+    head_seconds: Duration,
+    /// Seconds for a request's body
+    #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
+    body_seconds: Duration,
+    /// Largest body of a request in KB; as many times --connections is what bodies may take of memory
+    #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576), value_name = "KB")]
+    body_kb: u32,
+    /// Seconds after which a client that takes nothing of its answer is cut off
+    #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
+    write_seconds: Duration,
+    /// Seconds for a request from its arrival to the last token, waiting included; then the model goes on to the next one
+    #[arg(long, default_value = "600", value_parser = seconds, value_name = "SECONDS")]
+    request_seconds: Duration,
+    /// Disk space of the runs in --captures in MB; further captures are refused with status 507
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MB")]
+    captures_mb: u64,
+    /// Runs in --captures; further ones are refused with status 507
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    captures_most: u32,
     /// Run without candlescope, to measure what it costs
     #[arg(long)]
     unobserved: bool,
+}
+
+/// A time that is some: `0.5` or `30`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=86_400.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give seconds from 0.001 to 86400, such as 30 or 0.5".to_string())
 }
 
 /// All that makes the server observable: before the models load, because their spans are made then.
@@ -104,8 +142,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let scope = observe(&args)?;
 
-    let captures =
-        Arc::new(capture::Captures::new(scope.handle().cloned(), &args.captures, args.capture_token.clone()));
+    let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), args.shelf(), args.capture_token.clone()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     {
         let _within = runtime.enter();
@@ -128,13 +165,40 @@ fn main() -> Result<()> {
     served
 }
 
+impl Args {
+    fn limits(&self) -> Limits {
+        Limits {
+            connections: usize::from(self.connections),
+            head: self.head_seconds,
+            body: self.body_seconds,
+            body_bytes: self.body_kb as usize * 1024,
+            write: self.write_seconds,
+        }
+    }
+
+    fn shelf(&self) -> Shelf {
+        Shelf {
+            dir: self.captures.clone(),
+            bytes: self.captures_mb.saturating_mul(1_000_000),
+            runs: self.captures_most,
+        }
+    }
+}
+
 async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<()> {
     let listener = TcpListener::bind(&args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
-    let router = api::router(engine.clone(), args.most_tokens as usize).merge(capture::router(captures.clone()));
+    let router = api::router(engine.clone(), args.most_tokens as usize, args.request_seconds)
+        .merge(capture::router(captures.clone()))
+        // The body is here already, and within its limit.
+        .layer(DefaultBodyLimit::disable());
     eprintln!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router).with_graceful_shutdown(told_to_stop(engine.clone(), captures.clone())).await?;
+    let counts = serve::serve(listener, router, args.limits(), told_to_stop(engine.clone(), captures.clone())).await;
+    eprintln!(
+        "connections: {} accepted, {} closed without a request to make room, {} refused",
+        counts.accepted, counts.made_way, counts.refused
+    );
     Ok(())
 }
 

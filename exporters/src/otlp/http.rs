@@ -3,10 +3,9 @@
 //! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and a thread. That
 //! exporter also keeps to itself why something failed and how much was rejected, so requests are made here.
 
-use super::headers::Headers;
+use super::sealed::Address;
 use super::settings::{Settings, Signal};
 use super::transport::{Attempt, Message, SendError, reason};
-use candlescope_core::RedactedUrl;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
@@ -24,8 +23,7 @@ const PORT: &str = "HTTP port (usually 4318)";
 #[derive(Debug)]
 pub(super) struct Http {
     agent: ureq::Agent,
-    endpoint: RedactedUrl,
-    headers: Headers,
+    address: Address,
     gzip: bool,
 }
 
@@ -38,15 +36,14 @@ pub(super) struct Post {
 
 impl Http {
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
+        let tls = settings.tls.for_http().map_err(|e| SendError::Client(e.to_string()))?;
+        let address = Address::new(&settings.endpoint, &settings.headers, tls)?;
         // A redirect is no place to follow with somebody's headers.
-        let mut agent = ureq::AgentBuilder::new()
+        let agent = ureq::AgentBuilder::new()
             .redirects(0)
-            .user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION")));
-        if let Some(tls) = settings.tls.for_http().map_err(|e| SendError::Client(e.to_string()))? {
-            agent = agent.tls_config(tls);
-        }
-        let (endpoint, headers, gzip) = (settings.endpoint.clone(), settings.headers.clone(), settings.gzip);
-        Ok(Self { agent: agent.build(), endpoint, headers, gzip })
+            .user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION")))
+            .tls_connector(address.connector.clone());
+        Ok(Self { agent: agent.build(), address, gzip: settings.gzip })
     }
 
     pub(super) fn prepare(&self, message: Message) -> Result<Post, SendError> {
@@ -64,11 +61,11 @@ impl Http {
 
     pub(super) fn attempt(&self, post: &Post, timeout: Duration) -> Attempt {
         let mut request =
-            self.agent.post(self.endpoint.expose()).timeout(timeout).set("content-type", "application/x-protobuf");
+            self.agent.post(&self.address.url).timeout(timeout).set("content-type", "application/x-protobuf");
         if self.gzip {
             request = request.set("content-encoding", "gzip");
         }
-        for (name, value) in self.headers.iter() {
+        for (name, value) in &self.address.fields {
             request = request.set(name, value);
         }
         match request.send_bytes(&post.body) {

@@ -44,6 +44,7 @@ mod http;
 mod metrics_exporter;
 mod points;
 mod replay;
+mod sealed;
 mod settings;
 mod tls;
 mod traces;

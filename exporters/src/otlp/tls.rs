@@ -60,11 +60,8 @@ impl Tls {
         Ok(tls)
     }
 
-    /// For ureq; `None` where its own settings are right.
-    pub(super) fn for_http(&self) -> Result<Option<Arc<ClientConfig>>, TlsError> {
-        if *self == Self::default() {
-            return Ok(None);
-        }
+    /// For ureq.
+    pub(super) fn for_http(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let wrong = |e: &dyn fmt::Display| TlsError::Identity(e.to_string());
         let mut roots = RootCertStore::empty();
         match &self.ca {
@@ -84,7 +81,7 @@ impl Tls {
                 config.with_client_auth_cert(chain, key).map_err(|e| wrong(&e))?
             }
         };
-        Ok(Some(Arc::new(config)))
+        Ok(Arc::new(config))
     }
 
     #[cfg(feature = "otlp-grpc")]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Connections at once.
 ///
-/// Overload policy: one more closes the oldest, so that clients that hang can never keep Prometheus out.
+/// Overload policy: one more closes the oldest that waits for nothing but its client's request, so that clients that hang can never keep
+/// Prometheus out, nor cut off the answer that it reads. Where all are being answered, the oldest of them goes.
 const MAX_CONNECTIONS: usize = 32;
 
 /// Time a client gets to send its request.
@@ -88,7 +89,8 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
                     continue;
                 }
                 if connections.len() >= MAX_CONNECTIONS {
-                    connections.remove(0);
+                    let idle = connections.iter().position(|c| !matches!(c.state, State::Writing { .. }));
+                    connections.remove(idle.unwrap_or(0));
                 }
                 connections.push(Connection {
                     stream,

@@ -57,6 +57,25 @@ impl Server {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// What it answers on.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Most memory that was ever resident, in MiB.
+    pub fn peak_memory(&self) -> f64 {
+        self.status("VmHWM:")
+    }
+
+    /// Sockets, files and all else that it has open.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("the process").count()
+    }
+
     /// CPU time so far.
     pub fn cpu(&self) -> Duration {
         cpu_of(self.process.id()).expect("it runs")
@@ -64,8 +83,12 @@ impl Server {
 
     /// Resident memory in MiB.
     pub fn memory(&self) -> f64 {
+        self.status("VmRSS:")
+    }
+
+    fn status(&self, size: &str) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the process");
-        let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a size");
+        let kib = status.lines().find_map(|l| l.strip_prefix(size)).expect("a size");
         kib.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
     }
 

@@ -1,0 +1,233 @@
+//! Takes connections and answers on them, within limits on everything that a client could use up: connections, the time for a request's
+//! head, body and answer, and the memory for its head and body. hyper does the reading and the writing.
+
+use crate::connections::{Busy, Connections, Counts, Place};
+use crate::error::ApiError;
+use axum::Router;
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
+use tower_service::Service;
+
+/// Longest head of a request, in bytes.
+const MAX_HEAD: usize = 32 * 1024;
+
+/// Connections that are told at the same time that there is no room. Those beyond are closed without a word.
+const MAX_REFUSALS: usize = 64;
+
+/// Time in which a connection without room is to send its request, for the refusal to be an answer to it.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Time in which what is too large is read all the same.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+
+/// Least time between two lines about refused connections.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// How much a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections at once.
+    pub(crate) connections: usize,
+    /// Time for a request's head, counted from the end of the answer before: so long may a connection be idle, too.
+    pub(crate) head: Duration,
+    /// Time for its body.
+    pub(crate) body: Duration,
+    /// Size of its body, in bytes.
+    pub(crate) body_bytes: usize,
+    /// Time in which a client must take something of an answer that waits for it.
+    pub(crate) write: Duration,
+}
+
+/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) -> Counts {
+    let connections = Connections::new(limits.connections);
+    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let (tell, stopping) = watch::channel(());
+    let mut tasks = JoinSet::new();
+    let mut stop = pin!(stop);
+    let mut said: Option<Instant> = None;
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                // The client left already, or there are no file descriptors: those who wait stay in line.
+                Err(_) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
+            },
+            () = &mut stop => break,
+        };
+        while tasks.try_join_next().is_some() {}
+        if let Some(place) = connections.admit() {
+            tasks.spawn(answer(stream, router.clone(), place, limits, stopping.clone()));
+            continue;
+        }
+        if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            let refused = connections.counts().refused;
+            eprintln!(
+                "connections are refused ({refused} so far): requests are under way on all {} of --connections",
+                limits.connections
+            );
+            said = Some(Instant::now());
+        }
+        if let Ok(permit) = refusals.clone().try_acquire_owned() {
+            tasks.spawn(async move {
+                refuse(stream, limits).await;
+                drop(permit);
+            });
+        }
+    }
+    drop(listener);
+    drop((tell, stopping));
+    while tasks.join_next().await.is_some() {}
+    connections.counts()
+}
+
+fn builder(head: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(head).max_header_size(MAX_HEAD).max_buf_size(2 * MAX_HEAD);
+    builder
+}
+
+/// One connection, from its first request to its last.
+async fn answer(
+    stream: TcpStream,
+    router: Router,
+    place: Arc<Place>,
+    limits: Limits,
+    mut stopping: watch::Receiver<()>,
+) {
+    let mut io = TimeoutStream::new(stream);
+    io.set_write_timeout(Some(limits.write));
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let (mut router, place) = (router.clone(), place.clone());
+        async move {
+            let request = match read(request, limits).await {
+                Ok(request) => request,
+                Err(error) => return Ok::<_, Infallible>(last(error)),
+            };
+            let busy = place.busy();
+            let response = router.call(request).await?;
+            Ok(response.map(|body| Body::new(Held { body, _busy: busy })))
+        }
+    });
+    let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(Box::pin(io)), service));
+    let mut lost = pin!(place.lost());
+    tokio::select! {
+        // A client that breaks off is no news.
+        _ = connection.as_mut() => return,
+        () = lost.as_mut() => return,
+        // Its other end is dropped when the server stops.
+        _ = stopping.changed() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// Answers one request with status 503.
+async fn refuse(stream: TcpStream, limits: Limits) {
+    let service = service_fn(async |_: hyper::Request<Incoming>| {
+        let message = format!(
+            "requests are under way on all {} connections; try again later, or start the server with more --connections",
+            limits.connections
+        );
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_connection_free", message);
+        Ok::<_, Infallible>(last(error))
+    });
+    let connection = builder(REFUSAL_TIME).keep_alive(false).serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(2 * REFUSAL_TIME, connection).await;
+}
+
+/// An answer after which the connection is closed: what else the client sends is not worth reading.
+fn last(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    response
+}
+
+/// Reads the body, as one piece: the many small ones that a client may send it in would take many times its size.
+async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Request, ApiError> {
+    let (parts, body) = request.into_parts();
+    let (says, waits) = (body.size_hint().lower(), parts.headers.contains_key(header::EXPECT));
+    let mut pieces = Body::new(body).into_data_stream();
+    let whole = async {
+        let mut bytes = Vec::new();
+        if says > limits.body_bytes as u64 {
+            return Ok(None);
+        }
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|_| ApiError::invalid("the request's body broke off"))?;
+            if piece.len() > limits.body_bytes - bytes.len() {
+                return Ok(None);
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Some(bytes))
+    };
+    let slow = |_| {
+        let message = format!("the request's body took longer than {} s to arrive", limits.body.as_secs_f64());
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message)
+    };
+    if let Some(bytes) = tokio::time::timeout(limits.body, whole).await.map_err(slow)?? {
+        return Ok(Request::from_parts(parts, Body::from(bytes)));
+    }
+    if !waits {
+        let _ = tokio::time::timeout(LINGER_TIME, discard(&mut pieces, limits.body_bytes)).await;
+    }
+    let message = format!("the request's body is larger than {} bytes", limits.body_bytes);
+    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+}
+
+/// Reads as much again and throws it away: were the connection closed while the client still sends, its system would discard the answer.
+async fn discard(pieces: &mut BodyDataStream, most: usize) {
+    let mut left = 2 * most;
+    while let Some(Ok(piece)) = pieces.next().await {
+        let Some(less) = left.checked_sub(piece.len()) else { return };
+        left = less;
+    }
+}
+
+/// An answer's body: its request is under way until it is sent.
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,218 @@
+//! Keeps credentials away from what ureq logs.
+//!
+//! ureq writes every request's address and head to the `log` crate at the level `debug`, with all headers but two, and there is no
+//! setting for that: an application that logs at this level would have its collector's credentials in its logs. So ureq is given neither:
+//! it sends a request with a field that says nothing, and on the way to the socket, behind everything that logs, the credentials take its
+//! place. ureq lets a program bring the layer for TLS; that is where this stands, also for connections without TLS.
+
+use super::headers::Headers;
+use super::transport::SendError;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use candlescope_core::RedactedUrl;
+use rustls::ClientConfig;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use ureq::{ReadWrite, TlsConnector};
+use url::Url;
+
+/// The field in whose place credentials are put.
+const FIELD: &str = "x-credentials";
+const LINE: &str = "x-credentials: sealed\r\n";
+
+/// Fields that say nothing of who calls and that ureq may set itself.
+const OPEN: [&str; 5] = ["accept", "content-encoding", "content-type", "host", "user-agent"];
+
+/// An address and headers for ureq, without what is secret in them.
+#[derive(Debug)]
+pub(super) struct Address {
+    /// For ureq, which is to take the connector's way.
+    pub(super) url: String,
+    pub(super) fields: Vec<(String, String)>,
+    pub(super) connector: Arc<Connector>,
+}
+
+pub(super) struct Connector {
+    tls: Option<Arc<ClientConfig>>,
+    secrets: Arc<Secrets>,
+}
+
+/// What takes the place of [`FIELD`], and of the query.
+struct Secrets {
+    query: Option<String>,
+    fields: String,
+}
+
+impl Address {
+    /// `tls` is used where the address says https.
+    pub(super) fn new(endpoint: &RedactedUrl, headers: &Headers, tls: Arc<ClientConfig>) -> Result<Self, SendError> {
+        let wrong = |why: &dyn fmt::Display| SendError::Client(format!("`{endpoint}` is no address: {why}"));
+        let mut url = Url::parse(endpoint.expose()).map_err(|e| wrong(&e))?;
+        let host = url.host_str().ok_or_else(|| wrong(&"it has no host"))?;
+        let host = url.port().map_or_else(|| host.to_string(), |port| format!("{host}:{port}"));
+        let mut fields = vec![("host".to_string(), host), (FIELD.to_string(), "sealed".to_string())];
+        let mut sealed = String::new();
+        for (name, value) in headers.iter() {
+            if !is_field(name, value) {
+                return Err(SendError::Client(format!(
+                    "`{name}` and its value are no header: a name has letters, digits and dashes, a value no line breaks"
+                )));
+            }
+            if OPEN.iter().any(|open| name.eq_ignore_ascii_case(open)) {
+                fields.retain(|(have, _)| !name.eq_ignore_ascii_case(have));
+                fields.push((name.to_ascii_lowercase(), value.clone()));
+            } else {
+                sealed.push_str(&format!("{name}: {value}\r\n"));
+            }
+        }
+        let user = (url.username(), url.password().unwrap_or_default());
+        let has_own = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if user != ("", "") && !has_own {
+            let basic = BASE64_STANDARD.encode(format!("{}:{}", user.0, user.1));
+            sealed.push_str(&format!("Authorization: Basic {basic}\r\n"));
+        }
+        let query = url.query().filter(|query| !query.is_empty()).map(str::to_string);
+        let tls = (url.scheme() == "https").then_some(tls);
+        let port = url.port_or_known_default();
+        url.set_query(None);
+        url.set_fragment(None);
+        // Only the address of a file and the like has none of these; such a one has no host either.
+        let cannot = |()| wrong(&"it is none of a server");
+        url.set_username("").and_then(|()| url.set_password(None)).map_err(cannot)?;
+        url.set_scheme("https").and_then(|()| url.set_port(port)).map_err(cannot)?;
+        let connector = Arc::new(Connector { tls, secrets: Arc::new(Secrets { query, fields: sealed }) });
+        Ok(Self { url: url.into(), fields, connector })
+    }
+}
+
+/// Whether it can stand in a request's head. The name is a token, the value printable.
+fn is_field(name: &str, value: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(token) && value.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b))
+}
+
+impl Secrets {
+    /// `bytes` with the credentials, where they are a request's head, which ureq writes as one piece.
+    fn put_into(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let head = bytes.strip_prefix(b"POST ").and_then(|_| std::str::from_utf8(bytes).ok())?;
+        let (line, rest) = head.split_once(" HTTP/1.1\r\n")?;
+        let (before, after) = rest.split_once(LINE)?;
+        let mut whole = String::with_capacity(head.len() + self.fields.len());
+        whole.push_str(line);
+        if let Some(query) = &self.query {
+            whole.push('?');
+            whole.push_str(query);
+        }
+        for part in [" HTTP/1.1\r\n", before, &self.fields, after] {
+            whole.push_str(part);
+        }
+        Some(whole.into_bytes())
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl TlsConnector for Connector {
+    fn connect(&self, name: &str, io: Box<dyn ReadWrite>) -> Result<Box<dyn ReadWrite>, ureq::Error> {
+        let stream = match &self.tls {
+            Some(tls) => tls.connect(name, io)?,
+            None => io,
+        };
+        Ok(Box::new(Sealed { stream, secrets: self.secrets.clone() }))
+    }
+}
+
+/// A connection on which heads get their credentials.
+struct Sealed {
+    stream: Box<dyn ReadWrite>,
+    secrets: Arc<Secrets>,
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
+}
+
+impl ReadWrite for Sealed {
+    fn socket(&self) -> Option<&TcpStream> {
+        self.stream.socket()
+    }
+}
+
+impl Read for Sealed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Sealed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(head) = self.secrets.put_into(bytes) else { return self.stream.write(bytes) };
+        self.stream.write_all(&head)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::otlp::tls::Tls;
+
+    fn address(endpoint: &str, headers: &[(&str, &str)]) -> Result<Address, SendError> {
+        let headers = headers.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        Address::new(&RedactedUrl::new(endpoint), &Headers(headers), Tls::default().for_http().unwrap())
+    }
+
+    #[test]
+    fn ureq_gets_nothing_that_is_secret() {
+        let headers = [("X-Api-Key", "token-1"), ("User-Agent", "mine")];
+        let made = address("http://me:pass@h/v1/x?key=k1#f", &headers).unwrap();
+        assert_eq!(made.url, "https://h:80/v1/x");
+        let fields: Vec<(&str, &str)> = made.fields.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(fields, [("host", "h"), ("x-credentials", "sealed"), ("user-agent", "mine")]);
+        let written = b"POST /v1/x HTTP/1.1\r\nhost: h\r\nx-credentials: sealed\r\nuser-agent: mine\r\n\r\n";
+        let sent = made.connector.secrets.put_into(written).expect("a head");
+        assert_eq!(
+            String::from_utf8(sent).unwrap(),
+            "POST /v1/x?key=k1 HTTP/1.1\r\nhost: h\r\nX-Api-Key: token-1\r\nAuthorization: Basic bWU6cGFzcw==\r\nuser-agent: mine\r\n\r\n"
+        );
+        assert_eq!(made.connector.secrets.put_into(b"\x0a\x05POST "), None, "a body");
+        assert!(!format!("{made:?}").contains("token-1"));
+    }
+
+    #[test]
+    fn addresses_keep_their_port_and_their_own_authorization() {
+        for (endpoint, url, host, tls) in [
+            ("http://[::1]:4318/v1/x", "https://[::1]:4318/v1/x", "[::1]:4318", false),
+            ("https://h/v1/x", "https://h/v1/x", "h", true),
+            ("https://h:80/v1/x", "https://h:80/v1/x", "h:80", true),
+            ("http://h:443/v1/x", "https://h/v1/x", "h:443", false),
+        ] {
+            let made = address(endpoint, &[]).unwrap();
+            assert_eq!((made.url.as_str(), made.fields[0].1.as_str()), (url, host));
+            assert_eq!(made.connector.tls.is_some(), tls, "{endpoint}");
+            assert_eq!(made.connector.secrets.fields, "");
+        }
+        let own = address("http://me:pass@h/v1/x", &[("authorization", "Bearer t")]).unwrap();
+        assert_eq!(own.connector.secrets.fields, "authorization: Bearer t\r\n");
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused_and_not_shown() {
+        for (name, value) in [("x", "token-1\r\ny: z"), ("x y", "token-1"), ("", "token-1"), ("x", "token-1\u{7f}")] {
+            let error = address("http://h/v1/x", &[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains("are no header") && !error.contains("token-1"), "{error}");
+        }
+    }
+}
