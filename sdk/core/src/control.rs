@@ -235,6 +235,11 @@ impl Control {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
+
+    /// Whether the session is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]

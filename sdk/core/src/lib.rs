@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod llm;
 mod memory;
 mod names;
+mod notices;
 mod pipeline;
 mod probe;
 mod raw;

@@ -583,6 +583,7 @@ impl Session {
             let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
             self.collectors_hang = !join_until(thread, Instant::now() + patience);
         }
+        crate::layer::place::leave(self.handle.0.shared.session);
         let (answer, report) = bounded(1);
         let _ = self.handle.0.commands.send(Command::Stop(answer));
         match report.recv_deadline(deadline) {
@@ -698,6 +699,7 @@ impl Session {
         };
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &self.handle.0;
+        let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
         m.verdict = verdict(&Evidence {
             facts,
             clock: &m.clock,
@@ -706,7 +708,7 @@ impl Session {
             unresponsive,
             unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
             gpu: m.gpu.as_ref(),
-            set_up: &self.findings,
+            noticed: &noticed,
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
             capture: false,
         });

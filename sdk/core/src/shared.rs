@@ -6,6 +6,7 @@ use crate::diagnostics::Diagnostics;
 use crate::gpu::{Correlator, KernelWindow};
 use crate::layer::gpu::GpuShared;
 use crate::names::Names;
+use crate::notices::Notices;
 use crate::probe::Probe;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
     pub(crate) diagnostics: Diagnostics,
+    pub(crate) notices: Notices,
     pub(crate) ring_capacity: usize,
     /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
     pub(crate) epochs: Box<[AtomicU32]>,
@@ -132,6 +134,7 @@ impl Shared {
             probe: hooks.probe,
             excluded_targets,
             diagnostics: hooks.diagnostics,
+            notices: Notices::default(),
             ring_capacity,
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             new_threads: Mutex::new(Vec::new()),

@@ -17,8 +17,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) unresponsive_collectors: Option<&'static str>,
     /// How GPU time was taken, where it was asked for.
     pub(crate) gpu: Option<&'a GpuAccount>,
-    /// What was noticed while setting up.
-    pub(crate) set_up: &'a [Finding],
+    /// What was noticed while setting up, and on the application's threads.
+    pub(crate) noticed: &'a [Finding],
     /// Recording was never on: no data is what was asked for. Of a capture: no step came.
     pub(crate) paused_throughout: bool,
     /// The run is a capture: it is cut out of one that goes on.
@@ -26,7 +26,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
-    let mut findings = e.set_up.to_vec();
+    let mut findings = e.noticed.to_vec();
     let mut add = |severity, code: &str, message: String, remedy: &str| {
         findings.push(Finding { severity, code: code.into(), message, remedy: remedy.into() });
     };
@@ -147,7 +147,8 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
 }
 
 fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
-    if e.paused_throughout && !e.capture {
+    let stepped_back = e.noticed.iter().any(|f| f.code == crate::layer::place::SECOND_SESSION);
+    if (e.paused_throughout && !e.capture) || stepped_back {
         return;
     }
     if STATIC_MAX_LEVEL < LevelFilter::TRACE {

@@ -243,7 +243,7 @@ impl Capturing {
             unresponsive: &unresponsive,
             unresponsive_collectors: None,
             gpu: None,
-            set_up: &[],
+            noticed: &[],
             // Without a step there is nothing to be said of its spans, but of the capture: see below.
             paused_throughout: seen == 0,
             capture: true,

@@ -266,6 +266,7 @@ impl Drain {
             state.resolved.batch.samples.extend(samples);
         }
         self.pass_on_facts();
+        self.shared.notices.tell(&self.shared.diagnostics);
         self.send(state, urgent);
         let facts = self.facts(state);
         if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
