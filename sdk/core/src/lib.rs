@@ -25,6 +25,7 @@ mod raw;
 pub mod record;
 pub mod redacted_url;
 mod requests;
+mod ring_room;
 pub mod run;
 mod session;
 mod shared;

@@ -16,16 +16,29 @@ pub(crate) struct Notices {
 
 #[derive(Debug)]
 struct Notice {
-    finding: Finding,
+    code: &'static str,
+    line: String,
+    /// Absent where the verdict finds the words itself, from what was counted.
+    finding: Option<Finding>,
     told: bool,
 }
 
 impl Notices {
     /// Keeps what was noticed, unless there is one of its code.
-    pub(crate) fn add(&self, finding: Finding) {
+    pub(crate) fn add(&self, code: &'static str, finding: Finding) {
+        let line = format!("{}; {}", finding.message, finding.remedy);
+        self.keep(Notice { code, line, finding: Some(finding), told: false });
+    }
+
+    /// Has a line told, once for each code.
+    pub(crate) fn say(&self, code: &'static str, line: &str) {
+        self.keep(Notice { code, line: line.into(), finding: None, told: false });
+    }
+
+    fn keep(&self, notice: Notice) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.iter().all(|notice| notice.finding.code != finding.code) {
-            list.push(Notice { finding, told: false });
+        if list.iter().all(|known| known.code != notice.code) {
+            list.push(notice);
             self.fresh.store(true, Ordering::Release);
         }
     }
@@ -39,16 +52,16 @@ impl Notices {
         let fresh = list.iter_mut().filter(|notice| !notice.told);
         let tell = |notice: &mut Notice| {
             notice.told = true;
-            format!("{}; {}", notice.finding.message, notice.finding.remedy)
+            notice.line.clone()
         };
         let lines: Vec<String> = fresh.map(tell).collect();
         drop(list);
         lines.into_iter().for_each(|line| diagnostics.report("", line));
     }
 
-    /// All of them.
+    /// What the verdict says of them.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.iter().map(|notice| notice.finding.clone()).collect()
+        list.iter().filter_map(|notice| notice.finding.clone()).collect()
     }
 }

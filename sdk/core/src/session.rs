@@ -22,7 +22,7 @@ use crate::record::RecordKind;
 use crate::run::{
     ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity,
 };
-use crate::shared::{Hooks, KernelsShared, Shared};
+use crate::shared::{Hooks, KernelsShared, Rings, Shared};
 use crate::tap::Tap;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -76,6 +76,7 @@ pub struct SessionBuilder {
     paused: bool,
     overhead_probe: Option<u64>,
     ring_capacity: usize,
+    ring_memory: u64,
     drain_interval: Duration,
     queue_records: u64,
     shutdown_timeout: Duration,
@@ -104,6 +105,7 @@ impl Default for SessionBuilder {
             paused: false,
             overhead_probe: None,
             ring_capacity: 32_768,
+            ring_memory: 256 << 20,
             drain_interval: Duration::from_millis(10),
             queue_records: 262_144,
             shutdown_timeout: Duration::from_secs(10),
@@ -192,6 +194,19 @@ impl SessionBuilder {
     /// would take its memory, and dropping the oldest would tear records the drain may be reading.
     pub fn ring_capacity(mut self, records: usize) -> Self {
         self.ring_capacity = records;
+        self
+    }
+
+    /// Bytes that the rings of all threads may take together, with the some 75 KB that are kept for a thread besides
+    /// (default 256 MiB).
+    ///
+    /// Overload policy: while three quarters are free, each thread that enters its first span gets a ring of
+    /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Those that come later get smaller ones, down to 256
+    /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What a
+    /// thread without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)).
+    /// Threads that end give back what they had.
+    pub fn ring_memory(mut self, bytes: u64) -> Self {
+        self.ring_memory = bytes;
         self
     }
 
@@ -319,7 +334,7 @@ impl SessionBuilder {
                 diagnostics: self.diagnostics.clone(),
             },
             std::mem::take(&mut self.excluded_targets),
-            self.ring_capacity,
+            Rings { capacity: self.ring_capacity, memory: self.ring_memory },
             requests,
         ));
         let mut clock = clock;
@@ -429,6 +444,7 @@ impl SessionBuilder {
         }
         option("paused", self.paused.into());
         option("ring_capacity", self.ring_capacity.into());
+        option("ring_memory", self.ring_memory.into());
         option("queue_records", self.queue_records.into());
         option("drain_interval_ms", (self.drain_interval.as_secs_f64() * 1e3).into());
         if !self.excluded_targets.is_empty() {
@@ -512,7 +528,8 @@ fn calibrate(ring_capacity: usize) -> f64 {
     const SPANS: usize = 256;
     let (requests, _) = bounded(1);
     let control = Control::new(None, false);
-    let shared = Arc::new(Shared::new(control, Hooks::default(), Vec::new(), ring_capacity.max(4_096), requests));
+    let rings = Rings { capacity: ring_capacity.max(4_096), memory: u64::MAX };
+    let shared = Arc::new(Shared::new(control, Hooks::default(), Vec::new(), rings, requests));
     let subscriber = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
     tracing::subscriber::with_default(subscriber, || {
         let step = tracing::trace_span!("step");

@@ -11,6 +11,7 @@ use crate::probe::Probe;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
+use crate::ring_room::{RingRoom, RingShare};
 use crate::tap::Tap;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) diagnostics: Diagnostics,
     pub(crate) notices: Notices,
     pub(crate) ring_capacity: usize,
+    pub(crate) ring_room: Arc<RingRoom>,
     /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
     pub(crate) epochs: Box<[AtomicU32]>,
     pub(crate) new_threads: Mutex<Vec<NewThread>>,
@@ -74,11 +76,22 @@ pub(crate) struct Hooks {
     pub(crate) diagnostics: Diagnostics,
 }
 
+/// How much the threads' rings hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rings {
+    /// Records in one.
+    pub(crate) capacity: usize,
+    /// Bytes of all together, with what else is kept for a thread.
+    pub(crate) memory: u64,
+}
+
 /// A thread that entered its first span.
 pub(crate) struct NewThread {
     pub(crate) info: Arc<ThreadInfo>,
     pub(crate) ring: rtrb::Consumer<Raw>,
     pub(crate) counts: Arc<ThreadCounts>,
+    /// Its part of the room for rings; `None` where there was none left, and the ring has no room for anything.
+    pub(crate) share: Option<RingShare>,
 }
 
 /// One thread's counters: written by that thread only, read by the drain.
@@ -97,6 +110,8 @@ pub(crate) struct ThreadCounts {
     /// Those of them that were steps.
     pub(crate) steps_lost: AtomicU64,
     pub(crate) too_deep: AtomicU64,
+    /// Intervals of a thread that has no ring.
+    pub(crate) no_ring: AtomicU64,
     pub(crate) unmatched: AtomicU64,
     /// `seq` of the latest interval entered.
     pub(crate) entered: AtomicU64,
@@ -118,7 +133,7 @@ impl Shared {
         control: Control,
         hooks: Hooks,
         excluded_targets: Vec<String>,
-        ring_capacity: usize,
+        rings: Rings,
         requests: Sender<RawRequest>,
     ) -> Self {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
@@ -135,7 +150,8 @@ impl Shared {
             excluded_targets,
             diagnostics: hooks.diagnostics,
             notices: Notices::default(),
-            ring_capacity,
+            ring_capacity: rings.capacity,
+            ring_room: Arc::new(RingRoom::new(rings.memory)),
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             new_threads: Mutex::new(Vec::new()),
             next_thread: AtomicU32::new(1),

@@ -41,7 +41,18 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
                 "{} of {} intervals ({share:.2} %) were dropped because a thread's ring was full",
                 loss.ring_full, loss.emitted
             ),
-            "enlarge the ring (ring_capacity), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+            "enlarge the ring (ring_capacity; ring_memory where there are many threads), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+        );
+    }
+    if loss.threads_without_ring > 0 {
+        add(
+            if loss.no_ring > 0 { Severity::Error } else { Severity::Warning },
+            "threads_without_ring",
+            format!(
+                "{} threads found no room for a ring, and {} of {} intervals were not recorded for that",
+                loss.threads_without_ring, loss.no_ring, loss.emitted
+            ),
+            "give rings more memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
         );
     }
     if loss.too_deep > 0 {

@@ -74,7 +74,7 @@ impl CandlescopeLayer {
     #[cold]
     fn step_back(&self, why: Refusal) {
         if !self.stepped_back.swap(true, Ordering::Relaxed) {
-            self.shared.notices.add(why.finding());
+            self.shared.notices.add(why.code(), why.finding());
         }
     }
 
@@ -228,6 +228,9 @@ where
         let span = id.into_u64();
         let shared = &self.shared;
         thread::with_state(shared, |state| {
+            if state.is_aside() {
+                return state.enter_aside(shared);
+            }
             let meta = state.cache.get(shared, span, || {
                 let span = ctx.span(id)?;
                 let known =
@@ -247,6 +250,9 @@ where
         }
         let shared = &self.shared;
         thread::with_state(shared, |state| {
+            if state.is_aside() {
+                return state.exit_aside();
+            }
             state.exit(shared, id.into_u64(), || {
                 let span = ctx.span(id)?;
                 let extensions = span.extensions();
@@ -302,7 +308,8 @@ mod tests {
     /// What is remembered of a thousand requests that ended, and of one that has not.
     fn remembered(paused: bool, room: usize) -> (usize, usize) {
         let (requests, queue) = crossbeam_channel::bounded(room);
-        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), 128, requests));
+        let rings = crate::shared::Rings { capacity: 128, memory: 1 << 20 };
+        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), rings, requests));
         let registry = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
         tracing::subscriber::with_default(registry, || {
             (0..1_000).for_each(|_| drop(Request::new("chat", "m").traceparent(CALLER)));

@@ -46,23 +46,28 @@ pub(super) enum Refusal {
 pub(crate) const SECOND_SESSION: &str = "second_session_in_registry";
 
 impl Refusal {
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::OtherSession => SECOND_SESSION,
+            Self::Cloned => "layer_added_twice",
+        }
+    }
+
     pub(super) fn finding(self) -> Finding {
-        let (severity, code, message, remedy) = match self {
+        let (severity, message, remedy) = match self {
             Self::OtherSession => (
                 Severity::Error,
-                SECOND_SESSION,
                 "another session's layer is in the same tracing registry: this session records nothing from it",
                 "give each session a registry of its own, or one session all the exporters",
             ),
             Self::Cloned => (
                 Severity::Warning,
-                "layer_added_twice",
                 "the session's layer was added to a second registry, or twice to one: the second records nothing",
                 "add the layer once, and share the subscriber instead (clones of one tracing::Dispatch), or start a \
                  session for each registry",
             ),
         };
-        Finding { severity, code: code.into(), message: message.into(), remedy: remedy.into() }
+        Finding { severity, code: self.code().into(), message: message.into(), remedy: remedy.into() }
     }
 }
 

@@ -34,6 +34,10 @@ thread_local! {
     static MUTED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Bytes that a thread's state takes besides its ring.
+const STATE: u64 =
+    (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>()) + MetaCache::BYTES) as u64;
+
 /// Keeps spans of the calling thread out of every session: for the profiler's own threads.
 pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
@@ -64,6 +68,7 @@ pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
         if let Ok(mut states) = states.try_borrow_mut()
             && let Some(first) = states.first_mut()
             && first.session == shared.session
+            && !first.is_aside()
         {
             first.cache.put(span, epoch, meta);
         }
@@ -157,7 +162,8 @@ impl Frame {
 /// What one thread keeps for one session.
 pub(crate) struct ThreadState {
     session: u64,
-    muted: bool,
+    /// Set where nothing is recorded here; the fields below are empty then.
+    aside: Option<Aside>,
     pub(crate) cache: MetaCache,
     /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied through the
     /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
@@ -178,34 +184,96 @@ pub(crate) struct ThreadState {
     gpu: Option<Box<GpuThread>>,
 }
 
+/// What is kept of a thread that records nothing.
+#[derive(Debug, Clone, Copy)]
+enum Aside {
+    /// The profiler's own.
+    Muted,
+    /// One that came when there was no room for a ring: what it would have recorded is counted. Its outermost intervals
+    /// count as steps.
+    NoRing {
+        depth: u32,
+        /// Whether the step that is open would have been recorded.
+        recorded: bool,
+    },
+}
+
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
-        let muted = MUTED.with(Cell::get);
         let index = shared.next_thread();
-        let (ring, consumer) = rtrb::RingBuffer::new(if muted { 1 } else { shared.ring_capacity });
+        let muted = MUTED.with(Cell::get);
+        let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
+        let aside = match room {
+            _ if muted => Some(Aside::Muted),
+            Some(_) => None,
+            None => Some(Aside::NoRing { depth: 0, recorded: false }),
+        };
+        let (records, share) = room.map_or((0, None), |(records, share)| (records, Some(share)));
+        let (ring, consumer) = rtrb::RingBuffer::new(records);
+        let depth = if aside.is_none() { MAX_DEPTH } else { 0 };
         let counts = Arc::new(ThreadCounts::default());
         let state = Self {
             session: shared.session,
-            muted,
-            cache: MetaCache::new(),
-            frames: vec![Frame::default(); MAX_DEPTH].into_boxed_slice(),
+            aside,
+            cache: if aside.is_none() { MetaCache::new() } else { MetaCache::none() },
+            frames: vec![Frame::default(); depth].into_boxed_slice(),
             depth: 0,
-            annotations: vec![Annotation::new(); MAX_DEPTH].into_boxed_slice(),
-            lost_before: vec![0; MAX_DEPTH].into_boxed_slice(),
+            annotations: vec![Annotation::new(); depth].into_boxed_slice(),
+            lost_before: vec![0; depth].into_boxed_slice(),
             overflow: 0,
             next_seq: Shared::first_seq(index),
             since_split: 0,
             emitted: 0,
             ring,
             counts: counts.clone(),
-            gpu: shared.gpu.as_ref().filter(|_| !muted).map(|gpu| Box::new(GpuThread::new(gpu, index))),
+            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(GpuThread::new(gpu, index))),
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
-            let new = NewThread { info, ring: consumer, counts };
+            let new = NewThread { info, ring: consumer, counts, share };
             shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).push(new);
         }
         state
+    }
+
+    /// Whether nothing is recorded on this thread: then [`enter_aside`](Self::enter_aside) and
+    /// [`exit_aside`](Self::exit_aside) are all there is to do.
+    #[inline]
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// As [`enter`](Self::enter), where nothing is recorded.
+    #[cold]
+    pub(crate) fn enter_aside(&mut self, shared: &Shared) {
+        let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
+        let recorded = if depth == 0 {
+            let fate = shared.control.begin_step().fate;
+            self.count_step(fate);
+            fate.is_recorded()
+        } else {
+            recorded
+        };
+        self.aside = Some(Aside::NoRing { depth: depth.saturating_add(1), recorded });
+    }
+
+    /// As [`exit`](Self::exit), where nothing is recorded.
+    #[cold]
+    pub(crate) fn exit_aside(&mut self) {
+        let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
+        let Some(depth) = depth.checked_sub(1) else {
+            add(&self.counts.unmatched);
+            return;
+        };
+        self.aside = Some(Aside::NoRing { depth, recorded });
+        if recorded {
+            // In this order: what is lost is never more than what was emitted.
+            self.count_emitted();
+            add(&self.counts.no_ring);
+            if depth == 0 {
+                add(&self.counts.steps_lost);
+            }
+        }
     }
 
     fn abandoned(&self) -> bool {
@@ -239,9 +307,6 @@ impl ThreadState {
     /// A span was entered. The clock is read last, so that what happens here does not count as the span's time.
     #[inline]
     pub(crate) fn enter(&mut self, shared: &Shared, span: u64, meta: Meta) {
-        if self.muted {
-            return;
-        }
         let at = self.depth;
         if at >= MAX_DEPTH {
             self.overflow += 1;
@@ -354,9 +419,6 @@ impl ThreadState {
     /// happens here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
-        if self.muted {
-            return;
-        }
         if self.overflow > 0 {
             // Spans are left in reverse order in all but odd code, so the ones too deep to be kept go first.
             self.overflow -= 1;
