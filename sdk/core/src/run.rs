@@ -356,6 +356,9 @@ pub struct LossCounts {
     pub open_at_end: u64,
     /// Exits that matched no enter (never counted as emitted).
     pub unmatched_exits: u64,
+    /// Intervals that were still open when their step or request had ended and others began on the same thread, and that
+    /// were not left later: as a rule their guards were forgotten (never counted as emitted).
+    pub forgotten_guards: u64,
     /// Requests dropped because their queue was full.
     pub requests_lost: u64,
     /// Requests that had not ended when the run did.

@@ -113,6 +113,8 @@ pub(crate) struct ThreadCounts {
     /// Intervals of a thread that has no ring.
     pub(crate) no_ring: AtomicU64,
     pub(crate) unmatched: AtomicU64,
+    /// Intervals that outlived their step and over which others began.
+    pub(crate) forgotten: AtomicU64,
     /// `seq` of the latest interval entered.
     pub(crate) entered: AtomicU64,
 }

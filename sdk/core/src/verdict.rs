@@ -60,7 +60,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             Severity::Warning,
             "too_deep",
             format!("{} intervals were nested deeper than is kept", loss.too_deep),
-            "look for recursion among the spans",
+            "look for recursion among the spans, and for guards of requests that are forgotten (mem::forget)",
         );
     }
     if loss.after_shutdown > 0 {
@@ -79,12 +79,25 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "a span was entered before the layer was installed, or on another thread than it was left on",
         );
     }
+    if loss.forgotten_guards > 0 {
+        add(
+            Severity::Warning,
+            "guards_forgotten",
+            format!(
+                "{} intervals were still open when their step or request had ended and others began on the same thread: \
+                 they are not in the run",
+                loss.forgotten_guards
+            ),
+            "drop every guard of a span on the thread that entered it, inside ones first; mem::forget keeps a span open \
+             for ever",
+        );
+    }
     if e.facts.orphans > 0 {
         add(
             Severity::Warning,
             "orphans",
             format!("{} intervals stand below (lost): their parent was dropped or had not ended", e.facts.orphans),
-            "end the run outside of any span; see ring_full if records were dropped",
+            "end the run outside of any span, and forget no guard of a step (mem::forget); see ring_full if records were dropped",
         );
     }
     if e.facts.outlived_parent > 0 {

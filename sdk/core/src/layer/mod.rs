@@ -14,7 +14,7 @@ use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
 use place::{Place, Refusal};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Metadata, Subscriber};
@@ -33,8 +33,9 @@ pub struct CandlescopeLayer {
     shared: Arc<Shared>,
     /// Its place in a registry, once it has one.
     place: OnceLock<Place>,
-    /// Whether another layer has the place: this one records nothing.
-    stepped_back: AtomicBool,
+    /// The session's number, or 0 where another layer has the place: then this one records nothing. It stands here, so that
+    /// the hot path finds out without looking for it.
+    session: AtomicU64,
 }
 
 /// A clone is a layer of the same session without a place in a registry.
@@ -63,17 +64,17 @@ struct SpanState {
 
 impl CandlescopeLayer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, place: OnceLock::new(), stepped_back: AtomicBool::new(false) }
+        Self { session: AtomicU64::new(shared.session), shared, place: OnceLock::new() }
     }
 
     #[inline]
     fn steps_back(&self) -> bool {
-        self.stepped_back.load(Ordering::Relaxed)
+        self.session.load(Ordering::Relaxed) == 0
     }
 
     #[cold]
     fn step_back(&self, why: Refusal) {
-        if !self.stepped_back.swap(true, Ordering::Relaxed) {
+        if self.session.swap(0, Ordering::Relaxed) != 0 {
             self.shared.notices.add(why.code(), why.finding());
         }
     }
@@ -222,12 +223,9 @@ where
 
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        if self.steps_back() {
-            return;
-        }
         let span = id.into_u64();
         let shared = &self.shared;
-        thread::with_state(shared, |state| {
+        thread::with_state(self.session.load(Ordering::Relaxed), shared, |state| {
             if state.is_aside() {
                 return state.enter_aside(shared);
             }
@@ -245,11 +243,8 @@ where
 
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        if self.steps_back() {
-            return;
-        }
         let shared = &self.shared;
-        thread::with_state(shared, |state| {
+        thread::with_state(self.session.load(Ordering::Relaxed), shared, |state| {
             if state.is_aside() {
                 return state.exit_aside();
             }

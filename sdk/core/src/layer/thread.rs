@@ -2,6 +2,9 @@
 //!
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
+mod aside;
+mod outlived;
+
 use super::cache::{Meta, MetaCache, meta_flag};
 use super::gpu::GpuThread;
 use crate::annotate::Annotation;
@@ -13,6 +16,7 @@ use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
+use aside::Aside;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -43,19 +47,20 @@ pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
 }
 
-/// Runs `f` on this thread's state for the session, making it first if need be. `None` while the thread is being torn down
-/// or when called from within itself.
+/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back, making
+/// the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called from
+/// within itself.
 #[inline]
-pub(crate) fn with_state<R>(shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
+pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     STATES
         .try_with(|states| {
             let mut states = states.try_borrow_mut().ok()?;
             if let Some(first) = states.first_mut()
-                && first.session == shared.session
+                && first.session == session
             {
                 return Some(f(first));
             }
-            Some(f(find_or_register(&mut states, shared)))
+            Some(f(find_or_register(&mut states, session, shared)?))
         })
         .ok()
         .flatten()
@@ -87,7 +92,14 @@ pub(crate) fn current_request(shared: &Shared) -> u32 {
 }
 
 #[cold]
-fn find_or_register<'a>(states: &'a mut Vec<ThreadState>, shared: &Arc<Shared>) -> &'a mut ThreadState {
+fn find_or_register<'a>(
+    states: &'a mut Vec<ThreadState>,
+    session: u64,
+    shared: &Arc<Shared>,
+) -> Option<&'a mut ThreadState> {
+    if session == 0 {
+        return None;
+    }
     // States of sessions that ended go away here.
     states.retain(|s| s.session == shared.session || !s.abandoned());
     let at = match states.iter().position(|s| s.session == shared.session) {
@@ -98,7 +110,7 @@ fn find_or_register<'a>(states: &'a mut Vec<ThreadState>, shared: &Arc<Shared>) 
         }
     };
     states.swap(0, at);
-    &mut states[0]
+    states.first_mut()
 }
 
 /// See [`crate::annotate`].
@@ -147,9 +159,25 @@ pub(super) struct Frame {
     outside_window: bool,
     /// A step that is left plain, to be held against recorded ones.
     plain: bool,
+    /// Whether its step or its request has ended before it did; see [`outlived`].
+    late: u8,
 }
 
+/// What an interval takes from the one around it: `seq`, request, phase, step, whether it is recorded, flags.
+type Parent = (u64, u32, u8, u64, bool, u8);
+
 impl Frame {
+    const NO_PARENT: Parent = (0, 0, NO_PHASE, NO_STEP, false, 0);
+
+    #[inline]
+    fn as_parent(&self) -> Parent {
+        (self.seq, self.request, self.phase, self.step, self.recorded, self.flags)
+    }
+
+    fn is_detached(&self) -> bool {
+        self.flags & flag::DETACHED != 0
+    }
+
     /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
     #[inline]
     fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
@@ -169,6 +197,8 @@ pub(crate) struct ThreadState {
     /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
     frames: Box<[Frame]>,
     depth: usize,
+    /// How many of them are detached: they stand in nobody's way, and are nobody's parents.
+    detached: usize,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
     /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
@@ -182,20 +212,6 @@ pub(crate) struct ThreadState {
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
     gpu: Option<Box<GpuThread>>,
-}
-
-/// What is kept of a thread that records nothing.
-#[derive(Debug, Clone, Copy)]
-enum Aside {
-    /// The profiler's own.
-    Muted,
-    /// One that came when there was no room for a ring: what it would have recorded is counted. Its outermost intervals
-    /// count as steps.
-    NoRing {
-        depth: u32,
-        /// Whether the step that is open would have been recorded.
-        recorded: bool,
-    },
 }
 
 impl ThreadState {
@@ -218,6 +234,7 @@ impl ThreadState {
             cache: if aside.is_none() { MetaCache::new() } else { MetaCache::none() },
             frames: vec![Frame::default(); depth].into_boxed_slice(),
             depth: 0,
+            detached: 0,
             annotations: vec![Annotation::new(); depth].into_boxed_slice(),
             lost_before: vec![0; depth].into_boxed_slice(),
             overflow: 0,
@@ -241,39 +258,6 @@ impl ThreadState {
     #[inline]
     pub(crate) fn is_aside(&self) -> bool {
         self.aside.is_some()
-    }
-
-    /// As [`enter`](Self::enter), where nothing is recorded.
-    #[cold]
-    pub(crate) fn enter_aside(&mut self, shared: &Shared) {
-        let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
-        let recorded = if depth == 0 {
-            let fate = shared.control.begin_step().fate;
-            self.count_step(fate);
-            fate.is_recorded()
-        } else {
-            recorded
-        };
-        self.aside = Some(Aside::NoRing { depth: depth.saturating_add(1), recorded });
-    }
-
-    /// As [`exit`](Self::exit), where nothing is recorded.
-    #[cold]
-    pub(crate) fn exit_aside(&mut self) {
-        let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
-        let Some(depth) = depth.checked_sub(1) else {
-            add(&self.counts.unmatched);
-            return;
-        };
-        self.aside = Some(Aside::NoRing { depth, recorded });
-        if recorded {
-            // In this order: what is lost is never more than what was emitted.
-            self.count_emitted();
-            add(&self.counts.no_ring);
-            if depth == 0 {
-                add(&self.counts.steps_lost);
-            }
-        }
     }
 
     fn abandoned(&self) -> bool {
@@ -307,15 +291,16 @@ impl ThreadState {
     /// A span was entered. The clock is read last, so that what happens here does not count as the span's time.
     #[inline]
     pub(crate) fn enter(&mut self, shared: &Shared, span: u64, meta: Meta) {
-        let at = self.depth;
-        if at >= MAX_DEPTH {
+        if self.depth >= MAX_DEPTH {
             self.overflow += 1;
             return;
         }
         let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) = match self.open().last() {
-            Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
-            None => (0, 0, NO_PHASE, NO_STEP, false, 0),
+            Some(p) if p.late == 0 => p.as_parent(),
+            None => Frame::NO_PARENT,
+            Some(_) => self.parent_past_outlived(shared, meta),
         };
+        let at = self.depth;
         // A request stands above steps, but may itself stand inside one.
         let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };
         // A phase inside a step that is in none is a step of its own.
@@ -386,6 +371,7 @@ impl ThreadState {
             has_fields,
             outside_window: false,
             plain,
+            late: 0,
         };
         self.depth = at + 1;
         if flags & flag::STEP_ROOT != 0 && !recorded {
@@ -430,16 +416,17 @@ impl ThreadState {
         }
         let depth = match self.open().last() {
             Some(top) if top.span == span => self.depth - 1,
-            _ => match self.bring_to_top(span) {
+            _ => match self.bring_to_top(shared, span) {
                 Some(depth) => depth,
                 None => return,
             },
         };
         let at = self.depth - 1;
         self.depth = at;
-        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
+        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, late, .. } =
+            self.frames[at];
         if !recorded || transparent {
-            if plain || outside_window {
+            if plain || outside_window || late != 0 {
                 self.left_out(shared, at);
             }
             return;
@@ -453,28 +440,13 @@ impl ThreadState {
                 annotated = true;
             }
         }
-        if shared.hooked {
+        let detached = late != 0 && self.came_late(at);
+        // Of one that was detached that was done then.
+        if shared.hooked && !detached {
             self.hooks_exit(shared, at, end);
         }
+        let depth = depth.saturating_sub(self.detached);
         self.write(at, depth, end, annotated);
-    }
-
-    /// Spans left in another order than the reverse one: the frame comes out of the middle. Returns where it was.
-    #[cold]
-    fn bring_to_top(&mut self, span: u64) -> Option<usize> {
-        let Some(at) = self.open().iter().rposition(|f| f.span == span) else {
-            add(&self.counts.unmatched);
-            return None;
-        };
-        let frame = self.frames[at];
-        self.frames[at..self.depth].rotate_left(1);
-        self.annotations[at..self.depth].rotate_left(1);
-        self.lost_before[at..self.depth].rotate_left(1);
-        if frame.flags & flag::STEP_ROOT != 0 {
-            let later = &mut self.frames[at..self.depth - 1];
-            later.iter_mut().filter(|f| f.step == frame.step).for_each(|f| f.flags |= flag::DETACHED);
-        }
-        Some(at)
     }
 
     /// Writes the frame at `at` as an interval that stood at `depth`.
@@ -540,10 +512,11 @@ impl ThreadState {
     fn announce_open(&mut self) {
         self.since_split = 0;
         let frames = &self.frames[..self.depth];
-        let Some(step) = frames.iter().rev().find(|f| f.recorded).map(|f| f.step) else {
+        let Some(step) = frames.iter().rev().find(|f| f.recorded && !f.is_detached()).map(|f| f.step) else {
             return;
         };
-        let open = || frames.iter().enumerate().filter(|(_, f)| f.recorded && !f.transparent && f.step == step);
+        let is_of_it = |f: &Frame| f.recorded && !f.transparent && !f.is_detached() && f.step == step;
+        let open = || frames.iter().enumerate().filter(|(_, f)| is_of_it(f));
         let n = open().count();
         if n == 0 || !self.room_for(n) {
             return;
@@ -570,7 +543,10 @@ impl ThreadState {
 
     /// A step ends that was not recorded.
     fn left_out(&mut self, shared: &Shared, at: usize) {
-        let Frame { plain, outside_window, start, name, .. } = self.frames[at];
+        let Frame { plain, outside_window, late, start, name, .. } = self.frames[at];
+        if late != 0 {
+            self.came_late(at);
+        }
         if plain {
             let end = shared.ticks.now();
             // Overload policy: one that finds no room is not measured.
@@ -591,7 +567,7 @@ impl ThreadState {
         }
         let (around, own) = self.frames.split_at_mut(at);
         let frame = &mut own[0];
-        let parent = around.iter().rev().find(|f| !f.transparent);
+        let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
         if let Some(kernels) = &shared.kernels {
             let inherited = parent.is_some_and(|p| p.flags & flag::KERNELS != 0);
             let is_root = frame.flags & flag::STEP_ROOT != 0;

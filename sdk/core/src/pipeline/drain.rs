@@ -28,6 +28,11 @@ const WINDOW_PAUSE: Duration = Duration::from_millis(2);
 /// Time that a flush gives the device to reach what it was given.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
 
+/// What is told when a guard was forgotten for the first time.
+const FORGOTTEN: &str = "a span was still open when its step or request had ended and others began on the same thread, \
+     as if its guard had been forgotten (mem::forget): it is not in the run; what comes after it is recorded as if it \
+     had been left";
+
 /// Names of threads remembered; from there on every thread's name carries its number.
 const MAX_THREAD_NAMES: usize = 4_096;
 
@@ -88,6 +93,7 @@ impl Facts {
                 unresolved: less(|f| f.loss.unresolved),
                 open_at_end: 0,
                 unmatched_exits: less(|f| f.loss.unmatched_exits),
+                forgotten_guards: less(|f| f.loss.forgotten_guards),
                 requests_lost: less(|f| f.loss.requests_lost),
                 requests_open_at_end: 0,
                 requests_paused: less(|f| f.loss.requests_paused),
@@ -282,6 +288,9 @@ impl Drain {
         let facts = self.facts(state);
         if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
             self.end_capture(state);
+        }
+        if facts.loss.forgotten_guards > 0 {
+            self.shared.notices.say("guards_forgotten", FORGOTTEN);
         }
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         meter.update();
@@ -532,6 +541,7 @@ impl ThreadSums {
         loss.no_ring += no_ring;
         loss.threads_without_ring += u64::from(source.share.is_none());
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
+        loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
         // Intervals too deep to be kept, or of threads without a ring, are emitted without having been entered into the
         // stack.
         let entered =
