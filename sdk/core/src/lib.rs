@@ -48,7 +48,7 @@ pub use ledger::{DropReason, Ledger};
 pub use memory::MemoryExporter;
 pub use record::*;
 pub use redacted_url::RedactedUrl;
-pub use session::{Session, SessionBuilder, StartError};
+pub use session::{FORKED, Session, SessionBuilder, StartError};
 pub use tap::{Tap, TapInterval};
 pub use traceparent::{Traceparent, TraceparentError};
 pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Phase, Shape};

@@ -26,6 +26,8 @@ const SEQ_BITS: u32 = 40;
 
 pub(crate) struct Shared {
     pub(crate) session: u64,
+    /// The process that started it.
+    process: u32,
     pub(crate) ticks: TickSource,
     pub(crate) control: Control,
     pub(crate) names: Names,
@@ -141,6 +143,7 @@ impl Shared {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         Self {
             session: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
             ticks: TickSource::new(),
             control,
             names: Names::new(),
@@ -169,6 +172,12 @@ impl Shared {
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
+    }
+
+    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and any
+    /// lock may be held by one that is not there. Asks the system: not for the hot path.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Whether a step of this kind, which was to be recorded, is left plain instead. Never one of a window that was

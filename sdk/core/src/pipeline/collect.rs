@@ -23,7 +23,7 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("cs-collect".into()).spawn(move || {
+    super::threads::spawn("cs-collect", move || {
         super::prepare_background_thread(&shared.diagnostics);
         let meter = background.meter();
         let mut due: Vec<(Instant, Option<Box<dyn Collector>>)> =

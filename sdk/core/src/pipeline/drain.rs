@@ -308,7 +308,7 @@ impl Drain {
             now: state.mapper.now(),
         };
         state.captures.retain(|thread| !thread.is_finished());
-        state.captures.extend(capture.finish(end, &self.shared.control));
+        state.captures.extend(capture.finish(end, &self.shared.control, &self.shared.diagnostics));
     }
 
     /// Facts about the run go out at once, so that a run that is killed still says which model it was of.
