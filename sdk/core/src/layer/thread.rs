@@ -217,7 +217,7 @@ pub(crate) struct ThreadState {
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
         let index = shared.next_thread();
-        let muted = MUTED.with(Cell::get);
+        let muted = MUTED.with(Cell::get) || shared.is_forked();
         let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
         let aside = match room {
             _ if muted => Some(Aside::Muted),

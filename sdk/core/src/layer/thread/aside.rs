@@ -6,7 +6,7 @@ use crate::shared::Shared;
 /// What is kept of a thread that records nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Aside {
-    /// The profiler's own.
+    /// The profiler's own, or one that came after a fork, in the child: the session is the parent's.
     Muted,
     /// One that came when there was no room for a ring: what it would have recorded is counted. Its outermost intervals
     /// count as steps.
