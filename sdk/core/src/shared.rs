@@ -12,7 +12,7 @@ use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
 use crate::ring_room::{RingRoom, RingShare};
-use crate::tap::Tap;
+use crate::tap::{Tap, TapSlot};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) ticks: TickSource,
     pub(crate) control: Control,
     pub(crate) names: Names,
-    pub(crate) taps: Vec<Arc<dyn Tap>>,
+    pub(crate) taps: Vec<TapSlot>,
     pub(crate) gpu: Option<GpuShared>,
     pub(crate) kernels: Option<KernelsShared>,
     /// Leaves some steps plain, where that was asked for.
@@ -148,7 +148,7 @@ impl Shared {
             control,
             names: Names::new(),
             hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.kernels.is_some(),
-            taps: hooks.taps,
+            taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,
             kernels: hooks.kernels,
             probe: hooks.probe,

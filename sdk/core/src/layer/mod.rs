@@ -101,7 +101,9 @@ impl CandlescopeLayer {
             _ => metadata.name().into(),
         };
         let target: Arc<str> = metadata.target().into();
-        let announce = |id| self.shared.taps.iter().for_each(|tap| tap.name(id, &name, &target));
+        let shared = &self.shared;
+        let announce =
+            |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
         let id = self.shared.names.intern(&name, &target, role, announce);
         let mut flags = 0;
         if kinds.annotation {

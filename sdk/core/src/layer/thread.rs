@@ -612,7 +612,7 @@ impl ThreadState {
             depth: at as u16,
         };
         for tap in &shared.taps {
-            if enter { tap.enter(interval) } else { tap.exit(interval) }
+            tap.call(&shared.notices, |tap| if enter { tap.enter(interval) } else { tap.exit(interval) });
         }
     }
 }
