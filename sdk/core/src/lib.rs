@@ -29,6 +29,7 @@ mod ring_room;
 pub mod run;
 mod session;
 mod shared;
+mod sync;
 mod tap;
 mod traceparent;
 mod verdict;

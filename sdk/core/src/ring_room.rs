@@ -1,8 +1,8 @@
 //! The room for all threads' rings together: whose first span comes when little is left gets a smaller ring, and at the
 //! end none.
 
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Records of the smallest ring that is worth its thread's other state; one of a session with smaller rings is as those.
 const LEAST: usize = 256;

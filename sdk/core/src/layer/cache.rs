@@ -3,7 +3,7 @@
 use crate::names;
 use crate::raw::NO_PHASE;
 use crate::shared::Shared;
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Bits of [`Meta::flags`].
 pub(crate) mod meta_flag {
