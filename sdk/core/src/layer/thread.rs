@@ -163,17 +163,7 @@ pub(super) struct Frame {
     late: u8,
 }
 
-/// What an interval takes from the one around it: `seq`, request, phase, step, whether it is recorded, flags.
-type Parent = (u64, u32, u8, u64, bool, u8);
-
 impl Frame {
-    const NO_PARENT: Parent = (0, 0, NO_PHASE, NO_STEP, false, 0);
-
-    #[inline]
-    fn as_parent(&self) -> Parent {
-        (self.seq, self.request, self.phase, self.step, self.recorded, self.flags)
-    }
-
     fn is_detached(&self) -> bool {
         self.flags & flag::DETACHED != 0
     }
@@ -295,11 +285,16 @@ impl ThreadState {
             self.overflow += 1;
             return;
         }
-        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) = match self.open().last() {
-            Some(p) if p.late == 0 => p.as_parent(),
-            None => Frame::NO_PARENT,
-            Some(_) => self.parent_past_outlived(shared, meta),
-        };
+        // The largest number where there is none.
+        let mut around = self.depth.wrapping_sub(1);
+        if self.frames.get(around).is_some_and(|p| p.late != 0) {
+            around = self.parent_past_outlived(shared, meta);
+        }
+        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) =
+            match self.frames.get(around) {
+                Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
+                None => (0, 0, NO_PHASE, NO_STEP, false, 0),
+            };
         let at = self.depth;
         // A request stands above steps, but may itself stand inside one.
         let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };

@@ -1,6 +1,6 @@
 //! Intervals that are left late, out of order, or never: those that outlive the step or the request they are part of.
 
-use super::{Frame, Parent, ThreadState, add};
+use super::{Frame, ThreadState, add};
 use crate::layer::cache::{Meta, meta_flag};
 use crate::raw::{NO_STEP, flag};
 use crate::shared::Shared;
@@ -66,9 +66,9 @@ impl ThreadState {
     }
 
     /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and code
-    /// that forgot a guard does it for ever after. Gives what it is to stand in.
+    /// that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest for none.
     #[cold]
-    pub(super) fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> Parent {
+    pub(super) fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
             let outlived = self.open().iter().rev().take_while(|f| f.late != 0).count();
@@ -81,7 +81,7 @@ impl ThreadState {
             }
         }
         self.give_up_oldest();
-        self.open().iter().rev().find(|f| !f.is_detached()).map_or(Frame::NO_PARENT, Frame::as_parent)
+        self.open().iter().rposition(|f| !f.is_detached()).unwrap_or(usize::MAX)
     }
 
     /// Takes detached frames off the stack, down to the number that is waited for.
