@@ -46,8 +46,8 @@ impl RingRoom {
         let mut records = 0;
         let grant = |used: u64| {
             let free = self.limit.saturating_sub(used);
-            let scarce = (free as f64 / (self.limit as f64 * 0.75)).min(1.0).powi(4);
-            records = ((capacity as f64 * scarce) as usize).max(LEAST).min(capacity);
+            let share = (free as f64 / (self.limit as f64 * 0.75)).min(1.0);
+            records = ((capacity as f64 * share * share * share * share) as usize).max(LEAST).min(capacity);
             let bytes = records as u64 * RECORD + state;
             (bytes <= free).then(|| used + bytes)
         };

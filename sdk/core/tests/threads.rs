@@ -170,7 +170,7 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
     if !alone("ten_thousand_threads_that_come_and_go_leave_no_memory_behind") {
         return;
     }
-    let (layer, session) = Session::builder().exporter(Counts::default()).start().expect("starts");
+    let (layer, session) = Session::builder().exporter(Counts).start().expect("starts");
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let mut most = [0; 2];
     let begin = Instant::now();
@@ -201,7 +201,7 @@ fn no_number_of_threads_takes_more_memory_than_was_allowed() {
         return;
     }
     // As many rings of the default size as there are threads would be 2 GiB, and each is filled to its end.
-    let builder = Session::builder().exporter(Counts::default()).ring_memory(32 << 20);
+    let builder = Session::builder().exporter(Counts).ring_memory(32 << 20);
     let (layer, session) = builder.drain_interval(Duration::from_secs(3600)).start().expect("starts");
     let before = resident();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || at_once(1_000, 11_000));
@@ -215,7 +215,6 @@ fn no_number_of_threads_takes_more_memory_than_was_allowed() {
 }
 
 /// Takes everything and keeps nothing.
-#[derive(Default)]
 struct Counts;
 
 impl Exporter for Counts {

@@ -39,8 +39,8 @@ thread_local! {
 }
 
 /// Bytes that a thread's state takes besides its ring.
-const STATE: u64 =
-    (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>()) + MetaCache::BYTES) as u64;
+const STATE: u64 = (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>() + size_of::<u8>())
+    + MetaCache::BYTES) as u64;
 
 /// Keeps spans of the calling thread out of every session: for the profiler's own threads.
 pub(crate) fn mute_this_thread() {
@@ -159,8 +159,6 @@ pub(super) struct Frame {
     outside_window: bool,
     /// A step that is left plain, to be held against recorded ones.
     plain: bool,
-    /// Whether its step or its request has ended before it did; see [`outlived`].
-    late: u8,
 }
 
 impl Frame {
@@ -187,8 +185,12 @@ pub(crate) struct ThreadState {
     /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
     frames: Box<[Frame]>,
     depth: usize,
-    /// How many of them are detached: they stand in nobody's way, and are nobody's parents.
+    /// How many of them have outlived their step or request, and how many of these are detached: those stand in nobody's
+    /// way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been written.
+    late_frames: usize,
     detached: usize,
+    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame is.
+    late: Box<[u8]>,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
     /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
@@ -224,7 +226,9 @@ impl ThreadState {
             cache: if aside.is_none() { MetaCache::new() } else { MetaCache::none() },
             frames: vec![Frame::default(); depth].into_boxed_slice(),
             depth: 0,
+            late_frames: 0,
             detached: 0,
+            late: vec![0; depth].into_boxed_slice(),
             annotations: vec![Annotation::new(); depth].into_boxed_slice(),
             lost_before: vec![0; depth].into_boxed_slice(),
             overflow: 0,
@@ -287,8 +291,8 @@ impl ThreadState {
         }
         // The largest number where there is none.
         let mut around = self.depth.wrapping_sub(1);
-        if self.frames.get(around).is_some_and(|p| p.late != 0) {
-            around = self.parent_past_outlived(shared, meta);
+        if self.late_frames != 0 {
+            around = self.around_among_late(shared, meta, around);
         }
         let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) =
             match self.frames.get(around) {
@@ -366,7 +370,6 @@ impl ThreadState {
             has_fields,
             outside_window: false,
             plain,
-            late: 0,
         };
         self.depth = at + 1;
         if flags & flag::STEP_ROOT != 0 && !recorded {
@@ -409,7 +412,7 @@ impl ThreadState {
             }
             return;
         }
-        let depth = match self.open().last() {
+        let mut depth = match self.open().last() {
             Some(top) if top.span == span => self.depth - 1,
             _ => match self.bring_to_top(shared, span) {
                 Some(depth) => depth,
@@ -418,10 +421,13 @@ impl ThreadState {
         };
         let at = self.depth - 1;
         self.depth = at;
-        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, late, .. } =
-            self.frames[at];
+        let mut detached = false;
+        if self.late_frames != 0 {
+            (depth, detached) = self.exit_among_late(at, depth);
+        }
+        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
         if !recorded || transparent {
-            if plain || outside_window || late != 0 {
+            if plain || outside_window {
                 self.left_out(shared, at);
             }
             return;
@@ -435,12 +441,10 @@ impl ThreadState {
                 annotated = true;
             }
         }
-        let detached = late != 0 && self.came_late(at);
         // Of one that was detached that was done then.
         if shared.hooked && !detached {
             self.hooks_exit(shared, at, end);
         }
-        let depth = depth.saturating_sub(self.detached);
         self.write(at, depth, end, annotated);
     }
 
@@ -538,10 +542,7 @@ impl ThreadState {
 
     /// A step ends that was not recorded.
     fn left_out(&mut self, shared: &Shared, at: usize) {
-        let Frame { plain, outside_window, late, start, name, .. } = self.frames[at];
-        if late != 0 {
-            self.came_late(at);
-        }
+        let Frame { plain, outside_window, start, name, .. } = self.frames[at];
         if plain {
             let end = shared.ticks.now();
             // Overload policy: one that finds no room is not measured.

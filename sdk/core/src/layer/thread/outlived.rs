@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Intervals that have outlived their step and are still waited for; beyond that number the oldest is given up.
 const OUTLIVED_KEPT: usize = 16;
 
-/// Values of a frame's `late`; 0 for one whose step and request go on.
+/// Values of what is kept in `late`; 0 for one whose step and request go on.
 mod late {
     /// What it is part of has ended: it is late, or its guard was forgotten.
     pub(super) const OUTLIVED: u8 = 1;
@@ -35,11 +35,15 @@ impl ThreadState {
             }
         } else if frame.step == NO_STEP && !frame.transparent {
             // A request. Its steps may go on, but not into the next one.
-            self.frames[at + 1..self.depth].iter_mut().for_each(|f| f.late |= late::OUTLIVED);
+            for inside in self.late[at + 1..self.depth].iter_mut().filter(|late| **late == 0) {
+                *inside = late::OUTLIVED;
+                self.late_frames += 1;
+            }
         }
         self.frames[at..self.depth].rotate_left(1);
         self.annotations[at..self.depth].rotate_left(1);
         self.lost_before[at..self.depth].rotate_left(1);
+        self.late[at..self.depth].rotate_left(1);
         Some(at)
     }
 
@@ -60,23 +64,37 @@ impl ThreadState {
         }
         let frame = &mut self.frames[at];
         (frame.outside_window, frame.plain) = (false, false);
-        frame.late |= late::OUTLIVED;
         frame.flags |= flag::DETACHED;
+        self.late_frames += usize::from(self.late[at] == 0);
+        self.late[at] = late::OUTLIVED;
         self.detached += 1;
+    }
+
+    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it is to
+    /// stand in, or the largest for none.
+    #[cold]
+    pub(super) fn around_among_late(&mut self, shared: &Shared, meta: Meta, around: usize) -> usize {
+        match self.late[..self.depth].last() {
+            Some(late) if *late != 0 => self.parent_past_outlived(shared, meta),
+            _ => around,
+        }
     }
 
     /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and code
     /// that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest for none.
-    #[cold]
-    pub(super) fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
+    fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
-            let outlived = self.open().iter().rev().take_while(|f| f.late != 0).count();
+            let outlived = self.late[..self.depth].iter().rev().take_while(|late| **late != 0).count();
             (self.depth - outlived..self.depth).rev().for_each(|at| self.detach(shared, at));
         }
-        for frame in self.frames[..self.depth].iter_mut().rev().take_while(|f| f.late != 0) {
-            if frame.is_detached() && frame.recorded && !frame.transparent && frame.late != late::FORGOTTEN {
-                frame.late = late::FORGOTTEN;
+        for at in (0..self.depth).rev() {
+            if self.late[at] == 0 {
+                break;
+            }
+            let frame = &self.frames[at];
+            if frame.is_detached() && frame.recorded && !frame.transparent && self.late[at] != late::FORGOTTEN {
+                self.late[at] = late::FORGOTTEN;
                 add(&self.counts.forgotten);
             }
         }
@@ -88,6 +106,7 @@ impl ThreadState {
     fn give_up_oldest(&mut self) {
         let mut too_many = self.detached.saturating_sub(OUTLIVED_KEPT);
         self.detached -= too_many;
+        self.late_frames -= too_many;
         let mut kept = 0;
         for at in 0..self.depth {
             if too_many > 0 && self.frames[at].is_detached() {
@@ -98,21 +117,26 @@ impl ThreadState {
                 self.frames[kept] = self.frames[at];
                 self.annotations[kept] = self.annotations[at];
                 self.lost_before[kept] = self.lost_before[at];
+                self.late[kept] = self.late[at];
             }
             kept += 1;
         }
+        self.late[kept..self.depth].fill(0);
         self.depth = kept;
     }
 
-    /// One that had outlived what it was part of is left after all. Returns whether it was detached.
+    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth that
+    /// it stood at among the others, and whether it was detached.
     #[cold]
-    pub(super) fn came_late(&mut self, at: usize) -> bool {
-        let frame = &self.frames[at];
-        if frame.late == late::FORGOTTEN {
+    pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> (usize, bool) {
+        let late = std::mem::take(&mut self.late[at]);
+        let detached = self.frames[at].is_detached();
+        if late == late::FORGOTTEN {
             let forgotten = &self.counts.forgotten;
             forgotten.store(forgotten.load(Relaxed).saturating_sub(1), Relaxed);
         }
-        self.detached -= usize::from(frame.is_detached());
-        frame.is_detached()
+        self.late_frames -= usize::from(late != 0);
+        self.detached -= usize::from(detached);
+        (depth.saturating_sub(self.detached), detached)
     }
 }
