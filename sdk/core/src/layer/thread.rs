@@ -421,9 +421,8 @@ impl ThreadState {
         };
         let at = self.depth - 1;
         self.depth = at;
-        let mut detached = false;
         if self.late_frames != 0 {
-            (depth, detached) = self.exit_among_late(at, depth);
+            depth = self.exit_among_late(at, depth);
         }
         let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
         if !recorded || transparent {
@@ -442,7 +441,7 @@ impl ThreadState {
             }
         }
         // Of one that was detached that was done then.
-        if shared.hooked && !detached {
+        if shared.hooked && !self.frames[at].is_detached() {
             self.hooks_exit(shared, at, end);
         }
         self.write(at, depth, end, annotated);

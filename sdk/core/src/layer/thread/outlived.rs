@@ -126,9 +126,9 @@ impl ThreadState {
     }
 
     /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth that
-    /// it stood at among the others, and whether it was detached.
+    /// it stood at among the others.
     #[cold]
-    pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> (usize, bool) {
+    pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> usize {
         let late = std::mem::take(&mut self.late[at]);
         let detached = self.frames[at].is_detached();
         if late == late::FORGOTTEN {
@@ -137,6 +137,6 @@ impl ThreadState {
         }
         self.late_frames -= usize::from(late != 0);
         self.detached -= usize::from(detached);
-        (depth.saturating_sub(self.detached), detached)
+        depth.saturating_sub(self.detached)
     }
 }
