@@ -1,5 +1,6 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services test-grafana lint check-features check-msrv check-docs check-package check-elsewhere check-semver bench bench-server soak soak-server doc clean models venv nsys services
+.PHONY: demo test test-services test-grafana lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -77,6 +78,31 @@ check-semver:
 bench:
 	@scripts/setup.sh test
 	@tests/bench/run.sh
+
+# The hot path of this tree against that of BASE, in turns.
+BASE ?= HEAD~1
+hot-path:
+	tests/bench/hot_path.sh $(BASE)
+
+# The long forms of the attacks that `make test` has in short: a hundred kills, every fault of the disk, a hundred races of four
+# processes, and a system that gives no more threads.
+hostile:
+	CANDLESCOPE_KILLS=100 CANDLESCOPE_FAULTS=all CANDLESCOPE_RACES=100 $(TESTS) --test parquet_kill --test two_processes -- --nocapture
+	CANDLESCOPE_FAULTS=all $(TESTS) --lib parquet::faults
+	tests/hostile/no_threads.sh
+
+# What threads share without a lock, under model checkers: half a minute, and a minute to build them.
+loom:
+	cargo run -q --manifest-path tests/models/Cargo.toml --target-dir target/models --bin loom
+	SHUTTLE_SILENCE_WARNINGS=1 cargo run -q --manifest-path tests/models/Cargo.toml --target-dir target/models --bin shuttle
+
+# The core's tests that ask the system nothing, under Miri, where a nightly toolchain has it (rustup +nightly component add miri rust-src).
+# The others read the time-stamp counter and call the system directly, which Miri does not know.
+MIRI_TESTS ?= ring_room:: control:: names:: layer::cache probe:: traceparent:: vocabulary:: estimate::
+miri:
+	@if cargo +nightly miri --version >/dev/null 2>&1; then \
+		MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --target-dir target/miri -p candlescope-core --lib -- $(MIRI_TESTS); \
+	else echo "miri: not installed, nothing was checked (rustup +nightly component add miri rust-src)"; fi
 
 # The ten-minute run at 100,000 intervals a second.
 soak:

@@ -25,7 +25,10 @@ impl Progress {
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
         self.bar.set_message(what.to_string());
-        self.bar.enable_steady_tick(Duration::from_millis(120));
+        // Where nobody looks there is no need of the thread that this starts, and it panics where there is none to be had.
+        if !self.bar.is_hidden() {
+            self.bar.enable_steady_tick(Duration::from_millis(120));
+        }
     }
 
     /// `tokens` tokens to come.

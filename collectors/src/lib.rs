@@ -31,3 +31,10 @@ pub mod cupti;
 pub mod host;
 #[cfg(feature = "nvml")]
 pub mod nvml;
+
+/// What threads share, under one name: `tests/models` puts the types of a model checker here.
+#[cfg(feature = "cupti")]
+mod sync {
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};
+}

@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use synthetic::Synthetic;
 
 const CHILD: &str = "CANDLESCOPE_TEST_KILL_RUN";
@@ -34,7 +35,7 @@ fn write_for_ever(run: &Path) {
     }
 }
 
-/// Rows of all finished segments of a table, each opened and read to its end.
+/// Rows of all finished segments of a table, each opened, and every page of it read.
 fn rows(run: &Path, kind: RecordKind) -> u64 {
     let mut rows = 0;
     for entry in fs::read_dir(run.join(kind.table())).expect("table") {
@@ -44,11 +45,23 @@ fn rows(run: &Path, kind: RecordKind) -> u64 {
         }
         let reader =
             SerializedFileReader::new(File::open(&path).expect("open")).expect("a finished segment is readable");
-        let counted = reader.get_row_iter(None).expect("rows").fold(0, |n, row| row.map(|_| n + 1).expect("row"));
-        assert_eq!(counted, reader.metadata().file_metadata().num_rows() as u64);
+        let metadata = reader.metadata();
+        for group in 0..metadata.num_row_groups() {
+            let columns = reader.get_row_group(group).expect("a row group");
+            for column in 0..columns.num_columns() {
+                let pages = columns.get_column_page_reader(column).expect("a column");
+                pages.for_each(|page| drop(page.expect("a whole page")));
+            }
+        }
+        let counted = metadata.file_metadata().num_rows() as u64;
         rows += counted;
     }
     rows
+}
+
+/// How often a recording program is killed; `CANDLESCOPE_KILLS=100` for more.
+fn kills() -> u64 {
+    std::env::var("CANDLESCOPE_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6)
 }
 
 #[test]
@@ -57,37 +70,60 @@ fn kill_loses_at_most_the_open_segments() {
         write_for_ever(Path::new(&run));
     }
     let dir = tempfile::tempdir().expect("temporary directory");
-    let run = dir.path().join("run");
-    let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "kill_loses_at_most_the_open_segments", "--nocapture"])
-        .env(CHILD, &run)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("child");
-    let (mut spans, mut steps, mut killed) = (0, 0, false);
-    let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
-    for line in lines.map_while(Result::ok) {
-        let mut words = line.split_whitespace();
-        if words.next() == Some("durable") {
-            // Everything the child managed to say before it died counts, also what was in the pipe.
-            let mut number = || words.next().and_then(|w| w.parse::<u64>().ok());
-            if let (Some(a), Some(b)) = (number(), number()) {
-                (spans, steps) = (a, b);
+    let (mut durable, mut on_disk_all, mut before_any) = (0, 0, 0);
+    // Moments that lie anywhere in a run's first segments, its start included: the same in every run of the test.
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..kills() {
+        let run = dir.path().join(format!("run-{round}"));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let after = Duration::from_micros((random >> 33) % 800_000);
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "kill_loses_at_most_the_open_segments", "--nocapture"])
+            .env(CHILD, &run)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("child");
+        let stdout = child.stdout.take().expect("stdout");
+        // Everything the child managed to say before it died counts, also what was in the pipe.
+        let told = std::thread::spawn(move || {
+            let mut last = [0; 2];
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let mut words = line.split_whitespace();
+                if words.next() == Some("durable")
+                    && let (Some(spans), Some(steps)) = (words.next(), words.next())
+                    && let (Ok(spans), Ok(steps)) = (spans.parse(), steps.parse())
+                {
+                    last = [spans, steps];
+                }
             }
-            if spans >= 150_000 && !killed {
-                child.kill().expect("SIGKILL");
-                killed = true;
-            }
+            last
+        });
+        std::thread::sleep(after);
+        child.kill().expect("SIGKILL");
+        child.wait().expect("dead child");
+        let [spans, steps] = told.join().expect("ends");
+        if !run.join("run.json").exists() {
+            // Killed before the run had begun: then there is nothing to read and nothing was promised.
+            assert_eq!((spans, steps), (0, 0));
+            before_any += 1;
+            continue;
         }
+        let of = |kind: RecordKind| if run.join(kind.table()).is_dir() { rows(&run, kind) } else { 0 };
+        let (on_disk, steps_on_disk) = (of(RecordKind::Span), of(RecordKind::Step));
+        assert!(on_disk >= spans, "round {round}: {on_disk} spans on disk, {spans} had been reported as exported");
+        assert!(on_disk - spans <= 60_000, "no more than one segment can have been finished unreported");
+        assert!(steps_on_disk >= steps, "round {round}");
+        let manifest: RunManifest =
+            serde_json::from_slice(&fs::read(run.join("run.json")).expect("run.json")).expect("a whole manifest");
+        assert!(!manifest.complete, "nobody closed the run");
+        durable += spans;
+        on_disk_all += on_disk;
+        fs::remove_dir_all(&run).expect("removed");
     }
-    child.wait().expect("dead child");
-    assert!(killed && spans >= 150_000, "the child ended by itself after {spans} spans");
-
-    let (on_disk, steps_on_disk) = (rows(&run, RecordKind::Span), rows(&run, RecordKind::Step));
-    assert!(on_disk >= spans, "{on_disk} spans on disk, {spans} had been reported as exported");
-    assert!(on_disk - spans <= 60_000, "no more than one segment can have been finished unreported");
-    assert!(steps_on_disk >= steps);
-    let manifest: RunManifest =
-        serde_json::from_slice(&fs::read(run.join("run.json")).expect("run.json")).expect("a whole manifest");
-    assert!(!manifest.complete, "nobody closed the run");
+    eprintln!(
+        "{} kills: {on_disk_all} spans readable, {durable} of them had been told to be durable; {before_any} before the run \
+         had begun",
+        kills()
+    );
+    assert!(kills() < 5 || durable > 0, "no child got as far as a finished segment");
 }

@@ -57,7 +57,7 @@ def check_tables(run: pathlib.Path, manifest: dict, say) -> dict:
 def check_spans(run: pathlib.Path, manifest: dict, say) -> None:
     exporter = next((e for e in manifest["exporters"] if e["name"] == "parquet"), None)
     lost = exporter is None or bool(exporter["dropped"]) or any(
-        manifest["loss"].get(k, 0) for k in ("ring_full", "too_deep", "after_shutdown", "open_at_end")
+        manifest["loss"].get(k, 0) for k in ("ring_full", "too_deep", "no_ring", "after_shutdown", "open_at_end")
     )
     connection = duckdb.connect()
     connection.sql(f"create view spans as select * from read_parquet('{run}/spans/part-*.parquet')")

@@ -82,7 +82,7 @@ fn completeness(analysis: &Analysis, findings: &mut Vec<Finding>) {
     }
     let loss = &manifest.loss;
     let told = |codes: &[&str]| manifest.verdict.findings.iter().any(|f| codes.contains(&f.code.as_str()));
-    if loss.lost() > 0 && !told(&["ring_full", "too_deep", "after_shutdown"]) {
+    if loss.lost() > 0 && !told(&["ring_full", "too_deep", "threads_without_ring", "after_shutdown"]) {
         findings.push(finding(
             Severity::Warning,
             "intervals_lost",

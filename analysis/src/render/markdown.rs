@@ -328,11 +328,12 @@ fn cost(out: &mut String, analysis: &Analysis) {
     let loss = &manifest.loss;
     let _ = writeln!(
         out,
-        "- intervals: {} emitted, {} lost (ring full {}, too deep {}, after shutdown {}, unresolved {})",
+        "- intervals: {} emitted, {} lost (ring full {}, too deep {}, thread without a ring {}, after shutdown {}, unresolved {})",
         count(loss.emitted),
         count(loss.lost()),
         count(loss.ring_full),
         count(loss.too_deep),
+        count(loss.no_ring),
         count(loss.after_shutdown),
         count(loss.unresolved)
     );

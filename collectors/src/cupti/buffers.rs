@@ -3,7 +3,7 @@
 //! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So what happens there is
 //! a few instructions under a lock that nobody holds for longer; allocating, clearing and reading are done elsewhere.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory for records: zeroed, aligned to eight bytes.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! CUPTI, and when it is detached nobody may: any call would attach it again. Where no launch comes the request stands, and costs
 //! nothing, as only launches are made slower.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where CUPTI is.

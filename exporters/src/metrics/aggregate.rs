@@ -408,6 +408,7 @@ impl Aggregate {
             ("recorded", loss.emitted.saturating_sub(loss.lost())),
             ("ring_full", loss.ring_full),
             ("too_deep", loss.too_deep),
+            ("no_ring", loss.no_ring),
             ("after_shutdown", loss.after_shutdown),
             ("unresolved", loss.unresolved),
         ] {

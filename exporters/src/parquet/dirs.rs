@@ -1,5 +1,6 @@
 //! Directories: made so that one knows which, and durable.
 
+use super::store::{Disk, Files};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,19 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// As for [`std::fs::create_dir_all`], or where the directory above cannot be synced.
 pub fn create_dirs(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+    create_dirs_with(&Disk, path, made)
+}
+
+/// As [`create_dirs`], on the file system that `files` stands for.
+pub(super) fn create_dirs_with(files: &dyn Files, path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     let missing = |p: &&Path| !p.as_os_str().is_empty() && !p.is_dir();
     let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
     for dir in missing.into_iter().rev() {
-        match fs::create_dir(dir) {
+        match files.create_dir(dir) {
             Ok(()) => {
                 made.retain(|known| known != dir);
                 made.insert(0, dir.to_path_buf());
-                sync_parent(dir)?;
+                sync_parent(files, dir)?;
             }
             // Another process was faster, or `dir` ends in `..` of one that has just been made.
             Err(_) if dir.is_dir() => {}
@@ -37,9 +43,9 @@ pub fn remove_dirs(made: &[PathBuf]) {
 }
 
 /// Makes the name of `path` durable.
-fn sync_parent(path: &Path) -> io::Result<()> {
+fn sync_parent(files: &dyn Files, path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match sync_dir(parent) {
+    match files.sync_dir(parent) {
         // A directory that may be written to and not read cannot be synced, and some file systems know no such thing.
         Err(error) if refuses_sync(&error) => Ok(()),
         outcome => outcome,

@@ -9,6 +9,7 @@ use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger};
 use parquet::errors::ParquetError;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Age of the very first segments.
@@ -20,7 +21,7 @@ const FIRST_ROTATION: Duration = Duration::from_secs(2);
 /// exporter then tries again with the records that follow.
 pub struct ParquetExporter {
     config: ParquetConfig,
-    files: Option<Box<dyn Files>>,
+    files: Arc<dyn Files>,
     writer: Option<Writer>,
 }
 
@@ -75,12 +76,12 @@ macro_rules! each_table {
 impl ParquetExporter {
     /// An exporter that will write to `config.run_dir`. Nothing is touched before [`start`](Exporter::start).
     pub fn create(config: ParquetConfig) -> Self {
-        Self { config, files: Some(Box::new(Disk)), writer: None }
+        Self { config, files: Arc::new(Disk), writer: None }
     }
 
     #[cfg(test)]
-    pub(super) fn with_files(config: ParquetConfig, files: Box<dyn Files>) -> Self {
-        Self { config, files: Some(files), writer: None }
+    pub(super) fn with_files(config: ParquetConfig, files: Arc<dyn Files>) -> Self {
+        Self { config, files, writer: None }
     }
 
     /// The run's directory.
@@ -103,8 +104,7 @@ impl ParquetExporter {
     fn open(&mut self, dir: RunDir, run: &RunManifest) -> Result<(), ExportError> {
         dir.write_manifest(&RunManifest { complete: false, ended_ns: None, ..run.clone() })
             .map_err(|e| ExportError::fatal(e.to_string()))?;
-        let files = self.files.take().unwrap_or_else(|| Box::new(Disk));
-        let writer = Writer::new(dir, &self.config, files, run).map_err(|e| {
+        let writer = Writer::new(dir, &self.config, self.files.clone(), run).map_err(|e| {
             ExportError::fatal(format!(
                 "Parquet settings are not usable: {e}: compression_level is {}, use 1 to 22",
                 self.config.compression_level
@@ -134,7 +134,8 @@ impl Exporter for ParquetExporter {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        let dir = RunDir::create(&self.config.run_dir).map_err(|e| ExportError::fatal(e.to_string()))?;
+        let dir =
+            RunDir::create(&self.config.run_dir, self.files.clone()).map_err(|e| ExportError::fatal(e.to_string()))?;
         self.open(dir.clone(), run).inspect_err(|_| dir.remove())
     }
 
@@ -174,7 +175,7 @@ impl Exporter for ParquetExporter {
         let writer = self.writer()?;
         writer.dir.write_manifest(run).map_err(|e| {
             ExportError::fatal(format!(
-                "{e} (the run's tables are whole, its manifest is the one written at the start)"
+                "{e} (the run's tables are whole; its manifest may still be the one written at the start)"
             ))
         })
     }
@@ -184,7 +185,7 @@ impl Writer {
     fn new(
         dir: RunDir,
         config: &ParquetConfig,
-        files: Box<dyn Files>,
+        files: Arc<dyn Files>,
         run: &RunManifest,
     ) -> Result<Self, ParquetError> {
         use candlescope_core::RecordKind::{Kernel, Request, Sample, Span, Step};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A disk with so many bytes left.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Quota(Arc<AtomicI64>);
 
 impl Files for Quota {
@@ -59,7 +59,7 @@ fn a_full_disk_costs_the_open_segments_and_is_counted() {
     let mut config = ParquetConfig::new(&run);
     (config.row_group_rows, config.rotate_rows) = (1000, 4000);
     let left = Quota(Arc::new(AtomicI64::new(i64::MAX)));
-    let mut exporter = ParquetExporter::with_files(config, Box::new(left.clone()));
+    let mut exporter = ParquetExporter::with_files(config, Arc::new(left.clone()));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
     exporter.start(&RunManifest::default()).expect("start");
     let mut write = |exporter: &mut ParquetExporter, steps: usize| {
@@ -100,10 +100,11 @@ fn a_full_disk_costs_the_open_segments_and_is_counted() {
 fn a_disk_that_stays_full_leaves_nothing_half_written() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let run = dir.path().join("run");
-    let left = Quota(Arc::new(AtomicI64::new(10)));
-    let mut exporter = ParquetExporter::with_files(ParquetConfig::new(&run), Box::new(left));
+    let left = Quota(Arc::new(AtomicI64::new(i64::MAX)));
+    let mut exporter = ParquetExporter::with_files(ParquetConfig::new(&run), Arc::new(left.clone()));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
     exporter.start(&RunManifest::default()).expect("start");
+    left.0.store(10, Ordering::Relaxed);
     let batch = source.decode();
     ledger.received(&batch);
     exporter.export(&batch, &ledger).expect("nothing is written yet");

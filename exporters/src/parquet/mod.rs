@@ -24,6 +24,8 @@ mod dictionary;
 mod dirs;
 mod exporter;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod full_disk;
 mod hybrid;
 mod schema;

@@ -1,7 +1,6 @@
 //! One table on disk: its open segment and its finished ones.
 
 use super::chunk::ChunkWriter;
-use super::dirs::sync_dir;
 use super::schema::TableSchema;
 use super::store::{Files, SegmentFile, remedy};
 use super::tables::{RunColumns, Table};
@@ -11,15 +10,17 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 /// A segment could not be written. Its records are dropped, the finished segments stay.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot write {}: {source}; {lost} {} dropped, finished segments are kept: {}",
+    "cannot {what} {}: {source}; {lost} {} dropped, finished segments are kept: {}",
     path.display(), kind.table(), advice(source)
 )]
 pub(super) struct SegmentError {
+    what: &'static str,
     path: PathBuf,
     kind: RecordKind,
     lost: u64,
@@ -38,7 +39,7 @@ fn advice(error: &ParquetError) -> &'static str {
 
 /// What all tables' writers share.
 pub(super) struct Shared {
-    pub(super) files: Box<dyn Files>,
+    pub(super) files: Arc<dyn Files>,
     pub(super) chunks: ChunkWriter,
     pub(super) run: RunColumns,
     pub(super) row_group_rows: usize,
@@ -119,8 +120,9 @@ impl<T: Table> TableWriter<T> {
             return Ok(());
         }
         self.write_group(number, shared, ledger)?;
-        let outcome = self.seal();
-        self.settle(outcome, number, ledger).map(|_| ())
+        let outcome = self.seal(shared);
+        self.settle(outcome, number, ledger)?;
+        self.make_durable(number, shared)
     }
 
     /// Writes a segment without rows if there is no other, so that whoever scans the table's folder finds its columns.
@@ -133,8 +135,9 @@ impl<T: Table> TableWriter<T> {
         if !self.finished.is_empty() || self.open.is_some() {
             return Ok(());
         }
-        let outcome = self.open(number, shared).and_then(|()| self.seal());
-        self.settle(outcome, number, ledger).map(|_| ())
+        let outcome = self.open(number, shared).and_then(|()| self.seal(shared));
+        self.settle(outcome, number, ledger)?;
+        self.make_durable(number, shared)
     }
 
     /// Finished segments.
@@ -198,17 +201,28 @@ impl<T: Table> TableWriter<T> {
         Ok(rows)
     }
 
-    /// Footer, sync, rename, sync.
-    fn seal(&mut self) -> Result<Finished, ParquetError> {
+    /// Footer, sync, rename.
+    fn seal(&mut self, shared: &Shared) -> Result<Finished, ParquetError> {
         let Some(open) = &mut self.open else {
             return Err(ParquetError::General("no segment is open".to_string()));
         };
         open.writer.finish()?;
         open.writer.inner().sync()?;
         let bytes = open.writer.bytes_written() as u64;
-        fs::rename(&open.temporary, &open.path)?;
-        sync_dir(&self.dir)?;
+        shared.files.rename(&open.temporary, &open.path)?;
         Ok(Finished { path: open.path.clone(), rows: open.rows, bytes })
+    }
+
+    /// Syncs the table's folder, so that a finished segment keeps its name. Where that fails the segment is there all the
+    /// same, and nothing is lost unless the machine fails, too.
+    fn make_durable(&self, number: u32, shared: &Shared) -> Result<(), SegmentError> {
+        shared.files.sync_dir(&self.dir).map_err(|source| SegmentError {
+            what: "sync the folder of",
+            path: segment_path(&self.dir, number),
+            kind: T::KIND,
+            lost: 0,
+            source: source.into(),
+        })
     }
 
     /// After a failure the open segment and the collected rows are given up: what is in the file cannot be trusted, and keeping
@@ -228,7 +242,7 @@ impl<T: Table> TableWriter<T> {
                 let path = segment_path(&self.dir, number);
                 self.open = None;
                 let _ = fs::remove_file(temporary_path(&path));
-                Err(SegmentError { path, kind: T::KIND, lost, source })
+                Err(SegmentError { what: "write", path, kind: T::KIND, lost, source })
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The run's directory: that it can be used, its manifest, and the files segments go to.
 
-use super::dirs::{create_dirs, remove_dirs, sync_dir};
+use super::dirs::{create_dirs_with, remove_dirs, sync_dir};
 use candlescope_core::RecordKind;
 use candlescope_core::run::{MANIFEST_FILE, RunManifest};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A run directory could not be used or written. Every message names the path and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -78,22 +79,23 @@ pub(super) struct RunDir {
     path: PathBuf,
     /// The directory and those above it, as far as they were made here, innermost first.
     made: Vec<PathBuf>,
+    files: Arc<dyn Files>,
 }
 
 impl RunDir {
     /// Makes the directory, claims it, and makes its tables' folders. A failure leaves nothing behind that was made
     /// here.
-    pub(super) fn create(path: &Path) -> Result<Self, RunDirError> {
+    pub(super) fn create(path: &Path, files: Arc<dyn Files>) -> Result<Self, RunDirError> {
         if path.is_file() {
             return Err(RunDirError::IsAFile { path: path.to_path_buf() });
         }
-        let mut run = Self { path: path.to_path_buf(), made: Vec::new() };
+        let mut run = Self { path: path.to_path_buf(), made: Vec::new(), files };
         let claimed = run.claim().inspect_err(|_| remove_dirs(&run.made));
         claimed?;
         // From here on what is in the directory is ours.
         for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != CLAIM) {
             let table = run.table(kind);
-            fs::create_dir(&table).map_err(io_error("create folder", &table)).inspect_err(|_| run.remove())?;
+            run.files.create_dir(&table).map_err(io_error("create folder", &table)).inspect_err(|_| run.remove())?;
         }
         Ok(run)
     }
@@ -101,7 +103,8 @@ impl RunDir {
     fn claim(&mut self) -> Result<(), RunDirError> {
         let path = self.path.clone();
         for attempt in 1.. {
-            create_dirs(&path, &mut self.made).map_err(io_error("create run directory", &path))?;
+            create_dirs_with(self.files.as_ref(), &path, &mut self.made)
+                .map_err(io_error("create run directory", &path))?;
             let mut entries = match fs::read_dir(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => continue,
                 entries => entries.map_err(io_error("read run directory", &path))?,
@@ -112,7 +115,7 @@ impl RunDir {
                 return Err(RunDirError::NotEmpty { path, first });
             }
             let table = self.table(CLAIM);
-            match fs::create_dir(&table) {
+            match self.files.create_dir(&table) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(RunDirError::Taken { path }),
                 made => return made.map_err(io_error("create folder", &table)),
@@ -145,17 +148,18 @@ impl RunDir {
         let write = || -> io::Result<()> {
             let mut text = serde_json::to_vec_pretty(manifest)?;
             text.push(b'\n');
-            let mut file = File::create(&temporary)?;
+            let mut file = self.files.create(&temporary)?;
             file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            sync_dir(&self.path)
+            file.sync()?;
+            self.files.rename(&temporary, &path)
         };
-        write().map_err(|source| {
+        let written = write().map_err(|source| {
             // A torn temporary file is of no use, and the disk may be full.
             let _ = fs::remove_file(&temporary);
             RunDirError::Io { what: "write", path, source }
-        })
+        });
+        written?;
+        self.files.sync_dir(&self.path).map_err(io_error("sync run directory", &self.path))
     }
 }
 
@@ -171,10 +175,26 @@ impl SegmentFile for File {
     }
 }
 
-/// Makes the files segments are written to: a test puts a full disk here.
-pub(super) trait Files: Send {
+/// What is asked of the file system for a run to be written; a test puts a full or failing disk here. What is removed is
+/// not: a failure to remove has nothing to follow it.
+pub(super) trait Files: std::fmt::Debug + Send + Sync {
     /// Creates or truncates a file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
+
+    /// Makes a directory.
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    /// Gives a file its final name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        sync_dir(dir)
+    }
 }
 
 /// The file system.

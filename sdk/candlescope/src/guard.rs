@@ -48,7 +48,9 @@ impl Scope {
 
     fn end(&mut self) -> Option<RunManifest> {
         let manifest = self.session.take()?.finish();
-        if self.report_at_end {
+        // In a forked child there is no account: the run is the parent's, and that has been told.
+        let forked = manifest.verdict.findings.iter().any(|f| f.code == candlescope_core::FORKED);
+        if self.report_at_end && !forked {
             candlescope_core::diagnostics::print(&account(&manifest, &self.destinations));
         }
         Some(manifest)

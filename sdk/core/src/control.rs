@@ -1,10 +1,10 @@
 //! When to record: runtime start and stop, schedules, and windows of steps. Decisions are taken where a step begins, so that
 //! enter and exit always balance.
 
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::{Mutex, PoisonError};
 use std::ops::Range;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Which steps are recorded, as in the PyTorch profiler: after `skip_first` steps, cycles of `wait` steps that are not recorded,
 /// `warmup` steps that are not recorded either but run right before the recorded ones, and `active` recorded steps; `repeat`
@@ -60,6 +60,9 @@ impl Schedule {
         }
     }
 }
+
+/// How often a window is tried to be opened between two steps.
+const OPENING_ATTEMPTS: usize = 1_000;
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
@@ -198,19 +201,31 @@ impl Control {
         if self.window_end.load(SeqCst) > before {
             return None;
         }
-        // Until the first step's number is known every step is in the window: one that took its number after it was read cannot
-        // have missed that.
-        if in_full {
-            self.full_end.store(u64::MAX, SeqCst);
+        // Where no step began while the end was written, those that come see it, and there are as many as were asked for.
+        let mut first = before;
+        for _ in 0..OPENING_ATTEMPTS {
+            let window = first..first.saturating_add(steps);
+            self.end_at(window.end, in_full);
+            let next = self.steps.load(SeqCst);
+            if next == first {
+                return Some(window);
+            }
+            first = next;
         }
-        self.window_end.store(u64::MAX, SeqCst);
+        // Steps that follow one another that fast: until the first one's number is known every step is in the window. One
+        // that took its number after it was read cannot have missed that; one beyond the end may be recorded besides.
+        self.end_at(u64::MAX, in_full);
         let first = self.steps.load(SeqCst);
         let window = first..first.saturating_add(steps);
-        if in_full {
-            self.full_end.store(window.end, SeqCst);
-        }
-        self.window_end.store(window.end, SeqCst);
+        self.end_at(window.end, in_full);
         Some(window)
+    }
+
+    fn end_at(&self, end: u64, in_full: bool) {
+        if in_full {
+            self.full_end.store(end, SeqCst);
+        }
+        self.window_end.store(end, SeqCst);
     }
 
     /// Ends the window before step `end`, for steps that have not begun; one that was opened since goes on.
@@ -234,6 +249,11 @@ impl Control {
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the session is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 }
 
@@ -271,7 +291,7 @@ mod tests {
                 let recorded: Vec<u64> = workers.into_iter().flat_map(|w| w.join().expect("ends")).collect();
                 (recorded, window)
             });
-            // A step may be recorded besides, if it began while the window was being opened; none of the window is missing.
+            // A step before it may be recorded besides, if it began while the window was being opened; none of it is missing.
             let inside = recorded.iter().filter(|n| window.contains(n)).count();
             assert_eq!(inside, 20, "{window:?}: {recorded:?}");
             assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");

@@ -108,6 +108,12 @@ pub enum FlushError {
         /// Exporters that had not answered.
         waiting: usize,
     },
+    /// The session is the parent's of this process, which was forked after it started.
+    #[error(
+        "this process was forked from the one that records, and has nothing to flush: start a session of its own after \
+         the fork"
+    )]
+    Forked,
     /// Exporters that have failed for good, or whose queue is full, did not flush.
     #[error("{exporters} exporters could not flush; the session's statistics say why")]
     Failed {
@@ -173,6 +179,9 @@ impl Handle {
     pub fn capture(&self, exporter: impl Exporter, steps: u64) -> Result<Capture, CaptureError> {
         if steps == 0 {
             return Err(CaptureError::NoSteps);
+        }
+        if self.0.shared.is_forked() {
+            return Err(CaptureError::Ended);
         }
         let busy = Busy::claim(&self.0.capturing).ok_or_else(|| self.busy())?;
         if self.0.shared.control.remaining() > 0 {
@@ -251,8 +260,11 @@ impl Handle {
     /// Does nothing once the session has ended.
     ///
     /// # Errors
-    /// When that takes longer than `timeout`, or an exporter cannot.
+    /// When that takes longer than `timeout`, an exporter cannot, or the process was forked from the one that records.
     pub fn flush(&self, timeout: Duration) -> Result<(), FlushError> {
+        if self.0.shared.is_forked() {
+            return Err(FlushError::Forked);
+        }
         let deadline = deadline(timeout);
         let (done, answers) = unbounded();
         if self.0.commands.send(Command::Flush(done)).is_err() {
@@ -280,7 +292,10 @@ impl Handle {
 
     /// Numbers so far, at most four drain intervals old.
     pub fn stats(&self) -> Stats {
-        let facts = *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = match self.0.shared.is_forked() {
+            true => Facts::default(),
+            false => *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner),
+        };
         Stats {
             counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
             loss: facts.loss,
@@ -321,6 +336,9 @@ impl Handle {
     }
 
     fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
+        if self.0.shared.is_forked() {
+            return;
+        }
         self.with_manifest(f);
         self.0.manifest_changed.store(true, Ordering::Release);
     }

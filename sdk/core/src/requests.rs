@@ -2,8 +2,8 @@
 //! a lock, read when the request ends.
 
 use crate::clock::Ticks;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Requests followed at once, at most; 24 bytes each.
 ///

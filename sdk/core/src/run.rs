@@ -95,7 +95,8 @@ pub struct StepCounts {
     pub left_plain: u64,
     /// Steps that began while recording was paused.
     pub paused: u64,
-    /// Steps that were to be recorded and have no record, because a ring was full.
+    /// Steps that were to be recorded and have no record, because a ring was full or their thread has
+    /// none.
     pub lost: u64,
     /// Steps that were to be recorded and had not ended when the session did; while it goes on, those under way.
     pub open_at_end: u64,
@@ -125,7 +126,7 @@ impl fmt::Display for StepCounts {
             (self.scheduled_out, "left out by the schedule"),
             (self.left_plain, "left plain to measure the overhead"),
             (self.paused, "while recording was off"),
-            (self.lost, "lost because a ring was full"),
+            (self.lost, "lost because a ring was full or a thread had none"),
             (self.open_at_end, "not ended"),
         ];
         let mut before = " (";
@@ -351,6 +352,10 @@ pub struct LossCounts {
     pub ring_full: u64,
     /// Dropped because the stack was deeper than supported.
     pub too_deep: u64,
+    /// Dropped because their thread has no ring: there was no room for one more (`ring_memory`).
+    pub no_ring: u64,
+    /// Threads without a ring; their outermost intervals count as steps.
+    pub threads_without_ring: u64,
     /// Ended after the pipeline had shut down.
     pub after_shutdown: u64,
     /// Read from a ring and never made a record: a bug in the profiler.
@@ -359,6 +364,9 @@ pub struct LossCounts {
     pub open_at_end: u64,
     /// Exits that matched no enter (never counted as emitted).
     pub unmatched_exits: u64,
+    /// Intervals that were still open when their step or request had ended and others began on the same thread, and that
+    /// were not left later: as a rule their guards were forgotten (never counted as emitted).
+    pub forgotten_guards: u64,
     /// Requests dropped because their queue was full.
     pub requests_lost: u64,
     /// Requests that had not ended when the run did.
@@ -373,7 +381,9 @@ pub struct LossCounts {
 impl LossCounts {
     /// Intervals lost before they became records.
     pub fn lost(&self) -> u64 {
-        self.ring_full.saturating_add(self.too_deep).saturating_add(self.after_shutdown).saturating_add(self.unresolved)
+        [self.too_deep, self.no_ring, self.after_shutdown, self.unresolved]
+            .into_iter()
+            .fold(self.ring_full, u64::saturating_add)
     }
 }
 

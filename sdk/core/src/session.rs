@@ -1,36 +1,35 @@
-//! A session: the layer, the pipeline behind it, and the handle that starts, stops, flushes and ends it.
+//! A session: its options, and how the layer, the pipeline behind it and the handle come to be. Its end is in `ending`.
+
+mod ending;
+
+pub use ending::{FORKED, Session};
 
 use crate::HostNs;
-use crate::clock::{TickMapper, deadline};
+use crate::clock::TickMapper;
 use crate::collector::Collector;
 use crate::control::{Control, Schedule};
 use crate::diagnostics::{Diagnostics, Problem, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::gpu::{Activity, GpuClock, GpuTiming, KernelWindow};
-use crate::handle::{Handle, Inner, overhead};
+use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
 use crate::layer::gpu::GpuShared;
-use crate::ledger::DropReason;
 use crate::pipeline::attribute::Kernels;
-use crate::pipeline::drain::{Command, Drain, DrainReport, Facts};
+use crate::pipeline::drain::{Drain, Facts};
 use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::Lane;
 use crate::pipeline::recorder::Recorder;
+use crate::pipeline::threads::{self, NO_THREAD};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::probe::Probe;
-use crate::record::RecordKind;
-use crate::run::{
-    ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, OverheadInfo, RunManifest, SCHEMA_VERSION, Severity,
-};
-use crate::shared::{Hooks, KernelsShared, Shared};
+use crate::run::{Finding, RunManifest, SCHEMA_VERSION};
+use crate::shared::{Hooks, KernelsShared, Rings, Shared};
 use crate::tap::Tap;
-use crate::verdict::{Evidence, verdict};
-use crossbeam_channel::{Sender, bounded, unbounded};
+use crossbeam_channel::{bounded, unbounded};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What an interval costs between a model's launches, as a multiple of what it costs in a loop: the driver's code has taken the caches
@@ -39,9 +38,6 @@ const IN_PLACE: f64 = 3.0;
 
 /// A thread that has not begun a step of a kind for so long had a pause: by then a device's clocks are down.
 const PAUSE_NS: f64 = 1e9;
-
-/// Time that collectors get to stop.
-const COLLECTOR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +51,13 @@ pub enum StartError {
         cause: ExportError,
     },
     /// The operating system gave no thread.
-    #[error("cannot start the profiler's thread")]
-    Thread(#[from] std::io::Error),
+    #[error("cannot start the profiler's thread {name}: {source}; {NO_THREAD}")]
+    Thread {
+        /// Name of the thread.
+        name: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// An option has no meaning.
     #[error("{0}")]
     Option(String),
@@ -76,6 +77,7 @@ pub struct SessionBuilder {
     paused: bool,
     overhead_probe: Option<u64>,
     ring_capacity: usize,
+    ring_memory: u64,
     drain_interval: Duration,
     queue_records: u64,
     shutdown_timeout: Duration,
@@ -104,6 +106,7 @@ impl Default for SessionBuilder {
             paused: false,
             overhead_probe: None,
             ring_capacity: 32_768,
+            ring_memory: 256 << 20,
             drain_interval: Duration::from_millis(10),
             queue_records: 262_144,
             shutdown_timeout: Duration::from_secs(10),
@@ -192,6 +195,19 @@ impl SessionBuilder {
     /// would take its memory, and dropping the oldest would tear records the drain may be reading.
     pub fn ring_capacity(mut self, records: usize) -> Self {
         self.ring_capacity = records;
+        self
+    }
+
+    /// Bytes that the rings of all threads may take together, with the some 75 KB that are kept for a thread besides
+    /// (default 256 MiB).
+    ///
+    /// Overload policy: while three quarters are free, each thread that enters its first span gets a ring of
+    /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Those that come later get smaller ones, down to 256
+    /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What a
+    /// thread without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)).
+    /// Threads that end give back what they had.
+    pub fn ring_memory(mut self, bytes: u64) -> Self {
+        self.ring_memory = bytes;
         self
     }
 
@@ -319,7 +335,7 @@ impl SessionBuilder {
                 diagnostics: self.diagnostics.clone(),
             },
             std::mem::take(&mut self.excluded_targets),
-            self.ring_capacity,
+            Rings { capacity: self.ring_capacity, memory: self.ring_memory },
             requests,
         ));
         let mut clock = clock;
@@ -351,17 +367,33 @@ impl SessionBuilder {
             gpu.interval_ticks.store((in_place_ns / mapper.ns_per_tick()).round() as u64, Ordering::Relaxed);
             gpu.pause_ticks.store((PAUSE_NS / mapper.ns_per_tick()).round() as u64, Ordering::Relaxed);
         }
-        let kernels = match activity {
-            Some(activity) => {
-                match start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed) {
-                    Ok(kernels) => Some(kernels),
-                    Err(error) => {
-                        lanes.into_iter().for_each(Lane::abandon);
-                        return Err(error);
-                    }
-                }
+        // All threads first, and only then what the drain gets: an exporter whose session cannot start takes back what it
+        // made, and does not close it as a run.
+        let (stop_collect, stopped) = bounded::<()>(0);
+        let failures = collect::Failures::default();
+        let collectors = std::mem::take(&mut self.collectors);
+        let start_threads = || {
+            let start =
+                |activity| start_recorder(activity, &shared, &mapper, &background, &manifest, &manifest_changed);
+            let kernels = activity.map(start).transpose()?;
+            let (give, taken) = bounded::<(Drain, TickMapper, Enricher)>(1);
+            let work = move || _ = taken.recv().map(|(drain, mapper, enricher)| run_drain(drain, mapper, enricher));
+            let drain_thread = threads::spawn("cs-drain", work).map_err(no_thread("cs-drain"))?;
+            let collect_thread = if collectors.is_empty() {
+                None
+            } else {
+                let (shared, background) = (shared.clone(), background.clone());
+                let started = collect::start(collectors, samples, stopped, failures.clone(), shared, background);
+                Some(started.map_err(no_thread("cs-collect"))?)
+            };
+            Ok((kernels, give, drain_thread, collect_thread))
+        };
+        let (kernels, give, drain_thread, collect_thread) = match start_threads() {
+            Ok(started) => started,
+            Err(error) => {
+                lanes.into_iter().for_each(Lane::abandon);
+                return Err(error);
             }
-            None => None,
         };
         let enricher = Enricher::new(clock, kernels, self.expect_gpu);
         let drain = Drain {
@@ -379,16 +411,8 @@ impl SessionBuilder {
             manifest_changed: manifest_changed.clone(),
             per_interval_ns,
         };
-        let drain_thread =
-            std::thread::Builder::new().name("cs-drain".into()).spawn(move || run_drain(drain, mapper, enricher))?;
-        let (stop_collect, stopped) = bounded::<()>(0);
-        let failures = collect::Failures::default();
-        let collect_thread = if self.collectors.is_empty() {
-            None
-        } else {
-            let collectors = std::mem::take(&mut self.collectors);
-            Some(collect::start(collectors, samples, stopped, failures.clone(), shared.clone(), background.clone())?)
-        };
+        // It waits for nothing else.
+        let _ = give.send((drain, mapper, enricher));
         let handle = Handle(Arc::new(Inner {
             shared: shared.clone(),
             commands,
@@ -429,6 +453,7 @@ impl SessionBuilder {
         }
         option("paused", self.paused.into());
         option("ring_capacity", self.ring_capacity.into());
+        option("ring_memory", self.ring_memory.into());
         option("queue_records", self.queue_records.into());
         option("drain_interval_ms", (self.drain_interval.as_secs_f64() * 1e3).into());
         if !self.excluded_targets.is_empty() {
@@ -456,6 +481,10 @@ impl SessionBuilder {
             }
         }
     }
+}
+
+fn no_thread(name: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
+    move |source| StartError::Thread { name, source }
 }
 
 /// Starts the thread that records kernels, and gives the drain's end of it.
@@ -490,7 +519,7 @@ fn start_recorder(
         }),
     };
     // Detached: it ends when the drain does, and a driver call that hangs must not hold the application up.
-    recorder.start()?;
+    recorder.start().map_err(no_thread("cs-kernels"))?;
     Ok(kernels)
 }
 
@@ -512,7 +541,8 @@ fn calibrate(ring_capacity: usize) -> f64 {
     const SPANS: usize = 256;
     let (requests, _) = bounded(1);
     let control = Control::new(None, false);
-    let shared = Arc::new(Shared::new(control, Hooks::default(), Vec::new(), ring_capacity.max(4_096), requests));
+    let rings = Rings { capacity: ring_capacity.max(4_096), memory: u64::MAX };
+    let shared = Arc::new(Shared::new(control, Hooks::default(), Vec::new(), rings, requests));
     let subscriber = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
     tracing::subscriber::with_default(subscriber, || {
         let step = tracing::trace_span!("step");
@@ -538,210 +568,6 @@ fn calibrate(ring_capacity: usize) -> f64 {
     })
 }
 
-/// Keeps a session alive. Dropping it flushes and ends the session within the shutdown timeout.
-#[must_use = "the session ends when this guard is dropped"]
-#[derive(Debug)]
-pub struct Session {
-    handle: Handle,
-    drain_thread: Option<JoinHandle<()>>,
-    collect_thread: Option<JoinHandle<()>>,
-    stop_collect: Option<Sender<()>>,
-    failures: collect::Failures,
-    /// Noticed while setting up.
-    findings: Vec<Finding>,
-    background: Arc<BackgroundCpu>,
-    shutdown_timeout: Duration,
-    finished: Option<RunManifest>,
-    collectors_hang: bool,
-}
-
-impl Session {
-    /// Options of a new session.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::default()
-    }
-
-    /// The handle, to control the session from elsewhere.
-    pub fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
-    /// Ends the session and returns the final manifest: counts, losses, verdict.
-    pub fn finish(mut self) -> RunManifest {
-        self.shutdown();
-        self.finished.clone().unwrap_or_default()
-    }
-
-    fn shutdown(&mut self) {
-        let Some(drain_thread) = self.drain_thread.take() else {
-            return;
-        };
-        let deadline = deadline(self.shutdown_timeout);
-        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others recorded.
-        self.stop_collect = None;
-        if let Some(thread) = self.collect_thread.take() {
-            let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
-            self.collectors_hang = !join_until(thread, Instant::now() + patience);
-        }
-        let (answer, report) = bounded(1);
-        let _ = self.handle.0.commands.send(Command::Stop(answer));
-        match report.recv_deadline(deadline) {
-            Ok(report) => {
-                join_until(drain_thread, deadline);
-                let captures = self.finish_exporters(report, deadline);
-                captures.into_iter().for_each(|thread| _ = join_until(thread, deadline));
-            }
-            Err(_) => self.finished = Some(self.manifest_without_pipeline(drain_thread, deadline)),
-        }
-    }
-
-    /// What can be said where the pipeline does not answer: it is stuck, or a panic has ended it.
-    fn manifest_without_pipeline(&self, drain: JoinHandle<()>, deadline: Instant) -> RunManifest {
-        let (code, message, remedy) = match outcome_until(drain, deadline) {
-            Some(outcome) => {
-                let said = outcome.as_ref().err().map_or("it ended before the session", |p| panic_message(p.as_ref()));
-                (
-                    "pipeline_panicked",
-                    format!("the pipeline panicked, so the run stays incomplete: {said}"),
-                    "please report it with this message; a source of GPU time of your own runs in the pipeline too",
-                )
-            }
-            None => {
-                let message = format!(
-                    "the pipeline did not stop within {:?}, so the run stays incomplete",
-                    self.shutdown_timeout
-                );
-                self.handle.0.shared.diagnostics.report("", message.as_str());
-                ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
-            }
-        };
-        let mut manifest = self.handle.with_manifest(|m| m.clone());
-        manifest.verdict.ok = false;
-        manifest.verdict.findings.push(Finding {
-            severity: Severity::Error,
-            code: code.into(),
-            message,
-            remedy: remedy.into(),
-        });
-        manifest
-    }
-
-    /// Returns the threads that still write captured runs.
-    fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
-        // All close at the same time, so that one slow exporter does not use up the others' time.
-        let closing: Vec<_> = report
-            .lanes
-            .iter()
-            .map(|lane| {
-                let (done, answer) = bounded(1);
-                lane.request_close(done, deadline);
-                answer
-            })
-            .collect();
-        let mut unresponsive = Vec::new();
-        for (lane, answer) in report.lanes.iter().zip(closing) {
-            if answer.recv_deadline(deadline).is_err() {
-                lane.ledger.settle(DropReason::Shutdown);
-                unresponsive.push(lane.name);
-            }
-        }
-        let manifest = Arc::new(self.final_manifest(&report, &unresponsive));
-        let finishing: Vec<_> = report
-            .lanes
-            .iter()
-            .filter(|lane| !unresponsive.contains(&lane.name))
-            .map(|lane| {
-                let (done, answer) = bounded(1);
-                lane.request_finish(manifest.clone(), done, deadline);
-                answer
-            })
-            .collect();
-        for answer in finishing {
-            let _ = answer.recv_deadline(deadline);
-        }
-        let mut manifest = (*manifest).clone();
-        for (lane, before) in report.lanes.iter_mut().zip(&mut manifest.exporters) {
-            lane.join_if_done();
-            let after = lane.ledger.report(lane.name);
-            if after.last_error != before.last_error {
-                // Too late for the manifest that was exported, but not for whoever called `finish`.
-                manifest.verdict.findings.push(finish_failed(&after));
-                manifest.verdict.ok = false;
-                *before = after;
-            }
-        }
-        self.finished = Some(manifest);
-        report.captures
-    }
-
-    fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
-        let facts = &report.facts;
-        let mut m = self.handle.with_manifest(|m| m.clone());
-        m.ended_ns = Some(HostNs::now().0);
-        m.complete = true;
-        m.clock = report.clock.clone();
-        m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
-        m.loss = facts.loss;
-        m.steps = Some(facts.steps);
-        m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
-        m.gpu = report.gpu.clone();
-        let marks_ns = m.gpu.as_ref().map_or(0, |gpu| gpu.marks_ns);
-        let (application_ns, ratio) =
-            overhead(self.handle.0.per_interval_ns, facts.loss.emitted, marks_ns, facts.step_ns);
-        m.overhead = OverheadInfo {
-            per_interval_ns: self.handle.0.per_interval_ns,
-            application_ns,
-            background_cpu_ns: self.background.total_ns(),
-            ratio,
-            estimate: if report.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
-            in_place: report.in_place.clone(),
-        };
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let inner = &self.handle.0;
-        m.verdict = verdict(&Evidence {
-            facts,
-            clock: &m.clock,
-            exporters: &m.exporters,
-            collector_failures: &failures,
-            unresponsive,
-            unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
-            gpu: m.gpu.as_ref(),
-            set_up: &self.findings,
-            paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
-            capture: false,
-        });
-        if let Some(error) = m.results.get("error").and_then(Value::as_str) {
-            m.verdict.findings.push(program_failed(error));
-            m.verdict.ok = false;
-        }
-        m
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.shutdown();
-    }
-}
-
-fn program_failed(error: &str) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "program_failed".into(),
-        message: format!("the program ended with an error: {error}"),
-        remedy: "the figures are of what it did until then; put the error right and run it again".into(),
-    }
-}
-
-fn finish_failed(report: &ExporterReport) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "exporter_finish_failed".into(),
-        message: format!("exporter {}: {}", report.name, report.last_error.as_deref().unwrap_or("unknown error")),
-        remedy: "its last output is missing or out of date; what it had finished before is intact".into(),
-    }
-}
-
 /// The thread `cs-drain`. Where it panics that is told at once: a program may go on for days without being recorded.
 fn run_drain(drain: Drain, mapper: TickMapper, enricher: Enricher) {
     let diagnostics = drain.shared.diagnostics.clone();
@@ -752,18 +578,108 @@ fn run_drain(drain: Drain, mapper: TickMapper, enricher: Enricher) {
     }
 }
 
-/// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.
-fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
-    outcome_until(thread, deadline).is_some()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::{CollectError, Samples};
+    use crate::gpu::{ActivityError, ActivitySink, Correlator};
+    use crate::ledger::Ledger;
+    use crate::pipeline::threads::refused;
+    use crate::record::{Batch, SpanId};
 
-/// As [`join_until`], with what became of the thread.
-fn outcome_until(thread: JoinHandle<()>, deadline: Instant) -> Option<std::thread::Result<()>> {
-    while !thread.is_finished() {
-        if Instant::now() >= deadline {
-            return None;
+    type Calls = Arc<Mutex<Vec<&'static str>>>;
+
+    /// Says which of its methods were called.
+    struct Keeps(Calls);
+
+    impl Keeps {
+        fn say(&self, what: &'static str) {
+            self.0.lock().expect("whole").push(what);
         }
-        std::thread::sleep(Duration::from_micros(200));
     }
-    Some(thread.join())
+
+    impl Exporter for Keeps {
+        fn name(&self) -> &'static str {
+            "keeps"
+        }
+        fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+            self.say("start");
+            Ok(())
+        }
+        fn abandon(&mut self) {
+            self.say("abandon");
+        }
+        fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+            ledger.exported_batch(batch);
+            Ok(())
+        }
+        fn close(&mut self, _: &Ledger) -> Result<(), ExportError> {
+            self.say("close");
+            Ok(())
+        }
+    }
+
+    struct Idle;
+
+    impl Collector for Idle {
+        fn name(&self) -> &'static str {
+            "idle"
+        }
+        fn period(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+        fn sample(&mut self, _: &mut Samples<'_>) -> Result<(), CollectError> {
+            Ok(())
+        }
+    }
+
+    impl Correlator for Idle {
+        fn push(&self, _: SpanId) {}
+        fn pop(&self) {}
+    }
+
+    impl Activity for Idle {
+        fn name(&self) -> &'static str {
+            "idle"
+        }
+        fn correlator(&self) -> Arc<dyn Correlator> {
+            Arc::new(Idle)
+        }
+        fn enable(&mut self) -> Result<(), ActivityError> {
+            Ok(())
+        }
+        fn collect(&mut self, _: bool, _: &dyn Fn() -> HostNs, _: &mut ActivitySink) -> Result<(), ActivityError> {
+            Ok(())
+        }
+        fn disable(&mut self) -> Result<(), ActivityError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_session_that_gets_no_thread_takes_back_what_its_exporters_made() {
+        for n in 0.. {
+            let calls = [Calls::default(), Calls::default()];
+            let builder = calls.iter().fold(Session::builder(), |b, calls| b.exporter(Keeps(calls.clone())));
+            refused::after(Some(n));
+            let started = builder.collector(Idle).kernels(Idle, None).start();
+            refused::after(None);
+            let error = match started {
+                Err(error) => error.to_string(),
+                Ok((_layer, session)) => {
+                    assert_eq!(n, 5, "two exporters, the recorder, the drain, the collectors");
+                    assert!(session.finish().complete);
+                    return;
+                }
+            };
+            let name = ["keeps", "keeps", "cs-kernels", "cs-drain", "cs-collect"][n];
+            assert!(error.contains(name) && error.contains("ulimit -u"), "{error}");
+            assert!(error.contains("Resource temporarily unavailable"), "{error}");
+            for (at, calls) in calls.iter().enumerate() {
+                let calls = calls.lock().expect("whole").clone();
+                let expected: &[&str] = if at > n { &[] } else { &["start", "abandon"] };
+                assert_eq!(calls, expected, "exporter {at} where thread {n} is refused");
+            }
+        }
+    }
 }

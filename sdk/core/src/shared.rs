@@ -6,11 +6,13 @@ use crate::diagnostics::Diagnostics;
 use crate::gpu::{Correlator, KernelWindow};
 use crate::layer::gpu::GpuShared;
 use crate::names::Names;
+use crate::notices::Notices;
 use crate::probe::Probe;
 use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
-use crate::tap::Tap;
+use crate::ring_room::{RingRoom, RingShare};
+use crate::tap::{Tap, TapSlot};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -24,10 +26,12 @@ const SEQ_BITS: u32 = 40;
 
 pub(crate) struct Shared {
     pub(crate) session: u64,
+    /// The process that started it.
+    process: u32,
     pub(crate) ticks: TickSource,
     pub(crate) control: Control,
     pub(crate) names: Names,
-    pub(crate) taps: Vec<Arc<dyn Tap>>,
+    pub(crate) taps: Vec<TapSlot>,
     pub(crate) gpu: Option<GpuShared>,
     pub(crate) kernels: Option<KernelsShared>,
     /// Leaves some steps plain, where that was asked for.
@@ -36,7 +40,9 @@ pub(crate) struct Shared {
     pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
     pub(crate) diagnostics: Diagnostics,
+    pub(crate) notices: Notices,
     pub(crate) ring_capacity: usize,
+    pub(crate) ring_room: Arc<RingRoom>,
     /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
     pub(crate) epochs: Box<[AtomicU32]>,
     pub(crate) new_threads: Mutex<Vec<NewThread>>,
@@ -72,11 +78,22 @@ pub(crate) struct Hooks {
     pub(crate) diagnostics: Diagnostics,
 }
 
+/// How much the threads' rings hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rings {
+    /// Records in one.
+    pub(crate) capacity: usize,
+    /// Bytes of all together, with what else is kept for a thread.
+    pub(crate) memory: u64,
+}
+
 /// A thread that entered its first span.
 pub(crate) struct NewThread {
     pub(crate) info: Arc<ThreadInfo>,
     pub(crate) ring: rtrb::Consumer<Raw>,
     pub(crate) counts: Arc<ThreadCounts>,
+    /// Its part of the room for rings; `None` where there was none left, and the ring has no room for anything.
+    pub(crate) share: Option<RingShare>,
 }
 
 /// One thread's counters: written by that thread only, read by the drain.
@@ -95,7 +112,11 @@ pub(crate) struct ThreadCounts {
     /// Those of them that were steps.
     pub(crate) steps_lost: AtomicU64,
     pub(crate) too_deep: AtomicU64,
+    /// Intervals of a thread that has no ring.
+    pub(crate) no_ring: AtomicU64,
     pub(crate) unmatched: AtomicU64,
+    /// Intervals that outlived their step and over which others began.
+    pub(crate) forgotten: AtomicU64,
     /// `seq` of the latest interval entered.
     pub(crate) entered: AtomicU64,
 }
@@ -116,23 +137,26 @@ impl Shared {
         control: Control,
         hooks: Hooks,
         excluded_targets: Vec<String>,
-        ring_capacity: usize,
+        rings: Rings,
         requests: Sender<RawRequest>,
     ) -> Self {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         Self {
             session: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
             ticks: TickSource::new(),
             control,
             names: Names::new(),
             hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.kernels.is_some(),
-            taps: hooks.taps,
+            taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,
             kernels: hooks.kernels,
             probe: hooks.probe,
             excluded_targets,
             diagnostics: hooks.diagnostics,
-            ring_capacity,
+            notices: Notices::default(),
+            ring_capacity: rings.capacity,
+            ring_room: Arc::new(RingRoom::new(rings.memory)),
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             new_threads: Mutex::new(Vec::new()),
             next_thread: AtomicU32::new(1),
@@ -148,6 +172,12 @@ impl Shared {
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
+    }
+
+    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and any
+    /// lock may be held by one that is not there. Asks the system: not for the hot path.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Whether a step of this kind, which was to be recorded, is left plain instead. Never one of a window that was

@@ -1,7 +1,17 @@
 //! Taps: what happens on the application's own thread at enter and exit, such as an NVTX range.
 
+use crate::diagnostics::panic_message;
+use crate::notices::Notices;
 use crate::record::SpanId;
+use crate::run::{Finding, Severity};
 use crate::vocabulary::Phase;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Code of the finding.
+const PANICKED: &str = "tap_panicked";
 
 /// An interval as a tap sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +28,8 @@ pub struct TapInterval {
     pub depth: u16,
 }
 
-/// Runs on the application's threads: it must not allocate, lock, wait or panic. Calls balance on each thread, and come
+/// Runs on the application's threads: it must not allocate, lock, wait or panic. One that panics is not called again, by any
+/// thread; the program goes on. Until then calls balance on each thread, and come
 /// only for recorded intervals. Exits come in the reverse order of enters, except where the application itself leaves spans out of order.
 pub trait Tap: Send + Sync + 'static {
     /// A name was interned; called before any interval uses it, not on the hot path, but while other threads that make the same span wait.
@@ -27,4 +38,38 @@ pub trait Tap: Send + Sync + 'static {
     fn enter(&self, interval: TapInterval);
     /// An interval ends on this thread.
     fn exit(&self, interval: TapInterval);
+}
+
+/// A tap as a session calls it: a panic in it ends the tap, and nothing else.
+pub(crate) struct TapSlot {
+    tap: Arc<dyn Tap>,
+    gone: AtomicBool,
+}
+
+impl TapSlot {
+    pub(crate) fn new(tap: Arc<dyn Tap>) -> Self {
+        Self { tap, gone: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    pub(crate) fn call(&self, notices: &Notices, f: impl FnOnce(&dyn Tap)) {
+        if self.gone.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(&*self.tap))) {
+            self.end(notices, payload.as_ref());
+        }
+    }
+
+    #[cold]
+    fn end(&self, notices: &Notices, payload: &(dyn Any + Send)) {
+        self.gone.store(true, Ordering::Relaxed);
+        let finding = Finding {
+            severity: Severity::Warning,
+            code: PANICKED.into(),
+            message: format!("a tap panicked and is not called again: {}", panic_message(payload)),
+            remedy: "what it does with intervals is incomplete; the run itself is not affected".into(),
+        };
+        notices.add(PANICKED, finding);
+    }
 }

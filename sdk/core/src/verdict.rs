@@ -17,8 +17,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) unresponsive_collectors: Option<&'static str>,
     /// How GPU time was taken, where it was asked for.
     pub(crate) gpu: Option<&'a GpuAccount>,
-    /// What was noticed while setting up.
-    pub(crate) set_up: &'a [Finding],
+    /// What was noticed while setting up, and on the application's threads.
+    pub(crate) noticed: &'a [Finding],
     /// Recording was never on: no data is what was asked for. Of a capture: no step came.
     pub(crate) paused_throughout: bool,
     /// The run is a capture: it is cut out of one that goes on.
@@ -26,7 +26,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
-    let mut findings = e.set_up.to_vec();
+    let mut findings = e.noticed.to_vec();
     let mut add = |severity, code: &str, message: String, remedy: &str| {
         findings.push(Finding { severity, code: code.into(), message, remedy: remedy.into() });
     };
@@ -41,7 +41,18 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
                 "{} of {} intervals ({share:.2} %) were dropped because a thread's ring was full",
                 loss.ring_full, loss.emitted
             ),
-            "enlarge the ring (ring_capacity), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+            "enlarge the ring (ring_capacity; ring_memory where there are many threads), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+        );
+    }
+    if loss.threads_without_ring > 0 {
+        add(
+            if loss.no_ring > 0 { Severity::Error } else { Severity::Warning },
+            "threads_without_ring",
+            format!(
+                "{} threads found no room for a ring, and {} of {} intervals were not recorded for that",
+                loss.threads_without_ring, loss.no_ring, loss.emitted
+            ),
+            "give rings more memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
         );
     }
     if loss.too_deep > 0 {
@@ -49,7 +60,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             Severity::Warning,
             "too_deep",
             format!("{} intervals were nested deeper than is kept", loss.too_deep),
-            "look for recursion among the spans",
+            "look for recursion among the spans, and for guards of requests that are forgotten (mem::forget)",
         );
     }
     if loss.after_shutdown > 0 {
@@ -68,12 +79,25 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             "a span was entered before the layer was installed, or on another thread than it was left on",
         );
     }
+    if loss.forgotten_guards > 0 {
+        add(
+            Severity::Warning,
+            "guards_forgotten",
+            format!(
+                "{} intervals were still open when their step or request had ended and others began on the same thread: \
+                 they are not in the run",
+                loss.forgotten_guards
+            ),
+            "drop every guard of a span on the thread that entered it, inside ones first; mem::forget keeps a span open \
+             for ever",
+        );
+    }
     if e.facts.orphans > 0 {
         add(
             Severity::Warning,
             "orphans",
             format!("{} intervals stand below (lost): their parent was dropped or had not ended", e.facts.orphans),
-            "end the run outside of any span; see ring_full if records were dropped",
+            "end the run outside of any span, and forget no guard of a step (mem::forget); see ring_full if records were dropped",
         );
     }
     if e.facts.outlived_parent > 0 {
@@ -147,7 +171,8 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
 }
 
 fn spans_seen(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str)) {
-    if e.paused_throughout && !e.capture {
+    let stepped_back = e.noticed.iter().any(|f| f.code == crate::layer::place::SECOND_SESSION);
+    if (e.paused_throughout && !e.capture) || stepped_back {
         return;
     }
     if STATIC_MAX_LEVEL < LevelFilter::TRACE {

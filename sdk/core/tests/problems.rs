@@ -4,7 +4,8 @@
 use candlescope_core::gpu::{GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
-    Batch, ExportError, Exporter, GpuTiming, HostNs, Ledger, MemoryExporter, Session, SessionBuilder, diagnostics,
+    Batch, ExportError, Exporter, GpuTiming, HostNs, Ledger, MemoryExporter, Session, SessionBuilder, Tap, TapInterval,
+    diagnostics,
 };
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -118,4 +119,62 @@ fn a_panic_in_the_pipeline_is_called_one() {
     let finding = &manifest.verdict.findings[0];
     assert_eq!(finding.code, "pipeline_panicked");
     assert!(finding.message.ends_with("the driver went away"), "{}", finding.message);
+}
+
+/// Panics at the n-th call of a kind.
+struct BadTap(&'static str, std::sync::atomic::AtomicU64);
+
+impl BadTap {
+    fn called(&self, what: &str) {
+        let calls = &self.1;
+        if what == self.0 && calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            // Without the hook: a backtrace takes its time.
+            std::panic::resume_unwind(Box::new(format!("at the second {what}")));
+        }
+    }
+}
+
+impl Tap for BadTap {
+    fn name(&self, _: u32, _: &str, _: &str) {
+        self.called("name");
+    }
+    fn enter(&self, _: TapInterval) {
+        self.called("enter");
+    }
+    fn exit(&self, _: TapInterval) {
+        self.called("exit");
+    }
+}
+
+#[test]
+fn a_tap_that_panics_is_not_called_again_and_harms_nobody() {
+    for what in ["name", "enter", "exit"] {
+        let (memory, good) = (MemoryExporter::new(), Arc::new(BadTap("never", Default::default())));
+        struct Good(Arc<BadTap>);
+        impl Tap for Good {
+            fn name(&self, _: u32, _: &str, _: &str) {}
+            fn enter(&self, _: TapInterval) {
+                self.0.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            fn exit(&self, _: TapInterval) {}
+        }
+        let told = Told::default();
+        let kept = told.clone();
+        let builder = Session::builder().exporter(memory.clone()).tap(BadTap(what, Default::default()));
+        let builder = builder.tap(Good(good.clone())).on_problem(move |problem| {
+            kept.lock().unwrap().push(problem.to_string());
+        });
+        let (layer, session) = builder.start().expect("starts");
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..10 {
+                tracing::trace_span!("step").in_scope(|| tracing::trace_span!("inner").in_scope(|| ()));
+            }
+        });
+        let manifest = session.finish();
+        assert_eq!((memory.batch().spans.len(), memory.batch().steps.len()), (20, 10), "{what}");
+        assert_eq!(good.1.load(std::sync::atomic::Ordering::Relaxed), 20, "{what}: the other tap hears of all");
+        let told = told.lock().unwrap().clone();
+        assert!(told.len() == 1 && told[0].contains(&format!("at the second {what}")), "{told:?}");
+        assert!(manifest.verdict.findings.iter().any(|f| f.code == "tap_panicked"), "{:?}", manifest.verdict);
+    }
 }

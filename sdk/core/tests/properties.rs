@@ -20,6 +20,17 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
+/// What the model knows of an open interval.
+struct Open {
+    span: usize,
+    is_step: bool,
+    /// Span numbers from its step down to it, as they were when it was entered.
+    path: Vec<usize>,
+    step: usize,
+    /// Its step has ended.
+    detached: bool,
+}
+
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn make(i: usize) -> Span {
@@ -41,37 +52,51 @@ proptest! {
         let mut expected_paths: Vec<Vec<usize>> = Vec::new();
         let (batch, m) = common::record(Session::builder(), |_| {
             let mut spans: Vec<Span> = (0..5).map(make).collect();
-            // The model: a stack of span numbers, with the names around each entry noted when it was entered.
-            let mut stack: Vec<(usize, Vec<usize>)> = Vec::new();
+            let mut stack: Vec<Open> = Vec::new();
+            let mut steps = 0;
             let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
             let id = |s: &Span| -> Id { s.id().expect("enabled") };
             for op in &ops {
                 match *op {
                     Op::Enter(i) => {
                         dispatch.enter(&id(&spans[i]));
-                        let mut path = stack.last().map(|(_, p)| p.clone()).unwrap_or_default();
+                        if stack.last().is_some_and(|top| top.detached) {
+                            // Over so many that have outlived their step the oldest are given up.
+                            while stack.iter().filter(|open| open.detached).count() > 16 {
+                                stack.remove(stack.iter().position(|open| open.detached).expect("there is one"));
+                            }
+                        }
+                        let parent = stack.iter().rev().find(|open| !open.detached);
+                        let mut path = parent.map(|open| open.path.clone()).unwrap_or_default();
                         path.push(i);
-                        stack.push((i, path));
+                        steps += usize::from(parent.is_none());
+                        let step = parent.map_or(steps, |open| open.step);
+                        stack.push(Open { span: i, is_step: parent.is_none(), path, step, detached: false });
                     }
                     Op::Exit(i) => {
                         dispatch.exit(&id(&spans[i]));
-                        match stack.iter().rposition(|(s, _)| *s == i) {
+                        match stack.iter().rposition(|open| open.span == i) {
                             Some(at) => {
-                                expected_paths.push(stack.remove(at).1);
+                                let left = stack.remove(at);
+                                if left.is_step {
+                                    let inside = stack.iter_mut().filter(|open| open.step == left.step);
+                                    inside.for_each(|open| open.detached = true);
+                                }
+                                expected_paths.push(left.path);
                                 expected_intervals += 1;
                             }
                             None => expected_unmatched += 1,
                         }
                     }
                     // Closes a span and makes a new one, whose id may be the old one.
-                    Op::Reopen(i) => if !stack.iter().any(|(s, _)| *s == i) {
+                    Op::Reopen(i) => if !stack.iter().any(|open| open.span == i) {
                         spans[i] = make(i);
                     }
                 }
             }
-            while let Some((i, path)) = stack.pop() {
-                dispatch.exit(&id(&spans[i]));
-                expected_paths.push(path);
+            while let Some(open) = stack.pop() {
+                dispatch.exit(&id(&spans[open.span]));
+                expected_paths.push(open.path);
                 expected_intervals += 1;
             }
         });

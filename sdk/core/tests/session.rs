@@ -565,23 +565,6 @@ fn steps_inside_steps_count_once_for_the_overhead() {
 }
 
 #[test]
-fn two_sessions_in_one_registry_do_not_disturb_each_other() {
-    let (one, two) = (MemoryExporter::new(), MemoryExporter::new());
-    let (layer_one, session_one) = Session::builder().exporter(one.clone()).start().unwrap();
-    let (layer_two, session_two) = Session::builder().exporter(two.clone()).start().unwrap();
-    let registry = tracing_subscriber::registry().with(layer_one).with(layer_two);
-    tracing::subscriber::with_default(registry, || {
-        steps(3);
-        let request = llm::Request::new("chat", "m");
-        let _entered = request.enter();
-    });
-    for (memory, session) in [(one, session_one), (two, session_two)] {
-        assert_conserved(&session.finish());
-        assert_eq!(memory.batch().steps.iter().filter(|s| &*s.path.name == "step").count(), 3);
-    }
-}
-
-#[test]
 fn threads_of_one_name_are_told_apart() {
     let (batch, _) = record(Session::builder(), |_| {
         let dispatch = tracing::dispatcher::get_default(|d| d.clone());

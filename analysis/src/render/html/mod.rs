@@ -433,6 +433,7 @@ fn accounts(analysis: &Analysis) -> Value {
         add("Intervals emitted", count(loss.emitted));
         add("Lost: ring full", count(loss.ring_full));
         add("Lost: too deep", count(loss.too_deep));
+        add("Lost: thread without a ring", count(loss.no_ring));
         add("Lost: after shutdown", count(loss.after_shutdown));
         add("Lost: unresolved", count(loss.unresolved));
         add("Requests lost", count(loss.requests_lost));

@@ -4,7 +4,7 @@
 //! background thread switches the recorder on and calls it *ready*; the steps that begin from then on are the window.
 
 use crate::control::{Schedule, StepAction};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 const IDLE: u8 = 0;
 const WANTED: u8 = 1;
@@ -60,8 +60,11 @@ impl KernelWindow {
     /// A recorded step begins; whether its kernels are.
     pub(crate) fn begin_step(&self) -> bool {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        // Read before the state: a thread that is held up between the two must not take a step of the next window, whose
+        // recorder may not be on yet.
+        let window = self.remaining.load(Ordering::Acquire) & !STEPS;
         match self.state.load(Ordering::Acquire) {
-            READY => self.take(),
+            READY => self.take(window),
             IDLE => {
                 if let Some(active) = self.due(number) {
                     self.want(active);
@@ -72,8 +75,9 @@ impl KernelWindow {
         }
     }
 
-    fn take(&self) -> bool {
-        let one_less = |n: u64| (n & STEPS > 0).then(|| n - 1);
+    /// Takes a step of the window with these upper bits.
+    fn take(&self, window: u64) -> bool {
+        let one_less = |n: u64| (n & !STEPS == window && n & STEPS > 0).then(|| n - 1);
         match self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
             Ok(before) => {
                 self.taken.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +108,8 @@ impl KernelWindow {
     fn want(&self, steps: u64) -> Option<u64> {
         self.state.compare_exchange(IDLE, PREPARING, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let number = self.windows.fetch_add(1, Ordering::Relaxed);
-        self.remaining.store(tagged(number) | steps.min(STEPS), Ordering::Relaxed);
+        // Release: whoever sees this window sees that the one before it is over.
+        self.remaining.store(tagged(number) | steps.min(STEPS), Ordering::Release);
         // Only now may the recorder be told: one that is quick would find no steps left, and close the window.
         self.state.compare_exchange(PREPARING, WANTED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(number)

@@ -3,7 +3,7 @@
 use crate::names;
 use crate::raw::NO_PHASE;
 use crate::shared::Shared;
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 /// Bits of [`Meta::flags`].
 pub(crate) mod meta_flag {
@@ -44,6 +44,14 @@ pub(crate) struct MetaCache {
 const ENTRIES: usize = 1024;
 
 impl MetaCache {
+    /// What one takes.
+    pub(crate) const BYTES: usize = ENTRIES * size_of::<Entry>();
+
+    /// For a thread that looks nothing up.
+    pub(crate) fn none() -> Self {
+        Self { entries: Box::default() }
+    }
+
     pub(crate) fn new() -> Self {
         // Span ids are never zero, so an empty entry matches nothing.
         Self { entries: vec![Entry { span: 0, epoch: 0, meta: Meta::OTHER }; ENTRIES].into_boxed_slice() }

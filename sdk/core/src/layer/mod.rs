@@ -3,6 +3,7 @@
 mod cache;
 mod callsites;
 pub(crate) mod gpu;
+pub(crate) mod place;
 mod plan;
 pub(crate) mod thread;
 
@@ -12,10 +13,11 @@ use crate::raw::NO_PHASE;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use place::{Place, Refusal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tracing_core::span::{Attributes, Id, Record};
-use tracing_core::{Metadata, Subscriber};
+use tracing_core::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -24,9 +26,23 @@ use tracing_subscriber::registry::LookupSpan;
 /// nobody listens stays disabled for ever.
 ///
 /// Do not wrap it in a per-layer filter: that costs more than the layer itself. Exclude targets when building the session instead.
-#[derive(Clone)]
+///
+/// A session's layer belongs in one registry, and a registry holds the layer of one session: a second one records nothing
+/// and says so, as a problem and in its session's verdict.
 pub struct CandlescopeLayer {
     shared: Arc<Shared>,
+    /// Its place in a registry, once it has one.
+    place: OnceLock<Place>,
+    /// The session's number, or 0 where another layer has the place: then this one records nothing. It stands here, so that
+    /// the hot path finds out without looking for it.
+    session: AtomicU64,
+}
+
+/// A clone is a layer of the same session without a place in a registry.
+impl Clone for CandlescopeLayer {
+    fn clone(&self) -> Self {
+        Self::new(self.shared.clone())
+    }
 }
 
 impl std::fmt::Debug for CandlescopeLayer {
@@ -48,7 +64,19 @@ struct SpanState {
 
 impl CandlescopeLayer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { session: AtomicU64::new(shared.session), shared, place: OnceLock::new() }
+    }
+
+    #[inline]
+    fn steps_back(&self) -> bool {
+        self.session.load(Ordering::Relaxed) == 0
+    }
+
+    #[cold]
+    fn step_back(&self, why: Refusal) {
+        if self.session.swap(0, Ordering::Relaxed) != 0 {
+            self.shared.notices.add(why.code(), why.finding());
+        }
     }
 
     fn callsite(&self, metadata: &'static Metadata<'static>) -> Callsite {
@@ -73,7 +101,9 @@ impl CandlescopeLayer {
             _ => metadata.name().into(),
         };
         let target: Arc<str> = metadata.target().into();
-        let announce = |id| self.shared.taps.iter().for_each(|tap| tap.name(id, &name, &target));
+        let shared = &self.shared;
+        let announce =
+            |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
         let id = self.shared.names.intern(&name, &target, role, announce);
         let mut flags = 0;
         if kinds.annotation {
@@ -97,7 +127,31 @@ impl<S> Layer<S> for CandlescopeLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    fn on_layer(&mut self, subscriber: &mut S) {
+        if self.shared.control.is_closed() {
+            return;
+        }
+        if place::is_taken(subscriber, self.shared.session) {
+            return self.step_back(Refusal::OtherSession);
+        }
+        match place::claim(self.shared.session) {
+            Ok(place) => _ = self.place.set(place),
+            Err(why) => self.step_back(why),
+        }
+    }
+
+    // `on_layer` sees what stands below it, but not what joins in the same call (`and_then`). Not all wrappers pass this
+    // one on. Locks of `tracing` are held here: nothing may be told, and no span or event made.
+    fn on_register_dispatch(&self, dispatch: &Dispatch) {
+        if let Some(Err(why)) = self.place.get().map(|place| place.settle(dispatch)) {
+            self.step_back(why);
+        }
+    }
+
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        if self.steps_back() {
+            return;
+        }
         let Callsite { kinds, meta } = self.callsite(attrs.metadata());
         let span = id.into_u64();
         let epoch = self.shared.epoch(span).fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -106,6 +160,9 @@ where
         {
             // Most often the thread that makes a span is the one that enters it.
             thread::foresee(&self.shared, span, epoch, meta);
+            return;
+        }
+        if self.shared.control.is_closed() {
             return;
         }
         let mut values = FieldValues::default();
@@ -137,15 +194,23 @@ where
             values: keep.then(|| Box::new(values)),
         };
         if let Some(span) = ctx.span(id) {
-            // `replace`, because `insert` panics where a second session's layer stands in the same registry.
-            span.extensions_mut().replace(state);
+            let mut extensions = span.extensions_mut();
+            if extensions.get_mut::<SpanState>().is_none() {
+                extensions.insert(state);
+                return;
+            }
         }
+        // A new span has no state, so another layer of ours was faster: one that joined without being registered.
+        self.step_back(Refusal::OtherSession);
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, ctx: Context<'_, S>) {
+        if self.steps_back() {
+            return;
+        }
         let Some(span) = ctx.span(id) else { return };
         let mut extensions = span.extensions_mut();
-        let Some(state) = extensions.get_mut::<SpanState>() else {
+        let Some(state) = extensions.get_mut::<SpanState>().filter(|s| s.session == self.shared.session) else {
             return;
         };
         let request = state.meta.request;
@@ -162,7 +227,10 @@ where
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let span = id.into_u64();
         let shared = &self.shared;
-        thread::with_state(shared, |state| {
+        thread::with_state(self.session.load(Ordering::Relaxed), shared, |state| {
+            if state.is_aside() {
+                return state.enter_aside(shared);
+            }
             let meta = state.cache.get(shared, span, || {
                 let span = ctx.span(id)?;
                 let known =
@@ -178,7 +246,10 @@ where
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let shared = &self.shared;
-        thread::with_state(shared, |state| {
+        thread::with_state(self.session.load(Ordering::Relaxed), shared, |state| {
+            if state.is_aside() {
+                return state.exit_aside();
+            }
             state.exit(shared, id.into_u64(), || {
                 let span = ctx.span(id)?;
                 let extensions = span.extensions();
@@ -191,7 +262,7 @@ where
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         // Only the end of a request matters, and looking a span up costs more than entering it.
-        if self.shared.open_requests.load(Ordering::Relaxed) == 0 {
+        if self.shared.open_requests.load(Ordering::Relaxed) == 0 || self.steps_back() {
             return;
         }
         let Some(span) = ctx.span(&id) else { return };
@@ -234,7 +305,8 @@ mod tests {
     /// What is remembered of a thousand requests that ended, and of one that has not.
     fn remembered(paused: bool, room: usize) -> (usize, usize) {
         let (requests, queue) = crossbeam_channel::bounded(room);
-        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), 128, requests));
+        let rings = crate::shared::Rings { capacity: 128, memory: 1 << 20 };
+        let shared = Arc::new(Shared::new(Control::new(None, paused), Hooks::default(), Vec::new(), rings, requests));
         let registry = tracing_subscriber::registry().with(CandlescopeLayer::new(shared.clone()));
         tracing::subscriber::with_default(registry, || {
             (0..1_000).for_each(|_| drop(Request::new("chat", "m").traceparent(CALLER)));

@@ -2,6 +2,9 @@
 //!
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
+mod aside;
+mod outlived;
+
 use super::cache::{Meta, MetaCache, meta_flag};
 use super::gpu::GpuThread;
 use crate::annotate::Annotation;
@@ -13,6 +16,7 @@ use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
+use aside::Aside;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -34,24 +38,29 @@ thread_local! {
     static MUTED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Bytes that a thread's state takes besides its ring.
+const STATE: u64 = (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>() + size_of::<u8>())
+    + MetaCache::BYTES) as u64;
+
 /// Keeps spans of the calling thread out of every session: for the profiler's own threads.
 pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
 }
 
-/// Runs `f` on this thread's state for the session, making it first if need be. `None` while the thread is being torn down
-/// or when called from within itself.
+/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back, making
+/// the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called from
+/// within itself.
 #[inline]
-pub(crate) fn with_state<R>(shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
+pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     STATES
         .try_with(|states| {
             let mut states = states.try_borrow_mut().ok()?;
             if let Some(first) = states.first_mut()
-                && first.session == shared.session
+                && first.session == session
             {
                 return Some(f(first));
             }
-            Some(f(find_or_register(&mut states, shared)))
+            Some(f(find_or_register(&mut states, session, shared)?))
         })
         .ok()
         .flatten()
@@ -64,6 +73,7 @@ pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
         if let Ok(mut states) = states.try_borrow_mut()
             && let Some(first) = states.first_mut()
             && first.session == shared.session
+            && !first.is_aside()
         {
             first.cache.put(span, epoch, meta);
         }
@@ -82,7 +92,14 @@ pub(crate) fn current_request(shared: &Shared) -> u32 {
 }
 
 #[cold]
-fn find_or_register<'a>(states: &'a mut Vec<ThreadState>, shared: &Arc<Shared>) -> &'a mut ThreadState {
+fn find_or_register<'a>(
+    states: &'a mut Vec<ThreadState>,
+    session: u64,
+    shared: &Arc<Shared>,
+) -> Option<&'a mut ThreadState> {
+    if session == 0 {
+        return None;
+    }
     // States of sessions that ended go away here.
     states.retain(|s| s.session == shared.session || !s.abandoned());
     let at = match states.iter().position(|s| s.session == shared.session) {
@@ -93,7 +110,7 @@ fn find_or_register<'a>(states: &'a mut Vec<ThreadState>, shared: &Arc<Shared>) 
         }
     };
     states.swap(0, at);
-    &mut states[0]
+    states.first_mut()
 }
 
 /// See [`crate::annotate`].
@@ -145,6 +162,10 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    fn is_detached(&self) -> bool {
+        self.flags & flag::DETACHED != 0
+    }
+
     /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
     #[inline]
     fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
@@ -157,12 +178,19 @@ impl Frame {
 /// What one thread keeps for one session.
 pub(crate) struct ThreadState {
     session: u64,
-    muted: bool,
+    /// Set where nothing is recorded here; the fields below are empty then.
+    aside: Option<Aside>,
     pub(crate) cache: MetaCache,
     /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied through the
     /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
     frames: Box<[Frame]>,
     depth: usize,
+    /// How many of them have outlived their step or request, and how many of these are detached: those stand in nobody's
+    /// way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been written.
+    late_frames: usize,
+    detached: usize,
+    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame is.
+    late: Box<[u8]>,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
     /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
@@ -180,32 +208,50 @@ pub(crate) struct ThreadState {
 
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
-        let muted = MUTED.with(Cell::get);
         let index = shared.next_thread();
-        let (ring, consumer) = rtrb::RingBuffer::new(if muted { 1 } else { shared.ring_capacity });
+        let muted = MUTED.with(Cell::get) || shared.is_forked();
+        let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
+        let aside = match room {
+            _ if muted => Some(Aside::Muted),
+            Some(_) => None,
+            None => Some(Aside::NoRing { depth: 0, recorded: false }),
+        };
+        let (records, share) = room.map_or((0, None), |(records, share)| (records, Some(share)));
+        let (ring, consumer) = rtrb::RingBuffer::new(records);
+        let depth = if aside.is_none() { MAX_DEPTH } else { 0 };
         let counts = Arc::new(ThreadCounts::default());
         let state = Self {
             session: shared.session,
-            muted,
-            cache: MetaCache::new(),
-            frames: vec![Frame::default(); MAX_DEPTH].into_boxed_slice(),
+            aside,
+            cache: if aside.is_none() { MetaCache::new() } else { MetaCache::none() },
+            frames: vec![Frame::default(); depth].into_boxed_slice(),
             depth: 0,
-            annotations: vec![Annotation::new(); MAX_DEPTH].into_boxed_slice(),
-            lost_before: vec![0; MAX_DEPTH].into_boxed_slice(),
+            late_frames: 0,
+            detached: 0,
+            late: vec![0; depth].into_boxed_slice(),
+            annotations: vec![Annotation::new(); depth].into_boxed_slice(),
+            lost_before: vec![0; depth].into_boxed_slice(),
             overflow: 0,
             next_seq: Shared::first_seq(index),
             since_split: 0,
             emitted: 0,
             ring,
             counts: counts.clone(),
-            gpu: shared.gpu.as_ref().filter(|_| !muted).map(|gpu| Box::new(GpuThread::new(gpu, index))),
+            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(GpuThread::new(gpu, index))),
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
-            let new = NewThread { info, ring: consumer, counts };
+            let new = NewThread { info, ring: consumer, counts, share };
             shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).push(new);
         }
         state
+    }
+
+    /// Whether nothing is recorded on this thread: then [`enter_aside`](Self::enter_aside) and
+    /// [`exit_aside`](Self::exit_aside) are all there is to do.
+    #[inline]
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside.is_some()
     }
 
     fn abandoned(&self) -> bool {
@@ -239,18 +285,21 @@ impl ThreadState {
     /// A span was entered. The clock is read last, so that what happens here does not count as the span's time.
     #[inline]
     pub(crate) fn enter(&mut self, shared: &Shared, span: u64, meta: Meta) {
-        if self.muted {
-            return;
-        }
-        let at = self.depth;
-        if at >= MAX_DEPTH {
+        if self.depth >= MAX_DEPTH {
             self.overflow += 1;
             return;
         }
-        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) = match self.open().last() {
-            Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
-            None => (0, 0, NO_PHASE, NO_STEP, false, 0),
-        };
+        // The largest number where there is none.
+        let mut around = self.depth.wrapping_sub(1);
+        if self.late_frames != 0 {
+            around = self.around_among_late(shared, meta, around);
+        }
+        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) =
+            match self.frames.get(around) {
+                Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
+                None => (0, 0, NO_PHASE, NO_STEP, false, 0),
+            };
+        let at = self.depth;
         // A request stands above steps, but may itself stand inside one.
         let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };
         // A phase inside a step that is in none is a step of its own.
@@ -354,9 +403,6 @@ impl ThreadState {
     /// happens here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
-        if self.muted {
-            return;
-        }
         if self.overflow > 0 {
             // Spans are left in reverse order in all but odd code, so the ones too deep to be kept go first.
             self.overflow -= 1;
@@ -366,15 +412,18 @@ impl ThreadState {
             }
             return;
         }
-        let depth = match self.open().last() {
+        let mut depth = match self.open().last() {
             Some(top) if top.span == span => self.depth - 1,
-            _ => match self.bring_to_top(span) {
+            _ => match self.bring_to_top(shared, span) {
                 Some(depth) => depth,
                 None => return,
             },
         };
         let at = self.depth - 1;
         self.depth = at;
+        if self.late_frames != 0 {
+            depth = self.exit_among_late(at, depth);
+        }
         let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
         if !recorded || transparent {
             if plain || outside_window {
@@ -391,28 +440,11 @@ impl ThreadState {
                 annotated = true;
             }
         }
-        if shared.hooked {
+        // Of one that was detached that was done then.
+        if shared.hooked && !self.frames[at].is_detached() {
             self.hooks_exit(shared, at, end);
         }
         self.write(at, depth, end, annotated);
-    }
-
-    /// Spans left in another order than the reverse one: the frame comes out of the middle. Returns where it was.
-    #[cold]
-    fn bring_to_top(&mut self, span: u64) -> Option<usize> {
-        let Some(at) = self.open().iter().rposition(|f| f.span == span) else {
-            add(&self.counts.unmatched);
-            return None;
-        };
-        let frame = self.frames[at];
-        self.frames[at..self.depth].rotate_left(1);
-        self.annotations[at..self.depth].rotate_left(1);
-        self.lost_before[at..self.depth].rotate_left(1);
-        if frame.flags & flag::STEP_ROOT != 0 {
-            let later = &mut self.frames[at..self.depth - 1];
-            later.iter_mut().filter(|f| f.step == frame.step).for_each(|f| f.flags |= flag::DETACHED);
-        }
-        Some(at)
     }
 
     /// Writes the frame at `at` as an interval that stood at `depth`.
@@ -478,10 +510,11 @@ impl ThreadState {
     fn announce_open(&mut self) {
         self.since_split = 0;
         let frames = &self.frames[..self.depth];
-        let Some(step) = frames.iter().rev().find(|f| f.recorded).map(|f| f.step) else {
+        let Some(step) = frames.iter().rev().find(|f| f.recorded && !f.is_detached()).map(|f| f.step) else {
             return;
         };
-        let open = || frames.iter().enumerate().filter(|(_, f)| f.recorded && !f.transparent && f.step == step);
+        let is_of_it = |f: &Frame| f.recorded && !f.transparent && !f.is_detached() && f.step == step;
+        let open = || frames.iter().enumerate().filter(|(_, f)| is_of_it(f));
         let n = open().count();
         if n == 0 || !self.room_for(n) {
             return;
@@ -529,7 +562,7 @@ impl ThreadState {
         }
         let (around, own) = self.frames.split_at_mut(at);
         let frame = &mut own[0];
-        let parent = around.iter().rev().find(|f| !f.transparent);
+        let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
         if let Some(kernels) = &shared.kernels {
             let inherited = parent.is_some_and(|p| p.flags & flag::KERNELS != 0);
             let is_root = frame.flags & flag::STEP_ROOT != 0;
@@ -574,7 +607,7 @@ impl ThreadState {
             depth: at as u16,
         };
         for tap in &shared.taps {
-            if enter { tap.enter(interval) } else { tap.exit(interval) }
+            tap.call(&shared.notices, |tap| if enter { tap.enter(interval) } else { tap.exit(interval) });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::drain::Facts;
 use super::fanout::Lane;
+use super::threads;
 use crate::HostNs;
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
@@ -168,13 +169,23 @@ impl Capturing {
     }
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
-    pub(crate) fn finish(mut self, end: CaptureEnd, control: &Control) -> Option<JoinHandle<()>> {
+    pub(crate) fn finish(
+        mut self,
+        end: CaptureEnd,
+        control: &Control,
+        diagnostics: &Diagnostics,
+    ) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
         let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // The kernels of all captured steps have come by now, unless the capture was ended before.
         self.request.kernels = None;
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
-        std::thread::Builder::new().name("cs-capture".into()).spawn(move || self.write(end, begun)).ok()
+        threads::spawn("cs-capture", move || self.write(end, begun))
+            .inspect_err(|e| {
+                let what = "a captured run stays incomplete, because there is no thread to finish it";
+                diagnostics.report("", format!("{what}: {e}; {}", threads::NO_THREAD));
+            })
+            .ok()
     }
 
     /// `begun` steps have begun; those of them that did not come go on, or were lost.
@@ -243,7 +254,7 @@ impl Capturing {
             unresponsive: &unresponsive,
             unresponsive_collectors: None,
             gpu: None,
-            set_up: &[],
+            noticed: &[],
             // Without a step there is nothing to be said of its spans, but of the capture: see below.
             paused_throughout: seen == 0,
             capture: true,

@@ -23,7 +23,7 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("cs-collect".into()).spawn(move || {
+    super::threads::spawn("cs-collect", move || {
         super::prepare_background_thread(&shared.diagnostics);
         let meter = background.meter();
         let mut due: Vec<(Instant, Option<Box<dyn Collector>>)> =
@@ -135,8 +135,14 @@ mod tests {
     #[test]
     fn the_last_round_is_told_apart() {
         let (requests, _kept) = bounded(1);
-        let shared =
-            Arc::new(Shared::new(Control::new(None, false), crate::shared::Hooks::default(), Vec::new(), 64, requests));
+        let rings = crate::shared::Rings { capacity: 64, memory: 0 };
+        let shared = Arc::new(Shared::new(
+            Control::new(None, false),
+            crate::shared::Hooks::default(),
+            Vec::new(),
+            rings,
+            requests,
+        ));
         let (samples, taken) = bounded(8);
         let (stop, stopped) = bounded::<()>(0);
         let failures = Failures::default();

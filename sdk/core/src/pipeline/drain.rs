@@ -9,6 +9,7 @@ use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
+use crate::ring_room::RingShare;
 use crate::run::{ClockInfo, GpuAccount, InPlaceOverhead, LossCounts, RunManifest, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -26,6 +27,11 @@ const WINDOW_PAUSE: Duration = Duration::from_millis(2);
 
 /// Time that a flush gives the device to reach what it was given.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What is told when a guard was forgotten for the first time.
+const FORGOTTEN: &str = "a span was still open when its step or request had ended and others began on the same thread, \
+     as if its guard had been forgotten (mem::forget): it is not in the run; what comes after it is recorded as if it \
+     had been left";
 
 /// Names of threads remembered; from there on every thread's name carries its number.
 const MAX_THREAD_NAMES: usize = 4_096;
@@ -81,10 +87,13 @@ impl Facts {
                 emitted: less(|f| f.loss.emitted),
                 ring_full: less(|f| f.loss.ring_full),
                 too_deep: less(|f| f.loss.too_deep),
+                no_ring: less(|f| f.loss.no_ring),
+                threads_without_ring: less(|f| f.loss.threads_without_ring),
                 after_shutdown: less(|f| f.loss.after_shutdown),
                 unresolved: less(|f| f.loss.unresolved),
                 open_at_end: 0,
                 unmatched_exits: less(|f| f.loss.unmatched_exits),
+                forgotten_guards: less(|f| f.loss.forgotten_guards),
                 requests_lost: less(|f| f.loss.requests_lost),
                 requests_open_at_end: 0,
                 requests_paused: less(|f| f.loss.requests_paused),
@@ -150,6 +159,8 @@ struct Source {
     ring: rtrb::Consumer<Raw>,
     counts: Arc<ThreadCounts>,
     drained: u64,
+    /// Given back with the ring.
+    share: Option<RingShare>,
 }
 
 struct State {
@@ -165,6 +176,8 @@ struct State {
     capture: Option<Capturing>,
     /// Threads that write captured runs.
     captures: Vec<JoinHandle<()>>,
+    /// Whether threads came in the latest round.
+    threads_come: bool,
 }
 
 impl Drain {
@@ -187,13 +200,14 @@ impl Drain {
             counts: [0; RecordKind::ALL.len()],
             capture: None,
             captures: Vec::new(),
+            threads_come: false,
         };
         let mut pause = self.interval;
         loop {
             match self.commands.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {
                     let busiest = self.cycle(&mut state, &meter, false);
-                    pause = self.next_pause(pause, busiest);
+                    pause = self.next_pause(pause, busiest, state.threads_come);
                     if state.enricher.closes_window(&self.shared) {
                         // Steps after a window still pay for the recorder until it is off: close it soon.
                         pause = pause.min(WINDOW_PAUSE);
@@ -222,14 +236,16 @@ impl Drain {
         }
     }
 
-    /// How long to sleep after a round that found `busiest` records in the fullest ring.
+    /// How long to sleep after a round that found the fullest ring as full as if `busiest` records were in one of the
+    /// usual size.
     ///
     /// Waking costs more than a hundred records do (some 60 µs, most of it the kernel's and cold caches), so rings that fill
     /// slowly are looked at less often, but never so seldom that a sudden burst of 400,000 records a second overflows one of
     /// the default size. A ring over a quarter full would overflow if the next burst is as large: look again sooner.
-    fn next_pause(&self, last: Duration, busiest: usize) -> Duration {
+    fn next_pause(&self, last: Duration, busiest: usize, threads_come: bool) -> Duration {
         let capacity = self.shared.ring_capacity;
-        if busiest * 4 > capacity {
+        // Where threads come and go in a hurry, the rings of those that went are wanted back.
+        if busiest * 4 > capacity || (threads_come && self.shared.ring_room.is_scarce()) {
             self.interval / 8
         } else if busiest * 8 > capacity {
             self.interval
@@ -250,7 +266,8 @@ impl Drain {
         }
     }
 
-    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found in one ring.
+    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found in one ring,
+    /// of a small one in proportion.
     fn cycle(&self, state: &mut State, meter: &CpuMeter, urgent: bool) -> usize {
         state.mapper.maybe_resync();
         // Requests that have closed by now have no records but what is in the rings already; they are forgotten after those.
@@ -266,10 +283,14 @@ impl Drain {
             state.resolved.batch.samples.extend(samples);
         }
         self.pass_on_facts();
+        self.shared.notices.tell(&self.shared.diagnostics);
         self.send(state, urgent);
         let facts = self.facts(state);
         if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
             self.end_capture(state);
+        }
+        if facts.loss.forgotten_guards > 0 {
+            self.shared.notices.say("guards_forgotten", FORGOTTEN);
         }
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         meter.update();
@@ -287,7 +308,7 @@ impl Drain {
             now: state.mapper.now(),
         };
         state.captures.retain(|thread| !thread.is_finished());
-        state.captures.extend(capture.finish(end, &self.shared.control));
+        state.captures.extend(capture.finish(end, &self.shared.control, &self.shared.diagnostics));
     }
 
     /// Facts about the run go out at once, so that a run that is killed still says which model it was of.
@@ -300,6 +321,7 @@ impl Drain {
 
     fn adopt_new_threads(&self, state: &mut State) {
         let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
+        state.threads_come = !new.is_empty();
         for thread in new {
             // Tables carry the name alone, and pools give all their threads the same one.
             let mut info = thread.info;
@@ -308,11 +330,19 @@ impl Drain {
                 let name = format!("{}#{}", info.name, info.index).into();
                 info = Arc::new(ThreadInfo { name, ..(*info).clone() });
             }
+            if thread.share.is_none() {
+                self.shared.notices.say(
+                    "threads_without_ring",
+                    "a thread found no room for a ring: what it does is not recorded but counted; give rings more \
+                     memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
+                );
+            }
             state.sources.push(Source {
                 stream: ThreadStream::new(info),
                 ring: thread.ring,
                 counts: thread.counts,
                 drained: 0,
+                share: thread.share,
             });
         }
     }
@@ -339,7 +369,8 @@ impl Drain {
                 enricher.add(std::mem::take(resolved));
             }
         }
-        waiting
+        let capacity = source.ring.buffer().capacity().max(1);
+        waiting * self.shared.ring_capacity.div_ceil(capacity)
     }
 
     /// Threads that ended have no more to say once their ring is empty.
@@ -461,7 +492,8 @@ impl Drain {
         let mut facts = self.facts(&state);
         // Whatever was emitted since the final round is a record that nobody will read.
         let loss = &mut facts.loss;
-        loss.after_shutdown = loss.emitted.saturating_sub(facts.drained + loss.ring_full + loss.too_deep);
+        loss.after_shutdown =
+            loss.emitted.saturating_sub(facts.drained + loss.ring_full + loss.too_deep + loss.no_ring);
         // Two counts taken at different ends of the resolver: they differ only if it loses something.
         loss.unresolved = facts.drained.saturating_sub(facts.counts[RecordKind::Span as usize]);
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
@@ -505,11 +537,16 @@ impl ThreadSums {
         loss.emitted += emitted;
         loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
         loss.too_deep += too_deep;
+        let no_ring = counts.no_ring.load(Ordering::Relaxed);
+        loss.no_ring += no_ring;
+        loss.threads_without_ring += u64::from(source.share.is_none());
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
-        // Intervals too deep to be kept are emitted without having been entered into the stack.
+        loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
+        // Intervals too deep to be kept, or of threads without a ring, are emitted without having been entered into the
+        // stack.
         let entered =
             counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
-        loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep));
+        loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep + no_ring));
         // In this order: a step is counted as due before it is lost.
         self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
 
+use super::threads;
 use crate::diagnostics::{Diagnostics, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::{DropReason, Ledger};
@@ -65,14 +66,13 @@ impl Lane {
             untouched: true,
             diagnostics: diagnostics.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("cs-{name}"))
-            .spawn(move || {
-                super::prepare_background_thread(&worker.diagnostics);
-                let meter = background.meter();
-                worker.run(&receiver, &meter);
-            })
-            .map_err(|e| ExportError::fatal(format!("cannot start a thread for the {name} exporter")).with_source(e))?;
+        let work = move || {
+            super::prepare_background_thread(&worker.diagnostics);
+            let meter = background.meter();
+            worker.run(&receiver, &meter);
+        };
+        let thread = threads::spawn(&format!("cs-{name}"), work)
+            .map_err(|e| ExportError::fatal(format!("no thread for it: {e}; {}", threads::NO_THREAD)))?;
         Ok(Self { name, ledger, sender, queued, limit, dead, thread: Some(thread) })
     }
 

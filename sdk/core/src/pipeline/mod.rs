@@ -11,6 +11,7 @@ mod marks;
 pub(crate) mod paths;
 pub(crate) mod recorder;
 pub(crate) mod resolve;
+pub(crate) mod threads;
 
 use crate::diagnostics::Diagnostics;
 use std::sync::Arc;

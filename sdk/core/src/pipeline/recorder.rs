@@ -34,7 +34,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name("cs-kernels".into()).spawn(move || self.run())
+        super::threads::spawn("cs-kernels", move || self.run())
     }
 
     fn run(mut self) {

@@ -1,0 +1,120 @@
+//! Which registries have a layer. Two sessions in one registry, or one session in two, would mix what they record: span
+//! ids are a registry's own, and so is what is kept with a span. So the first layer keeps the place, and a later one
+//! steps back.
+
+use super::CandlescopeLayer;
+use crate::run::{Finding, Severity};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing_core::{Dispatch, Subscriber};
+use tracing_subscriber::Registry;
+
+/// A layer that is in a registry, for a session that lives.
+struct Entry {
+    number: u64,
+    /// 0 until it is known.
+    registry: usize,
+    session: u64,
+}
+
+static PLACES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+fn places() -> MutexGuard<'static, Vec<Entry>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A layer's place in a registry. It goes with the layer, which goes with its registry.
+#[derive(Debug)]
+pub(super) struct Place(u64);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        places().retain(|entry| entry.number != self.0);
+    }
+}
+
+/// Why a layer steps back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Another session's layer is in the registry.
+    OtherSession,
+    /// A clone of this layer is in this registry, or in another one.
+    Cloned,
+}
+
+/// Code of the finding about a session whose layer records nothing because another session's is there.
+pub(crate) const SECOND_SESSION: &str = "second_session_in_registry";
+
+impl Refusal {
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::OtherSession => SECOND_SESSION,
+            Self::Cloned => "layer_added_twice",
+        }
+    }
+
+    pub(super) fn finding(self) -> Finding {
+        let (severity, message, remedy) = match self {
+            Self::OtherSession => (
+                Severity::Error,
+                "another session's layer is in the same tracing registry: this session records nothing from it",
+                "give each session a registry of its own, or one session all the exporters",
+            ),
+            Self::Cloned => (
+                Severity::Warning,
+                "the session's layer was added to a second registry, or twice to one: the second records nothing",
+                "add the layer once, and share the subscriber instead (clones of one tracing::Dispatch), or start a \
+                 session for each registry",
+            ),
+        };
+        Finding { severity, code: self.code().into(), message: message.into(), remedy: remedy.into() }
+    }
+}
+
+/// Takes the one place that a session's layer has.
+pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    let mut places = places();
+    if places.iter().any(|entry| entry.session == session) {
+        return Err(Refusal::Cloned);
+    }
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    places.push(Entry { number, registry: 0, session });
+    Ok(Place(number))
+}
+
+/// Whether one of the layers in `stack` is of another session that lives.
+pub(super) fn is_taken(stack: &dyn Subscriber, session: u64) -> bool {
+    let Some(other) = stack.downcast_ref::<CandlescopeLayer>() else { return false };
+    other.shared.session != session && !other.steps_back() && !other.shared.control.is_closed()
+}
+
+impl Place {
+    /// The registry is installed: nobody else may have its place.
+    pub(super) fn settle(&self, dispatch: &Dispatch) -> Result<(), Refusal> {
+        let registry = registry_of(dispatch);
+        let mut places = places();
+        if registry != 0 && places.iter().any(|entry| entry.registry == registry && entry.number != self.0) {
+            places.retain(|entry| entry.number != self.0);
+            return Err(Refusal::OtherSession);
+        }
+        if let Some(own) = places.iter_mut().find(|entry| entry.number == self.0) {
+            own.registry = registry;
+        }
+        Ok(())
+    }
+}
+
+/// The session is over: its layer is in nobody's way any more.
+pub(crate) fn leave(session: u64) {
+    places().retain(|entry| entry.session != session);
+}
+
+/// Where the registry lies, which tells it from every other that lives. Of a registry that is not `tracing_subscriber`'s
+/// own the outermost layer of ours does the same service; 0 where not even that is known.
+fn registry_of(dispatch: &Dispatch) -> usize {
+    let registry = dispatch.downcast_ref::<Registry>().map(|r| std::ptr::from_ref(r) as usize);
+    registry
+        .or_else(|| dispatch.downcast_ref::<CandlescopeLayer>().map(|l| std::ptr::from_ref(l) as usize))
+        .unwrap_or(0)
+}

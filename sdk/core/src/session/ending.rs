@@ -1,0 +1,273 @@
+//! The end of a session: flushed, accounted for, within its time limit.
+
+use crate::HostNs;
+use crate::clock::deadline;
+use crate::diagnostics::panic_message;
+use crate::handle::{Handle, overhead};
+use crate::ledger::DropReason;
+use crate::pipeline::drain::{Command, DrainReport};
+use crate::pipeline::{BackgroundCpu, collect};
+use crate::record::RecordKind;
+use crate::run::{
+    ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, OverheadInfo, RunManifest, Severity, Verdict,
+};
+use crate::session::SessionBuilder;
+use crate::verdict::{Evidence, verdict};
+use crossbeam_channel::{Sender, bounded};
+use serde_json::Value;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Code of the finding about a session that a fork took along.
+pub const FORKED: &str = "forked_process";
+
+/// Time that collectors get to stop.
+const COLLECTOR_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Keeps a session alive. Dropping it flushes and ends the session within the shutdown timeout.
+#[must_use = "the session ends when this guard is dropped"]
+#[derive(Debug)]
+pub struct Session {
+    pub(super) handle: Handle,
+    pub(super) drain_thread: Option<JoinHandle<()>>,
+    pub(super) collect_thread: Option<JoinHandle<()>>,
+    pub(super) stop_collect: Option<Sender<()>>,
+    pub(super) failures: collect::Failures,
+    /// Noticed while setting up.
+    pub(super) findings: Vec<Finding>,
+    pub(super) background: Arc<BackgroundCpu>,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) finished: Option<RunManifest>,
+    pub(super) collectors_hang: bool,
+}
+
+impl Session {
+    /// Options of a new session.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// The handle, to control the session from elsewhere.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends the session and returns the final manifest: counts, losses, verdict.
+    ///
+    /// In a process that was forked from the one that started the session it returns at once, with a manifest that holds
+    /// nothing but the finding [`FORKED`]: the run is the parent's.
+    pub fn finish(mut self) -> RunManifest {
+        self.shutdown();
+        self.finished.clone().unwrap_or_default()
+    }
+
+    fn shutdown(&mut self) {
+        let Some(drain_thread) = self.drain_thread.take() else {
+            return;
+        };
+        if self.handle.0.shared.is_forked() {
+            return self.leave_to_parent(drain_thread);
+        }
+        let deadline = deadline(self.shutdown_timeout);
+        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others recorded.
+        self.stop_collect = None;
+        if let Some(thread) = self.collect_thread.take() {
+            let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
+            self.collectors_hang = !join_until(thread, Instant::now() + patience);
+        }
+        crate::layer::place::leave(self.handle.0.shared.session);
+        let (answer, report) = bounded(1);
+        let _ = self.handle.0.commands.send(Command::Stop(answer));
+        match report.recv_deadline(deadline) {
+            Ok(report) => {
+                join_until(drain_thread, deadline);
+                let captures = self.finish_exporters(report, deadline);
+                captures.into_iter().for_each(|thread| _ = join_until(thread, deadline));
+            }
+            Err(_) => self.finished = Some(self.manifest_without_pipeline(drain_thread, deadline)),
+        }
+    }
+
+    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks may
+    /// be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
+    fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
+        std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
+        std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));
+        let finding = Finding {
+            severity: Severity::Error,
+            code: FORKED.into(),
+            message: "this process was forked from the one that records: nothing of it is recorded".into(),
+            remedy: "the run is the parent's and goes on there; to record the child, start a session of its own after \
+                     the fork"
+                .into(),
+        };
+        self.handle.0.shared.diagnostics.report("", format!("{}; {}", finding.message, finding.remedy));
+        let verdict = Verdict { ok: false, findings: vec![finding] };
+        self.finished = Some(RunManifest { verdict, ..RunManifest::default() });
+    }
+
+    /// What can be said where the pipeline does not answer: it is stuck, or a panic has ended it.
+    fn manifest_without_pipeline(&self, drain: JoinHandle<()>, deadline: Instant) -> RunManifest {
+        let (code, message, remedy) = match outcome_until(drain, deadline) {
+            Some(outcome) => {
+                let said = outcome.as_ref().err().map_or("it ended before the session", |p| panic_message(p.as_ref()));
+                (
+                    "pipeline_panicked",
+                    format!("the pipeline panicked, so the run stays incomplete: {said}"),
+                    "please report it with this message; a source of GPU time of your own runs in the pipeline too",
+                )
+            }
+            None => {
+                let message = format!(
+                    "the pipeline did not stop within {:?}, so the run stays incomplete",
+                    self.shutdown_timeout
+                );
+                self.handle.0.shared.diagnostics.report("", message.as_str());
+                ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
+            }
+        };
+        let mut manifest = self.handle.with_manifest(|m| m.clone());
+        manifest.verdict.ok = false;
+        manifest.verdict.findings.push(Finding {
+            severity: Severity::Error,
+            code: code.into(),
+            message,
+            remedy: remedy.into(),
+        });
+        manifest
+    }
+
+    /// Returns the threads that still write captured runs.
+    fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
+        // All close at the same time, so that one slow exporter does not use up the others' time.
+        let closing: Vec<_> = report
+            .lanes
+            .iter()
+            .map(|lane| {
+                let (done, answer) = bounded(1);
+                lane.request_close(done, deadline);
+                answer
+            })
+            .collect();
+        let mut unresponsive = Vec::new();
+        for (lane, answer) in report.lanes.iter().zip(closing) {
+            if answer.recv_deadline(deadline).is_err() {
+                lane.ledger.settle(DropReason::Shutdown);
+                unresponsive.push(lane.name);
+            }
+        }
+        let manifest = Arc::new(self.final_manifest(&report, &unresponsive));
+        let finishing: Vec<_> = report
+            .lanes
+            .iter()
+            .filter(|lane| !unresponsive.contains(&lane.name))
+            .map(|lane| {
+                let (done, answer) = bounded(1);
+                lane.request_finish(manifest.clone(), done, deadline);
+                answer
+            })
+            .collect();
+        for answer in finishing {
+            let _ = answer.recv_deadline(deadline);
+        }
+        let mut manifest = (*manifest).clone();
+        for (lane, before) in report.lanes.iter_mut().zip(&mut manifest.exporters) {
+            lane.join_if_done();
+            let after = lane.ledger.report(lane.name);
+            if after.last_error != before.last_error {
+                // Too late for the manifest that was exported, but not for whoever called `finish`.
+                manifest.verdict.findings.push(finish_failed(&after));
+                manifest.verdict.ok = false;
+                *before = after;
+            }
+        }
+        self.finished = Some(manifest);
+        report.captures
+    }
+
+    fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
+        let facts = &report.facts;
+        let mut m = self.handle.with_manifest(|m| m.clone());
+        m.ended_ns = Some(HostNs::now().0);
+        m.complete = true;
+        m.clock = report.clock.clone();
+        m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
+        m.loss = facts.loss;
+        m.steps = Some(facts.steps);
+        m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
+        m.gpu = report.gpu.clone();
+        let marks_ns = m.gpu.as_ref().map_or(0, |gpu| gpu.marks_ns);
+        let (application_ns, ratio) =
+            overhead(self.handle.0.per_interval_ns, facts.loss.emitted, marks_ns, facts.step_ns);
+        m.overhead = OverheadInfo {
+            per_interval_ns: self.handle.0.per_interval_ns,
+            application_ns,
+            background_cpu_ns: self.background.total_ns(),
+            ratio,
+            estimate: if report.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
+            in_place: report.in_place.clone(),
+        };
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = &self.handle.0;
+        let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
+        m.verdict = verdict(&Evidence {
+            facts,
+            clock: &m.clock,
+            exporters: &m.exporters,
+            collector_failures: &failures,
+            unresponsive,
+            unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
+            gpu: m.gpu.as_ref(),
+            noticed: &noticed,
+            paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
+            capture: false,
+        });
+        if let Some(error) = m.results.get("error").and_then(Value::as_str) {
+            m.verdict.findings.push(program_failed(error));
+            m.verdict.ok = false;
+        }
+        m
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+fn program_failed(error: &str) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "program_failed".into(),
+        message: format!("the program ended with an error: {error}"),
+        remedy: "the figures are of what it did until then; put the error right and run it again".into(),
+    }
+}
+
+fn finish_failed(report: &ExporterReport) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        code: "exporter_finish_failed".into(),
+        message: format!("exporter {}: {}", report.name, report.last_error.as_deref().unwrap_or("unknown error")),
+        remedy: "its last output is missing or out of date; what it had finished before is intact".into(),
+    }
+}
+
+/// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.
+fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
+    outcome_until(thread, deadline).is_some()
+}
+
+/// As [`join_until`], with what became of the thread.
+fn outcome_until(thread: JoinHandle<()>, deadline: Instant) -> Option<std::thread::Result<()>> {
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Some(thread.join())
+}
