@@ -2,9 +2,9 @@
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::output::{note, say};
-use crate::whole_file::write_whole;
 use anyhow::{Context, Result};
 use candlescope_analysis::{Batches, Run};
+use candlescope_core::files::write_whole;
 use candlescope_core::run::{Finding, RunManifest};
 use candlescope_exporters::{chrome, perfetto};
 use serde_json::json;

@@ -15,7 +15,6 @@ mod progress;
 mod report;
 mod run_dir;
 mod services;
-mod whole_file;
 
 use args::{Cli, Command};
 use clap::Parser;
