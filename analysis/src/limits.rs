@@ -51,7 +51,7 @@ limits! {
     Columns = "columns", 4096, "columns of a Parquet file";
     /// Bytes of pages that reading a Parquet file holds at once, decompressed: of each column the largest dictionary and the
     /// largest page.
-    PageBytes = "page-bytes", 256 << 20, "decompressed bytes of the pages of all columns that are held at once";
+    PageBytes = "page-bytes", 128 << 20, "decompressed bytes of the pages of all columns that are held at once";
     /// Bytes that a Parquet file's pages decompress to, for each byte on disk, above the first 256 MiB.
     Expansion = "expansion", 200, "decompressed bytes for each byte on disk";
     /// Rows of a table for each byte of its files, above the first million rows; sixteen times as many of `samples`, whose values
@@ -68,7 +68,7 @@ limits! {
     /// Steps that an analysis holds.
     Steps = "steps", 3_000_000, "steps held in memory";
     /// Requests that an analysis holds.
-    Requests = "requests", 500_000, "requests held in memory";
+    Requests = "requests", 1_000_000, "requests held in memory";
     /// Kernels that an analysis holds.
     Kernels = "kernels", 3_000_000, "kernels held in memory";
     /// Samples that an analysis reads.

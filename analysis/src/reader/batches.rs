@@ -245,10 +245,11 @@ impl Iterator for Batches<'_> {
                     open.rows += rows.num_rows() as u64;
                     let room = self.room(kind);
                     if rows.num_rows() as u64 > room {
+                        let queued = self.queue.iter().filter(|segment| segment.kind == kind);
+                        let left = queued.map(|segment| segment.rows).fold(rows.num_rows() as u64, u64::saturating_add);
+                        let here = open.segment.rows.saturating_sub(open.rows);
+                        self.full(kind, self.records(kind).saturating_add(left).saturating_add(here));
                         rows = rows.slice(0, room as usize);
-                        let in_queue = self.queue.iter().filter(|segment| segment.kind == kind);
-                        let left = open.segment.rows + in_queue.map(|segment| segment.rows).sum::<u64>();
-                        self.full(kind, self.records(kind).saturating_add(left));
                     } else {
                         self.open = Some(open);
                     }

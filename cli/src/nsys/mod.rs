@@ -9,6 +9,7 @@ pub(crate) use find::find;
 use crate::args::NsysArgs;
 use crate::output::note;
 use anyhow::{Context, Result, bail};
+use candlescope_analysis::ReadLimits;
 use candlescope_analysis::nsys::Profile;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -64,9 +65,9 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
 }
 
 /// The profile in an `.sqlite` file, or in an `.nsys-rep`, which is exported beside it first.
-pub(crate) fn open(file: &Path) -> Result<Profile> {
+pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
     if file.extension().is_none_or(|extension| extension != REPORT) {
-        return Ok(Profile::open(file)?);
+        return Ok(Profile::open_within(file, limits)?);
     }
     let changed = |file: &Path| file.metadata().and_then(|m| m.modified()).ok();
     let report = changed(file).with_context(|| format!("no profile at {}", file.display()))?;
@@ -74,7 +75,7 @@ pub(crate) fn open(file: &Path) -> Result<Profile> {
     if changed(&sqlite).is_none_or(|sqlite| sqlite < report) {
         export(&find()?, file, &sqlite)?;
     }
-    Ok(Profile::open(sqlite)?)
+    Ok(Profile::open_within(sqlite, limits)?)
 }
 
 fn export(nsys: &Path, report: &Path, sqlite: &Path) -> Result<()> {

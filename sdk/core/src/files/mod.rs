@@ -7,7 +7,7 @@ mod whole;
 
 pub use whole::write_whole;
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -62,6 +62,48 @@ pub fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
+/// Makes the file at `path`, or empties the regular file that is there, for this process to write alone; says whether it was
+/// made. Nothing is written through a link.
+///
+/// # Errors
+/// Where it cannot be opened, is something else than a regular file, or another process that opened it in this way still writes.
+/// Then what is there is left as it is.
+pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => {
+            let text = "a symbolic link stands there, and links are not followed";
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        Ok(there) => regular(there.file_type())?,
+        // It will be made, or opening it says why not.
+        Err(_) => {}
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32);
+    }
+    let (file, made) = match options.clone().create_new(true).open(path) {
+        Ok(file) => (file, true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => (options.open(path)?, false),
+        Err(error) => return Err(error),
+    };
+    regular(file.metadata()?.file_type())?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"));
+        }
+        // Some file systems have no locks; there it must do without.
+        Err(TryLockError::Error(_)) => {}
+    }
+    file.set_len(0)?;
+    Ok((file, made))
+}
+
 fn regular(found: FileType) -> io::Result<()> {
     let what = match kind(found) {
         None => return Ok(()),
@@ -111,6 +153,30 @@ mod tests {
         assert_eq!(read_text_limited(&path, 4).unwrap_err().kind(), ErrorKind::InvalidData);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(open_regular(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_has_one_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        std::fs::write(&path, "before").unwrap();
+        let (first, made) = create_alone(&path).unwrap();
+        assert!(!made && std::fs::read(&path).unwrap().is_empty());
+        std::fs::write(&path, "first").unwrap();
+        // A lock belongs to an open file, so that a second one of this process stands for another process's.
+        assert_eq!(create_alone(&path).unwrap_err().kind(), ErrorKind::ResourceBusy);
+        assert_eq!(std::fs::read(&path).unwrap(), b"first", "what the other wrote is left");
+        drop(first);
+        assert!(!create_alone(&path).unwrap().1);
+        #[cfg(unix)]
+        {
+            let link = dir.path().join("link");
+            std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link).unwrap();
+            assert!(create_alone(&link).unwrap_err().to_string().contains("symbolic link"));
+            assert!(!dir.path().join("elsewhere").exists());
+        }
+        assert!(create_alone(&dir.path().join("new")).unwrap().1);
+        assert_eq!(create_alone(dir.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
     }
 
     #[cfg(unix)]
