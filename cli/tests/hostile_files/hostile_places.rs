@@ -137,32 +137,20 @@ fn limits_that_are_none() {
     assert!(ended.err.contains("in the variable CANDLESCOPE_LIMITS"), "{}", ended.err);
 }
 
-/// The first to write a timeline has it alone: two that wrote into one file made neither's trace of it.
+/// The first to write a timeline has it alone: what two write into one file is neither's.
 #[test]
-fn two_profiles_with_one_timeline() {
+fn a_timeline_that_another_process_writes() {
     let dir = tempdir().unwrap();
     let timeline = dir.path().join("t.pftrace");
-    let start = |n: usize| {
-        let mut command = Command::new(crate::common::BINARY);
-        command.args(["profile", "--no-progress", "--max-new-tokens", "60", "--repeats", "6", "--perfetto"]);
-        command.arg(&timeline).arg("--out").arg(dir.path().join(format!("run-{n}")));
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
-        command.env_remove("CANDLESCOPE").spawn().unwrap()
-    };
-    let children: Vec<_> = (0..4).map(start).collect();
-    let ended: Vec<_> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
-    let said: Vec<_> = ended.iter().map(|o| crate::common::text(&o.stderr)).collect();
-    assert!(ended.iter().any(|o| o.status.success()), "{said:?}");
-    for (output, said) in ended.iter().zip(&said) {
-        assert!(output.status.success() || said.contains("another process is writing it: wait for it"), "{said}");
-    }
-    // Whole: the fields of a trace follow each other to the very end.
-    let bytes = fs::read(&timeline).unwrap();
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        assert_eq!(rest[0], 0x0a, "a packet at {}", bytes.len() - rest.len());
-        let end = 1 + rest[1..].iter().position(|b| b & 0x80 == 0).unwrap() + 1;
-        let length = rest[1..end].iter().enumerate().fold(0, |n, (i, b)| n | usize::from(b & 0x7f) << (7 * i));
-        rest = &rest[end + length..];
-    }
+    let run = dir.path().join("run");
+    let mut args = vec!["profile", "--no-progress", "--max-new-tokens", "2", "--repeats", "1", "--out"];
+    args.extend([run.to_str().unwrap(), "--perfetto", timeline.to_str().unwrap()]);
+    let (other, _) = candlescope_core::files::create_alone(&timeline).unwrap();
+    fs::write(&timeline, "the other's").unwrap();
+    refused(&args, &["t.pftrace", "another process is writing it: wait for it, or name another file"]);
+    assert_eq!(fs::read(&timeline).unwrap(), b"the other's");
+    assert!(!run.exists(), "the same command can be given again");
+    drop(other);
+    assert_eq!(bounded(&args, 2 * MB, SECONDS).code, Some(0));
+    assert!(fs::metadata(&timeline).unwrap().len() > 1000);
 }

@@ -94,7 +94,11 @@ impl Dice {
 
     /// Half the places are near the end: there a Parquet file's footer is.
     fn place(&mut self, length: usize) -> usize {
-        if self.below(2) == 0 { length.saturating_sub(self.below(length.min(2000)) + 1) } else { self.below(length + 1) }
+        if self.below(2) == 0 {
+            length.saturating_sub(self.below(length.min(2000)) + 1)
+        } else {
+            self.below(length + 1)
+        }
     }
 }
 

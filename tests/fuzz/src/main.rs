@@ -57,5 +57,9 @@ fn main() -> Result<()> {
 
 fn find(name: &str) -> Result<&'static Target> {
     let known = || targets::ALL.iter().map(|t| t.name).collect::<Vec<_>>().join(", ");
-    targets::ALL.iter().find(|t| t.name == name).with_context(|| format!("no target {name}; there are {}", known()))
+    targets::ALL
+        .iter()
+        .chain(targets::WRONG)
+        .find(|t| t.name == name)
+        .with_context(|| format!("no target {name}; there are {}", known()))
 }

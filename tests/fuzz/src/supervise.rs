@@ -1,11 +1,12 @@
 //! Runs workers, watches what they take, and counts what went wrong.
 
+use crate::worker;
 use anyhow::{Context, Result};
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// One input may take so long.
@@ -82,7 +83,8 @@ impl fmt::Display for Count {
 }
 
 /// The head of a table of [`Count`]s.
-pub const HEAD: &str = "| target           |   inputs | accepted | panics | aborts | hangs | over 512 MB | peak MB | slowest |       s |";
+pub const HEAD: &str =
+    "| target           |   inputs | accepted | panics | aborts | hangs | over 512 MB | peak MB | slowest |       s |";
 
 /// Runs `inputs` inputs of `target` in processes of `exe`, or as many as `seconds` allow.
 ///
@@ -114,7 +116,7 @@ fn chunk(exe: &Path, target: &str, seed: u64, range: (u64, u64), end: Instant, c
         .with_context(|| format!("cannot start {}", exe.display()))?;
     let (mut index, mut since, mut peak_mb) = (range.0, Instant::now(), 0);
     let ended = loop {
-        peak_mb = peak_mb.max(resident_mb(&child));
+        peak_mb = peak_mb.max(worker::peak_mb(&child.id().to_string()));
         let ended = child.try_wait()?;
         let now = under_way(&at).unwrap_or(range.0);
         if now != index {
@@ -132,9 +134,8 @@ fn chunk(exe: &Path, target: &str, seed: u64, range: (u64, u64), end: Instant, c
     // Ended already, or to be.
     let _ = child.kill();
     child.wait()?;
-    count.peak_mb = count.peak_mb.max(peak_mb);
     let said = String::from_utf8_lossy(&std::fs::read(file("out"))?).into_owned();
-    let mut done = None;
+    let mut done: Option<u64> = None;
     let repeat = |index: u64| format!("fuzz --target {target} --seed {seed} --only {index}");
     for line in said.lines() {
         match line.split_once(' ') {
@@ -143,10 +144,13 @@ fn chunk(exe: &Path, target: &str, seed: u64, range: (u64, u64), end: Instant, c
                 let (index, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 count.findings.push(format!("panic: {text} ({})", repeat(index.parse().unwrap_or(0))));
             }
+            // What came between the last look and the end.
+            Some(("peak", mb)) => peak_mb = peak_mb.max(mb.parse().unwrap_or(0)),
             Some(("done", accepted)) => done = accepted.parse().ok(),
             _ => {}
         }
     }
+    count.peak_mb = count.peak_mb.max(peak_mb);
     if let Some(accepted) = done {
         count.accepted += accepted;
         count.inputs += range.1 - range.0;
@@ -177,11 +181,4 @@ fn under_way(at: &File) -> Option<u64> {
     let mut bytes = [0u8; 8];
     at.read_exact_at(&mut bytes, 0).ok()?;
     Some(u64::from_le_bytes(bytes))
-}
-
-/// The most that the process has had, as the kernel counts it; 0 where it does not tell.
-fn resident_mb(child: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let mark = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    mark.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
 }

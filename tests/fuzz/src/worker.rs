@@ -38,5 +38,13 @@ pub fn work(target: &Target, seed: u64, from: u64, to: u64, at: &File, scratch: 
             }
         }
     }
+    writeln!(stdout(), "peak {}", peak_mb("self"))?;
     writeln!(stdout(), "done {accepted}")
+}
+
+/// The most megabytes that a process has had resident, as the kernel counts it; 0 where it does not tell.
+pub fn peak_mb(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mark = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    mark.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[test]
 fn every_input_ends_within_bounds() {
-    let inputs = std::env::var("CANDLESCOPE_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(300u64);
+    let inputs = std::env::var("CANDLESCOPE_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(100u64);
     let exe = Path::new(env!("CARGO_BIN_EXE_fuzz"));
     eprintln!("{HEAD}");
     for target in targets::ALL {

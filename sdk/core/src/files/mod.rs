@@ -63,16 +63,20 @@ pub fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// Makes the file at `path`, or empties the regular file that is there, for this process to write alone; says whether it was
-/// made. Nothing is written through a link.
+/// made. Nothing is written through a link; a device is opened as it is.
 ///
 /// # Errors
-/// Where it cannot be opened, is something else than a regular file, or another process that opened it in this way still writes.
+/// Where it cannot be opened, is a pipe, a socket or a directory, or another process that opened it in this way still writes.
 /// Then what is there is left as it is.
 pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => {
             let text = "a symbolic link stands there, and links are not followed";
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        // A device, such as /dev/null, keeps nothing that another could write into.
+        Ok(there) if kind(there.file_type()) == Some(DEVICE) => {
+            return OpenOptions::new().write(true).open(path).map(|file| (file, false));
         }
         Ok(there) => regular(there.file_type())?,
         // It will be made, or opening it says why not.
@@ -113,6 +117,8 @@ fn regular(found: FileType) -> io::Result<()> {
     Err(io::Error::new(kind, format!("it is {what}, not a regular file")))
 }
 
+const DEVICE: &str = "a device";
+
 /// What it is instead of a regular file.
 fn kind(found: FileType) -> Option<&'static str> {
     #[cfg(unix)]
@@ -125,7 +131,7 @@ fn kind(found: FileType) -> Option<&'static str> {
             return Some("a socket");
         }
         if found.is_char_device() || found.is_block_device() {
-            return Some("a device");
+            return Some(DEVICE);
         }
     }
     match found {
