@@ -1,7 +1,7 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
 use super::columns::{TextColumn, longest_text};
-use super::discover::short;
+use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::pages::rows_at_a_time;
@@ -39,6 +39,8 @@ pub struct Batches<'a> {
     malformed: BTreeMap<RecordKind, u64>,
     read: BTreeMap<RecordKind, u64>,
     findings: Vec<Finding>,
+    /// Findings that are one too many.
+    unsaid: u64,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl<'a> Batches<'a> {
             malformed: BTreeMap::new(),
             read: BTreeMap::new(),
             findings: Vec::new(),
+            unsaid: 0,
         }
     }
 
@@ -82,6 +85,7 @@ impl<'a> Batches<'a> {
     /// What was noticed while reading, complete once the iterator has ended.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.findings.clone();
+        findings.extend(more_segments(self.unsaid));
         for met in self.interner.met() {
             findings.push(met.finding("the run", &format!("what comes after them reads as `{OTHER}`")));
         }
@@ -122,6 +126,10 @@ impl<'a> Batches<'a> {
     fn refused(&mut self, segment: &Segment, rows: u64, why: &Refusal) {
         let missing = format!("{} of its {} rows are missing", segment.rows.saturating_sub(rows), segment.rows);
         let place = format!("`{}`", segment.path.display());
+        if self.findings.len() >= MOST_FINDINGS {
+            self.unsaid += 1;
+            return;
+        }
         self.findings.push(match why {
             Refusal::Limit(exceeded) => exceeded.finding(&place, &missing),
             Refusal::Damaged(why) => finding(
@@ -135,30 +143,20 @@ impl<'a> Batches<'a> {
 
     /// How many more rows of a table may be held.
     fn room(&self, kind: RecordKind) -> u64 {
-        let limit = match kind {
-            RecordKind::Step => Limit::Steps,
-            RecordKind::Request => Limit::Requests,
-            RecordKind::Kernel => Limit::Kernels,
-            RecordKind::Sample => Limit::Samples,
-            // Passes over intervals let them go.
-            RecordKind::Span => return u64::MAX,
-        };
-        if self.held { self.limits.get(limit).saturating_sub(self.records(kind)) } else { u64::MAX }
+        match held_limit(kind).filter(|_| self.held) {
+            Some(limit) => self.limits.get(limit).saturating_sub(self.records(kind)),
+            None => u64::MAX,
+        }
     }
 
     /// Leaves the rest of a table, of which no more may be held.
     fn full(&mut self, kind: RecordKind, table_rows: u64) {
-        let limit = match kind {
-            RecordKind::Step => Limit::Steps,
-            RecordKind::Request => Limit::Requests,
-            RecordKind::Kernel => Limit::Kernels,
-            RecordKind::Span | RecordKind::Sample => Limit::Samples,
-        };
+        let Some(limit) = held_limit(kind) else { return };
         let allowed = self.limits.get(limit);
         let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
         let place = format!("table `{}`", kind.table());
-        self.findings
-            .push(exceeded.finding(&place, "the rows after them are left out, and figures are of those before"));
+        let effect = "the rows after them are left out, and figures are of those before";
+        self.findings.push(exceeded.finding(&place, effect));
         self.queue.retain(|segment| segment.kind != kind);
     }
 
@@ -198,6 +196,17 @@ impl<'a> Batches<'a> {
             *self.malformed.entry(kind).or_default() += malformed;
         }
         batch
+    }
+}
+
+/// What bounds the rows of a table that are held. Passes over intervals let them go.
+fn held_limit(kind: RecordKind) -> Option<Limit> {
+    match kind {
+        RecordKind::Step => Some(Limit::Steps),
+        RecordKind::Request => Some(Limit::Requests),
+        RecordKind::Kernel => Some(Limit::Kernels),
+        RecordKind::Sample => Some(Limit::Samples),
+        RecordKind::Span => None,
     }
 }
 

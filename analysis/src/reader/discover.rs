@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const FEW_ROWS: u64 = 1_000_000;
 
 /// Findings about single files of one run that are kept; the others are counted.
-const MOST_FINDINGS: usize = 100;
+pub(super) const MOST_FINDINGS: usize = 100;
 
 /// What a run's folders hold.
 pub(super) struct Found {
@@ -79,11 +79,15 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
         }
     }
     findings.append(&mut said);
-    if unsaid > 0 {
-        let message = format!("{unsaid} more files of the run cannot be read, or not as a whole");
-        findings.push(finding(Severity::Error, "more_segments", message, "Copy the run again from where it was made"));
-    }
+    findings.extend(more_segments(unsaid));
     Ok(found)
+}
+
+/// What to say of files beyond those that are named.
+pub(super) fn more_segments(count: u64) -> Option<Finding> {
+    let message = format!("{count} more files of the run cannot be read, or not as a whole");
+    let remedy = "Copy the run again from where it was made";
+    (count > 0).then(|| finding(Severity::Error, "more_segments", message, remedy))
 }
 
 /// Rows cost next to nothing where all of them are alike, but those of a run differ: each has a number and a time of its own.

@@ -11,6 +11,7 @@ use crate::output::note;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::ReadLimits;
 use candlescope_analysis::nsys::Profile;
+use candlescope_core::files::open_regular;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -71,6 +72,8 @@ pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
     }
     let changed = |file: &Path| file.metadata().and_then(|m| m.modified()).ok();
     let report = changed(file).with_context(|| format!("no profile at {}", file.display()))?;
+    // nsys would wait for the other end of a pipe.
+    open_regular(file).with_context(|| format!("cannot read the profile {}", file.display()))?;
     let sqlite = file.with_extension(SQLITE);
     if changed(&sqlite).is_none_or(|sqlite| sqlite < report) {
         export(&find()?, file, &sqlite)?;

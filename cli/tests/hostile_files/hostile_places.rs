@@ -77,12 +77,15 @@ fn in_place_of_a_profile_or_beside_it() {
     let dir = tempdir().unwrap();
     let run = dir.path().to_str().unwrap();
     Table::new(RecordKind::Step, 10).write(dir.path());
+    for name in ["p.nsys-rep", "p.sqlite"] {
+        let profile = dir.path().join(name);
+        for_each_kind(&profile, |what| {
+            let said = format!("it is {what}, not a regular file");
+            refused(&["report", run, "--nsys", profile.to_str().unwrap()], &[name, &said]);
+        });
+    }
     let profile = dir.path().join("p.sqlite");
     let profile_arg = profile.to_str().unwrap();
-    for_each_kind(&profile, |what| {
-        let said = format!("it is {what}, not a regular file");
-        refused(&["report", run, "--nsys", profile_arg], &["p.sqlite", &said]);
-    });
     // A journal that SQLite would open to roll it back.
     crate::hostile_profiles::export(&profile, "");
     for name in ["p.sqlite-journal", "p.sqlite-wal"] {

@@ -36,9 +36,13 @@ fn mb(path: &Path) -> f64 {
     fs::metadata(path).unwrap().len() as f64 / 1e6
 }
 
-/// 400 MB where `CANDLESCOPE_HOSTILE` is `full`; writing them takes a gigabyte of this process.
+/// Whether the attacks are to have their full size: making them takes minutes, and gigabytes of this process.
+fn full() -> bool {
+    std::env::var("CANDLESCOPE_HOSTILE").is_ok_and(|v| v == "full")
+}
+
 fn long_text() -> usize {
-    if std::env::var("CANDLESCOPE_HOSTILE").is_ok_and(|v| v == "full") { 400_000_000 } else { 100_000_000 }
+    if full() { 400_000_000 } else { 100_000_000 }
 }
 
 #[test]
@@ -107,6 +111,25 @@ fn more_rows_than_are_held() {
     }
 }
 
+/// Tables of twenty million rows, and as many of them as are held unless told.
+#[test]
+fn as_many_rows_as_are_held_unless_told() {
+    if !full() {
+        return;
+    }
+    for kind in [RecordKind::Request, RecordKind::Step, RecordKind::Span, RecordKind::Kernel] {
+        let dir = tempdir().unwrap();
+        Table { constant: true, ..Table::new(kind, 20_000_000) }.write(dir.path());
+        report(&dir, &[], SMALL_MB);
+    }
+    for kind in [RecordKind::Request, RecordKind::Step, RecordKind::Kernel, RecordKind::Span] {
+        let dir = tempdir().unwrap();
+        Table::new(kind, 4_000_000).write(dir.path());
+        let run = dir.path().to_str().unwrap();
+        bounded(&["report", run, "--json", "--limit", "rows-per-byte=1000"], 2048, 300);
+    }
+}
+
 /// The limit that is met first where nobody lowers one.
 #[test]
 fn more_requests_than_are_held_unless_told() {
@@ -126,6 +149,39 @@ fn three_hundred_thousand_paths() {
     let (metrics, said) = report(&dir, &[], 700);
     assert_says(&said, &["limit_reached", "20000 distinct paths", "`(other names)`", "--limit paths="]);
     assert_eq!(metrics["run"]["rows"]["spans"], 300_000, "what has no path of its own is read all the same");
+}
+
+/// Devices, models, threads, metrics: whatever a report has a row or a page of.
+#[test]
+fn every_row_with_names_of_its_own() {
+    fn text(name: &str, row: usize) -> Option<String> {
+        let own = matches!(
+            name,
+            "device" | "metric" | "model" | "operation" | "thread" | "name" | "path" | "target" | "unit"
+        );
+        own.then(|| format!("{name}-{row}"))
+    }
+    for kind in RecordKind::ALL {
+        let dir = tempdir().unwrap();
+        Table { text, ..Table::new(kind, 50_000) }.write(dir.path());
+        report(&dir, &[], 700);
+    }
+}
+
+#[test]
+fn files_by_the_thousand() {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("spans")).unwrap();
+    for i in 0..3000 {
+        fs::write(dir.path().join(format!("spans/part-{i}.parquet")), "no table at all, whatever its name").unwrap();
+    }
+    fs::write(dir.path().join("run.json"), "{}").unwrap();
+    let (metrics, said) = report(&dir, &["files=2000"], SMALL_MB);
+    assert_says(
+        &said,
+        &["has more than 2000 files in the folder of a table", "1901 more files of the run cannot be read"],
+    );
+    assert!(metrics["verdict"]["findings"].as_array().unwrap().len() < 120);
 }
 
 #[test]
