@@ -39,7 +39,7 @@ fuzz:
 	@scripts/setup.sh build
 	cargo build -q -p candlescope-cli -p candlescope-fuzz
 	target/debug/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(TARGET),--target $(TARGET))
-	CANDLESCOPE_FUZZ_TIMES=$$(($(SECONDS) / 30 + 1)) timeout $$(($(SECONDS) * 4 + 600)) \
+	CANDLESCOPE_FUZZ_TIMES=$$(($(SECONDS) / 4 + 1)) timeout $$(($(SECONDS) * 4 + 600)) \
 		cargo test -p candlescope-models --test hostile -- --nocapture mutated
 
 lint:

@@ -66,6 +66,8 @@ impl Table {
             at += rows;
         }
         writer.close().unwrap();
+        let bytes = std::fs::metadata(&path).unwrap().len();
+        eprintln!("{} rows of {} in {bytes} bytes", self.rows, self.kind.table());
         path
     }
 
