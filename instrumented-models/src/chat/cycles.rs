@@ -5,7 +5,7 @@
 //! `{% set NAME = namespace(…) %}` and use its attributes; whatever hands on the namespace itself is refused.
 
 /// Words before a value that hands it on.
-const HANDING_ON: [&str; 7] = ["or", "and", "in", "else", "not", "if", "is"];
+const HANDING_ON: [&str; 4] = ["or", "and", "else", "if"];
 
 /// The name that is handed on as a whole, if there is one. Text outside of tags is looked at like what is inside: where a tag ends
 /// is for the template's own parser to say.
@@ -39,8 +39,9 @@ pub(super) fn namespace_handed_on(source: &str) -> Option<&str> {
 }
 
 fn is_handed_on(before: &str, after: &str) -> bool {
-    before.ends_with(['=', '(', '[', ',', ':', '~', '|', '{', '+', '*', '/', '<', '>', '%', '-'])
-        || after.starts_with([')', ']', '|', '~', ','])
+    before.ends_with(['=', '(', '[', ',', '~', '|', '{', '+', '*', '<', '>', '%', '-'])
+        || after.starts_with([')', ']', '}', '|', '~', ','])
+        || after.starts_with("if ")
         || HANDING_ON.contains(&last_word(before))
 }
 
