@@ -32,6 +32,17 @@ test-grafana: services
 	@tests/services/grafana.sh >/dev/null
 	$(TESTS) --test prometheus -- --ignored --nocapture
 
+# Mutated inputs for every reader and parser, an hour each: panics, aborts, hangs over 20 s and more than 512 MB all fail it. SECONDS=60
+# shortens it, TARGET=spans chooses one, SEED=2 makes other inputs. Models have their own mutations.
+SECONDS ?= 3600
+SEED ?= 1
+fuzz:
+	@scripts/setup.sh build
+	cargo build -q -p candlescope-cli -p candlescope-fuzz
+	target/debug/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(TARGET),--target $(TARGET))
+	CANDLESCOPE_FUZZ_TIMES=$$(($(SECONDS) / 4 + 1)) timeout $$(($(SECONDS) * 4 + 600)) \
+		cargo test -p candlescope-models --test hostile -- --nocapture mutated
+
 lint:
 	@scripts/setup.sh build
 	cargo fmt --all --check

@@ -13,12 +13,14 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod definitions;
+pub mod limits;
 pub mod nsys;
 pub mod passes;
 mod reader;
 pub mod render;
 mod report;
 
+pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;
 pub use reader::{Batches, OpenError, Run, Segment};
 pub use render::terminal::TerminalOptions;

@@ -1,14 +1,15 @@
 //! Turns a run's directory into its reports.
 
+use crate::limits::ReadLimits;
 use crate::nsys::Profile;
 use crate::passes::{Analysis, KernelsByPath};
 use crate::reader::{OpenError, Run};
 use crate::render::html::HtmlError;
 use crate::render::terminal::TerminalOptions;
 use crate::render::{html, json, markdown, terminal};
+use candlescope_core::files::write_whole;
 use candlescope_core::run::Verdict;
 use serde_json::Value;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,8 @@ pub struct ReportOptions {
     pub nsys: Option<Profile>,
     /// Layout of the terminal summary.
     pub terminal: TerminalOptions,
+    /// How much is read of the run.
+    pub limits: ReadLimits,
 }
 
 /// What was made.
@@ -62,7 +65,7 @@ pub struct ReportOutput {
 /// # Errors
 /// When the run cannot be opened or a file cannot be written. Damage to part of a run is in the verdict instead.
 pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
-    let run = Run::open(dir.as_ref())?;
+    let run = Run::open_within(dir.as_ref(), options.limits.clone())?;
     let mut analysis = Analysis::of(&run);
     if let Some(profile) = &options.nsys {
         let kernels = KernelsByPath::of(&run, profile, &analysis.warmup);
@@ -81,7 +84,8 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
     let mut files = Vec::new();
     for (name, text) in contents {
         let path = out.join(name);
-        write_whole(&path, &text).map_err(|cause| ReportError::Write { path: path.clone(), cause })?;
+        write_whole(&path, |file| file.write_all(text.as_bytes()))
+            .map_err(|cause| ReportError::Write { path: path.clone(), cause })?;
         files.push(path);
     }
     Ok(ReportOutput {
@@ -90,19 +94,4 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
         verdict: analysis.verdict,
         files,
     })
-}
-
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    // Two reports of one run at a time must not write into each other's file.
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = File::create(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        // Half a file is worse than none; that it may be gone already is no further error.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }

@@ -202,6 +202,9 @@ pub(crate) struct ReportArgs {
     /// Profile of the same run by Nsight Systems (.sqlite or .nsys-rep), to show its kernels by path
     #[arg(long, value_name = "FILE")]
     pub(crate) nsys: Option<PathBuf>,
+    /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
+    #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
+    pub(crate) limits: Vec<String>,
     /// Rows of the operator table on the terminal
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 15)]
     pub(crate) top: usize,
@@ -221,6 +224,9 @@ pub(crate) struct ExportArgs {
     /// File to write [default: RUN/trace.json or RUN/trace.pftrace]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
+    #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
+    pub(crate) limits: Vec<String>,
     /// Collector that `otlp` sends to [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318]
     #[arg(long, value_name = "URL")]
     pub(crate) endpoint: Option<String>,

@@ -1,10 +1,11 @@
 //! `candlescope export`.
 
 use crate::args::{ExportArgs, ExportFormat};
+use crate::limits::limits;
 use crate::output::{note, say};
-use crate::whole_file::write_whole;
 use anyhow::{Context, Result};
 use candlescope_analysis::{Batches, Run};
+use candlescope_core::files::write_whole;
 use candlescope_core::run::{Finding, RunManifest};
 use candlescope_exporters::{chrome, perfetto};
 use serde_json::json;
@@ -14,7 +15,7 @@ use std::io::BufWriter;
 type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
-    let run = Run::open(&args.run)?;
+    let run = Run::open_within(&args.run, limits(&args.limits)?)?;
     let (name, hint, write): (_, _, Writer) = match args.format {
         ExportFormat::Chrome => {
             let hint = "open it at chrome://tracing, in speedscope, or at ui.perfetto.dev";

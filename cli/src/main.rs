@@ -7,6 +7,7 @@ mod device;
 mod doctor;
 mod export;
 mod gpu;
+mod limits;
 mod nsys;
 mod options;
 mod output;
@@ -15,14 +16,16 @@ mod progress;
 mod report;
 mod run_dir;
 mod services;
-mod whole_file;
 
 use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
     let outcome = match cli.command {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
@@ -42,4 +45,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what is wrong with the command line. It repeats arguments, which may come from elsewhere than the keyboard: those that
+/// would steer the terminal are shown as they are written.
+fn usage(error: &clap::Error) -> ExitCode {
+    let given: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if !error.use_stderr() || !given.iter().any(|arg| output::steers_terminal(arg)) {
+        error.exit();
+    }
+    let shown = given.iter().map(|arg| output::printable(arg).replace(['\n', '\t'], " "));
+    let text = match Cli::try_parse_from(shown) {
+        Err(shown) if shown.use_stderr() => shown.to_string(),
+        _ => error.to_string(),
+    };
+    output::complain(&text);
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

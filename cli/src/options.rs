@@ -2,6 +2,7 @@
 
 use crate::args::{PartialOptions, ProfileArgs};
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::files::read_text_limited;
 use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -62,6 +63,12 @@ const PROMPTS: [&str; 3] = ["prompt", "prompt-file", "prompt-tokens"];
 /// Most sequences at once. Far more than any machine decodes, and few enough for the prompts themselves to find room.
 const MAX_BATCH: usize = 1 << 16;
 
+/// Largest configuration, in bytes. One that sets every option has less than a kilobyte.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// Largest prompt file, in bytes: more than the longest context that a model may have.
+const MAX_PROMPT_BYTES: u64 = 64 << 20;
+
 /// Most megabytes whose bytes can still be counted.
 const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
 
@@ -69,7 +76,7 @@ const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
 pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
     let mut table = Table::new();
     if let Some(file) = &args.config {
-        let text = std::fs::read_to_string(file)
+        let text = read_text_limited(file, MAX_CONFIG_BYTES)
             .with_context(|| format!("cannot read the configuration {}", file.display()))?;
         let read: Table = text.parse().with_context(|| format!("{} is not valid TOML", file.display()))?;
         check(&read).with_context(|| format!("in {}", file.display()))?;
@@ -212,9 +219,8 @@ fn prompt(p: &PartialOptions) -> Result<Prompt> {
         (_, _, Some(0)) => bail!("--prompt-tokens is 0; it must be at least 1"),
         (_, _, Some(n)) => return Ok(Prompt::RandomTokens(n)),
         (Some(text), ..) => text.clone(),
-        (_, Some(file), _) => {
-            std::fs::read_to_string(file).with_context(|| format!("cannot read the prompt file {}", file.display()))?
-        }
+        (_, Some(file), _) => read_text_limited(file, MAX_PROMPT_BYTES)
+            .with_context(|| format!("cannot read the prompt file {}", file.display()))?,
         _ => DEFAULT_PROMPT.to_string(),
     };
     if text.trim().is_empty() {

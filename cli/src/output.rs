@@ -24,6 +24,16 @@ pub(crate) fn note(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Prints lines to standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = io::stderr().lock().write_all(format!("{}\n", printable(text).trim_end()).as_bytes());
+}
+
+/// Whether a terminal would take some of `text` for a command.
+pub(crate) fn steers_terminal(text: &str) -> bool {
+    text.contains(steers)
+}
+
 fn quiet(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

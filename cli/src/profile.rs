@@ -1,6 +1,7 @@
 //! `candlescope profile`.
 
 use crate::args::ProfileArgs;
+use crate::limits::limits;
 use crate::options::{Options, Prompt, resolve};
 use crate::output::{note, printable, say};
 use crate::progress::Progress;
@@ -8,7 +9,7 @@ use crate::run_dir::RunDir;
 use crate::services;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
-use candlescope_analysis::{ReportOptions, write_report};
+use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
 use candlescope_models::{
     Engine, GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
@@ -21,6 +22,7 @@ use tracing_subscriber::prelude::*;
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let options = resolve(args)?;
+    let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
         Err(error) => return Err(error.context(format!("what was recorded until then is in {}", out.display()))),
     };
     let manifest = manifest.unwrap_or_default();
-    show(args, &options, out, &manifest, &outputs)?;
+    show(args, &options, out, &manifest, &outputs, limits)?;
     // The figures above are of what could be kept; that something could not is an error all the same.
     match manifest.verdict.findings.iter().find(|f| f.code.starts_with("exporter_") && f.severity == Severity::Error) {
         Some(finding) => bail!("{}; {}", finding.message, finding.remedy),
@@ -214,8 +216,9 @@ fn show(
     out: &std::path::Path,
     manifest: &RunManifest,
     outputs: &[GenerationOutput],
+    limits: ReadLimits,
 ) -> Result<()> {
-    let report = write_report(out, &ReportOptions::default())?;
+    let report = write_report(out, &ReportOptions { limits, ..ReportOptions::default() })?;
     let first = outputs.first().map(|o| &o.sequences);
     if args.json {
         let texts: Vec<&str> = first.into_iter().flatten().map(|s| s.text.as_str()).collect();

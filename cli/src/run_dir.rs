@@ -1,6 +1,7 @@
 //! The run's directory while it may have to go again: a run of nothing would only stand in the way of the next try.
 
 use candlescope_core::RecordKind;
+use candlescope_core::files::read_limited;
 use candlescope_core::run::{MANIFEST_FILE, RunManifest};
 use candlescope_exporters::parquet::{create_dirs, remove_dirs};
 use std::fs;
@@ -46,7 +47,7 @@ impl RunDir {
     /// Whether the run in the directory is still the one of `manifest`, not one that came after somebody had removed
     /// it.
     fn holds(&self, manifest: &RunManifest) -> bool {
-        let text = fs::read(self.path.join(MANIFEST_FILE)).unwrap_or_default();
+        let text = read_limited(&self.path.join(MANIFEST_FILE), 64 << 20).unwrap_or_default();
         serde_json::from_slice::<RunManifest>(&text)
             .is_ok_and(|there| (there.started_ns, &there.run_id) == (manifest.started_ns, &manifest.run_id))
     }

@@ -140,3 +140,23 @@ fn text_from_outside_does_not_steer_the_terminal() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
+
+#[test]
+fn complaints_about_the_command_line_do_not_steer_the_terminal() {
+    let cases: [&[&str]; 6] = [
+        &[EVIL],
+        &["report", "run", EVIL],
+        &["report", &format!("--{EVIL}")],
+        &["profile", "--seed", EVIL],
+        &["profile", &format!("--chat={EVIL}")],
+        &["export", EVIL, "run"],
+    ];
+    for args in cases {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = text(&output.stderr);
+        assert_harmless(&said);
+        assert!(said.contains("\\u001b]0;owned\\u0007"), "what was given is shown: {said:?}");
+        assert!(said.contains("--help"), "{said}");
+    }
+}

@@ -30,6 +30,9 @@
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[doc(hidden)]
+#[cfg(any(feature = "prometheus", feature = "otlp"))]
+pub mod fuzz;
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod metrics;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]

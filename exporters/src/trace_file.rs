@@ -1,5 +1,6 @@
 //! One file for one trace: what the timeline formats share. A format turns batches into bytes; the rest is here.
 
+use candlescope_core::files::create_alone;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger};
 use std::borrow::Borrow;
@@ -80,6 +81,8 @@ impl<F: TraceFormat> TraceFileExporter<F> {
     fn error(&self, source: io::Error) -> String {
         let remedy = match source.kind() {
             io::ErrorKind::IsADirectory => "name a file, not a directory",
+            io::ErrorKind::ResourceBusy => "wait for it, or name another file",
+            io::ErrorKind::InvalidInput => "name an ordinary file",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space or choose another disk",
             _ => "choose a file in a directory you may write to",
         };
@@ -115,9 +118,9 @@ impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        let made = File::create_new(&self.path);
-        self.made = made.is_ok();
-        let file = made.or_else(|_| File::create(&self.path)).map_err(|e| ExportError::fatal(self.error(e)))?;
+        // Two sessions that wrote one file would write into each other's trace.
+        let (file, made) = create_alone(&self.path).map_err(|e| ExportError::fatal(self.error(e)))?;
+        self.made = made;
         let mut format = F::new(run);
         format.header(&mut self.buffer);
         self.open = Some(Open { file, format, end: 0 });

@@ -7,6 +7,7 @@ use crate::weights::{WeightError, WeightSource};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{llama, quantized_llama};
+use candlescope_core::files::open_regular;
 use std::collections::HashMap;
 
 /// `candle_transformers::models::llama`.
@@ -157,7 +158,7 @@ impl CandleQuantizedLlama {
         }
         let read = |cause| WeightError::Read { path: file.path().to_path_buf(), cause };
         let failed = |cause| WeightError::Tensor { tensor: "candle's quantized_llama".into(), cause };
-        let mut reader = std::io::BufReader::new(std::fs::File::open(file.path()).map_err(read)?);
+        let mut reader = std::io::BufReader::new(open_regular(file.path()).map_err(read)?);
         let content = candle_core::quantized::gguf_file::Content::read(&mut reader).map_err(failed)?;
         let model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, device).map_err(failed)?;
         Ok(Self {

@@ -1,5 +1,7 @@
 //! Chat templates: the Jinja texts that models carry, rendered as `transformers` renders them.
 
+mod cycles;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
 use serde::Serialize;
@@ -89,6 +91,10 @@ impl ChatTemplate {
         if self.source.len() > MAX_SOURCE {
             let length = self.source.len();
             return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
+        }
+        if let Some(name) = cycles::namespace_handed_on(&self.source) {
+            let why = "is used as a whole, which could put it into itself; only its attributes can be used";
+            return Err(ChatError(format!("`{name}` {why}")));
         }
         let turns = u64::try_from(messages.len()).unwrap_or(u64::MAX);
         let fuel = INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS);

@@ -28,6 +28,11 @@ pub enum SourceError {
          a directory with config.json and *.safetensors, or a hub id such as org/name"
     )]
     Missing(String),
+    /// A pipe, a socket or a device.
+    #[error(
+        "model `{0}` is neither a file nor a directory; pass a .gguf file, or the directory that holds config.json and *.safetensors"
+    )]
+    NotAFile(String),
     /// The file is of another kind.
     #[error(
         "model file `{0}` is not a .gguf file; pass a .gguf file, or the directory that holds config.json and *.safetensors"
@@ -58,6 +63,9 @@ impl ModelSource {
             }
             return Err(SourceError::NotAModelFile(text.to_string()));
         }
+        if path.exists() {
+            return Err(SourceError::NotAFile(text.to_string()));
+        }
         if gguf || !is_hub_id(text) {
             return Err(SourceError::Missing(text.to_string()));
         }
@@ -68,7 +76,7 @@ impl ModelSource {
 fn starts_like_gguf(path: &std::path::Path) -> bool {
     use std::io::Read;
     let mut start = [0u8; 4];
-    std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && &start == b"GGUF"
+    candlescope_core::files::open_regular(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && &start == b"GGUF"
 }
 
 fn is_hub_id(text: &str) -> bool {

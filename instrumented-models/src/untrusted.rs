@@ -1,7 +1,8 @@
 //! Files and texts of models are somebody else's: read within limits, and a library that panics on them becomes an
 //! error.
 
-use std::io::Read;
+use candlescope_core::files::read_text_limited;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -16,17 +17,10 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 /// The text of a regular file of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, String> {
-    let cannot = |e: std::io::Error| format!("cannot be read: {e}");
-    if !path.metadata().map_err(cannot)?.is_file() {
-        return Err("is no regular file".into());
-    }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    file.take(limit + 1).read_to_string(&mut text).map_err(cannot)?;
-    if text.len() as u64 > limit {
-        return Err(format!("is larger than the limit of {limit} bytes"));
-    }
-    Ok(text)
+    read_text_limited(path, limit).map_err(|e| match e.kind() {
+        ErrorKind::FileTooLarge => format!("is larger than the limit of {limit} bytes"),
+        _ => format!("cannot be read: {e}"),
+    })
 }
 
 #[cfg(test)]
@@ -40,7 +34,7 @@ mod tests {
         std::fs::write(&path, "12345").unwrap();
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         assert_eq!(read_text(&path, 4).unwrap_err(), "is larger than the limit of 4 bytes");
-        assert_eq!(read_text(directory.path(), 4).unwrap_err(), "is no regular file");
+        assert!(read_text(directory.path(), 4).unwrap_err().contains("it is a directory, not a regular file"));
     }
 
     #[test]

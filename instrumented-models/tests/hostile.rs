@@ -287,7 +287,12 @@ impl Dice {
 
 /// Loads `rounds` mutations of `file`, which is at `path` or in it. A panic that [`LoadedModel::load`] catches counts
 /// too.
+///
+/// `CANDLESCOPE_FUZZ_TIMES` multiplies the rounds.
 fn mutations(path: &Path, file: &Path, seed: u64, within: usize, rounds: usize) {
+    let times = std::env::var("CANDLESCOPE_FUZZ_TIMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let rounds: usize = rounds * times;
+    let began = Instant::now();
     let whole = std::fs::read(file).unwrap();
     let mut dice = Dice(seed);
     let mut refused = 0;
@@ -302,6 +307,8 @@ fn mutations(path: &Path, file: &Path, seed: u64, within: usize, rounds: usize) 
     }
     std::fs::write(file, whole).unwrap();
     try_load(path, Engine::Instrumented).expect("unchanged it loads");
+    let (name, peak) = (file.file_name().unwrap_or_default().display(), peak_bytes() >> 20);
+    eprintln!("{name}: {rounds} inputs, {refused} refused, at most {peak} MB, {:.1} s", began.elapsed().as_secs_f64());
     assert!(refused > rounds / 10, "only {refused} of {rounds} mutations were noticed: they miss what is read");
 }
 

@@ -1,6 +1,7 @@
 //! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
 #![allow(missing_docs, reason = "a test")]
 use arrow_schema::DataType;
+use candlescope_analysis::Limit;
 use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest, StepCounts};
@@ -137,6 +138,30 @@ fn run_format() {
         }
     }
     hold("run-format.md", &text);
+}
+
+#[test]
+fn limits() {
+    let mut text = String::from(
+        "# Limits on what is read\n\n\
+         Made from `analysis/src/limits.rs`. A run, or a profile of Nsight Systems, may come from anybody, and a file of some kilobytes can\n\
+         claim, or decode to, more than a machine holds. A reader that meets one of these limits says so (`limit_reached` in the verdict of a\n\
+         run, an error of a profile) with the file, what was found, the limit and what raises it; it goes on with what it could read.\n\n\
+         `candlescope report` and `export` take `--limit NAME=VALUE`, which can be repeated; the variable `CANDLESCOPE_LIMITS` takes the same,\n\
+         joined by commas, and counts for the report at the end of `candlescope profile` too. In code it is `ReadLimits`, for\n\
+         `Run::open_within`, `Profile::open_within` and `ReportOptions`. Raise a limit only for files that you trust.\n\n\
+         | name | default | counts |\n|---|---:|---|\n",
+    );
+    for limit in Limit::ALL {
+        let _ = writeln!(text, "| `{}` | {} | {} |", limit.name(), limit.default_value(), limit.meaning());
+    }
+    text.push_str(
+        "\nIntervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held while a report is made, some\n\
+         500 bytes each. Texts past `names`, `names-bytes` and `paths` read as `(other names)`, so that sums stay right. Pipes, sockets,\n\
+         devices and directories are refused wherever a file is read. What attacks took with these limits stands in\n\
+         [measurements/hostile.md](measurements/hostile.md).\n",
+    );
+    hold("limits.md", &text);
 }
 
 /// The page above says what the list in the code says; this holds the page to what is on disk.

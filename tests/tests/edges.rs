@@ -14,8 +14,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),
 ];
 /// Crates that wire others together and may use them all.
-const WIRING: &[&str] =
-    &["candlescope-cli", "candlescope-examples", "candlescope-server", "candlescope-tests", "candlescope-bench"];
+const WIRING: &[&str] = &[
+    "candlescope-cli",
+    "candlescope-examples",
+    "candlescope-server",
+    "candlescope-tests",
+    "candlescope-bench",
+    "candlescope-fuzz",
+];
 
 #[test]
 fn crates_depend_along_the_flow_only() {

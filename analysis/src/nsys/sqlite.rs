@@ -4,9 +4,15 @@
 //! without a GPU has none for kernels.
 
 use super::{DOMAIN, Kernel, Launch, Profile, Range};
-use rusqlite::{Connection, OpenFlags, Row};
+use crate::limits::{Exceeded, Limit, ReadLimits};
+use candlescope_core::files::open_regular;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit as SqliteLimit;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// A profile could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +28,22 @@ pub enum ProfileError {
         /// What gave it away.
         why: String,
     },
+    /// It cannot be opened, or is no regular file.
+    #[error("cannot open the profile `{}`: {cause}. Give the .sqlite file that `nsys export --type sqlite` wrote", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// A limit was met.
+    #[error("`{}` {exceeded}. {}", path.display(), exceeded.remedy())]
+    Limit {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        exceeded: Exceeded,
+    },
     /// A table does not read as it should.
     #[error("`{}` cannot be read: {cause}. Export it again from the .nsys-rep", path.display())]
     Read {
@@ -36,27 +58,133 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// When the file is missing, is no export of Nsight Systems, or is damaged.
+    /// When the file is missing, is no export of Nsight Systems, is damaged, or takes more than the usual limits allow.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
+        Self::open_within(path, &ReadLimits::default())
+    }
+
+    /// The same within limits of one's own.
+    ///
+    /// # Errors
+    /// Those of [`open`](Profile::open).
+    pub fn open_within(path: impl AsRef<Path>, limits: &ReadLimits) -> Result<Self, ProfileError> {
         let path = path.as_ref();
         if !path.exists() {
             return Err(ProfileError::NotFound(path.to_path_buf()));
         }
-        let read = |cause| ProfileError::Read { path: path.to_path_buf(), cause };
-        let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(read)?;
+        let opened = open_regular(path).and_then(|file| file.metadata());
+        let bytes = opened.map_err(|cause| ProfileError::Open { path: path.to_path_buf(), cause })?.len();
+        let over = Arc::new(OnceLock::new());
+        let read = |cause: rusqlite::Error| match over.get() {
+            Some(&exceeded) => ProfileError::Limit { path: path.to_path_buf(), exceeded },
+            None => failed(path, cause, limits),
+        };
+        let file = connect(path, limits).and_then(|file| watch(file, bytes, limits, &over)).map_err(read)?;
         let not = |why: String| ProfileError::NotAnExport { path: path.to_path_buf(), why };
         // Every export has its strings; SQLite looks at a file only when it is asked for something.
         match has_table(&file, "StringIds") {
             Ok(true) => {}
             Ok(false) => return Err(not("it has no table StringIds".to_string())),
+            Err(error) if over.get().is_some() => return Err(read(error)),
             Err(error) => return Err(not(error.to_string())),
         }
+        for table in ["StringIds", "NVTX_EVENTS", KERNELS, GRAPHS, CALLS, "META_DATA_EXPORT"] {
+            if let Some(what) = made_up(&file, table).map_err(read)? {
+                return Err(not(format!("its table {table} {what}, which no export has")));
+            }
+        }
         let mut profile = Self { file: path.to_path_buf(), version: version(&file), ..Self::default() };
-        profile.ranges = ranges(&file).map_err(read)?;
+        let room = |rows: usize| limits.check(Limit::ProfileRows, rows as u64).is_ok();
+        profile.ranges = ranges(&file, &room).map_err(read)?;
         let mut names = Names::default();
-        profile.kernels = kernels(&file, &mut names).map_err(read)?;
+        profile.kernels = kernels(&file, &mut names, &room).map_err(read)?;
         profile.names = names.list;
-        Ok(profile)
+        if !room(profile.ranges.len()) || !room(profile.kernels.len()) {
+            let exceeded = limits.reached(Limit::ProfileRows);
+            return Err(ProfileError::Limit { path: path.to_path_buf(), exceeded });
+        }
+        // Small statements after the last row may have been what was interrupted.
+        match over.get() {
+            Some(&exceeded) => Err(ProfileError::Limit { path: path.to_path_buf(), exceeded }),
+            None => Ok(profile),
+        }
+    }
+}
+
+/// Opens the file as one of somebody else's: nothing in its schema is run, nothing beside it is looked at.
+fn connect(path: &Path, limits: &ReadLimits) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(uri(path), flags)?;
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    let most = |limit: Limit| i32::try_from(limits.get(limit)).unwrap_or(i32::MAX);
+    // A row has texts and some numbers.
+    file.set_limit(SqliteLimit::SQLITE_LIMIT_LENGTH, most(Limit::TextBytes).saturating_mul(4).max(1 << 16))?;
+    for (limit, most) in [
+        (SqliteLimit::SQLITE_LIMIT_COLUMN, 256),
+        (SqliteLimit::SQLITE_LIMIT_ATTACHED, 0),
+        (SqliteLimit::SQLITE_LIMIT_WORKER_THREADS, 0),
+        (SqliteLimit::SQLITE_LIMIT_VDBE_OP, 100_000),
+    ] {
+        file.set_limit(limit, most)?;
+    }
+    file.pragma_update(None, "cell_size_check", true)?;
+    file.pragma_update(None, "mmap_size", 0)?;
+    Ok(file)
+}
+
+/// Without a journal: SQLite would open what lies beside the file under that name, be it a pipe, and write to it.
+fn uri(path: &Path) -> String {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut uri = "file:".to_string();
+    for byte in absolute.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// Instructions between two looks at the limits: some tenth of a millisecond.
+const INSTRUCTIONS: i32 = 10_000;
+
+/// Instructions for files of any size; a million takes some ten milliseconds.
+const FEW_INSTRUCTIONS: u64 = 50_000_000;
+
+/// Ends statements that take too long: tables of a crafted file may be joined into more rows than ever end. `over` then has the
+/// limit.
+fn watch(
+    mut file: Connection,
+    bytes: u64,
+    limits: &ReadLimits,
+    over: &Arc<OnceLock<Exceeded>>,
+) -> rusqlite::Result<Connection> {
+    let (work, time) = (limits.reached(Limit::ProfileWork), limits.reached(Limit::ProfileSeconds));
+    let most = bytes.saturating_mul(work.allowed).saturating_add(FEW_INSTRUCTIONS);
+    let (began, seconds) = (Instant::now(), Duration::from_secs(time.allowed));
+    let mut done = 0u64;
+    let over = Arc::clone(over);
+    let look = move || {
+        done = done.saturating_add(INSTRUCTIONS as u64);
+        if done > most {
+            return over.set(work).is_ok() || over.get().is_some();
+        }
+        began.elapsed() > seconds && (over.set(time).is_ok() || over.get().is_some())
+    };
+    file.progress_handler(INSTRUCTIONS, Some(look))?;
+    Ok(file)
+}
+
+/// What to say of an error of SQLite that no limit of ours explains.
+fn failed(path: &Path, cause: rusqlite::Error, limits: &ReadLimits) -> ProfileError {
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::TooBig) => {
+            ProfileError::Limit { path: path.to_path_buf(), exceeded: limits.reached(Limit::TextBytes) }
+        }
+        _ => ProfileError::Read { path: path.to_path_buf(), cause },
     }
 }
 
@@ -72,6 +200,18 @@ fn has_column(file: &Connection, table: &str, column: &str) -> rusqlite::Result<
     })
 }
 
+/// Why reading a table would run what its maker wrote, if it would.
+fn made_up(file: &Connection, table: &str) -> rusqlite::Result<Option<&'static str>> {
+    let query = "SELECT COUNT(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE \
+                 AND (type <> 'table' OR sql NOT LIKE 'CREATE TABLE%')";
+    if file.query_row(query, [table], |row| row.get::<_, i64>(0))? > 0 {
+        return Ok(Some("is a view or a virtual table"));
+    }
+    let query = "SELECT COUNT(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
+    let generated = file.query_row(query, [table], |row| row.get::<_, i64>(0))? > 0;
+    Ok(generated.then_some("has columns that are computed"))
+}
+
 fn version(file: &Connection) -> Option<String> {
     let query = "SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_PRODUCT_VERSION'";
     file.query_row(query, [], |row| row.get(0)).ok()
@@ -81,7 +221,8 @@ fn version(file: &Connection) -> Option<String> {
 const PUSH_POP: i64 = 59;
 const DOMAIN_CREATE: i64 = 75;
 
-fn ranges(file: &Connection) -> rusqlite::Result<Vec<Range>> {
+/// Ranges, as long as there is `room` for so many.
+fn ranges(file: &Connection, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<Vec<Range>> {
     if !has_table(file, "NVTX_EVENTS")? {
         return Ok(Vec::new());
     }
@@ -94,12 +235,14 @@ fn ranges(file: &Connection) -> rusqlite::Result<Vec<Range>> {
          WHERE r.eventType = {PUSH_POP} AND r.uint64Value IS NOT NULL ORDER BY r.start, r.rowid"
     );
     let mut statement = file.prepare(&query)?;
-    let rows = statement.query_map([], |row| {
+    let mut rows = statement.query([])?;
+    let mut ranges = Vec::new();
+    while let Some(row) = rows.next()?.filter(|_| room(ranges.len())) {
         // SQLite's integers are signed; the bits are the id's.
         let span = row.get::<_, i64>(3)? as u64;
-        Ok(Range { thread: row.get(0)?, start: row.get(1)?, end: row.get(2)?, span })
-    })?;
-    rows.collect()
+        ranges.push(Range { thread: row.get(0)?, start: row.get(1)?, end: row.get(2)?, span });
+    }
+    Ok(ranges)
 }
 
 /// Where an export keeps what ran on the device: single kernels, and graphs traced as a whole.
@@ -108,7 +251,7 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 /// Calls of the runtime and of the driver API alike.
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 
-fn kernels(file: &Connection, names: &mut Names) -> rusqlite::Result<Vec<Kernel>> {
+fn kernels(file: &Connection, names: &mut Names, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<Vec<Kernel>> {
     let mut kernels = Vec::new();
     let calls = has_table(file, CALLS)?;
     for table in [KERNELS, GRAPHS] {
@@ -127,7 +270,7 @@ fn kernels(file: &Connection, names: &mut Names) -> rusqlite::Result<Vec<Kernel>
         let mut statement = file.prepare(&query)?;
         let mut rows = statement.query([])?;
         let mut last = None;
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next()?.filter(|_| room(kernels.len())) {
             // Two calls of one number would show the kernel twice; the outer one came first.
             let id: i64 = row.get(0)?;
             if last.replace(id) != Some(id) {

@@ -91,6 +91,9 @@ pub struct Intervals {
     pub flops_by_dtype: BTreeMap<&'static str, u64>,
     /// First start and last end over all intervals, Unix nanoseconds.
     pub span: Option<(i64, i64)>,
+    /// Intervals that were let go of, or counted as orphans, while others of theirs could still come: there were too many to
+    /// hold.
+    pub let_go_early: u64,
 }
 
 /// What some intervals directly inside another one took.
@@ -238,6 +241,8 @@ pub struct IntervalPass {
     recorded: HashSet<u64>,
     generation: u32,
     hold_most: usize,
+    /// What `hold_most` may not grow beyond.
+    at_most: usize,
     earliest_start: i64,
     out: Intervals,
 }
@@ -259,9 +264,17 @@ impl IntervalPass {
             recorded: HashSet::new(),
             generation: 0,
             hold_most,
+            at_most: usize::MAX,
             earliest_start: i64::MAX,
             out: Intervals::default(),
         }
+    }
+
+    /// The same, but never with more than `most` intervals in memory, and as many parents that are still to come: what is too
+    /// much is counted in [`Intervals::let_go_early`].
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        Self { at_most: most.max(1), hold_most: self.hold_most.min(most.max(1)), ..self }
     }
 
     /// Tells which steps' kernels were recorded; to be told before the spans of these steps come.
@@ -452,6 +465,12 @@ impl IntervalPass {
                     None
                 }
             },
+            Around::NotYetSeen(seq) if self.is_one_too_many(seq) => {
+                self.out.let_go_early += inside.n;
+                self.out.orphans += inside.n;
+                self.outermost(inside.ns);
+                None
+            }
             Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().take(inside, nodes),
         };
         for node in nodes {
@@ -479,6 +498,11 @@ impl IntervalPass {
         }
     }
 
+    /// Whether so many parents are still to come that children of `seq` cannot wait, too.
+    fn is_one_too_many(&self, seq: u64) -> bool {
+        self.waiting.len() >= self.at_most && !self.waiting.contains_key(&seq)
+    }
+
     /// Counts intervals that warmed up against what is around them, which no figure has of them.
     fn warmed_inside(&mut self, around: Around, warm: &Inside) {
         self.settle(around, warm, &[]);
@@ -490,6 +514,10 @@ impl IntervalPass {
         let mut around = around;
         for _ in 0..MOST_AROUND_WARMUP {
             let parent_seq = match around {
+                Around::NotYetSeen(seq) if self.is_one_too_many(seq) => {
+                    self.out.let_go_early += warm.n;
+                    break;
+                }
                 Around::NotYetSeen(seq) => return self.waiting.entry(seq).or_default().warm.add(warm),
                 Around::Held(seq) => match self.held.get_mut(&seq) {
                     Some(held) if !held.is_warmup => {
@@ -549,7 +577,12 @@ impl IntervalPass {
         // Where the data does not let go of enough, looking again at every row would cost more than the memory. In the ordinary
         // case the half that came last stays, with a few that are still open.
         if self.held.len() > self.hold_most / 4 * 3 {
-            self.hold_most *= 2;
+            self.hold_most = self.hold_most.saturating_mul(2).min(self.at_most);
+        }
+        if self.held.len() >= self.at_most {
+            let held: Vec<Held> = self.held.drain().map(|(_, held)| held).collect();
+            self.out.let_go_early += held.len() as u64;
+            held.iter().for_each(|held| self.check(held));
         }
     }
 

@@ -33,6 +33,7 @@ pub mod tokens;
 pub mod tree;
 pub mod warmup;
 
+use crate::limits::Limit;
 use crate::reader::Run;
 use candlescope_core::run::{RunManifest, Verdict};
 use candlescope_core::stretches::difference;
@@ -108,10 +109,11 @@ impl Analysis {
         let mut requests: Vec<RequestRecord> = Vec::new();
         let mut steps: Vec<StepRow> = Vec::new();
         let mut has_measured_steps = false;
-        let mut spans = intervals::IntervalPass::default();
+        let open_intervals = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
+        let mut spans = intervals::IntervalPass::default().at_most(open_intervals);
         let mut kernels = kernels::KernelPass::default();
         let mut power = energy::EnergyPass::default();
-        let mut batches = run.batches();
+        let mut batches = run.batches().held();
         let mut known: Option<(Warmup, memory::MemoryPass)> = None;
         let mut first_step = None;
         let clocks = busy::Clocks::of(&manifest);
@@ -215,7 +217,14 @@ impl Analysis {
             manifest,
             verdict: Verdict::default(),
         };
-        let seen = run.findings().iter().cloned().chain(batches.findings()).collect();
+        let mut seen: Vec<_> = run.findings().iter().cloned().chain(batches.findings()).collect();
+        if analysis.intervals.let_go_early > 0 {
+            let effect = format!(
+                "{} were counted before all their parents and children were known, so self times may be too large",
+                analysis.intervals.let_go_early
+            );
+            seen.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
+        }
         analysis.verdict = findings::verdict(&analysis, run.manifest().is_some(), seen, &Limits::default());
         analysis
     }

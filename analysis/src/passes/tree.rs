@@ -119,7 +119,7 @@ impl Tree {
 /// interval is asked. Where several disagree (the same step inside different ones) it stays a root.
 fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let at: BTreeMap<&str, usize> = paths.iter().enumerate().map(|(i, p)| (p.rollup.as_str(), i)).collect();
-    let mut parents: Vec<Option<usize>> = paths.iter().map(|path| by_text(&path.rollup, &at)).collect();
+    let mut parents = by_text(paths);
     for (i, path) in paths.iter().enumerate() {
         let told = path.parent.as_deref().and_then(|parent| at.get(parent).copied());
         if parents[i].is_none()
@@ -132,16 +132,23 @@ fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     parents
 }
 
-/// The nearest ancestor by text that has intervals of its own: one in between may have been lost.
-fn by_text(rollup: &str, at: &BTreeMap<&str, usize>) -> Option<usize> {
-    let mut text = rollup;
-    while let Some(slash) = text.rfind('/') {
-        text = &text[..slash];
-        if let Some(&found) = at.get(text) {
-            return Some(found);
-        }
+/// The nearest ancestor of each by text that has intervals of its own: one in between may have been lost.
+///
+/// In the order of their texts a path is followed by all that begin with it, so the ancestors of each are among the paths before
+/// it that it begins with. Looking up every text above every path instead takes minutes for a path of some thousand names.
+fn by_text(paths: &[PathTotals]) -> Vec<Option<usize>> {
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    order.sort_by_key(|&i| paths[i].rollup.as_str());
+    let mut found = vec![None; paths.len()];
+    let mut begun: Vec<usize> = Vec::new();
+    for i in order {
+        let text = paths[i].rollup.as_str();
+        while begun.pop_if(|&mut before| !text.starts_with(&paths[before].rollup)).is_some() {}
+        let is_above = |&&before: &&usize| text.as_bytes().get(paths[before].rollup.len()) == Some(&b'/');
+        found[i] = begun.iter().rev().find(is_above).copied();
+        begun.push(i);
     }
-    None
+    found
 }
 
 /// Whether `ancestor` is `node` or stands above it.

@@ -1,20 +1,24 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
-use super::columns::TextColumn;
-use super::discover::short;
-use super::intern::Interner;
+use super::columns::{TextColumn, longest_text};
+use super::discover::{MOST_FINDINGS, more_segments, short};
+use super::footer::{self, Refusal, guarded};
+use super::intern::{Interner, OTHER};
+use super::pages::rows_at_a_time;
 use super::{Run, Segment, finding, kernels, requests, samples, spans, steps};
+use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_core::run::{Finding, Severity, columns};
 use candlescope_core::{Batch, RecordKind};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Rows decoded at a time: large enough that per-batch work does not show, small enough to stay in cache.
 const ROWS: usize = 8192;
+
+/// Names of other runs that are remembered.
+const OTHER_RUNS: usize = 8;
 
 /// Iterator over a run's records; made by [`Run::batches`] and [`Run::table`].
 ///
@@ -25,12 +29,18 @@ pub struct Batches<'a> {
     /// Segments to come, in reverse.
     queue: Vec<&'a Segment>,
     open: Option<Open<'a>>,
+    limits: &'a ReadLimits,
+    /// Whether the records are held, of which there may be so many and no more.
+    held: bool,
     interner: Interner,
     run_id: Option<String>,
-    other_runs: BTreeMap<String, u64>,
+    /// Names of some, and the rows of all.
+    other_runs: (Vec<String>, u64),
     malformed: BTreeMap<RecordKind, u64>,
     read: BTreeMap<RecordKind, u64>,
     findings: Vec<Finding>,
+    /// Findings that are one too many.
+    unsaid: u64,
 }
 
 #[derive(Debug)]
@@ -48,13 +58,23 @@ impl<'a> Batches<'a> {
         Self {
             queue,
             open: None,
-            interner: Interner::default(),
+            limits: &run.limits,
+            held: false,
+            interner: Interner::new(&run.limits),
             run_id: run.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty()),
-            other_runs: BTreeMap::new(),
+            other_runs: (Vec::new(), 0),
             malformed: BTreeMap::new(),
             read: BTreeMap::new(),
             findings: Vec::new(),
+            unsaid: 0,
         }
+    }
+
+    /// The same for who holds the records: of requests, steps, samples and kernels no more come than [`ReadLimits`] lets be
+    /// held, and [`findings`](Self::findings) says so.
+    #[must_use]
+    pub fn held(self) -> Self {
+        Self { held: true, ..self }
     }
 
     /// Records read so far.
@@ -65,9 +85,13 @@ impl<'a> Batches<'a> {
     /// What was noticed while reading, complete once the iterator has ended.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.findings.clone();
-        if !self.other_runs.is_empty() {
-            let rows: u64 = self.other_runs.values().sum();
-            let names: Vec<_> = self.other_runs.keys().take(3).map(|name| format!("`{name}`")).collect();
+        findings.extend(more_segments(self.unsaid));
+        for met in self.interner.met() {
+            findings.push(met.finding("the run", &format!("what comes after them reads as `{OTHER}`")));
+        }
+        let (names, rows) = &self.other_runs;
+        if *rows > 0 {
+            let names: Vec<_> = names.iter().take(3).map(|name| format!("`{}`", short(name))).collect();
             findings.push(finding(
                 Severity::Warning,
                 "rows_of_other_runs",
@@ -92,26 +116,48 @@ impl<'a> Batches<'a> {
 
     fn open_next(&mut self) -> Option<()> {
         let segment = self.queue.pop()?;
-        match open(segment) {
+        match open(segment, self.limits) {
             Ok(reader) => self.open = Some(Open { segment, reader, rows: 0 }),
-            Err(why) => self.damaged(segment, 0, &why),
+            Err(why) => self.refused(segment, 0, &why),
         }
         Some(())
     }
 
-    fn damaged(&mut self, segment: &Segment, rows: u64, why: &str) {
-        self.findings.push(finding(
-            Severity::Error,
-            "segment_corrupt",
-            format!(
-                "`{}` is damaged ({}): {} of its {} rows are missing",
-                segment.path.display(),
-                short(why),
-                segment.rows.saturating_sub(rows),
-                segment.rows
+    fn refused(&mut self, segment: &Segment, rows: u64, why: &Refusal) {
+        let missing = format!("{} of its {} rows are missing", segment.rows.saturating_sub(rows), segment.rows);
+        let place = format!("`{}`", segment.path.display());
+        if self.findings.len() >= MOST_FINDINGS {
+            self.unsaid += 1;
+            return;
+        }
+        self.findings.push(match why {
+            Refusal::Limit(exceeded) => exceeded.finding(&place, &missing),
+            Refusal::Damaged(why) => finding(
+                Severity::Error,
+                "segment_corrupt",
+                format!("{place} is damaged ({}): {missing}", short(why)),
+                "Copy the file again from where the run was made, or delete it to accept the loss",
             ),
-            "Copy the file again from where the run was made, or delete it to accept the loss",
-        ));
+        });
+    }
+
+    /// How many more rows of a table may be held.
+    fn room(&self, kind: RecordKind) -> u64 {
+        match held_limit(kind).filter(|_| self.held) {
+            Some(limit) => self.limits.get(limit).saturating_sub(self.records(kind)),
+            None => u64::MAX,
+        }
+    }
+
+    /// Leaves the rest of a table, of which no more may be held.
+    fn full(&mut self, kind: RecordKind, table_rows: u64) {
+        let Some(limit) = held_limit(kind) else { return };
+        let allowed = self.limits.get(limit);
+        let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
+        let place = format!("table `{}`", kind.table());
+        let effect = "the rows after them are left out, and figures are of those before";
+        self.findings.push(exceeded.finding(&place, effect));
+        self.queue.retain(|segment| segment.kind != kind);
     }
 
     /// Which rows are this run's. The first row decides where no manifest names the run.
@@ -122,7 +168,11 @@ impl<'a> Batches<'a> {
                 let id = ids.get(row).unwrap_or_default();
                 let own = self.run_id.get_or_insert_with(|| id.to_string()) == id;
                 if !own {
-                    *self.other_runs.entry(id.to_string()).or_default() += 1;
+                    let (names, rows) = &mut self.other_runs;
+                    *rows += 1;
+                    if names.len() < OTHER_RUNS && !names.iter().any(|name| name == id) {
+                        names.push(id.to_string());
+                    }
                 }
                 own
             })
@@ -149,6 +199,17 @@ impl<'a> Batches<'a> {
     }
 }
 
+/// What bounds the rows of a table that are held. Passes over intervals let them go.
+fn held_limit(kind: RecordKind) -> Option<Limit> {
+    match kind {
+        RecordKind::Step => Some(Limit::Steps),
+        RecordKind::Request => Some(Limit::Requests),
+        RecordKind::Kernel => Some(Limit::Kernels),
+        RecordKind::Sample => Some(Limit::Samples),
+        RecordKind::Span => None,
+    }
+}
+
 /// Moves the good rows over and returns how many there were of both kinds.
 fn unpack<T>(rows: Vec<Option<T>>, into: &mut Vec<T>) -> u64 {
     let all = rows.len() as u64;
@@ -156,21 +217,18 @@ fn unpack<T>(rows: Vec<Option<T>>, into: &mut Vec<T>) -> u64 {
     all
 }
 
-fn open(segment: &Segment) -> Result<ParquetRecordBatchReader, String> {
-    let file = File::open(&segment.path).map_err(|error| error.to_string())?;
-    guarded(|| {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| error.to_string())?;
+fn open(segment: &Segment, limits: &ReadLimits) -> Result<ParquetRecordBatchReader, Refusal> {
+    let (file, metadata) = footer::open(&segment.path, limits)?;
+    guarded("its footer", || {
         let wanted: Vec<_> = columns(segment.kind).iter().map(|c| c.name).collect();
-        let fields = builder.schema().fields().iter().enumerate();
-        let roots: Vec<_> = fields.filter(|(_, f)| wanted.contains(&f.name().as_str())).map(|(i, _)| i).collect();
-        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-        builder.with_projection(mask).with_batch_size(ROWS).build().map_err(|error| error.to_string())
+        let schema = metadata.parquet_schema();
+        let leaves: Vec<_> =
+            (0..schema.num_columns()).filter(|&i| wanted.contains(&schema.get_column_root(i).name())).collect();
+        let rows = rows_at_a_time(&file, metadata.metadata(), &leaves, limits, ROWS)?;
+        let mask = ProjectionMask::leaves(schema, leaves);
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
+        Ok(builder.with_projection(mask).with_batch_size(rows).build()?)
     })
-}
-
-/// Runs a decoder that may panic on crafted input: a report must survive any file.
-fn guarded<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err("its pages make no sense".to_string()))
 }
 
 impl Iterator for Batches<'_> {
@@ -182,19 +240,34 @@ impl Iterator for Batches<'_> {
                 self.open_next()?;
                 continue;
             };
-            let next = guarded(|| open.reader.next().transpose().map_err(|error| error.to_string()));
+            let (kind, limits) = (open.segment.kind, self.limits);
+            let next = guarded("one of its pages", || {
+                let Some(rows) = open.reader.next().transpose().map_err(parquet::errors::ParquetError::from)? else {
+                    return Ok(None);
+                };
+                limits.check(Limit::TextBytes, longest_text(&rows))?;
+                Ok(Some(rows))
+            });
             match next {
                 Ok(None) => {}
-                Ok(Some(rows)) => {
+                Ok(Some(mut rows)) => {
                     open.rows += rows.num_rows() as u64;
-                    let kind = open.segment.kind;
-                    self.open = Some(open);
+                    let room = self.room(kind);
+                    if rows.num_rows() as u64 > room {
+                        let queued = self.queue.iter().filter(|segment| segment.kind == kind);
+                        let left = queued.map(|segment| segment.rows).fold(rows.num_rows() as u64, u64::saturating_add);
+                        let here = open.segment.rows.saturating_sub(open.rows);
+                        self.full(kind, self.records(kind).saturating_add(left).saturating_add(here));
+                        rows = rows.slice(0, room as usize);
+                    } else {
+                        self.open = Some(open);
+                    }
                     let batch = self.convert(kind, &rows);
                     if !batch.is_empty() {
                         return Some(batch);
                     }
                 }
-                Err(why) => self.damaged(open.segment, open.rows, &why),
+                Err(why) => self.refused(open.segment, open.rows, &why),
             }
         }
     }

@@ -8,10 +8,11 @@ use arrow_array::types::{
     ArrowDictionaryKeyType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use candlescope_core::HostNs;
 use candlescope_core::run::{Column, ColumnType};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
 /// What keeps a file with `schema` from being a table with `columns`: names of absent or mistyped columns. Empty: it is one.
@@ -148,6 +149,7 @@ impl TextColumn {
         let rows = batch.num_rows();
         let Some(array) = batch.column_by_name(name) else { return Self { ids: vec![NULL; rows], values: Vec::new() } };
         match array.data_type() {
+            DataType::Utf8View => Self::viewed(array.as_string_view()),
             DataType::Dictionary(key, _) => match **key {
                 DataType::Int8 => Self::dictionary::<Int8Type>(array),
                 DataType::Int16 => Self::dictionary::<Int16Type>(array),
@@ -168,6 +170,27 @@ impl TextColumn {
         let values = Self::plain(plain_values(array.values()));
         let ids = (0..array.len()).map(|row| array.key(row).map_or(NULL, |key| values.ids[key])).collect();
         Self { ids, values: values.values }
+    }
+
+    /// Rows of one dictionary entry have the same view of it, which is cheaper to compare than the text.
+    fn viewed(array: &StringViewArray) -> Self {
+        let mut by_view: FxHashMap<u128, u32> = FxHashMap::default();
+        let mut seen: HashMap<&str, u32> = HashMap::new();
+        let mut values = Vec::new();
+        let number = |(row, view): (usize, &u128)| {
+            if array.is_null(row) {
+                return NULL;
+            }
+            *by_view.entry(*view).or_insert_with(|| {
+                let text = array.value(row);
+                *seen.entry(text).or_insert_with(|| {
+                    values.push(text.to_string());
+                    (values.len() - 1) as u32
+                })
+            })
+        };
+        let ids = array.views().iter().enumerate().map(number).collect();
+        Self { ids, values }
     }
 
     fn plain(texts: Vec<Option<&str>>) -> Self {
@@ -199,6 +222,13 @@ impl TextColumn {
     pub(super) fn map_values<T>(&self, f: impl FnMut(&str) -> T) -> Vec<T> {
         self.values.iter().map(String::as_str).map(f).collect()
     }
+}
+
+/// Bytes of the longest text of a batch as it was read.
+pub(super) fn longest_text(batch: &RecordBatch) -> u64 {
+    let views = batch.columns().iter().filter_map(|array| array.as_string_view_opt());
+    // The lowest 32 bits of a view are its length.
+    views.flat_map(|array| array.views().iter().map(|view| u64::from(*view as u32))).max().unwrap_or(0)
 }
 
 fn plain_values(array: &ArrayRef) -> Vec<Option<&str>> {

@@ -1,13 +1,18 @@
 //! Finds a run's segments and looks at each footer: what is readable, and what is to be said about the rest.
 
 use super::columns::missing_columns;
+use super::footer::{self, Refusal};
 use super::{OpenError, Segment, finding};
+use crate::limits::{Limit, ReadLimits};
 use candlescope_core::RecordKind;
 use candlescope_core::run::{Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Severity, columns};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+
+/// Rows that a table may have whatever the size of its files.
+const FEW_ROWS: u64 = 1_000_000;
+
+/// Findings about single files of one run that are kept; the others are counted.
+pub(super) const MOST_FINDINGS: usize = 100;
 
 /// What a run's folders hold.
 pub(super) struct Found {
@@ -18,8 +23,11 @@ pub(super) struct Found {
 }
 
 /// All segments of all tables, in the order they were written.
-pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found, OpenError> {
+pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Finding>) -> Result<Found, OpenError> {
     let mut found = Found { readable: Vec::new(), files: 0 };
+    let mut said: Vec<Finding> = Vec::new();
+    let mut unsaid = 0u64;
+    let mut say = |finding| if said.len() < MOST_FINDINGS { said.push(finding) } else { unsaid += 1 };
     for kind in RecordKind::ALL {
         let folder = dir.join(kind.table());
         if !folder.is_dir() {
@@ -28,6 +36,11 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
         let mut files: Vec<(PathBuf, u64)> = Vec::new();
         let list = |cause| OpenError::List { dir: folder.clone(), cause };
         for entry in std::fs::read_dir(&folder).map_err(list)? {
+            if limits.check(Limit::Files, files.len() as u64 + 1).is_err() {
+                let effect = "the files listed after them are left out";
+                say(limits.reached(Limit::Files).finding(&format!("`{}`", folder.display()), effect));
+                break;
+            }
             let entry = entry.map_err(list)?;
             let path = entry.path();
             // `metadata` follows links; a dangling one counts as a file that cannot be read.
@@ -36,12 +49,13 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
                 files.push((path, size));
             }
         }
-        files.sort_by_key(|(path, _)| natural_key(path));
+        files.sort_by_cached_key(|(path, _)| natural_key(path));
+        let (mut rows_before, mut bytes_before) = (0u64, 0u64);
         for (path, file_bytes) in files {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with(IN_PROGRESS_SUFFIX) {
                 found.files += 1;
-                findings.push(finding(
+                say(finding(
                     Severity::Warning,
                     "segment_unfinished",
                     format!(
@@ -52,35 +66,50 @@ pub(super) fn segments(dir: &Path, findings: &mut Vec<Finding>) -> Result<Found,
                 ));
             } else if name.ends_with(".parquet") {
                 found.files += 1;
-                match inspect(&path, kind) {
+                let inspected = inspect(&path, kind, limits).and_then(|rows| {
+                    rows_before = rows_before.saturating_add(rows);
+                    bytes_before = bytes_before.saturating_add(file_bytes);
+                    plausible(kind, rows_before, bytes_before, limits, &path).map(|()| rows)
+                });
+                match inspected {
                     Ok(rows) => found.readable.push(Segment { kind, path, rows, file_bytes }),
-                    Err(finding) => findings.push(finding),
+                    Err(finding) => say(finding),
                 }
             }
         }
     }
+    findings.append(&mut said);
+    findings.extend(more_segments(unsaid));
     Ok(found)
 }
 
+/// What to say of files beyond those that are named.
+pub(super) fn more_segments(count: u64) -> Option<Finding> {
+    let message = format!("{count} more files of the run cannot be read, or not as a whole");
+    let remedy = "Copy the run again from where it was made";
+    (count > 0).then(|| finding(Severity::Error, "more_segments", message, remedy))
+}
+
+/// Rows cost next to nothing where all of them are alike, but those of a run differ: each has a number and a time of its own.
+fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path: &Path) -> Result<(), Finding> {
+    let times = if kind == RecordKind::Sample { 16 } else { 1 };
+    let per_byte = rows.saturating_sub(FEW_ROWS).div_ceil(bytes.saturating_mul(times).max(1));
+    let place = format!("`{}`, with the files before it,", path.display());
+    limits.check(Limit::RowsPerByte, per_byte).map_err(|exceeded| exceeded.finding(&place, "its rows are left out"))
+}
+
 /// Rows of a segment by its footer, or what is wrong with it.
-fn inspect(path: &Path, kind: RecordKind) -> Result<u64, Finding> {
-    let corrupt = |why: String| {
-        finding(
+fn inspect(path: &Path, kind: RecordKind, limits: &ReadLimits) -> Result<u64, Finding> {
+    let (_, metadata) = footer::open(path, limits).map_err(|refusal| match refusal {
+        Refusal::Limit(exceeded) => exceeded.finding(&format!("`{}`", path.display()), "its rows are missing"),
+        Refusal::Damaged(why) => finding(
             Severity::Error,
             "segment_corrupt",
-            format!("`{}` is not a readable Parquet file ({why}); its rows are missing", path.display()),
+            format!("`{}` is not a readable Parquet file ({}); its rows are missing", path.display(), short(&why)),
             "Copy the file again from where the run was made, or delete it to accept the loss",
-        )
-    };
-    let file = File::open(path).map_err(|error| corrupt(error.to_string()))?;
-    // The parquet crate reports damage as errors, but has had panics on crafted footers: neither may end a report.
-    let opened = catch_unwind(AssertUnwindSafe(|| ParquetRecordBatchReaderBuilder::try_new(file)));
-    let builder = match opened {
-        Ok(Ok(builder)) => builder,
-        Ok(Err(error)) => return Err(corrupt(short(&error.to_string()))),
-        Err(_) => return Err(corrupt("its footer makes no sense".to_string())),
-    };
-    let missing = missing_columns(builder.schema(), columns(kind));
+        ),
+    })?;
+    let missing = missing_columns(metadata.schema(), columns(kind));
     if !missing.is_empty() {
         return Err(finding(
             Severity::Error,
@@ -94,7 +123,10 @@ fn inspect(path: &Path, kind: RecordKind) -> Result<u64, Finding> {
             "Move files that are not part of the run out of its folders",
         ));
     }
-    Ok(u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0))
+    let groups = metadata.metadata().row_groups();
+    // The decoder goes by the row groups, whatever the whole claims to have.
+    let rows = groups.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).fold(0, u64::saturating_add);
+    Ok(rows)
 }
 
 /// The newest run (by name) directly inside `dir`, and how many there are: for the error's remedy.

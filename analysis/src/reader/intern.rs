@@ -1,5 +1,6 @@
 //! Gives equal names one allocation again, as they had when they were recorded.
 
+use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_core::{PathInfo, ThreadInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,18 +9,91 @@ use std::sync::{Arc, Mutex, OnceLock};
 type PathKey = (Arc<str>, Arc<str>, Arc<str>);
 
 /// Paths, threads and words seen so far in a run. Numbers are dense and in order of first sight.
-#[derive(Debug, Default)]
+///
+/// A crafted run could hold millions of each: past the limits all further names read as [`OTHER`].
+#[derive(Debug)]
 pub(super) struct Interner {
+    limits: ReadLimits,
+    /// Bytes of all names.
+    bytes: u64,
     words: HashSet<Arc<str>>,
     paths: HashMap<PathKey, Arc<PathInfo>>,
     rollups: HashMap<String, u32>,
     threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
+    other: Option<(Arc<str>, Arc<PathInfo>)>,
+    /// The limits that were met.
+    met: Vec<Exceeded>,
 }
 
+/// What names read as that are one too many.
+pub(super) const OTHER: &str = "(other names)";
+
 impl Interner {
+    pub(super) fn new(limits: &ReadLimits) -> Self {
+        Self {
+            limits: limits.clone(),
+            bytes: 0,
+            words: HashSet::new(),
+            paths: HashMap::new(),
+            rollups: HashMap::new(),
+            threads: HashMap::new(),
+            other: None,
+            met: Vec::new(),
+        }
+    }
+
+    /// The limits that were met so far.
+    pub(super) fn met(&self) -> &[Exceeded] {
+        &self.met
+    }
+
+    /// Whether there is room for another name of `bytes`, where there are `count` of its kind.
+    fn room(&mut self, count: usize, bytes: usize) -> bool {
+        let bytes = self.bytes.saturating_add(bytes as u64);
+        let full = if count as u64 >= self.limits.get(Limit::Names) {
+            Some(Limit::Names)
+        } else {
+            (bytes > self.limits.get(Limit::NamesBytes)).then_some(Limit::NamesBytes)
+        };
+        match full {
+            Some(limit) => self.meet(limit),
+            None => self.bytes = bytes,
+        }
+        full.is_none()
+    }
+
+    fn meet(&mut self, limit: Limit) {
+        let reached = self.limits.reached(limit);
+        if !self.met.contains(&reached) {
+            self.met.push(reached);
+        }
+    }
+
+    /// The word and the path that stand for all that are one too many.
+    fn other(&mut self) -> &(Arc<str>, Arc<PathInfo>) {
+        let next = self.rollups.len() as u32;
+        let id = self.paths.len() as u32;
+        let rollups = &mut self.rollups;
+        self.other.get_or_insert_with(|| {
+            let word: Arc<str> = OTHER.into();
+            let info = PathInfo {
+                id,
+                path: OTHER.to_string(),
+                rollup: OTHER.to_string(),
+                rollup_id: *rollups.entry(OTHER.to_string()).or_insert(next),
+                name: word.clone(),
+                target: "".into(),
+            };
+            (word, Arc::new(info))
+        })
+    }
+
     pub(super) fn word(&mut self, text: &str) -> Arc<str> {
         if let Some(word) = self.words.get(text) {
             return word.clone();
+        }
+        if !self.room(self.words.len(), text.len()) {
+            return self.other().0.clone();
         }
         let word: Arc<str> = text.into();
         self.words.insert(word.clone());
@@ -32,6 +106,13 @@ impl Interner {
             return info.clone();
         }
         let rollup = rollup(path);
+        let fits = self.rollups.contains_key(&rollup) || (self.rollups.len() as u64) < self.limits.get(Limit::Paths);
+        if !fits {
+            self.meet(Limit::Paths);
+        }
+        if !fits || !self.room(self.paths.len(), path.len() + rollup.len()) {
+            return self.other().1.clone();
+        }
         let next = self.rollups.len() as u32;
         let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
         let info = Arc::new(PathInfo {
@@ -76,12 +157,13 @@ fn without_ordinal(element: &str) -> &str {
 /// read as `other`; real runs have some dozens.
 pub(super) fn forever(text: &str) -> &'static str {
     const MOST: usize = 4096;
+    const LONGEST: usize = 1024;
     static KNOWN: OnceLock<Mutex<HashSet<&'static str>>> = OnceLock::new();
     let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(known) = known.get(text) {
         return known;
     }
-    if known.len() >= MOST {
+    if known.len() >= MOST || text.len() > LONGEST {
         return "other";
     }
     let leaked: &'static str = Box::leak(text.to_string().into_boxed_str());
@@ -102,7 +184,7 @@ mod tests {
 
     #[test]
     fn equal_paths_share_one_allocation() {
-        let mut interner = Interner::default();
+        let mut interner = Interner::new(&ReadLimits::default());
         let a = interner.path("step/block[0]", "block", "t");
         let b = interner.path("step/block[0]", "block", "t");
         let c = interner.path("step/block[1]", "block", "t");
@@ -112,5 +194,22 @@ mod tests {
         assert_eq!(interner.thread("main").index, 1);
         assert_eq!(interner.thread("worker").index, 2);
         assert_eq!(interner.thread("main").index, 1);
+    }
+
+    #[test]
+    fn past_a_limit_names_read_as_one() {
+        let limits = ReadLimits::default().with(Limit::Paths, 3);
+        let mut interner = Interner::new(&limits);
+        let paths: Vec<_> = (0..10).map(|i| interner.path(&format!("step/p{i}"), "p", "t")).collect();
+        assert_eq!(paths[2].rollup, "step/p2");
+        assert!(paths[3..].iter().all(|p| Arc::ptr_eq(p, &paths[3]) && p.rollup == OTHER && p.rollup_id == 3));
+        assert!(Arc::ptr_eq(&interner.path("step/p1", "p", "t"), &paths[1]), "known ones stay");
+        assert_eq!(interner.met().iter().map(|m| m.limit).collect::<Vec<_>>(), [Limit::Paths]);
+
+        let mut interner = Interner::new(&ReadLimits::default().with(Limit::NamesBytes, 10));
+        assert_eq!(&*interner.word("0123456789"), "0123456789");
+        assert_eq!(&*interner.word("one more"), OTHER);
+        assert_eq!(&*interner.thread("worker").name, OTHER);
+        assert_eq!(interner.met().len(), 1);
     }
 }

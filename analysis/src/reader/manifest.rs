@@ -1,6 +1,8 @@
 //! Reads `run.json`.
 
 use super::{OpenError, finding};
+use crate::limits::{Exceeded, Limit, ReadLimits};
+use candlescope_core::files::read_limited;
 use candlescope_core::run::{Finding, MANIFEST_FILE, RunManifest, SCHEMA_VERSION, Severity};
 use serde_json::Value;
 use std::io::ErrorKind;
@@ -9,7 +11,11 @@ use std::path::Path;
 /// The manifest, or a finding that says why there is none.
 ///
 /// The version is looked at before anything else is interpreted: a newer layout may mean other things by the same names.
-pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<RunManifest>, OpenError> {
+pub(super) fn read(
+    dir: &Path,
+    limits: &ReadLimits,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<RunManifest>, OpenError> {
     let path = dir.join(MANIFEST_FILE);
     let unreadable = |why: String| {
         finding(
@@ -22,7 +28,8 @@ pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<Run
             "The tables are still analysed. Copy run.json again from where the run was made",
         )
     };
-    let bytes = match std::fs::read(&path) {
+    let most = limits.get(Limit::ManifestBytes);
+    let bytes = match read_limited(&path, most) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             findings.push(finding(
@@ -34,6 +41,13 @@ pub(super) fn read(dir: &Path, findings: &mut Vec<Finding>) -> Result<Option<Run
                 ),
                 "The tables are still analysed. Keep the session's guard until the end of main so that the run is closed in order",
             ));
+            return Ok(None);
+        }
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            let found = path.metadata().map(|m| m.len()).ok().filter(|found| *found > most);
+            let exceeded = Exceeded { limit: Limit::ManifestBytes, found, allowed: most };
+            let effect = "model, environment, options and loss counts are unknown";
+            findings.push(exceeded.finding(&format!("`{}`", path.display()), effect));
             return Ok(None);
         }
         Err(error) => {

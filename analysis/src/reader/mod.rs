@@ -6,16 +6,20 @@
 mod batches;
 mod columns;
 mod discover;
+mod footer;
 mod intern;
 mod kernels;
 mod manifest;
+mod pages;
 mod requests;
 mod samples;
 mod spans;
 mod steps;
+mod thrift;
 
 pub use batches::Batches;
 
+use crate::limits::ReadLimits;
 use candlescope_core::run::{Finding, RunManifest, SCHEMA_VERSION, Severity};
 use candlescope_core::{RecordKind, run};
 use std::path::{Path, PathBuf};
@@ -88,6 +92,7 @@ pub struct Run {
     manifest: Option<RunManifest>,
     segments: Vec<Segment>,
     findings: Vec<Finding>,
+    limits: ReadLimits,
 }
 
 impl Run {
@@ -97,6 +102,14 @@ impl Run {
     /// When there is nothing to read or the run's schema is newer than this release. Damage to single files is not an error:
     /// see [`findings`](Run::findings).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_within(dir, ReadLimits::default())
+    }
+
+    /// The same within limits of one's own. They hold for everything that is read of the run later, too.
+    ///
+    /// # Errors
+    /// Those of [`open`](Run::open).
+    pub fn open_within(dir: impl AsRef<Path>, limits: ReadLimits) -> Result<Self, OpenError> {
         let dir = dir.as_ref().to_path_buf();
         if !dir.exists() {
             return Err(OpenError::NotFound(dir));
@@ -105,11 +118,15 @@ impl Run {
             return Err(OpenError::NotADirectory(dir));
         }
         let mut findings = Vec::new();
-        let manifest = manifest::read(&dir, &mut findings)?;
-        let found = discover::segments(&dir, &mut findings)?;
+        let manifest = manifest::read(&dir, &limits, &mut findings)?;
+        let found = discover::segments(&dir, &limits, &mut findings)?;
         if manifest.is_none() && found.readable.is_empty() {
             if found.files > 0 {
-                let reasons: Vec<_> = findings.iter().take(4).map(|f| f.message.as_str()).collect();
+                let said = |f: &Finding| match f.code.as_str() {
+                    "limit_reached" => format!("{}. {}", f.message, f.remedy),
+                    _ => f.message.clone(),
+                };
+                let reasons: Vec<_> = findings.iter().take(4).map(said).collect();
                 return Err(OpenError::NothingReadable { dir, reasons: reasons.join("; ") });
             }
             return Err(match discover::runs_inside(&dir) {
@@ -117,8 +134,7 @@ impl Run {
                 (count, Some(first)) => OpenError::DirectoryOfRuns { dir, count, first },
             });
         }
-        let run = Self { dir, manifest, segments: found.readable, findings };
-        Ok(run)
+        Ok(Self { dir, manifest, segments: found.readable, findings, limits })
     }
 
     /// The run's directory.
@@ -134,6 +150,11 @@ impl Run {
     /// The readable segments, by table and then in order of writing.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// How much is read of it.
+    pub fn limits(&self) -> &ReadLimits {
+        &self.limits
     }
 
     /// What was noticed on opening: missing or unreadable files, segments left unfinished.

@@ -9,7 +9,9 @@ pub(crate) use find::find;
 use crate::args::NsysArgs;
 use crate::output::note;
 use anyhow::{Context, Result, bail};
+use candlescope_analysis::ReadLimits;
 use candlescope_analysis::nsys::Profile;
+use candlescope_core::files::open_regular;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -64,17 +66,19 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
 }
 
 /// The profile in an `.sqlite` file, or in an `.nsys-rep`, which is exported beside it first.
-pub(crate) fn open(file: &Path) -> Result<Profile> {
+pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
     if file.extension().is_none_or(|extension| extension != REPORT) {
-        return Ok(Profile::open(file)?);
+        return Ok(Profile::open_within(file, limits)?);
     }
     let changed = |file: &Path| file.metadata().and_then(|m| m.modified()).ok();
     let report = changed(file).with_context(|| format!("no profile at {}", file.display()))?;
+    // nsys would wait for the other end of a pipe.
+    open_regular(file).with_context(|| format!("cannot read the profile {}", file.display()))?;
     let sqlite = file.with_extension(SQLITE);
     if changed(&sqlite).is_none_or(|sqlite| sqlite < report) {
         export(&find()?, file, &sqlite)?;
     }
-    Ok(Profile::open(sqlite)?)
+    Ok(Profile::open_within(sqlite, limits)?)
 }
 
 fn export(nsys: &Path, report: &Path, sqlite: &Path) -> Result<()> {

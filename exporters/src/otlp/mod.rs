@@ -56,5 +56,16 @@ pub use exporter::OtlpExporter;
 pub use metrics_exporter::OtlpMetricsExporter;
 pub use replay::send_run;
 
+/// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
+pub(crate) fn settings_resolve(env: impl Fn(&'static str) -> Option<String>) -> bool {
+    let config = env("url").map(OtlpConfig::new).unwrap_or_default();
+    [settings::Signal::Traces, settings::Signal::Metrics].into_iter().all(|signal| {
+        match settings::Settings::resolve(&config, signal, "program", &env) {
+            Ok(settings) => !format!("{settings:?}").is_empty(),
+            Err(error) => error.to_string().is_empty(),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests;

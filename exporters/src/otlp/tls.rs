@@ -1,11 +1,15 @@
 //! Whom to trust, and who we are, where messages travel over TLS.
 
+use candlescope_core::files::read_limited;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Largest file of certificates, in bytes. All public authorities together have some 250 kB.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Certificates and a key, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -38,7 +42,8 @@ impl fmt::Debug for Tls {
 
 impl Tls {
     pub(super) fn read(ca: Option<&Path>, certificate: Option<&Path>, key: Option<&Path>) -> Result<Self, TlsError> {
-        let read = |path: &Path| std::fs::read(path).map_err(|e| TlsError::File(path.to_path_buf(), e.to_string()));
+        let read =
+            |path: &Path| read_limited(path, MOST_BYTES).map_err(|e| TlsError::File(path.to_path_buf(), e.to_string()));
         let certificates = |path: &Path| {
             let pem = read(path)?;
             parsed(&pem).map_err(|why| TlsError::File(path.to_path_buf(), why))?;

@@ -35,3 +35,17 @@ mod server;
 
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
 pub use exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
+
+/// For [`crate::fuzz`]: reads a request as it trickles in and all at once, and asks whether its host is answered to.
+pub(crate) fn reads_request(bytes: &[u8]) -> bool {
+    let bound = ([127, 0, 0, 1], DEFAULT_PORT).into();
+    let hosts = hosts::Hosts::new(bound, "localhost:9464", &["gpu-box".to_string()]);
+    let half = http::parse(&bytes[..bytes.len() / 2]);
+    if let http::Parsed::Request { host, .. } = &half {
+        drop(hosts.refuse(host));
+    }
+    match http::parse(bytes) {
+        http::Parsed::Request { host, .. } => hosts.refuse(&host).is_none(),
+        _ => false,
+    }
+}

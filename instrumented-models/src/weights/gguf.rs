@@ -7,6 +7,7 @@ use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, R
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
+use candlescope_core::files::open_regular;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ impl GgufFile {
     pub fn open(path: &Path) -> Result<Self, WeightError> {
         let read = |cause| WeightError::Read { path: path.to_path_buf(), cause };
         let not = |reason: String| WeightError::NotA { path: path.to_path_buf(), expected: "GGUF", reason };
-        let file = File::open(path).map_err(read)?;
+        let file = open_regular(path).map_err(read)?;
         let actual = file.metadata().map_err(read)?.len();
         let truncated =
             |what: String, needed| WeightError::Truncated { path: path.to_path_buf(), what, needed, actual };

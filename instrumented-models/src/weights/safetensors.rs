@@ -5,6 +5,7 @@
 
 use super::{WeightError, WeightSource};
 use candle_core::{DType, Device, Tensor};
+use candlescope_core::files::open_regular;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::collections::BTreeMap;
@@ -109,11 +110,7 @@ impl SafetensorsDir {
     fn add(&mut self, path: PathBuf) -> Result<(), WeightError> {
         let read = |cause| WeightError::Read { path: path.clone(), cause };
         let not = |reason: String| WeightError::NotA { path: path.clone(), expected: "safetensors", reason };
-        if !path.is_file() {
-            // Opening a pipe waits for whoever writes into it.
-            return Err(not("it is no regular file; remove it from the directory".into()));
-        }
-        let mut file = File::open(&path).map_err(read)?;
+        let mut file = open_regular(&path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
         let truncated = |what: &str, needed| WeightError::Truncated {
             path: path.clone(),

@@ -11,6 +11,7 @@ pub mod diagnostics;
 pub mod estimate;
 pub mod exporter;
 mod fields;
+pub mod files;
 pub mod gpu;
 mod handle;
 mod layer;

@@ -1,0 +1,247 @@
+//! How much a reader takes from a file before it stops trusting it.
+//!
+//! Runs are passed around, and a file of some kilobytes can claim, or decode to, more than a machine holds. Every such place has
+//! a limit here, far above what real runs reach. A reader that meets one says so, with the limit's name, and reads what it can.
+
+use candlescope_core::run::{Finding, Severity};
+use std::fmt;
+
+/// Name of the environment variable that sets limits for the command line: `NAME=VALUE`, joined by commas.
+pub const VARIABLE: &str = "CANDLESCOPE_LIMITS";
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $default:expr, $what:literal;)+) => {
+        /// One limit of [`ReadLimits`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Limit {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Limit {
+            /// All of them.
+            pub const ALL: &[Limit] = &[$(Limit::$variant,)+];
+
+            /// Its name in `--limit NAME=VALUE`.
+            pub fn name(self) -> &'static str {
+                match self { $(Limit::$variant => $name,)+ }
+            }
+
+            /// Its value unless told otherwise.
+            pub fn default_value(self) -> u64 {
+                match self { $(Limit::$variant => $default,)+ }
+            }
+
+            /// What it counts, in words.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Limit::$variant => $what,)+ }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Bytes of `run.json`.
+    ManifestBytes = "manifest-bytes", 4 << 20, "bytes of run.json";
+    /// Files in the folder of one table.
+    Files = "files", 100_000, "files in the folder of a table";
+    /// Bytes of a Parquet file's footer.
+    FooterBytes = "footer-bytes", 16 << 20, "bytes of a Parquet file's footer";
+    /// Columns of a Parquet file, nested ones included.
+    Columns = "columns", 4096, "columns of a Parquet file";
+    /// Bytes of pages that reading a Parquet file holds at once, decompressed: of each column the largest dictionary and the
+    /// largest page.
+    PageBytes = "page-bytes", 128 << 20, "decompressed bytes of the pages of all columns that are held at once";
+    /// Bytes that a Parquet file's pages decompress to, for each byte on disk, above the first 256 MiB.
+    Expansion = "expansion", 200, "decompressed bytes for each byte on disk";
+    /// Rows of a table for each byte of its files, above the first million rows; sixteen times as many of `samples`, whose values
+    /// repeat.
+    RowsPerByte = "rows-per-byte", 4, "rows of a table for each byte on disk";
+    /// Bytes of one text, such as a path or a kernel's name.
+    TextBytes = "text-bytes", 16 << 10, "bytes of one text";
+    /// Distinct names: of paths, kernels, threads, devices, models, metrics. What comes after them reads as one name.
+    Names = "names", 500_000, "distinct names";
+    /// Bytes of these names together.
+    NamesBytes = "names-bytes", 64 << 20, "bytes of all distinct names";
+    /// Distinct paths without ordinals, each of which is a row of the report. What comes after them reads as one path.
+    Paths = "paths", 20_000, "distinct paths without ordinals";
+    /// Steps that an analysis holds.
+    Steps = "steps", 3_000_000, "steps held in memory";
+    /// Requests that an analysis holds.
+    Requests = "requests", 1_000_000, "requests held in memory";
+    /// Kernels that an analysis holds.
+    Kernels = "kernels", 3_000_000, "kernels held in memory";
+    /// Samples that an analysis reads.
+    Samples = "samples", 20_000_000, "samples of an analysis";
+    /// Intervals that wait for their parent or their children at once.
+    OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for others at once";
+    /// Ranges, and kernels, of a profile of Nsight Systems.
+    ProfileRows = "profile-rows", 8_000_000, "ranges, or kernels, of a profile";
+    /// Instructions of SQLite for each byte of a profile, above the first fifty million.
+    ProfileWork = "profile-work", 100, "instructions of SQLite for each byte of a profile";
+    /// Seconds that SQLite may take for a profile.
+    ProfileSeconds = "profile-seconds", 600, "seconds of reading a profile";
+}
+
+/// The limits of a reader.
+///
+/// ```
+/// use candlescope_analysis::{Limit, ReadLimits};
+/// let limits = ReadLimits::default().with(Limit::Steps, 10_000_000);
+/// assert_eq!(limits.get(Limit::Steps), 10_000_000);
+/// assert_eq!(ReadLimits::default().parse("steps=10000000")?, limits);
+/// # Ok::<(), candlescope_analysis::LimitError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadLimits {
+    values: Vec<u64>,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self { values: Limit::ALL.iter().map(|limit| limit.default_value()).collect() }
+    }
+}
+
+/// A limit was set to something that it cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// There is no such limit.
+    #[error("there is no limit `{found}`; limits are {known}")]
+    Unknown {
+        /// What was asked for.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+    /// It has no number.
+    #[error("the limit `{name}` wants a whole number, as {name}={default}, not `{found}`")]
+    Value {
+        /// The limit.
+        name: &'static str,
+        /// Its usual value.
+        default: u64,
+        /// What it got.
+        found: String,
+    },
+}
+
+impl ReadLimits {
+    /// Without any: for files that are trusted.
+    pub fn none() -> Self {
+        Self { values: vec![u64::MAX; Limit::ALL.len()] }
+    }
+
+    /// The value of one.
+    pub fn get(&self, limit: Limit) -> u64 {
+        self.values[limit as usize]
+    }
+
+    /// The same with another value for one of them.
+    #[must_use]
+    pub fn with(mut self, limit: Limit, value: u64) -> Self {
+        self.values[limit as usize] = value;
+        self
+    }
+
+    /// The same with what `text` says: `NAME=VALUE`, joined by commas.
+    ///
+    /// # Errors
+    /// Names what is no limit, or no number.
+    pub fn parse(mut self, text: &str) -> Result<Self, LimitError> {
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').map_or((part, ""), |(n, v)| (n.trim(), v.trim()));
+            let Some(limit) = Limit::ALL.iter().find(|limit| limit.name() == name) else {
+                let known: Vec<_> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+                return Err(LimitError::Unknown { found: name.to_string(), known: known.join(", ") });
+            };
+            let number = value.replace('_', "").parse().map_err(|_| LimitError::Value {
+                name: limit.name(),
+                default: limit.default_value(),
+                found: value.to_string(),
+            })?;
+            self = self.with(*limit, number);
+        }
+        Ok(self)
+    }
+
+    /// Whether `found` is within the limit; if not, what to say.
+    pub(crate) fn check(&self, limit: Limit, found: u64) -> Result<(), Exceeded> {
+        let allowed = self.get(limit);
+        if found <= allowed { Ok(()) } else { Err(Exceeded { limit, found: Some(found), allowed }) }
+    }
+
+    /// What to say of a limit that was met where nobody knows how much more there is.
+    pub(crate) fn reached(&self, limit: Limit) -> Exceeded {
+        Exceeded { limit, found: None, allowed: self.get(limit) }
+    }
+}
+
+/// A limit that something is above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exceeded {
+    /// The limit.
+    pub limit: Limit,
+    /// How much there is, where that is known.
+    pub found: Option<u64>,
+    /// How much there may be.
+    pub allowed: u64,
+}
+
+impl Exceeded {
+    /// What raises it.
+    pub fn remedy(&self) -> String {
+        let name = self.limit.name();
+        let enough = self.found.unwrap_or(self.allowed.saturating_mul(4));
+        format!("If you trust who made it, read it with --limit {name}={enough} (or {VARIABLE}, or ReadLimits)")
+    }
+
+    /// What to say in a verdict of what is at `place`, and of `effect`.
+    pub(crate) fn finding(&self, place: &str, effect: &str) -> Finding {
+        Finding {
+            severity: Severity::Error,
+            code: "limit_reached".to_string(),
+            message: format!("{place} {self}: {effect}"),
+            remedy: self.remedy(),
+        }
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, allowed) = (self.limit.meaning(), self.allowed);
+        match self.found {
+            Some(found) => write!(f, "has {found} {what}, more than the limit `{}` of {allowed}", self.limit.name()),
+            None => write!(f, "has more than {allowed} {what}, the limit `{}`", self.limit.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_sets_what_it_names() {
+        let limits = ReadLimits::default().parse(" steps = 5_000 , text-bytes=7,").unwrap();
+        assert_eq!((limits.get(Limit::Steps), limits.get(Limit::TextBytes)), (5000, 7));
+        assert_eq!(limits.get(Limit::Names), Limit::Names.default_value());
+        let error = ReadLimits::default().parse("stepps=1").unwrap_err().to_string();
+        assert!(error.contains("`stepps`") && error.contains("steps, requests"), "{error}");
+        let error = ReadLimits::default().parse("steps=many").unwrap_err().to_string();
+        assert!(error.contains("`steps`") && error.contains("`many`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_above_a_limit_names_it_and_what_raises_it() {
+        let exceeded = ReadLimits::default().check(Limit::Files, 100_001).unwrap_err();
+        assert_eq!(
+            exceeded.to_string(),
+            "has 100001 files in the folder of a table, more than the limit `files` of 100000"
+        );
+        assert!(exceeded.remedy().contains("--limit files=100001"));
+        let reached = ReadLimits::default().reached(Limit::Paths);
+        assert!(reached.remedy().contains("--limit paths=80000"), "{}", reached.remedy());
+        assert!(ReadLimits::none().check(Limit::Files, u64::MAX).is_ok());
+    }
+}

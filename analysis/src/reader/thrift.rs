@@ -1,0 +1,182 @@
+//! The little of Thrift's compact protocol that is needed to look at a Parquet file before a decoder believes it.
+//!
+//! Nothing is built of what is read and nothing is allocated, whatever the bytes claim.
+
+use std::io::{self, ErrorKind, Read};
+
+/// Nesting beyond which nothing is followed; a footer of Parquet nests some ten deep.
+const MOST_DEEP: u32 = 32;
+
+/// Types of fields and elements that matter here.
+pub(super) const I32: u8 = 5;
+pub(super) const LIST: u8 = 9;
+pub(super) const STRUCT: u8 = 12;
+
+/// Reads a stream of Thrift's compact protocol, counting bytes.
+pub(super) struct Thrift<R> {
+    input: R,
+    read: u64,
+    /// Bytes there are; a claim beyond them is false.
+    length: u64,
+}
+
+/// A field of a struct.
+pub(super) struct Field {
+    pub(super) id: i16,
+    pub(super) kind: u8,
+}
+
+impl<R: Read> Thrift<R> {
+    /// Reads from `input`, which has at most `length` bytes.
+    pub(super) fn new(input: R, length: u64) -> Self {
+        Self { input, read: 0, length }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn position(&self) -> u64 {
+        self.read
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0u8; 1];
+        self.input.read_exact(&mut byte)?;
+        self.read += 1;
+        Ok(byte[0])
+    }
+
+    fn varint(&mut self) -> io::Result<u64> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(nonsense("a number does not end"))
+    }
+
+    /// A signed whole number of any width.
+    pub(super) fn int(&mut self) -> io::Result<i64> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A number of 32 bits. A decoder would cut off what is beyond.
+    pub(super) fn int32(&mut self) -> io::Result<i64> {
+        let value = self.int()?;
+        if i32::try_from(value).is_ok() { Ok(value) } else { Err(nonsense("a number has more than 32 bits")) }
+    }
+
+    /// The next field of a struct, or its end. `last` is the number of the field before.
+    pub(super) fn field(&mut self, last: &mut i16) -> io::Result<Option<Field>> {
+        let head = self.byte()?;
+        if head & 0x0f == 0 {
+            return Ok(None);
+        }
+        *last = match head >> 4 {
+            0 => i16::try_from(self.int()?).map_err(|_| nonsense("a field has an impossible number"))?,
+            delta => last.wrapping_add(i16::from(delta)),
+        };
+        Ok(Some(Field { id: *last, kind: head & 0x0f }))
+    }
+
+    /// Elements of a list, and how many.
+    pub(super) fn list(&mut self) -> io::Result<(u8, u64)> {
+        let head = self.byte()?;
+        let size = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        // Every element has a byte at least.
+        if size > self.length.saturating_sub(self.read) {
+            return Err(nonsense("a list claims more elements than there are bytes"));
+        }
+        Ok((head & 0x0f, size))
+    }
+
+    /// Passes over a value.
+    pub(super) fn skip(&mut self, kind: u8) -> io::Result<()> {
+        self.skip_within(kind, MOST_DEEP)
+    }
+
+    fn skip_within(&mut self, kind: u8, deep: u32) -> io::Result<()> {
+        let Some(deep) = deep.checked_sub(1) else { return Err(nonsense("it nests too deep")) };
+        match kind {
+            // In a struct a truth value stands in the field's head.
+            1 | 2 => Ok(()),
+            3 => self.byte().map(drop),
+            4..=6 => self.varint().map(drop),
+            7 => self.skip_bytes(8),
+            8 => {
+                let length = self.varint()?;
+                self.skip_bytes(length)
+            }
+            LIST | 10 => {
+                let (kind, size) = self.list()?;
+                (0..size).try_for_each(|_| self.skip_element(kind, deep))
+            }
+            11 => {
+                let size = self.varint()?;
+                if size == 0 {
+                    return Ok(());
+                }
+                let kinds = self.byte()?;
+                (0..size).try_for_each(|_| {
+                    self.skip_element(kinds >> 4, deep).and_then(|()| self.skip_element(kinds & 0x0f, deep))
+                })
+            }
+            STRUCT => {
+                let mut last = 0;
+                while let Some(field) = self.field(&mut last)? {
+                    self.skip_within(field.kind, deep)?;
+                }
+                Ok(())
+            }
+            _ => Err(nonsense("a value has a type that there is not")),
+        }
+    }
+
+    /// In a list a truth value is a byte of its own.
+    fn skip_element(&mut self, kind: u8, deep: u32) -> io::Result<()> {
+        if kind <= 2 { self.byte().map(drop) } else { self.skip_within(kind, deep) }
+    }
+
+    fn skip_bytes(&mut self, bytes: u64) -> io::Result<()> {
+        let passed = io::copy(&mut self.input.by_ref().take(bytes), &mut io::sink())?;
+        self.read += passed;
+        if passed < bytes { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+pub(super) fn nonsense(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thrift(bytes: &[u8]) -> Thrift<&[u8]> {
+        Thrift::new(bytes, bytes.len() as u64)
+    }
+
+    #[test]
+    fn values_are_passed_over_whatever_they_are() {
+        // {1: i32 5, 2: "ab", 3: [true, false], 4: {1: double}, 9: {7: 8}}
+        let bytes = [
+            &[0x15, 10, 0x18, 2, b'a', b'b', 0x19, 0x21, 1, 2, 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[0x0b, 18, 1, 0x55, 14, 16, 0],
+        ]
+        .concat();
+        let mut reader = thrift(&bytes);
+        reader.skip(STRUCT).unwrap();
+        assert_eq!(reader.position(), bytes.len() as u64);
+    }
+
+    #[test]
+    fn claims_cost_nothing() {
+        // A list of 2⁶⁰ numbers, a text of 2⁶⁰ bytes, structs in structs for ever, a number without end.
+        assert!(thrift(&[0xf5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).list().is_err());
+        assert!(thrift(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).skip(8).is_err());
+        assert!(thrift(&[0x1c; 100_000]).skip(STRUCT).unwrap_err().to_string().contains("too deep"));
+        assert!(thrift(&[0xff; 20]).int().is_err());
+    }
+}

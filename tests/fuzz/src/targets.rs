@@ -1,0 +1,195 @@
+//! What is fuzzed: every reader of files, and every parser of text from outside.
+
+use candlescope_analysis::nsys::Profile;
+use candlescope_analysis::{Analysis, ReadLimits, ReportOptions, Run, render, write_report};
+use candlescope_core::Traceparent;
+use candlescope_core::run::RunManifest;
+use candlescope_exporters::{chrome, fuzz, perfetto};
+use candlescope_models::chat::{ChatTemplate, Message};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A reader or parser.
+#[derive(Debug)]
+pub struct Target {
+    /// Its name on the command line, and its folder in the corpus.
+    pub name: &'static str,
+    /// Inputs it gets for each hundred that are asked for.
+    pub weight: u64,
+    /// What mutations are made of.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Reads bytes, with a directory for files; whether they were accepted.
+    pub run: fn(&Path, &[u8]) -> bool,
+}
+
+macro_rules! segment {
+    ($table:literal) => {
+        Target {
+            name: $table,
+            weight: 100,
+            seeds: || corpus($table),
+            run: |scratch, bytes| in_run(scratch, concat!($table, "/part-00000.parquet"), bytes),
+        }
+    };
+}
+
+/// All of them.
+pub static ALL: &[Target] = &[
+    segment!("spans"),
+    segment!("steps"),
+    segment!("requests"),
+    segment!("samples"),
+    segment!("kernels"),
+    Target { name: "run-json", weight: 100, seeds: || corpus("run-json"), run: |s, b| in_run(s, "run.json", b) },
+    Target { name: "nsys-sqlite", weight: 200, seeds: || corpus("nsys-sqlite"), run: nsys },
+    Target { name: "chat-template", weight: 200, seeds: || corpus("chat-template"), run: |_, b| chat(b) },
+    Target { name: "command-line", weight: 10, seeds: || corpus("command-line"), run: command_line },
+    Target { name: "variable", weight: 200, seeds: || corpus("variable"), run: |_, b| variable(b) },
+    Target { name: "limits", weight: 100, seeds: || corpus("limits"), run: |_, b| limits(b) },
+    Target { name: "otlp-settings", weight: 200, seeds: || corpus("otlp-settings"), run: |_, b| otlp(b) },
+    Target { name: "http-request", weight: 200, seeds: || corpus("http-request"), run: |_, b| fuzz::http_request(b) },
+    Target { name: "traceparent", weight: 200, seeds: || corpus("traceparent"), run: |_, b| traceparent(b) },
+];
+
+/// Targets that go wrong, for the supervisor's own test.
+pub static WRONG: &[Target] = &[
+    Target { name: "self-panic", weight: 0, seeds: || vec![vec![]], run: |_, _| panic!("as it should") },
+    Target { name: "self-abort", weight: 0, seeds: || vec![vec![]], run: |_, _| std::process::abort() },
+    Target { name: "self-memory", weight: 0, seeds: || vec![vec![]], run: |_, _| fill_memory() },
+];
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().filter_map(|path| fs::read(path).ok()).collect()
+}
+
+/// A whole run in `scratch` with `bytes` in place of one of its files, through every reader of runs. Whether the file was taken
+/// without a complaint.
+fn in_run(scratch: &Path, file: &str, bytes: &[u8]) -> bool {
+    let dir = scratch.join("run");
+    if !dir.is_dir() {
+        for (table, name) in [
+            ("spans", "spans/part-00000.parquet"),
+            ("steps", "steps/part-00000.parquet"),
+            ("requests", "requests/part-00000.parquet"),
+            ("samples", "samples/part-00000.parquet"),
+            ("kernels", "kernels/part-00000.parquet"),
+            ("run-json", "run.json"),
+        ] {
+            let path = dir.join(name);
+            fs::create_dir_all(path.parent().unwrap_or(&dir)).expect("a folder in the scratch directory");
+            fs::write(path, corpus(table).remove(0)).expect("a file in the scratch directory");
+        }
+    }
+    let path = dir.join(file);
+    let whole = fs::read(&path).expect("the file that was written before");
+    fs::write(&path, bytes).expect("a file in the scratch directory");
+    let accepted = read_run(&dir, bytes);
+    fs::write(path, whole).expect("a file in the scratch directory");
+    accepted
+}
+
+fn read_run(dir: &Path, bytes: &[u8]) -> bool {
+    let Ok(run) = Run::open(dir) else { return false };
+    // Not all readers of every input: which is said by the input, so that it can be repeated.
+    match bytes.len() % 8 {
+        0 => drop(write_report(dir, &ReportOptions { out: Some(dir.join("out")), ..ReportOptions::default() })),
+        1 => {
+            let manifest = run.manifest().cloned().unwrap_or_default();
+            export(&manifest, &run);
+        }
+        _ => {
+            let analysis = Analysis::of(&run);
+            drop(render::json::metrics(&analysis).to_string());
+            drop(render::markdown::report(&analysis));
+        }
+    }
+    let mut batches = run.batches();
+    batches.by_ref().for_each(drop);
+    run.findings().is_empty() && batches.findings().is_empty()
+}
+
+fn export(manifest: &RunManifest, run: &Run) {
+    let mut out = std::io::sink();
+    // Nothing fails to be written there.
+    let _ = chrome::write(&mut out, manifest, run.batches());
+    let _ = perfetto::write(&mut out, manifest, run.batches());
+}
+
+fn nsys(scratch: &Path, bytes: &[u8]) -> bool {
+    let path = scratch.join("profile.sqlite");
+    fs::write(&path, bytes).expect("a file in the scratch directory");
+    Profile::open(&path).is_ok()
+}
+
+fn chat(bytes: &[u8]) -> bool {
+    let template = ChatTemplate::new(&String::from_utf8_lossy(bytes), "<s>", "</s>");
+    template.render(&[Message::new("system", "Be brief."), Message::new("user", "Hello")], true).is_ok()
+}
+
+/// The first line is a value for `--set`, the second an argument, the rest a configuration. No model is there, so that nothing
+/// runs: what is accepted fails at the model's name.
+fn command_line(scratch: &Path, bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes).replace('\0', "");
+    let mut lines = text.splitn(3, '\n');
+    let (set, argument, config) = (lines.next(), lines.next(), lines.next());
+    let file = scratch.join("options.toml");
+    fs::write(&file, config.unwrap_or_default()).expect("a file in the scratch directory");
+    let exe = std::env::current_exe().expect("this program's own file");
+    let candlescope = exe.ancestors().skip(1).map(|dir| dir.join("candlescope")).find(|path| path.is_file());
+    let candlescope = candlescope.expect("candlescope beside this program: cargo build -p candlescope-cli");
+    let mut command = Command::new(candlescope);
+    command
+        .arg("profile")
+        .arg(format!("--config={}", file.display()))
+        .arg(format!("--set={}", set.unwrap_or_default()));
+    command.args(argument.filter(|argument| !argument.is_empty()));
+    command.args(["--model", "/nowhere/model.gguf", "--no-progress"]).current_dir(scratch).env_remove("CANDLESCOPE");
+    let output = command.stdin(Stdio::null()).output().expect("candlescope runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code < 3), "{}: {said}", output.status);
+    assert!(!said.contains("panicked"), "{said}");
+    said.contains("/nowhere/model.gguf")
+}
+
+fn variable(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    match candlescope::EnvConfig::parse(&text) {
+        Ok(_) => true,
+        Err(error) => error.to_string().is_empty(),
+    }
+}
+
+fn limits(bytes: &[u8]) -> bool {
+    ReadLimits::default().parse(&String::from_utf8_lossy(bytes)).is_ok()
+}
+
+/// Lines `NAME=VALUE`: the standard variables, and `url` for the address in the program.
+fn otlp(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    fuzz::otlp_settings(|name| lines.iter().rev().find(|(n, _)| *n == name).map(|(_, value)| value.to_string()))
+}
+
+fn traceparent(bytes: &[u8]) -> bool {
+    match String::from_utf8_lossy(bytes).parse::<Traceparent>() {
+        Ok(caller) => {
+            assert_eq!(caller.to_string().parse(), Ok(caller), "what it says reads as itself");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+fn fill_memory() -> bool {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    while all.len() < 4096 {
+        all.push(vec![1; 1 << 20]);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    all.len() > 1
+}
