@@ -1,5 +1,8 @@
 //! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
 #![allow(missing_docs, reason = "a test")]
+#[path = "docs/pages.rs"]
+mod pages;
+
 use arrow_schema::DataType;
 use candlescope_analysis::Limit;
 use candlescope_analysis::definitions::DEFINITIONS;
