@@ -175,7 +175,7 @@ fn sensors(analysis: &Analysis, findings: &mut Vec<Finding>) {
                 Severity::Warning,
                 "energy_sensors_disagree",
                 format!(
-                    "energy added up from power is {:.2} times what the energy counter shows, over {} on `{uuid}`",
+                    "energy added up from power is {:.2} of the energy counter's difference, over {} on `{uuid}`",
                     ratio,
                     duration(check.time_ns as f64)
                 ),
