@@ -293,7 +293,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Energy",
         "J",
         "derived",
-        "Difference of the GPU's energy counter, shaped by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are apart. The bound adds what a sensor period misplaces and the sensor's accuracy of ±5 % (datasheet); what neither tells is not in it. Windows under five sensor periods are below resolution: power × time, between least and most power sampled. Net: less idle power × time; unknown where idle power is not known or above the mean power",
+        "Difference of the GPU's energy counter, shaped by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are apart. The bound covers what a sensor period can misplace and the sensor's accuracy of ±5 % (datasheet), and nothing else. Windows under five sensor periods are below resolution: power × time, between least and most power sampled. Net: less idle power × time; unknown where idle power is not known or above the mean power",
         "zeus",
     ),
     def(
@@ -317,7 +317,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Overhead",
         "ratio",
         "derived",
-        "What recording takes from the application's threads / duration of the steps: measured in place where steps were recorded and left out in turns, with its interval; else an estimate, the cost of one enter and exit of registry and layer in a warm loop × intervals, of which in place two to three times as much is seen",
+        "What recording takes from the application's threads / duration of the steps: measured in place where steps were recorded and left plain in turns, with its interval; else an estimate: the cost of one enter and exit of registry and layer in a warm loop × intervals. In place, two to three times that is seen",
         "",
     ),
     def(

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
-    /// Show what this machine has and what each lack costs
+    /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `candlescope doctor`: what this machine has, and what each lack costs.
+//! `candlescope doctor`: what this machine has, and what is missing without the rest.
 
 use crate::args::DoctorArgs;
 use crate::output::say;
@@ -16,7 +16,7 @@ struct Check {
     name: &'static str,
     ok: bool,
     found: String,
-    /// What its lack costs, empty where nothing lacks.
+    /// What one goes without because of it; empty if it is there.
     cost: String,
 }
 
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         // Not a terminal: a reason for what lacks can be long.
         table.set_width(140);
     }
-    table.set_header(["", "what", "found", "what its lack costs"]);
+    table.set_header(["", "what", "found", "what you go without"]);
     for check in &checks {
         table.add_row([if check.ok { "✓" } else { "✗" }, check.name, &check.found, &check.cost]);
     }
     say(&table.to_string())?;
     let lacking = checks.iter().filter(|c| !c.ok).count();
     say(&format!(
-        "{} of {} found; nothing that lacks keeps candlescope from recording on the CPU.",
+        "{} of {} found. Whatever is missing, candlescope records on the CPU.",
         checks.len() - lacking,
         checks.len()
     ))

@@ -136,7 +136,7 @@ pub enum ConfigError {
         remedy: &'static str,
     },
     /// A dimension is beyond what any model has.
-    #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or made to harm")]
+    #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or malicious")]
     TooLarge {
         /// The dimension.
         name: &'static str,

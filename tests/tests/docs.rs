@@ -1,5 +1,8 @@
 //! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
 #![allow(missing_docs, reason = "a test")]
+#[path = "docs/pages.rs"]
+mod pages;
+
 use arrow_schema::DataType;
 use candlescope_analysis::Limit;
 use candlescope_analysis::definitions::DEFINITIONS;
@@ -26,69 +29,79 @@ const MANIFEST: &[(&str, &str)] = &[
     ("rank", "Rank of the process in a distributed run, 0 otherwise"),
     ("started_ns", "Start, nanoseconds since the Unix epoch"),
     ("ended_ns", "End, nanoseconds since the Unix epoch; null while the run goes on and after a crash"),
-    ("complete", "Whether the run was closed in order; where it was not, the tables hold what had been finished"),
+    ("complete", "Whether the run was closed properly; if not, the tables hold what had been finished"),
     ("environment", "Object: machine, operating system, devices, versions"),
     (
         "model",
         "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is the activations', \
          `quantization` the weights', `compute_dtype` the type projections are multiplied in (`int8` of quantised ones): \
-         FLOPs are held against a peak of this type or none",
+         FLOPs are compared with a peak of this type, or with none",
     ),
     (
         "options",
         "Object: options as resolved: `schedule`, `paused`, `ring_capacity`, `gpu_timing` and others. \
-         `warmup` (0 where it is missing) is the number of requests that only warmed up: those with \
+         `warmup` (0 where it is missing) is the number of requests that only warmed up: rows with \
          `request` ≤ `warmup` are in the tables, and statistics leave them out",
     ),
-    ("clock", "Object: clock of the host times, its cost, and how it became Unix time"),
+    ("clock", "Object: clock of the host's times, what a reading costs, and how it was converted to Unix time"),
     (
         "gpu",
-        "Object: how GPU time was taken, what became of every mark and kernel, how far device times may be off; missing where none was asked for",
+        "Object: how GPU time was taken, what became of every mark and kernel, how far device times may be off; missing if no GPU time was asked for",
     ),
     (
         "steps",
-        "Object: steps by what became of them, and the schedule: `begun` = `recorded` + `captured` (only because a \
+        "Object: what became of every step, and the schedule: `begun` = `recorded` + `captured` (only because a \
          window was asked for) + `scheduled_out` + `left_plain` (to measure the overhead) + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
-         after a crash, and in runs that do not say",
+         after a crash, and in runs of older versions",
     ),
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
     ("exporters", "Array: what each exporter received, exported and dropped, by table"),
     (
         "overhead",
-        "Object: what profiling cost: by a loop over registry and layer, caches warm, and `in_place` where steps were left plain to \
-         measure it; `estimate` says which is the better one",
+        "Object: what recording cost, from a warm loop over registry and layer; `in_place` if steps were left plain to \
+         measure it; `estimate` says which of the two is the better one",
     ),
     ("verdict", "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`"),
-    ("results", "Object: what the program said of itself"),
+    ("results", "Object: what the program reported about itself"),
 ];
 
 /// What people who read the tables have tripped over.
-const NOTES: &str = "\n## Before you compute\n\n\
-- Intervals nest: durations of different paths must not be added up. Self time is an interval's duration less those of the rows that name its\n  \
-  `seq` as their `parent_seq`; self times of a step add up to the step.\n\
-- A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
-- `requests.prompt_tokens` counts one sequence, `requests.output_tokens` and `steps.tokens` count all sequences of the batch.\n\
-- `steps.tokens` and `steps.batch` are what a step passes through the model. Tokens that somebody waits for are\n  \
-  `steps.new_tokens`: a sequence of a batch that has ended is passed on with the others and counts for nothing there.\n\
-- `flops` and `bytes` are what the model needs: they make MFU and MBU. `flops_executed` has masked positions besides\n  \
-  (HFU), `io_bytes` the activations of each operation: FLOPs over `io_bytes` are arithmetic intensity, `io_bytes` over\n  \
-  self time an operation's GB/s, for they are the interval's own.\n\
-- The first requests warm up: leave out rows of requests up to the option `warmup`, and of their steps. [sql.md](sql.md) has views that do.\n\
-- Most intervals of a GPU run have no `gpu_dur_ns` where the tier is adaptive: average what was measured and multiply by the number of intervals,\n  \
-  each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched none: there it is zero, not unknown.\n\
+const NOTES: &str = "\n## Before you compute\n\
+\n\
+- Intervals nest: do not add up durations of different paths. Self time is an interval's duration less those of\n  \
+  the rows that name its `seq` as their `parent_seq`; the self times of a step add up to the step.\n\
+- A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is\n  \
+  0.\n\
+- `requests.prompt_tokens` counts one sequence; `requests.output_tokens` and `steps.tokens` count all sequences\n  \
+  of the batch.\n\
+- `steps.tokens` and `steps.batch` are what a step passes through the model. `steps.new_tokens` are the tokens\n  \
+  that somebody waits for: a sequence of a batch that has ended still passes through the model with the others,\n  \
+  and yields none.\n\
+- `flops` and `bytes` are what the model needs; MFU and MBU are made of them. `flops_executed` also counts\n  \
+  masked positions (HFU), and `io_bytes` also counts the activations of each operation. FLOPs / `io_bytes` is\n  \
+  arithmetic intensity; `io_bytes` / self time is an operation's GB/s, because both are the interval's own.\n\
+- The first requests warm up: leave out rows of requests up to the option `warmup`, and their steps.\n  \
+  [sql.md](sql.md) has views that do.\n\
+- In the adaptive tier most intervals have no `gpu_dur_ns`: average what was measured and multiply by the number\n  \
+  of intervals, for each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns`\n  \
+  launched none: there it is zero, not unknown.\n\
 - Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
-- `gpu.cold_steps` are steps in full that were the first of their kind, and the only ones in full: their parts' GPU times are no warm step's.\n\
-- Where `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, device times must not be compared with\n  \
-  host times: no `gpu_start_ns` beside `host_start_ns`, no `queue_delay_ns`. Below it they are right to within that bound. Durations always are.\n\
-- `kernels` has what steps in windows launched; a row without `path` was launched while they ran, but in no interval. What the recorder saw of\n  \
-  other steps, and before and after, has no rows: `gpu.kernels.outside_window` counts it.\n\
-- Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless it is told otherwise.\n\
-- With a schedule, or while recording was off, `steps` and `spans` have a part of the steps: do not divide their\n  \
-  sums by wall time, and take no gap from one step to the next unless all numbers between are there (`run.json`\n  \
-  has `steps`). `requests` has all requests, but those that began and ended while recording was off\n  \
-  (`loss.requests_paused`).\n\
-- A table may be empty or missing: `kernels` without recorded kernels, `requests` of a program that marks none.\n";
+- `gpu.cold_steps` are steps that were measured in full although they were the first of their kind, because no\n  \
+  later one was: the GPU times of their parts are those of a cold step.\n\
+- If `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, do not\n  \
+  compare device times with host times: neither `gpu_start_ns` with `host_start_ns`, nor by `queue_delay_ns`.\n  \
+  Below that they are right to within the bound. Durations always are right.\n\
+- `kernels` has what steps in windows launched. A row without `path` was launched while they ran, but in no\n  \
+  interval. What the recorder saw of other steps, and before and after, has no rows:\n  \
+  `gpu.kernels.outside_window` counts it.\n\
+- Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls\n  \
+  unless you tell it otherwise.\n\
+- With a schedule, or while recording was off, `steps` and `spans` hold only some of the steps. Do not divide\n  \
+  their sums by wall time, and take no gap from one step to the next unless all numbers between are there\n  \
+  (`run.json` has `steps`). `requests` holds all requests, except those that began and ended while recording was\n  \
+  off (`loss.requests_paused`).\n\
+- A table may be empty or missing: `kernels` if none were recorded, `requests` of a program that marks none.\n";
 
 #[test]
 fn run_format() {
@@ -108,15 +121,15 @@ fn run_format() {
          RUN/kernels/part-*.parquet      one row a kernel, copy or memset on a GPU\n\
          RUN/report.html, report.md, operators.md, metrics.json    written by `candlescope report`\n\
          ```\n\n\
-         A segment is written as `*.inprogress`, finished, synced and renamed. Columns are flat; strings are dictionary-encoded; times are\n\
-         nanoseconds, absolute ones since the Unix epoch; what is not known is null, never zero. `run_id`, `host` and `rank` stand in\n\
-         every table, so that many runs in one place are one dataset.\n\n\
-         In a folder of runs the *directory* tells runs apart: `run_id` is a name that somebody gave, and may be given twice.\n\
-         `**/spans/part-*.parquet` finds a table at any depth.\n\n\
-         A directory belongs to the one session that could make its folder `spans`, which the system lets exactly one do:\n\
-         others that start on it at the same time, in whatever process, are refused and remove nothing. A session that cannot\n\
-         start takes back what it made. A process killed in its first milliseconds can leave folders without a manifest; remove\n\
-         them, or name another directory.\n\n\
+         A segment is written as `*.inprogress`, finished, synced and renamed. Columns are flat; strings are\n\
+         dictionary-encoded; times are nanoseconds, absolute ones since the Unix epoch; what is not known is null, never\n\
+         zero. `run_id`, `host` and `rank` stand in every table, so that many runs in one place are one dataset.\n\n\
+         In a folder of runs, tell runs apart by their *directory*: a `run_id` is a name that somebody gave, and may be\n\
+         given twice. `**/spans/part-*.parquet` finds a table at any depth.\n\n\
+         A directory belongs to the one session that made its folder `spans`; the system lets exactly one do that. Others\n\
+         that start on it at the same time, in whatever process, are refused and remove nothing. A session that cannot\n\
+         start removes what it had made. A process killed in its first milliseconds can leave folders without a manifest:\n\
+         remove them, or name another directory.\n\n\
          ## `run.json`\n\n| key | meaning |\n|---|---|\n",
         run::SCHEMA_VERSION
     );
@@ -199,8 +212,8 @@ fn the_page_has_every_key_of_the_manifest() {
 fn definitions() {
     let mut text = String::from(
         "# What the numbers mean\n\n\
-         Made from `analysis/src/definitions.rs`; every report carries the same list. *measured* is read off a clock or sensor, *derived* is\n\
-         computed from measured and analytic figures, *datasheet* is a vendor's figure.\n\n\
+         Made from `analysis/src/definitions.rs`; every report carries the same list. *measured* is read off a clock or\n\
+         sensor, *derived* is computed from measured and analytic figures, *datasheet* is a vendor's figure.\n\n\
          | name | number | unit | label | how it is computed | elsewhere |\n|---|---|---|---|---|---|\n",
     );
     for d in DEFINITIONS {

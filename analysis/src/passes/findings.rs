@@ -248,7 +248,7 @@ fn figures(analysis: &Analysis, limits: &Limits, findings: &mut Vec<Finding>) {
             Severity::Warning,
             "overhead_high",
             format!("the layer takes {:.1} % of step time on the application's threads", ratio * 100.0),
-            "Record fewer spans: raise the level of the busiest target, or capture fewer steps",
+            "Record fewer spans (leave out the busiest target with exclude_target), or fewer steps (with a schedule)",
         ));
     }
     if let Some(trend) = analysis.tokens.trend {

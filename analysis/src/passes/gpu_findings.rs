@@ -42,8 +42,8 @@ pub(super) fn findings(analysis: &Analysis, findings: &mut Vec<Finding>) {
             Severity::Warning,
             "gpu_clock_uncertain",
             format!(
-                "the GPU's times may be off by {} on the host's time line: how busy it was while steps ran, why it was idle and how long kernels \
-                 waited is not said",
+                "the GPU's times may be off by {} on the host's time line; the report therefore leaves out how busy the GPU was while steps ran, why it was \
+                 idle and how long kernels waited",
                 duration(ns as f64)
             ),
             "Durations of kernels are not affected; record again once the model has loaded",
@@ -81,7 +81,7 @@ fn absent(analysis: &Analysis, findings: &mut Vec<Finding>) {
                 "{} kernels came after their intervals had gone out: these intervals' GPU time lacks them",
                 count(kernels.late)
             ),
-            "Kernels and shares of step time are whole; use shorter windows to have the intervals' times whole too",
+            "Kernels and shares of step time are complete; use shorter windows to have complete times of intervals as well",
         ));
     }
 }
@@ -175,11 +175,11 @@ fn sensors(analysis: &Analysis, findings: &mut Vec<Finding>) {
                 Severity::Warning,
                 "energy_sensors_disagree",
                 format!(
-                    "power integrates to {:.2} of the energy counter's difference over {} on `{uuid}`",
+                    "energy added up from power is {:.2} of the energy counter's difference, over {} on `{uuid}`",
                     ratio,
                     duration(check.time_ns as f64)
                 ),
-                "Power may be a mean over a second on this GPU, or be sampled too rarely: trust the counter, and no short window",
+                "Power may be a mean over a second on this GPU, or be sampled too rarely: trust the counter, and do not trust short windows",
             ));
         }
     }

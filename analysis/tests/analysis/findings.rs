@@ -230,7 +230,7 @@ fn sensors_that_disagree_are_said() {
         power.for_each(|s| s.value *= 0.5);
     });
     let finding = code(&analysis, "energy_sensors_disagree").unwrap();
-    assert!(finding.message.contains("0.50 of the energy counter"), "{finding:?}");
+    assert!(finding.message.contains("0.50 of the energy counter's difference"), "{finding:?}");
     assert!(code(&on_gpu(|_, _| {}), "energy_sensors_disagree").is_none());
 }
 

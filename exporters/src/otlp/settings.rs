@@ -84,7 +84,7 @@ pub(super) struct Settings {
 /// The settings cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SettingsError {
-    #[error("`{0}` is no address of a collector: it should look like {1}")]
+    #[error("`{0}` is not the address of a collector: it should look like {1}")]
     Endpoint(RedactedUrl, &'static str),
     #[error(
         "{0}: the protocol `{1}` is not supported; use http/protobuf (usually port 4318) or grpc (usually port 4317)"

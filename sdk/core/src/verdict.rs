@@ -76,7 +76,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             Severity::Warning,
             "unmatched_exits",
             format!("{} exits matched no enter", loss.unmatched_exits),
-            "a span was entered before the layer was installed, or on another thread than it was left on",
+            "install the layer before the first span is entered, and leave each span on the thread that entered it",
         );
     }
     if loss.forgotten_guards > 0 {
@@ -105,7 +105,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             Severity::Warning,
             "parent_shorter_than_children",
             format!("{} intervals ended after their parent", e.facts.outlived_parent),
-            "spans were left in another order than the reverse one; self times of their parents are too small",
+            "leave spans in the reverse order of entering them; self times of these parents are too small",
         );
     }
     if loss.unresolved > 0 {
@@ -155,7 +155,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
             Severity::Error,
             "requests_lost",
             format!("{} requests were dropped because their queue was full", loss.requests_lost),
-            "close requests more slowly than a thousand a millisecond",
+            "more requests ended at once than the queue of 4,096 holds: end fewer at the same moment, or empty it more often (drain_interval)",
         );
     }
     clock_set(e.clock, &mut add);
@@ -276,7 +276,7 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
             format!(
                 "{lost} GPU marks are missing ({full} because too many were under way, {failed} refused, {aged} never reached)"
             ),
-            "intervals without both marks have no GPU time; more marks may be under way with in_flight, and fewer are made in the adaptive tier",
+            "intervals without both marks have no GPU time; use the adaptive tier, which makes fewer marks, or allow more of them under way (in_flight)",
         );
     }
     let late = get(&account.intervals, "late") + get(&account.intervals, "forgotten");
@@ -287,7 +287,7 @@ fn gpu(account: &GpuAccount, add: &mut impl FnMut(Severity, &str, String, &str))
             format!(
                 "{late} intervals went out without their GPU time, because the device or the pipeline was too far behind"
             ),
-            "their host times are whole",
+            "nothing to do: their host times are complete",
         );
     }
     if account.outside_parent > 0 {
@@ -414,7 +414,7 @@ fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str
                 Severity::Info,
                 "exporter_limit",
                 format!("exporter {} left out {} to stay within its limits", report.name, list(true)),
-                "this is what the limit is for; a larger disk budget keeps more",
+                "this is what the limit is for; a higher limit, such as a larger disk budget, keeps more",
             );
         }
         if dropped > 0 {
@@ -423,7 +423,7 @@ fn exporters(e: &Evidence<'_>, add: &mut impl FnMut(Severity, &str, String, &str
                 Severity::Error,
                 "exporter_dropped",
                 format!("exporter {} dropped {}{error}", report.name, list(false)),
-                "see the reasons: a full queue wants a faster destination or a larger queue, io wants space or permission",
+                "look at the reasons: queue_full means that the destination is too slow (make it faster, or queue_records larger), io that space or permission is missing",
             );
         } else if let Some(error) = &report.last_error {
             add(Severity::Warning, "exporter_error", format!("exporter {}: {error}", report.name), "nothing was lost");

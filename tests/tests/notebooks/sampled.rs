@@ -1,6 +1,6 @@
 //! Runs made again with what this machine does not have: GPU times that are sampled, windows of kernels, threads that
 //! share a device. What is true of them is worked out from their records; the notebooks, the page of queries and the
-//! README's examples say the same.
+//! examples of docs/analysis.md say the same.
 
 use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, median, python, workspace};
 use candlescope_analysis::Run;
@@ -292,9 +292,9 @@ fn sql_of_the_docs(python: &Path, runs: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The examples of the README, each run where it would be, answer of what was measured and leave warm-up out.
+/// The examples of docs/analysis.md, each run where it would be, answer of what was measured and leave warm-up out.
 #[test]
-fn examples_of_the_readme() {
+fn examples_of_the_page() {
     let Some(python) = python() else { return };
     let dir = tempfile::tempdir().unwrap();
     make_runs(dir.path(), &["--runs", "1", "--warmup", "2", "--repeats", "3"]);
@@ -305,10 +305,8 @@ fn examples_of_the_readme() {
     let measured = batch.steps.iter().filter(|step| step.request.is_none_or(|request| request > 2));
     let steps: BTreeMap<u64, &StepRecord> = measured.map(|step| (step.step, step)).collect();
 
-    let readme = std::fs::read_to_string(workspace().join("README.md")).unwrap();
-    let (_, section) = readme.split_once("\n## Analyse Parquet\n").expect("the section");
-    let (section, _) = section.split_once("\n## ").expect("an end");
-    let answers: Vec<Value> = section
+    let page = std::fs::read_to_string(workspace().join("docs/analysis.md")).unwrap();
+    let answers: Vec<Value> = page
         .split("```python\n")
         .skip(1)
         .map(|block| {
@@ -316,7 +314,7 @@ fn examples_of_the_readme() {
             // The last expression is what somebody would look at.
             let program = format!(
                 "import ast, json\ntree = ast.parse({code:?})\nlast = ast.Expression(tree.body.pop().value)\n\
-                 exec(compile(tree, 'README', 'exec'))\nvalue = eval(compile(last, 'README', 'eval'))\n\
+                 exec(compile(tree, 'page', 'exec'))\nvalue = eval(compile(last, 'page', 'eval'))\n\
                  print(json.dumps(value.fetchall() if hasattr(value, 'fetchall') else value.rows()))"
             );
             let output = Command::new(&python).args(["-c", &program]).current_dir(dir.path()).output().expect("runs");

@@ -1,0 +1,185 @@
+//! Pages that people wrote, held to what they speak of.
+//!
+//! Their Rust is compiled as documentation tests of this package (`src/lib.rs`), their commands are held to `--help` in
+//! `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
+
+use candlescope::EnvConfig;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().expect("the workspace")
+}
+
+/// Files of the repository that end in `ending`, but for what is built or fetched.
+fn files(ending: &str) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let kind = entry.file_type().expect("its kind");
+            if kind.is_dir() && !name.starts_with('.') && !matches!(name.as_str(), "target" | "runs" | "node_modules") {
+                folders.push(path);
+            } else if kind.is_file() && name.ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(root().join(path)).expect("a file of the repository")
+}
+
+/// A page without its blocks of code.
+fn prose(page: &str) -> String {
+    let mut inside = false;
+    let outside = page.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    });
+    outside.collect::<Vec<_>>().join("\n")
+}
+
+/// The names by which GitHub links to a page's headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let heading = |line: &str| line.starts_with('#').then(|| line.trim_start_matches('#').trim().to_lowercase());
+    let name = |heading: String| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let times = seen.entry(name.clone()).and_modify(|n| *n += 1).or_insert(0);
+        if *times == 0 { name } else { format!("{name}-{times}") }
+    };
+    prose(page).lines().filter_map(heading).map(name).collect()
+}
+
+/// Targets of the links in a text: `[words](target)`.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next())
+}
+
+#[test]
+fn every_link_inside_the_repository_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for page in files(".md") {
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in links(&prose(&text)).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name("").join(file) };
+            let known = match anchor.filter(|_| target.extension().is_some_and(|e| e == "md")) {
+                Some(anchor) => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)),
+                None => target.exists(),
+            };
+            if !known {
+                wrong.push(format!("{}: {link}", page.strip_prefix(root()).expect("inside").display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links to nothing:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn anchors_are_those_of_github() {
+    let page = "# The variable `CANDLESCOPE`\n## A, b: c\n```sh\n# no heading\n```\n## A, b: c\n";
+    let expected = ["the-variable-candlescope", "a-b-c", "a-b-c-1"].map(String::from);
+    assert_eq!(anchors(page), BTreeSet::from(expected));
+    assert_eq!(links("[a](b.md#c) and ![d](e.png \"title\")").collect::<Vec<_>>(), ["b.md#c", "e.png"]);
+}
+
+/// The part of a page below a heading, to the next one of the same level.
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
+    let level = heading.split(' ').next().unwrap_or_default();
+    rest.split(&format!("\n{level} ")).next().unwrap_or_default()
+}
+
+/// The cells of a table's rows, without its head.
+fn rows(section: &str) -> Vec<Vec<&str>> {
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// What stands in backticks in a cell.
+fn codes(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_readme_has_every_feature() {
+    let manifest = read("sdk/candlescope/Cargo.toml");
+    let (_, features) = manifest.split_once("\n[features]\n").expect("features");
+    let features: BTreeMap<&str, &str> =
+        features.split("\n[").next().unwrap_or_default().lines().filter_map(|line| line.split_once(" = ")).collect();
+    let on: BTreeSet<&str> = features["default"].split('"').skip(1).step_by(2).collect();
+
+    let readme = read("README.md");
+    let rows = rows(section(&readme, "## Use it in your program"));
+    let said: BTreeSet<&str> = rows.iter().filter_map(|row| codes(row[0]).next()).collect();
+    assert_eq!(said, features.keys().copied().filter(|name| *name != "default").collect());
+    for row in rows {
+        let name = codes(row[0]).next().expect("a feature");
+        assert_eq!(row[1] == "yes", on.contains(name), "whether `{name}` is on by default");
+    }
+}
+
+#[test]
+fn the_reference_has_every_key_of_the_variable() {
+    let error = EnvConfig::parse("nonsense").expect_err("no key").to_string();
+    let (_, known) = error.split_once("known are ").expect("the keys");
+    let key = |text: &str| text.split('=').next().unwrap_or_default().trim().to_string();
+    let known: BTreeSet<String> = known.split(", ").map(key).collect();
+
+    let page = read("docs/reference.md");
+    let rows = rows(section(&page, "## The variable `CANDLESCOPE`"));
+    let said: BTreeSet<String> = rows.iter().flat_map(|row| codes(row[0]).map(key)).collect();
+    assert_eq!(said, known);
+}
+
+/// Codes of findings in a source: a word in quotes behind a severity, or behind the name of the field.
+fn codes_in(source: &str) -> BTreeSet<String> {
+    // Tests make up codes of their own.
+    let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let quoted: Vec<&str> = source.split('"').collect();
+    let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let severity = |text: &str| {
+        let text = text.trim_end().strip_suffix(',').map(|text| text.trim_end_matches([' ', '}']));
+        text.and_then(|text| text.rsplit_once("Severity::"))
+            .is_some_and(|(_, word)| word.chars().all(char::is_alphabetic))
+    };
+    let behind = |text: &str| {
+        let text = text.trim_end();
+        severity(text) || text.ends_with("code:") || text.ends_with("lacking(session,")
+    };
+    let pairs = quoted.windows(2).filter(|pair| behind(pair[0]) && is_word(pair[1]));
+    pairs.map(|pair| pair[1].to_string()).collect()
+}
+
+#[test]
+fn the_reference_has_every_finding() {
+    let of_libraries = |path: &PathBuf| {
+        let path = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
+        let folder =
+            ["sdk/", "collectors/", "exporters/", "analysis/", "cli/"].iter().any(|start| path.starts_with(start));
+        folder && path.contains("/src/")
+    };
+    let sources = files(".rs").into_iter().filter(of_libraries);
+    let mut known: BTreeSet<String> = sources.flat_map(|path| codes_in(&read(path))).collect();
+    // Those that a variable takes to the finding.
+    let variables =
+        ["pipeline_panicked", "pipeline_stuck", "second_session_in_registry", "layer_added_twice", "tap_panicked"];
+    known.extend(variables.map(String::from));
+    assert!(known.len() > 60, "codes are found in the sources: {known:?}");
+
+    let page = read("docs/reference.md");
+    let rows = rows(section(&page, "## Findings"));
+    let said: Vec<&str> = rows.iter().flat_map(|row| codes(row[0])).collect();
+    let once: BTreeSet<String> = said.iter().map(ToString::to_string).collect();
+    assert_eq!(once.len(), said.len(), "each finding stands once in docs/reference.md");
+    assert_eq!(once, known, "docs/reference.md against the sources");
+    assert!(rows.iter().all(|row| row.len() == 3 && row[2].len() > 10), "each finding has a remedy");
+}
