@@ -164,10 +164,10 @@ fn secrets_go_to_the_collector_and_nowhere_else() {
 #[test]
 fn an_address_that_cannot_be_used_is_named_without_its_secrets() {
     for (endpoint, part) in [
-        ("hunter-user:hunter-pass@collector:4318", "`***@collector:4318/v1/traces` is no address"),
+        ("hunter-user:hunter-pass@collector:4318", "`***@collector:4318/v1/traces` is not the address"),
         ("ftp://hunter-user:hunter-pass@collector", "`ftp://***@collector/v1/traces`"),
-        ("http://hunter-user:hunter/pass@collector?k=hunter-key", "`http://***` is no address"),
-        ("http://?api_key=hunter-key", "is no address"),
+        ("http://hunter-user:hunter/pass@collector?k=hunter-key", "`http://***` is not the address"),
+        ("http://?api_key=hunter-key", "is not the address"),
     ] {
         let mut config = OtlpConfig::new(endpoint);
         config.headers.insert("x-api-key".into(), "hunter-token".into());
