@@ -570,9 +570,12 @@ fn calibrate(ring_capacity: usize) -> f64 {
 
 /// The thread `cs-drain`. Where it panics that is told at once: a program may go on for days without being recorded.
 fn run_drain(drain: Drain, mapper: TickMapper, enricher: Enricher) {
-    let diagnostics = drain.shared.diagnostics.clone();
+    let (diagnostics, shared) = (drain.shared.diagnostics.clone(), drain.shared.clone());
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drain.run(mapper, enricher))) {
         let said = panic_message(payload.as_ref());
+        // Nobody takes what comes from here on: threads are not to keep it for ever.
+        shared.control.close();
+        shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).clear();
         diagnostics.report("", format!("the pipeline panicked, so nothing is recorded from here on: {said}"));
         resume_unwind(payload);
     }

@@ -193,6 +193,15 @@ impl Shared {
         &self.epochs[span as usize % EPOCHS]
     }
 
+    /// Hands a thread's ring to the drain, unless the session is over: then nobody would take it.
+    pub(crate) fn announce_thread(&self, thread: NewThread) {
+        let mut list = self.new_threads.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still taken.
+        if !self.control.is_closed() {
+            list.push(thread);
+        }
+    }
+
     pub(crate) fn next_thread(&self) -> u32 {
         self.next_thread.fetch_add(1, Ordering::Relaxed)
     }

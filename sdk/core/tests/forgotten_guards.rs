@@ -121,6 +121,50 @@ fn one_that_is_only_late_is_recorded_and_not_called_forgotten() {
 }
 
 #[test]
+fn a_request_inside_another_one_goes_on_when_that_one_is_left() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let kept = told.clone();
+    let builder = Session::builder().on_problem(move |problem| kept.lock().unwrap().push(problem.to_string()));
+    let (batch, m) = record(builder, |session| {
+        let [outer, inner, third] = [(); 3].map(|()| llm::Request::new("chat", "m"));
+        let in_outer = outer.enter();
+        let in_inner = inner.enter();
+        drop(in_outer);
+        drop(third.enter());
+        session.flush(std::time::Duration::from_secs(10)).expect("a round of the drain");
+        drop(llm::decode(1, 1, 1));
+        drop(in_inner);
+        drop((outer, inner, third));
+    });
+    assert_conserved(&m);
+    assert_eq!((batch.steps.len(), batch.steps[0].request), (1, Some(2)), "the decode is the second request's");
+    assert_eq!((m.loss.forgotten_guards, finding(&m, "guards_forgotten")), (0, None));
+    assert!(told.lock().unwrap().is_empty(), "{told:?}");
+}
+
+#[test]
+fn stages_that_hand_over_are_late_and_not_forgotten() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let kept = told.clone();
+    let builder = Session::builder().on_problem(move |problem| kept.lock().unwrap().push(problem.to_string()));
+    let (_, m) = record(builder, |session| {
+        let (stage, work) = (trace_span!("stage"), trace_span!("work"));
+        let mut before = stage.clone().entered();
+        for _ in 0..20 {
+            let next = trace_span!("stage").entered();
+            drop(before);
+            work.in_scope(|| ());
+            session.flush(std::time::Duration::from_secs(10)).expect("a round of the drain");
+            before = next;
+        }
+        drop(before);
+    });
+    assert_conserved(&m);
+    assert_eq!((m.loss.forgotten_guards, finding(&m, "guards_forgotten")), (0, None));
+    assert!(told.lock().unwrap().is_empty(), "{told:?}");
+}
+
+#[test]
 fn a_span_left_on_another_thread_harms_neither() {
     let (batch, m) = record_default(|| {
         let dispatch = dispatcher::get_default(tracing::Dispatch::clone);

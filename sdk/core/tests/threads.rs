@@ -172,6 +172,7 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
     }
     let (layer, session) = Session::builder().exporter(Counts).start().expect("starts");
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    let handle = session.handle();
     // More of them show whether it goes on growing.
     let each = std::env::var("CANDLESCOPE_THREADS").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(10_000) / 2;
     let mut most = [0; 2];
@@ -182,6 +183,8 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
             let work = move || dispatcher::with_default(&dispatch, || steps(2));
             std::thread::Builder::new().spawn(work).expect("a thread").join().expect("it ends");
             if n % 100 == 0 {
+                // On a machine that is busy the drain may be late with the rings of those that went: room for more is wanted here.
+                handle.flush(Duration::from_secs(30)).expect("a round of the drain");
                 *half = resident().max(*half);
             }
         }
@@ -192,8 +195,34 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
     assert_eq!(m.loss.emitted, 2 * each * 2 * INTERVALS);
     assert_eq!((m.counts["steps"], m.loss.lost()), (4 * each, 0), "{:?}", m.loss);
     eprintln!("{} threads in {took:?}; most resident memory in each half: {most:?} bytes", 2 * each);
-    assert!(most[1] < most[0] + (64 << 20), "{most:?}");
+    assert!(most[1] < most[0] + (8 << 20), "{most:?}");
     assert!(most[1] < 300 << 20, "{most:?}");
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
+fn threads_that_come_after_the_session_cost_nothing() {
+    if !alone("threads_that_come_after_the_session_cost_nothing") {
+        return;
+    }
+    let (layer, session) = Session::builder().exporter(Counts).start().expect("starts");
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+    let come_and_go = |threads: u64| {
+        for _ in 0..threads {
+            let dispatch = dispatch.clone();
+            let work = move || dispatcher::with_default(&dispatch, || steps(2));
+            std::thread::Builder::new().spawn(work).expect("a thread").join().expect("it ends");
+        }
+    };
+    come_and_go(100);
+    let m = session.finish();
+    assert_eq!((m.counts["steps"], m.loss.lost()), (200, 0));
+    come_and_go(1_000);
+    let before = resident();
+    come_and_go(10_000);
+    let grown = resident().saturating_sub(before);
+    eprintln!("10,000 threads after the session: {grown} bytes more resident");
+    assert!(grown < 4 << 20, "{grown} bytes");
 }
 
 #[test]

@@ -170,8 +170,6 @@ where
         let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values));
         let is_request = meta.flags & meta_flag::REQUEST != 0;
         if is_request {
-            self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
-            self.shared.steps_of_requests.open(meta.request);
             if let Some(trace) = values.trace_id {
                 self.shared.set_request_trace(meta.request, trace);
             }
@@ -196,7 +194,12 @@ where
         if let Some(span) = ctx.span(id) {
             let mut extensions = span.extensions_mut();
             if extensions.get_mut::<SpanState>().is_none() {
+                let request = state.meta.request;
                 extensions.insert(state);
+                if is_request {
+                    self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
+                    self.shared.steps_of_requests.open(request);
+                }
                 return;
             }
         }

@@ -3,7 +3,7 @@
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
 mod aside;
-mod outlived;
+pub(crate) mod outlived;
 
 use super::cache::{Meta, MetaCache, meta_flag};
 use super::gpu::GpuThread;
@@ -18,8 +18,8 @@ use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
 use aside::Aside;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 
 /// Nested intervals supported; deeper ones are counted and left out.
 const MAX_DEPTH: usize = 256;
@@ -209,7 +209,8 @@ pub(crate) struct ThreadState {
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
         let index = shared.next_thread();
-        let muted = MUTED.with(Cell::get) || shared.is_forked();
+        // A session that has ended takes nothing of a thread that comes after it.
+        let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
         let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
         let aside = match room {
             _ if muted => Some(Aside::Muted),
@@ -241,8 +242,7 @@ impl ThreadState {
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
-            let new = NewThread { info, ring: consumer, counts, share };
-            shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+            shared.announce_thread(NewThread { info, ring: consumer, counts, share });
         }
         state
     }
@@ -466,14 +466,15 @@ impl ThreadState {
             let lost = if is_root { self.lost_in_step(at) } else { 0 };
             let frame = &self.frames[at];
             let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
+            self.count_emitted();
         } else {
             // Overload policy: the newest record goes, because what is in the ring may already be half read.
+            self.count_emitted();
             add(&self.counts.ring_full);
             if is_root {
                 add(&self.counts.steps_lost);
             }
         }
-        self.count_emitted();
         self.since_split += 1;
         if self.since_split >= SPLIT_AFTER {
             self.announce_open();
@@ -615,5 +616,6 @@ impl ThreadState {
 /// Adds one to a counter that only this thread writes.
 #[inline]
 fn add(counter: &std::sync::atomic::AtomicU64) {
-    counter.store(counter.load(Relaxed) + 1, Relaxed);
+    // Release: whoever reads this count finds all that was counted before it, such as the interval that is lost here.
+    counter.store(counter.load(Relaxed) + 1, std::sync::atomic::Ordering::Release);
 }

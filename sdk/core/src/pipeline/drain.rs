@@ -7,6 +7,7 @@ use super::in_place::InPlace;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::{BackgroundCpu, CpuMeter};
 use crate::clock::TickMapper;
+use crate::layer::thread::outlived::OUTLIVED_KEPT;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
@@ -289,7 +290,9 @@ impl Drain {
         if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
             self.end_capture(state);
         }
-        if facts.loss.forgotten_guards > 0 {
+        // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has ended.
+        let given_up = |source: &Source| source.counts.forgotten.load(Ordering::Relaxed) > OUTLIVED_KEPT as u64;
+        if state.gone.loss.forgotten_guards > 0 || state.sources.iter().any(given_up) {
             self.shared.notices.say("guards_forgotten", FORGOTTEN);
         }
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
@@ -323,8 +326,9 @@ impl Drain {
         let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
         state.threads_come = !new.is_empty();
         for thread in new {
-            // Tables carry the name alone, and pools give all their threads the same one.
-            let mut info = thread.info;
+            // Tables carry the name alone, and pools give all their threads the same one. It is copied, because what the thread allocated
+            // stays behind in its heap: between rings that come and go it would keep their pages.
+            let mut info = Arc::new(ThreadInfo { name: Arc::from(&*thread.info.name), ..(*thread.info).clone() });
             let known = state.thread_names.len() >= MAX_THREAD_NAMES || !state.thread_names.insert(info.name.clone());
             if known {
                 let name = format!("{}#{}", info.name, info.index).into();
@@ -383,6 +387,7 @@ impl Drain {
                 let mut source = state.sources.swap_remove(at);
                 let around = Surroundings { shared: &self.shared, mapper: &state.mapper };
                 state.resolver.finish_thread(&mut source.stream, &around, &mut state.resolved);
+                state.enricher.thread_ended(source.stream.info.index);
                 state.gone.add(&source);
             } else {
                 at += 1;
@@ -490,6 +495,10 @@ impl Drain {
         state.mapper.resync();
         self.end_capture(&mut state);
         let mut facts = self.facts(&state);
+        if facts.loss.forgotten_guards > 0 {
+            self.shared.notices.say("guards_forgotten", FORGOTTEN);
+            self.shared.notices.tell(&self.shared.diagnostics);
+        }
         // Whatever was emitted since the final round is a record that nobody will read.
         let loss = &mut facts.loss;
         loss.after_shutdown =
@@ -531,13 +540,14 @@ impl ThreadSums {
     fn add(&mut self, source: &Source) {
         let (counts, loss) = (&source.counts, &mut self.loss);
         self.drained += source.drained;
-        // Acquire pairs with the writer's Release: records counted here are visible in the ring.
+        // What is lost is counted as emitted first, and read first: so it is never more. Acquire pairs with the writer's Release: records
+        // counted here are visible in the ring.
+        let [ring_full, too_deep, no_ring] =
+            [&counts.ring_full, &counts.too_deep, &counts.no_ring].map(|count| count.load(Ordering::Acquire));
         let emitted = counts.emitted.load(Ordering::Acquire);
-        let too_deep = counts.too_deep.load(Ordering::Relaxed);
         loss.emitted += emitted;
-        loss.ring_full += counts.ring_full.load(Ordering::Relaxed);
+        loss.ring_full += ring_full;
         loss.too_deep += too_deep;
-        let no_ring = counts.no_ring.load(Ordering::Relaxed);
         loss.no_ring += no_ring;
         loss.threads_without_ring += u64::from(source.share.is_none());
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);

@@ -198,6 +198,11 @@ impl Enricher {
         }
     }
 
+    /// A thread ended; intervals of it may still wait for the device.
+    pub(crate) fn thread_ended(&mut self, thread: u32) {
+        self.timelines.thread_ended(thread);
+    }
+
     /// Whether anything waits for the device.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.held.is_empty()

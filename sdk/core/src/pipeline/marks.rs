@@ -6,11 +6,14 @@ use crate::gpu::{DeviceInfo, DeviceNs, GpuReport, MarkId};
 use crate::record::GpuTime;
 use crate::run::GpuDeviceAccount;
 use crate::vocabulary::GpuSource;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
 /// Marks remembered for one thread. An interval with more marks inside it than this has no GPU time; its parts have.
 const MAX_MARKS: usize = 131_072;
+
+/// Threads that have ended whose marks are kept.
+const MAX_ENDED: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 struct Time {
@@ -43,6 +46,10 @@ pub(crate) enum Lookup {
 #[derive(Debug, Default)]
 pub(crate) struct Timelines {
     lanes: FxHashMap<u32, Lane>,
+    /// Threads that have ended, the oldest first, whose marks are kept for intervals that still wait for them.
+    ended: VecDeque<u32>,
+    /// Threads whose marks are not kept any more.
+    gone: FxHashSet<u32>,
     devices: Vec<(DeviceInfo, DeviceMapper)>,
     timed: u64,
     lost: u64,
@@ -69,6 +76,20 @@ impl Lane {
 }
 
 impl Timelines {
+    /// A thread ended. The marks of the last few such threads are kept.
+    pub(crate) fn thread_ended(&mut self, thread: u32) {
+        if !self.lanes.contains_key(&thread) {
+            return;
+        }
+        self.ended.push_back(thread);
+        if self.ended.len() > MAX_ENDED
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.lanes.remove(&oldest);
+            self.gone.insert(oldest);
+        }
+    }
+
     pub(crate) fn take(&mut self, report: GpuReport) {
         match report {
             GpuReport::Device { device, info } => {
@@ -89,6 +110,9 @@ impl Timelines {
                     Some(_) => self.timed += 1,
                     None => self.lost += 1,
                 }
+                if self.gone.contains(&thread) {
+                    return;
+                }
                 let lane = self.lanes.entry(thread).or_default();
                 lane.first.get_or_insert(id);
                 lane.times.push_back(Time { device, at });
@@ -103,7 +127,9 @@ impl Timelines {
     /// Whether nothing more will be learnt about these marks.
     pub(crate) fn is_known(&self, thread: u32, marks: [u32; 2]) -> bool {
         let known = |id: u32| {
-            id == 0 || self.lanes.get(&thread).is_some_and(|lane| !matches!(lane.get(id), Err(Lookup::Pending)))
+            id == 0
+                || self.gone.contains(&thread)
+                || self.lanes.get(&thread).is_some_and(|lane| !matches!(lane.get(id), Err(Lookup::Pending)))
         };
         marks.into_iter().all(known)
     }
@@ -113,7 +139,9 @@ impl Timelines {
         if marks.contains(&0) {
             return Lookup::OneMark;
         }
-        let Some(lane) = self.lanes.get(&thread) else { return Lookup::Pending };
+        let Some(lane) = self.lanes.get(&thread) else {
+            return if self.gone.contains(&thread) { Lookup::Forgotten } else { Lookup::Pending };
+        };
         let (start, end) = match (lane.get(marks[0]), lane.get(marks[1])) {
             (Ok(start), Ok(end)) => (start, end),
             (Err(why), _) | (_, Err(why)) => return why,

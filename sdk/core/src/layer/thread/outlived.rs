@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Intervals that have outlived their step and are still waited for; beyond that number the oldest is given up.
-const OUTLIVED_KEPT: usize = 16;
+pub(crate) const OUTLIVED_KEPT: usize = 16;
 
 /// Values of what is kept in `late`; 0 for one whose step and request go on.
 mod late {
@@ -34,10 +34,12 @@ impl ThreadState {
                 }
             }
         } else if frame.step == NO_STEP && !frame.transparent {
-            // A request. Its steps may go on, but not into the next one.
-            for inside in self.late[at + 1..self.depth].iter_mut().filter(|late| **late == 0) {
-                *inside = late::OUTLIVED;
-                self.late_frames += 1;
+            // A request. Its steps may go on, but not into the next one; another request inside it goes on as well.
+            for inside in at + 1..self.depth {
+                if self.late[inside] == 0 && self.frames[inside].request == frame.request {
+                    self.late[inside] = late::OUTLIVED;
+                    self.late_frames += 1;
+                }
             }
         }
         self.frames[at..self.depth].rotate_left(1);
@@ -137,6 +139,7 @@ impl ThreadState {
         }
         self.late_frames -= usize::from(late != 0);
         self.detached -= usize::from(detached);
-        depth.saturating_sub(self.detached)
+        let around = self.open().iter().take(depth);
+        depth - around.filter(|frame| frame.is_detached()).count()
     }
 }
