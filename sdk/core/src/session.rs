@@ -204,8 +204,9 @@ impl SessionBuilder {
     /// Overload policy: while three quarters are free, each thread that enters its first span gets a ring of
     /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Those that come later get smaller ones, down to 256
     /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What a
-    /// thread without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)).
-    /// Threads that end give back what they had.
+    /// thread without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)),
+    /// spans of excluded targets with it. Threads that end give back what they had; a thread without a ring gets none
+    /// later.
     pub fn ring_memory(mut self, bytes: u64) -> Self {
         self.ring_memory = bytes;
         self

@@ -143,6 +143,30 @@ fn a_request_inside_another_one_goes_on_when_that_one_is_left() {
 }
 
 #[test]
+fn a_step_that_is_left_after_the_next_request_began_is_a_step() {
+    let (batch, m) = record_default(|| {
+        let requests = [(); 2].map(|()| llm::Request::new("chat", "m"));
+        let linear = trace_span!("linear");
+        let first = requests[0].enter();
+        let decode = llm::decode(1, 1, 1);
+        linear.in_scope(|| ());
+        drop(first);
+        let second = requests[1].enter();
+        drop(llm::prefill(3, 3, 1));
+        drop(decode);
+        drop(llm::decode(1, 4, 1));
+        drop(second);
+    });
+    assert_conserved(&m);
+    let mut steps: Vec<_> = batch.steps.iter().map(|s| (s.request, s.path.path.as_str(), s.intervals)).collect();
+    steps.sort();
+    assert_eq!(steps, [(Some(1), "decode", 2), (Some(2), "decode", 1), (Some(2), "prefill", 1)]);
+    let paths: std::collections::BTreeSet<_> = batch.spans.iter().map(|s| s.path.path.as_str()).collect();
+    assert!(paths.contains("decode/linear") && !paths.iter().any(|p| p.contains("(lost)")), "{paths:?}");
+    assert_eq!((m.loss.forgotten_guards, m.steps.map(|s| (s.recorded, s.open_at_end))), (0, Some((3, 0))));
+}
+
+#[test]
 fn stages_that_hand_over_are_late_and_not_forgotten() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = told.clone();

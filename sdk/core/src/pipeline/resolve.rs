@@ -212,7 +212,8 @@ impl Resolver {
             Raw::Interval(interval) => {
                 let annotation = thread.pending.take();
                 let is_root = interval.flags & flag::STEP_ROOT != 0;
-                if interval.step == NO_STEP || interval.flags & flag::DETACHED != 0 {
+                // A step that was left late is a step all the same: what is in it comes before.
+                if interval.step == NO_STEP || (interval.flags & flag::DETACHED != 0 && !is_root) {
                     self.resolve_alone(interval, annotation, &thread.info, around, out);
                     return;
                 }
