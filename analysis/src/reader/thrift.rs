@@ -134,9 +134,13 @@ impl<R: Read> Thrift<R> {
         }
     }
 
-    /// In a list a truth value is a byte of its own.
+    /// Truth values in a list are a byte each by the format, and none at all for the decoder: what lies behind them would be checked
+    /// at another place than it is decoded. Parquet has no such list.
     fn skip_element(&mut self, kind: u8, deep: u32) -> io::Result<()> {
-        if kind <= 2 { self.byte().map(drop) } else { self.skip_within(kind, deep) }
+        if kind <= 2 {
+            return Err(nonsense("it has a list of truth values, which Parquet does not have"));
+        }
+        self.skip_within(kind, deep)
     }
 
     fn skip_bytes(&mut self, bytes: u64) -> io::Result<()> {
@@ -160,15 +164,27 @@ mod tests {
 
     #[test]
     fn values_are_passed_over_whatever_they_are() {
-        // {1: i32 5, 2: "ab", 3: [true, false], 4: {1: double}, 9: {7: 8}}
+        // {1: i32 5, 2: "ab", 3: [1, 2], 4: {1: double}, 9: {7: 8}}
         let bytes = [
-            &[0x15, 10, 0x18, 2, b'a', b'b', 0x19, 0x21, 1, 2, 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[0x15, 10, 0x18, 2, b'a', b'b', 0x19, 0x25, 2, 4, 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
             &[0x0b, 18, 1, 0x55, 14, 16, 0],
         ]
         .concat();
         let mut reader = thrift(&bytes);
         reader.skip(STRUCT).unwrap();
         assert_eq!(reader.position(), bytes.len() as u64);
+    }
+
+    /// The decoder passes over them without reading a byte.
+    #[test]
+    fn truth_values_in_lists_and_maps_are_refused() {
+        for (kind, bytes) in
+            [(LIST, &[0x21, 1, 2][..]), (LIST, &[0x22, 1, 2]), (10, &[0x21, 1, 2]), (11, &[1, 0x15, 1, 2])]
+        {
+            let why = thrift(bytes).skip(kind).unwrap_err().to_string();
+            assert!(why.contains("truth values"), "{bytes:?}: {why}");
+        }
+        assert!(thrift(&[0x01]).skip(LIST).is_ok(), "an empty one");
     }
 
     #[test]
