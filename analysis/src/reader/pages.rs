@@ -5,7 +5,8 @@
 //! decoder reserves, and it fails where a page turns out to be of another size; so they bound it.
 
 use super::footer::{Refusal, guarded};
-use super::thrift::{I32, STRUCT, Thrift, nonsense};
+use super::structs::{DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, DICTIONARY_PAGE_HEADER, Fields, PAGE_HEADER};
+use super::thrift::{Thrift, nonsense};
 use crate::limits::{Limit, ReadLimits};
 use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::column::page::{Page, PageReader};
@@ -145,17 +146,15 @@ fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
     let mut input = Thrift::new(BufReader::with_capacity(256, file.take(most)), most);
     let mut header = Header::default();
     let mut last = 0;
-    while let Some(field) = input.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, I32) => header.kind = input.int32()?,
-            (2, I32) => header.uncompressed = input.int32()?,
-            (3, I32) => header.compressed = input.int32()?,
-            (5, STRUCT) => header.data = values(&mut input, 2)?,
-            (7, STRUCT) => header.dictionary = values(&mut input, 2)?,
-            (8, STRUCT) => header.data_v2 = values(&mut input, 4)?,
-            // The decoder reads what it expects there, whatever type is told.
-            (1..=3 | 5 | 7 | 8, _) => return Err(nonsense("a page's header has a field of another type")),
-            (_, kind) => input.skip(kind)?,
+    while let Some(field) = input.field(PAGE_HEADER, &mut last)? {
+        match field.id {
+            1 => header.kind = input.int32()?,
+            2 => header.uncompressed = input.int32()?,
+            3 => header.compressed = input.int32()?,
+            5 => header.data = values(&mut input, DATA_PAGE_HEADER, 2)?,
+            7 => header.dictionary = values(&mut input, DICTIONARY_PAGE_HEADER, 2)?,
+            8 => header.data_v2 = values(&mut input, DATA_PAGE_HEADER_V2, 4)?,
+            _ => input.pass(&field)?,
         }
     }
     header.length = input.position();
@@ -163,16 +162,13 @@ fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
 }
 
 /// How many values a page has, and their encoding, which the field `encoding` tells.
-fn values<R: Read>(input: &mut Thrift<R>, encoding: i16) -> io::Result<(i64, i64)> {
+fn values<R: Read>(input: &mut Thrift<R>, fields: &Fields, encoding: i16) -> io::Result<(i64, i64)> {
     let (mut found, mut last) = ((0, 0), 0);
-    while let Some(field) = input.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, I32) => found.0 = input.int32()?,
-            (id, I32) if id == encoding => found.1 = input.int32()?,
-            (id, _) if id == 1 || id == encoding => {
-                return Err(nonsense("a page's header has a field of another type"));
-            }
-            (_, kind) => input.skip(kind)?,
+    while let Some(field) = input.field(fields, &mut last)? {
+        match field.id {
+            1 => found.0 = input.int32()?,
+            id if id == encoding => found.1 = input.int32()?,
+            _ => input.pass(&field)?,
         }
     }
     Ok(found)
