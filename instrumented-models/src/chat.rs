@@ -1,6 +1,7 @@
 //! Chat templates: the Jinja texts that models carry, rendered as `transformers` renders them.
 
 mod cycles;
+mod tokens;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
@@ -92,9 +93,8 @@ impl ChatTemplate {
             let length = self.source.len();
             return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
         }
-        if let Some(name) = cycles::namespace_handed_on(&self.source) {
-            let why = "is used as a whole, which could put it into itself; only its attributes can be used";
-            return Err(ChatError(format!("`{name}` {why}")));
+        if let Some(why) = cycles::refused(&self.source) {
+            return Err(ChatError(why));
         }
         let turns = u64::try_from(messages.len()).unwrap_or(u64::MAX);
         let fuel = INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS);
@@ -123,10 +123,10 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.set_fuel(Some(fuel));
-        environment.add_template("chat", &self.source).map_err(fail)?;
         let conversation: Vec<Jinja> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        let template = environment.get_template("chat").map_err(fail)?;
+        // No template has a name under which another, or itself, could load it.
+        let template = environment.template_from_named_str("chat", &self.source).map_err(fail)?;
         let values = context! {
             messages => conversation,
             add_generation_prompt => add_generation_prompt,
