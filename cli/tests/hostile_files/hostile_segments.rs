@@ -95,6 +95,11 @@ fn rows_that_cost_nothing_to_write() {
         assert!(mb(&path) < 0.5, "{} MB", mb(&path));
         let (_, said) = report(&dir, &[], SMALL_MB);
         assert_says(&said, &["limit_reached", kind.table(), "rows of a table for each byte", "--limit rows-per-byte="]);
+        // It takes none of those after it with it.
+        let honest = tempdir().unwrap();
+        fs::copy(Table::new(kind, 100).write(honest.path()), path.with_file_name("part-00001.parquet")).unwrap();
+        let (metrics, _) = report(&dir, &[], SMALL_MB);
+        assert_eq!(metrics["run"]["rows"][kind.table()], 100);
     }
 }
 
