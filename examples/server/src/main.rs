@@ -7,6 +7,7 @@
 //! curl -X POST -H 'Authorization: Bearer secret' 'localhost:8080/debug/capture?steps=50&wait=true'
 //! ```
 
+mod answer_time;
 mod api;
 mod capture;
 mod connections;
@@ -173,6 +174,7 @@ impl Args {
             body: self.body_seconds,
             body_bytes: self.body_kb as usize * 1024,
             write: self.write_seconds,
+            answer: self.request_seconds.saturating_add(self.write_seconds),
         }
     }
 
