@@ -55,15 +55,17 @@ pub(crate) struct Limits {
     pub(crate) write: Duration,
     /// Time from a whole request to the last byte of its answer.
     pub(crate) answer: Duration,
+    /// Time for connections to end once the server is told to stop.
+    pub(crate) stop: Duration,
 }
 
-/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections.
+/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections, and whether some had to be left.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
     stop: impl Future<Output = ()>,
-) -> Counts {
+) -> (Counts, bool) {
     let connections = Connections::new(limits.connections);
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let (tell, stopping) = watch::channel(());
@@ -104,8 +106,10 @@ pub(crate) async fn serve(
     }
     drop(listener);
     drop((tell, stopping));
-    while tasks.join_next().await.is_some() {}
-    connections.counts()
+    let ended = tokio::time::timeout(limits.stop, async { while tasks.join_next().await.is_some() {} }).await;
+    // Those that are left end with their tasks.
+    tasks.shutdown().await;
+    (connections.counts(), ended.is_err())
 }
 
 fn builder(head: Duration) -> http1::Builder {
