@@ -65,8 +65,8 @@ limits! {
     NamesBytes = "names-bytes", 64 << 20, "bytes of all distinct names";
     /// Distinct paths without ordinals, each of which is a row of the report. What comes after them reads as one path.
     Paths = "paths", 20_000, "distinct paths without ordinals";
-    /// Steps that an analysis holds.
-    Steps = "steps", 3_000_000, "steps held in memory";
+    /// Steps that an analysis holds, of some 560 bytes each: 5.5 GB, for four days at thirty steps a second.
+    Steps = "steps", 10_000_000, "steps held in memory";
     /// Requests that an analysis holds.
     Requests = "requests", 1_000_000, "requests held in memory";
     /// Kernels that an analysis holds.
@@ -193,7 +193,10 @@ impl Exceeded {
     pub fn remedy(&self) -> String {
         let name = self.limit.name();
         let enough = self.found.unwrap_or(self.allowed.saturating_mul(4));
-        format!("If you trust who made it, read it with --limit {name}={enough} (or {VARIABLE}, or ReadLimits)")
+        format!(
+            "If you trust who made it, read it with --limit {name}={enough} (`candlescope report` and `export` have it; where there is no \
+             such option set {VARIABLE}={name}={enough}, in a program ReadLimits)"
+        )
     }
 
     /// What to say in a verdict of what is at `place`, and of `effect`.
@@ -222,6 +225,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn steps_of_three_days_are_held() {
+        assert!(Limit::Steps.default_value() >= 30 * 3600 * 24 * 3);
+    }
+
+    #[test]
     fn text_sets_what_it_names() {
         let limits = ReadLimits::default().parse(" steps = 5_000 , text-bytes=7,").unwrap();
         assert_eq!((limits.get(Limit::Steps), limits.get(Limit::TextBytes)), (5000, 7));
@@ -240,6 +248,7 @@ mod tests {
             "has 100001 files in the folder of a table, more than the limit `files` of 100000"
         );
         assert!(exceeded.remedy().contains("--limit files=100001"));
+        assert!(exceeded.remedy().contains("CANDLESCOPE_LIMITS=files=100001"), "not every command has the option");
         let reached = ReadLimits::default().reached(Limit::Paths);
         assert!(reached.remedy().contains("--limit paths=80000"), "{}", reached.remedy());
         assert!(ReadLimits::none().check(Limit::Files, u64::MAX).is_ok());

@@ -1,6 +1,7 @@
 //! Chat templates: the Jinja texts that models carry, rendered as `transformers` renders them.
 
 mod cycles;
+mod tokens;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
@@ -19,6 +20,8 @@ const INSTRUCTIONS_A_TURN: u64 = 1_000;
 /// What a template keeps in variables is not bounded: `{% set x = x ~ x %}` doubles a text with four instructions, and minijinja has no limit
 /// for that. Run no template that you would not trust with the process's memory, or give the process a limit from outside.
 const MAX_INSTRUCTIONS: u64 = 2_000_000;
+/// Where there is no address space for a stack for all of these, it may take less, but not less than this.
+const LEAST_INSTRUCTIONS: u64 = 10_000;
 /// Stack for the deepest nesting that a template can make, of a level in its source or in its values. In a debug build a level takes
 /// up to some 3 KiB.
 const STACK_A_LEVEL: usize = 4 << 10;
@@ -92,22 +95,30 @@ impl ChatTemplate {
             let length = self.source.len();
             return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
         }
-        if let Some(name) = cycles::namespace_handed_on(&self.source) {
-            let why = "is used as a whole, which could put it into itself; only its attributes can be used";
-            return Err(ChatError(format!("`{name}` {why}")));
+        if let Some(why) = cycles::refused(&self.source) {
+            return Err(ChatError(why));
         }
         let turns = u64::try_from(messages.len()).unwrap_or(u64::MAX);
         let fuel = INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS);
         // minijinja follows nested source and nested values down by recursion, to show and even to drop them. A stack that overflows ends the
         // process, so the thread has one for all that the limits allow: a level takes two bytes of source, or four instructions. It is
         // address space, and becomes memory as far as it is used.
-        let levels = self.source.len() / 2 + usize::try_from(fuel / 4).unwrap_or(usize::MAX);
-        let thread = std::thread::Builder::new().name("cs-chat".into()).stack_size(STACK + levels * STACK_A_LEVEL);
         std::thread::scope(|scope| {
-            let rendering = thread.spawn_scoped(scope, || self.render_here(messages, add_generation_prompt, fuel));
-            let rendering = rendering.map_err(|e| ChatError(format!("there is no thread to render it on ({e})")))?;
+            let spawn = |fuel| {
+                let thread = std::thread::Builder::new().name("cs-chat".into()).stack_size(self.stack(fuel));
+                thread.spawn_scoped(scope, move || self.render_here(messages, add_generation_prompt, fuel))
+            };
+            let rendering = with_less_fuel(fuel, spawn).map_err(|e| {
+                ChatError(format!("there is no thread to render it on ({e}); free memory, or raise `ulimit -v`"))
+            })?;
             rendering.join().unwrap_or_else(|_| Err(ChatError("minijinja panicked".into())))
         })
+    }
+
+    /// Bytes of stack for whatever the template can do with so many instructions.
+    fn stack(&self, fuel: u64) -> usize {
+        let levels = self.source.len() / 2 + usize::try_from(fuel / 4).unwrap_or(usize::MAX);
+        STACK.saturating_add(levels.saturating_mul(STACK_A_LEVEL))
     }
 
     fn render_here(&self, messages: &[Message], add_generation_prompt: bool, fuel: u64) -> Result<String, ChatError> {
@@ -123,10 +134,10 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.set_fuel(Some(fuel));
-        environment.add_template("chat", &self.source).map_err(fail)?;
         let conversation: Vec<Jinja> =
             messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        let template = environment.get_template("chat").map_err(fail)?;
+        // No template has a name under which another, or itself, could load it.
+        let template = environment.template_from_named_str("chat", &self.source).map_err(fail)?;
         let values = context! {
             messages => conversation,
             add_generation_prompt => add_generation_prompt,
@@ -142,6 +153,18 @@ impl ChatTemplate {
         }
         rendered.map_err(fail)?;
         String::from_utf8(text.text).map_err(|e| ChatError(e.to_string()))
+    }
+}
+
+/// Tries `spawn` with half as many instructions, and so half the stack, where there is no address space for all of it: few templates
+/// need them. What it then stops at names the lower limit.
+fn with_less_fuel<T>(fuel: u64, mut spawn: impl FnMut(u64) -> io::Result<T>) -> io::Result<T> {
+    let mut fuel = fuel;
+    loop {
+        match spawn(fuel) {
+            Err(_) if fuel / 2 >= LEAST_INSTRUCTIONS => fuel /= 2,
+            ended => return ended,
+        }
     }
 }
 
@@ -224,6 +247,22 @@ mod tests {
             let source = format!("{before}{}{after}", level.repeat(MAX_SOURCE / level.len() - 10));
             let _ = ChatTemplate::new(&source, "", "").render(&[], true);
         }
+    }
+
+    #[test]
+    fn without_address_space_there_are_fewer_instructions() {
+        let template = ChatTemplate::new("{{ 1 }}", "", "");
+        let room = template.stack(300_000);
+        let spawn = |fuel| if template.stack(fuel) <= room { Ok(fuel) } else { Err(io::Error::other("no room")) };
+        assert_eq!(with_less_fuel(2_000_000, spawn).unwrap(), 250_000);
+        assert_eq!(with_less_fuel(200_000, spawn).unwrap(), 200_000);
+        let mut tried = Vec::new();
+        let none = with_less_fuel(MAX_INSTRUCTIONS, |fuel| -> io::Result<()> {
+            tried.push(fuel);
+            Err(io::Error::other("no room"))
+        });
+        assert_eq!(none.unwrap_err().to_string(), "no room");
+        assert!(tried.len() < 10 && tried.last().is_some_and(|least| *least >= LEAST_INSTRUCTIONS), "{tried:?}");
     }
 
     #[test]

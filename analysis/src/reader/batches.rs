@@ -155,8 +155,12 @@ impl<'a> Batches<'a> {
         let allowed = self.limits.get(limit);
         let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
         let place = format!("table `{}`", kind.table());
-        let effect = "the rows after them are left out, and figures are of those before";
-        self.findings.push(exceeded.finding(&place, effect));
+        let effect = format!(
+            "the rows after them are left out. Figures of {table} are of this part, and those that set another table, such as intervals \
+             of the whole run, against {table} do not fit together",
+            table = kind.table()
+        );
+        self.findings.push(exceeded.finding(&place, &effect));
         self.queue.retain(|segment| segment.kind != kind);
     }
 

@@ -67,9 +67,11 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
             } else if name.ends_with(".parquet") {
                 found.files += 1;
                 let inspected = inspect(&path, kind, limits).and_then(|rows| {
-                    rows_before = rows_before.saturating_add(rows);
-                    bytes_before = bytes_before.saturating_add(file_bytes);
-                    plausible(kind, rows_before, bytes_before, limits, &path).map(|()| rows)
+                    let sums = (rows_before.saturating_add(rows), bytes_before.saturating_add(file_bytes));
+                    plausible(kind, sums.0, sums.1, limits, &path)?;
+                    // What is left out counts for nothing: else it would take the files after it with it.
+                    (rows_before, bytes_before) = sums;
+                    Ok(rows)
                 });
                 match inspected {
                     Ok(rows) => found.readable.push(Segment { kind, path, rows, file_bytes }),

@@ -3,7 +3,8 @@
 //! The decoder reserves what a list of row groups or of columns says it will hold, and follows the schema's nesting by recursion:
 //! a claim of a few bytes would end the process, which no caught panic prevents.
 
-use super::thrift::{I32, LIST, STRUCT, Thrift, nonsense};
+use super::structs::{FILE_META_DATA, Kind, SCHEMA_ELEMENT};
+use super::thrift::{Thrift, nonsense};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_schema::{DataType, Field, Schema};
 use candlescope_core::files::open_regular;
@@ -96,14 +97,11 @@ fn check(file: &mut File, limits: &ReadLimits) -> Result<(), Refusal> {
     file.seek(SeekFrom::Start(length - 8 - size))?;
     let mut footer = Thrift::new(BufReader::new(file.take(size)), size);
     let mut last = 0;
-    while let Some(field) = footer.field(&mut last)? {
-        match (field.id, field.kind) {
-            (2, LIST) => schema(&mut footer, limits)?,
+    while let Some(field) = footer.field(FILE_META_DATA, &mut last)? {
+        match field.id {
+            2 => schema(&mut footer, limits)?,
             // How many row groups there are, which the decoder reserves for, is looked at on the way.
-            (4, LIST) => footer.skip(LIST)?,
-            // The decoder reads what it expects there, whatever type is told.
-            (2 | 4, _) => return Err(nonsense("its footer has a field of another type").into()),
-            (_, kind) => footer.skip(kind)?,
+            _ => footer.pass(&field)?,
         }
     }
     Ok(())
@@ -111,21 +109,17 @@ fn check(file: &mut File, limits: &ReadLimits) -> Result<(), Refusal> {
 
 /// The schema is a tree written as a list: each element says how many of the following are its children.
 fn schema<R: Read>(footer: &mut Thrift<R>, limits: &ReadLimits) -> Result<(), Refusal> {
-    let (kind, elements) = footer.list()?;
+    let elements = footer.list_of(Kind::Struct(SCHEMA_ELEMENT))?;
     limits.check(Limit::Columns, elements)?;
-    if kind != STRUCT {
-        return Err(nonsense("its schema is no list of columns").into());
-    }
     // Children that are still to come, of each group around.
     let mut groups: Vec<u64> = Vec::new();
     for element in 0..elements {
         let mut children = 0;
         let mut last = 0;
-        while let Some(field) = footer.field(&mut last)? {
-            match (field.id, field.kind) {
-                (5, I32) => children = u64::try_from(footer.int32()?).unwrap_or(u64::MAX),
-                (5, _) => return Err(nonsense("its schema has a field of another type").into()),
-                (_, kind) => footer.skip(kind)?,
+        while let Some(field) = footer.field(SCHEMA_ELEMENT, &mut last)? {
+            match field.id {
+                5 => children = u64::try_from(footer.int32()?).unwrap_or(u64::MAX),
+                _ => footer.pass(&field)?,
             }
         }
         if children > elements - element - 1 || groups.len() > MOST_DEEP {

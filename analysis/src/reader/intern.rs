@@ -102,6 +102,10 @@ impl Interner {
 
     pub(super) fn path(&mut self, path: &str, name: &str, target: &str) -> Arc<PathInfo> {
         let key = (self.word(path), self.word(name), self.word(target));
+        if &*key.0 != path {
+            // There is no room for its name. A key without it would be that of every path that comes after.
+            return self.other().1.clone();
+        }
         if let Some(info) = self.paths.get(&key) {
             return info.clone();
         }
@@ -205,6 +209,11 @@ mod tests {
         assert!(paths[3..].iter().all(|p| Arc::ptr_eq(p, &paths[3]) && p.rollup == OTHER && p.rollup_id == 3));
         assert!(Arc::ptr_eq(&interner.path("step/p1", "p", "t"), &paths[1]), "known ones stay");
         assert_eq!(interner.met().iter().map(|m| m.limit).collect::<Vec<_>>(), [Limit::Paths]);
+
+        let mut interner = Interner::new(&ReadLimits::default().with(Limit::Names, 3));
+        let paths: Vec<_> = ["step/a", "step/b", "step/c"].map(|path| interner.path(path, "a", "t")).into();
+        let read: Vec<_> = paths.iter().map(|info| info.path.as_str()).collect();
+        assert_eq!(read, ["step/a", OTHER, OTHER], "none reads as another's");
 
         let mut interner = Interner::new(&ReadLimits::default().with(Limit::NamesBytes, 10));
         assert_eq!(&*interner.word("0123456789"), "0123456789");

@@ -15,6 +15,7 @@ mod requests;
 mod samples;
 mod spans;
 mod steps;
+mod structs;
 mod thrift;
 
 pub use batches::Batches;

@@ -5,7 +5,8 @@
 //! decoder reserves, and it fails where a page turns out to be of another size; so they bound it.
 
 use super::footer::{Refusal, guarded};
-use super::thrift::{I32, STRUCT, Thrift, nonsense};
+use super::structs::{DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, DICTIONARY_PAGE_HEADER, Fields, PAGE_HEADER};
+use super::thrift::{Thrift, nonsense};
 use crate::limits::{Limit, ReadLimits};
 use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::column::page::{Page, PageReader};
@@ -68,13 +69,19 @@ pub(super) fn rows_at_a_time(
 ) -> Result<usize, Refusal> {
     let length = file.metadata()?.len();
     let mut rows = rows as u64;
-    let mut all = 0u64;
+    let (mut all, mut claimed) = (0u64, 0u64);
     for group in metadata.row_groups() {
         let mut held = 0u64;
         for &leaf in wanted {
             let Some(chunk) = group.columns().get(leaf) else {
                 return Err(Refusal::Damaged("a row group lacks a column".to_string()));
             };
+            // Each byte is one column's of one row group: else a few pages would be read as often as there is room for claims.
+            claimed = claimed.saturating_add(u64::try_from(chunk.compressed_size()).unwrap_or(u64::MAX));
+            if claimed > length {
+                let why = format!("its columns claim more than its {length} bytes: row groups share some");
+                return Err(Refusal::Damaged(why));
+            }
             let column = column(file, length, chunk)?;
             held = held.saturating_add(column.dictionary).saturating_add(column.page);
             rows = rows.min((TEXT_BYTES / column.bytes_a_row.max(1)).max(1));
@@ -111,7 +118,7 @@ fn column(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> Result<Colum
         at = next.ok_or_else(|| nonsense("a page lies beyond its column's end"))?;
         // A page that is not compressed is as large as it is, whatever it says.
         let held = bytes.max(compressed);
-        found.all = found.all.saturating_add(held);
+        found.all = found.all.saturating_add(held).saturating_add(header.length);
         match header.kind {
             DICTIONARY => {
                 if values > bytes {
@@ -145,17 +152,15 @@ fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
     let mut input = Thrift::new(BufReader::with_capacity(256, file.take(most)), most);
     let mut header = Header::default();
     let mut last = 0;
-    while let Some(field) = input.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, I32) => header.kind = input.int32()?,
-            (2, I32) => header.uncompressed = input.int32()?,
-            (3, I32) => header.compressed = input.int32()?,
-            (5, STRUCT) => header.data = values(&mut input, 2)?,
-            (7, STRUCT) => header.dictionary = values(&mut input, 2)?,
-            (8, STRUCT) => header.data_v2 = values(&mut input, 4)?,
-            // The decoder reads what it expects there, whatever type is told.
-            (1..=3 | 5 | 7 | 8, _) => return Err(nonsense("a page's header has a field of another type")),
-            (_, kind) => input.skip(kind)?,
+    while let Some(field) = input.field(PAGE_HEADER, &mut last)? {
+        match field.id {
+            1 => header.kind = input.int32()?,
+            2 => header.uncompressed = input.int32()?,
+            3 => header.compressed = input.int32()?,
+            5 => header.data = values(&mut input, DATA_PAGE_HEADER, 2)?,
+            7 => header.dictionary = values(&mut input, DICTIONARY_PAGE_HEADER, 2)?,
+            8 => header.data_v2 = values(&mut input, DATA_PAGE_HEADER_V2, 4)?,
+            _ => input.pass(&field)?,
         }
     }
     header.length = input.position();
@@ -163,16 +168,13 @@ fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
 }
 
 /// How many values a page has, and their encoding, which the field `encoding` tells.
-fn values<R: Read>(input: &mut Thrift<R>, encoding: i16) -> io::Result<(i64, i64)> {
+fn values<R: Read>(input: &mut Thrift<R>, fields: &Fields, encoding: i16) -> io::Result<(i64, i64)> {
     let (mut found, mut last) = ((0, 0), 0);
-    while let Some(field) = input.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, I32) => found.0 = input.int32()?,
-            (id, I32) if id == encoding => found.1 = input.int32()?,
-            (id, _) if id == 1 || id == encoding => {
-                return Err(nonsense("a page's header has a field of another type"));
-            }
-            (_, kind) => input.skip(kind)?,
+    while let Some(field) = input.field(fields, &mut last)? {
+        match field.id {
+            1 => found.0 = input.int32()?,
+            id if id == encoding => found.1 = input.int32()?,
+            _ => input.pass(&field)?,
         }
     }
     Ok(found)
@@ -251,4 +253,32 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+
+    #[test]
+    fn row_groups_do_not_share_bytes() {
+        let mut file = tempfile::tempfile().unwrap();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..4096).map(|i| i * i * 7919)));
+        let rows = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
+        let mut writer = ArrowWriter::try_new(&mut file, rows.schema(), None).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+        let found = ArrowReaderMetadata::load(&file, Default::default()).unwrap();
+        let limits = ReadLimits::default();
+        let with_groups = |count: usize| {
+            let group = found.metadata().row_group(0).clone();
+            let metadata = ParquetMetaData::new(found.metadata().file_metadata().clone(), vec![group; count]);
+            rows_at_a_time(&file, &Arc::new(metadata), &[0], &limits, 1024)
+        };
+        assert_eq!(with_groups(1).unwrap(), 1024);
+        let Err(Refusal::Damaged(why)) = with_groups(3) else { panic!("three groups of the same bytes") };
+        assert!(why.contains("row groups share"), "{why}");
+    }
 }

@@ -2,15 +2,14 @@
 //!
 //! Nothing is built of what is read and nothing is allocated, whatever the bytes claim.
 
+use super::structs::{Fields, Kind};
 use std::io::{self, ErrorKind, Read};
 
 /// Nesting beyond which nothing is followed; a footer of Parquet nests some ten deep.
 const MOST_DEEP: u32 = 32;
 
-/// Types of fields and elements that matter here.
-pub(super) const I32: u8 = 5;
-pub(super) const LIST: u8 = 9;
-pub(super) const STRUCT: u8 = 12;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
 
 /// Reads a stream of Thrift's compact protocol, counting bytes.
 pub(super) struct Thrift<R> {
@@ -23,7 +22,16 @@ pub(super) struct Thrift<R> {
 /// A field of a struct.
 pub(super) struct Field {
     pub(super) id: i16,
-    pub(super) kind: u8,
+    value: Value,
+}
+
+/// What is to be read or passed over.
+#[derive(Clone, Copy)]
+enum Value {
+    /// The decoder knows it, and it is of the type that the decoder expects.
+    Known(Kind),
+    /// The decoder does not know it and goes by the type that is told.
+    Unknown(u8),
 }
 
 impl<R: Read> Thrift<R> {
@@ -68,8 +76,8 @@ impl<R: Read> Thrift<R> {
         if i32::try_from(value).is_ok() { Ok(value) } else { Err(nonsense("a number has more than 32 bits")) }
     }
 
-    /// The next field of a struct, or its end. `last` is the number of the field before.
-    pub(super) fn field(&mut self, last: &mut i16) -> io::Result<Option<Field>> {
+    /// The next field of a struct, or its end. `fields` are those that the decoder knows, `last` is the number of the field before.
+    pub(super) fn field(&mut self, fields: &Fields, last: &mut i16) -> io::Result<Option<Field>> {
         let head = self.byte()?;
         if head & 0x0f == 0 {
             return Ok(None);
@@ -78,11 +86,27 @@ impl<R: Read> Thrift<R> {
             0 => i16::try_from(self.int()?).map_err(|_| nonsense("a field has an impossible number"))?,
             delta => last.wrapping_add(i16::from(delta)),
         };
-        Ok(Some(Field { id: *last, kind: head & 0x0f }))
+        let told = head & 0x0f;
+        let value = match fields.iter().find(|(id, _)| id == last) {
+            Some((_, kind)) if kind.is(told) => Value::Known(*kind),
+            Some(_) => return Err(nonsense("it has a field of another type than Parquet has there")),
+            None => Value::Unknown(told),
+        };
+        Ok(Some(Field { id: *last, value }))
     }
 
-    /// Elements of a list, and how many.
-    pub(super) fn list(&mut self) -> io::Result<(u8, u64)> {
+    /// How many elements a list of `kind` has.
+    pub(super) fn list_of(&mut self, kind: Kind) -> io::Result<u64> {
+        let (told, size) = self.list()?;
+        // Some writers tell no type of an empty list.
+        if size > 0 && !kind.is(told) {
+            return Err(nonsense("it has a list of another type than Parquet has there"));
+        }
+        Ok(size)
+    }
+
+    /// Type of a list's elements, and how many.
+    fn list(&mut self) -> io::Result<(u8, u64)> {
         let head = self.byte()?;
         let size = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
         // Every element has a byte at least.
@@ -92,9 +116,39 @@ impl<R: Read> Thrift<R> {
         Ok((head & 0x0f, size))
     }
 
-    /// Passes over a value.
-    pub(super) fn skip(&mut self, kind: u8) -> io::Result<()> {
-        self.skip_within(kind, MOST_DEEP)
+    /// Passes over the value of a field.
+    pub(super) fn pass(&mut self, field: &Field) -> io::Result<()> {
+        self.pass_within(field.value, MOST_DEEP)
+    }
+
+    fn pass_within(&mut self, value: Value, deep: u32) -> io::Result<()> {
+        let kind = match value {
+            Value::Known(kind) => kind,
+            Value::Unknown(told) => return self.skip_within(told, deep),
+        };
+        // Known structs end somewhere, but hold unknown ones.
+        let Some(deep) = deep.checked_sub(1) else { return Err(nonsense("it nests too deep")) };
+        match kind {
+            Kind::Bool => Ok(()),
+            Kind::I8 => self.byte().map(drop),
+            Kind::I16 | Kind::I32 | Kind::I64 => self.varint().map(drop),
+            Kind::Double => self.skip_bytes(8),
+            Kind::Binary => {
+                let length = self.varint()?;
+                self.skip_bytes(length)
+            }
+            Kind::List(kind) => {
+                let size = self.list_of(*kind)?;
+                (0..size).try_for_each(|_| self.pass_within(Value::Known(*kind), deep))
+            }
+            Kind::Struct(fields) => {
+                let mut last = 0;
+                while let Some(field) = self.field(fields, &mut last)? {
+                    self.pass_within(field.value, deep)?;
+                }
+                Ok(())
+            }
+        }
     }
 
     fn skip_within(&mut self, kind: u8, deep: u32) -> io::Result<()> {
@@ -125,8 +179,8 @@ impl<R: Read> Thrift<R> {
             }
             STRUCT => {
                 let mut last = 0;
-                while let Some(field) = self.field(&mut last)? {
-                    self.skip_within(field.kind, deep)?;
+                while let Some(field) = self.field(&[], &mut last)? {
+                    self.pass_within(field.value, deep)?;
                 }
                 Ok(())
             }
@@ -134,9 +188,13 @@ impl<R: Read> Thrift<R> {
         }
     }
 
-    /// In a list a truth value is a byte of its own.
+    /// Truth values in a list are a byte each by the format, and none at all for the decoder: what lies behind them would be checked
+    /// at another place than it is decoded. Parquet has no such list.
     fn skip_element(&mut self, kind: u8, deep: u32) -> io::Result<()> {
-        if kind <= 2 { self.byte().map(drop) } else { self.skip_within(kind, deep) }
+        if kind <= 2 {
+            return Err(nonsense("it has a list of truth values, which Parquet does not have"));
+        }
+        self.skip_within(kind, deep)
     }
 
     fn skip_bytes(&mut self, bytes: u64) -> io::Result<()> {
@@ -152,6 +210,7 @@ pub(super) fn nonsense(why: &'static str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::structs::{FILE_META_DATA, PAGE_HEADER};
     use super::*;
 
     fn thrift(bytes: &[u8]) -> Thrift<&[u8]> {
@@ -160,23 +219,67 @@ mod tests {
 
     #[test]
     fn values_are_passed_over_whatever_they_are() {
-        // {1: i32 5, 2: "ab", 3: [true, false], 4: {1: double}, 9: {7: 8}}
+        // {1: i32 5, 2: "ab", 3: [1, 2], 4: {1: double}, 9: {7: 8}}
         let bytes = [
-            &[0x15, 10, 0x18, 2, b'a', b'b', 0x19, 0x21, 1, 2, 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[0x15, 10, 0x18, 2, b'a', b'b', 0x19, 0x25, 2, 4, 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
             &[0x0b, 18, 1, 0x55, 14, 16, 0],
         ]
         .concat();
         let mut reader = thrift(&bytes);
-        reader.skip(STRUCT).unwrap();
+        reader.skip_within(STRUCT, MOST_DEEP).unwrap();
         assert_eq!(reader.position(), bytes.len() as u64);
+    }
+
+    /// The decoder passes over them without reading a byte.
+    #[test]
+    fn truth_values_in_lists_and_maps_are_refused() {
+        for (kind, bytes) in
+            [(LIST, &[0x21, 1, 2][..]), (LIST, &[0x22, 1, 2]), (10, &[0x21, 1, 2]), (11, &[1, 0x15, 1, 2])]
+        {
+            let why = thrift(bytes).skip_within(kind, MOST_DEEP).unwrap_err().to_string();
+            assert!(why.contains("truth values"), "{bytes:?}: {why}");
+        }
+        assert!(thrift(&[0x01]).skip_within(LIST, MOST_DEEP).is_ok(), "an empty one");
+    }
+
+    fn pass(fields: &'static Fields, bytes: &[u8]) -> io::Result<u64> {
+        let mut reader = thrift(bytes);
+        reader.pass_within(Value::Known(Kind::Struct(fields)), MOST_DEEP)?;
+        Ok(reader.position())
+    }
+
+    /// The decoder reads what it expects there, whatever type is told: each of these hides bytes from one of both.
+    #[test]
+    fn fields_of_another_type_are_refused() {
+        for (name, fields, bytes) in [
+            ("version as a text", FILE_META_DATA, &[0x18, 1, 0, 0][..]),
+            ("rows as a list", FILE_META_DATA, &[0x39, 0x15, 2, 0]),
+            ("a schema's name as a number", FILE_META_DATA, &[0x29, 0x1c, 0x45, 2, 0, 0]),
+            ("a schema of numbers", FILE_META_DATA, &[0x29, 0x15, 2, 0]),
+            ("a logical type as a text", FILE_META_DATA, &[0x29, 0x1c, 0xa8, 1, b'a', 0, 0]),
+            ("a group's size as a text", FILE_META_DATA, &[0x49, 0x1c, 0x28, 1, b'a', 0, 0]),
+            ("a chunk's offset as a text", FILE_META_DATA, &[0x49, 0x1c, 0x19, 0x1c, 0x28, 1, b'a', 0, 0, 0]),
+            ("a column's codec as a text", FILE_META_DATA, &[0x49, 0x1c, 0x19, 0x1c, 0x3c, 0x48, 1, b'a', 0, 0, 0, 0]),
+            ("a page's sum as a text", PAGE_HEADER, &[0x48, 1, b'a', 0]),
+            ("an index's header as a text", PAGE_HEADER, &[0x68, 1, b'a', 0]),
+            ("a page's encoding of levels as a text", PAGE_HEADER, &[0x5c, 0x38, 1, b'a', 0, 0]),
+            ("a page's rows as a text", PAGE_HEADER, &[0x8c, 0x38, 1, b'a', 0, 0]),
+            ("whether a dictionary is sorted, as a text", PAGE_HEADER, &[0x7c, 0x38, 1, b'a', 0, 0]),
+        ] {
+            let why = pass(fields, bytes).expect_err(name).to_string();
+            assert!(why.contains("of another type"), "{name}: {why}");
+        }
+        // What the decoder does not know is as it says.
+        assert_eq!(pass(FILE_META_DATA, &[0x15, 2, 0xe8, 1, b'a', 0]).unwrap(), 6);
+        assert_eq!(pass(PAGE_HEADER, &[0x15, 2, 0x7c, 0x15, 2, 0, 0xe8, 1, b'a', 0]).unwrap(), 10);
     }
 
     #[test]
     fn claims_cost_nothing() {
         // A list of 2⁶⁰ numbers, a text of 2⁶⁰ bytes, structs in structs for ever, a number without end.
         assert!(thrift(&[0xf5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).list().is_err());
-        assert!(thrift(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).skip(8).is_err());
-        assert!(thrift(&[0x1c; 100_000]).skip(STRUCT).unwrap_err().to_string().contains("too deep"));
+        assert!(thrift(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).skip_within(8, MOST_DEEP).is_err());
+        assert!(thrift(&[0x1c; 100_000]).skip_within(STRUCT, MOST_DEEP).unwrap_err().to_string().contains("too deep"));
         assert!(thrift(&[0xff; 20]).int().is_err());
     }
 }

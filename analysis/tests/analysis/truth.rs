@@ -400,10 +400,10 @@ fn warm_up_beside_a_measured_request_leaves_its_time_and_energy() {
         for (metric, value) in [("hw_power_watts", 100.0), ("hw_energy_joules_total", 1_000.0 + ms as f64 * 0.1)] {
             run.batch.samples.push(SampleRecord {
                 time: HostNs(T0 + ms * MS),
-                metric: metric.into(),
+                metric,
                 device: "GPU-a".into(),
                 value,
-                unit: "".into(),
+                unit: "",
             });
         }
     }

@@ -95,6 +95,11 @@ fn rows_that_cost_nothing_to_write() {
         assert!(mb(&path) < 0.5, "{} MB", mb(&path));
         let (_, said) = report(&dir, &[], SMALL_MB);
         assert_says(&said, &["limit_reached", kind.table(), "rows of a table for each byte", "--limit rows-per-byte="]);
+        // It takes none of those after it with it.
+        let honest = tempdir().unwrap();
+        fs::copy(Table::new(kind, 100).write(honest.path()), path.with_file_name("part-00001.parquet")).unwrap();
+        let (metrics, _) = report(&dir, &[], SMALL_MB);
+        assert_eq!(metrics["run"]["rows"][kind.table()], 100);
     }
 }
 
@@ -107,6 +112,7 @@ fn more_rows_than_are_held() {
         Table::new(kind, 1_000_000).write(dir.path());
         let (metrics, said) = report(&dir, &[&format!("{limit}=200000")], ceiling_mb);
         assert_says(&said, &["limit_reached", kind.table(), "1000000", "200000", &format!("--limit {limit}=1000000")]);
+        assert_says(&said, &["are of this part", "of the whole run", &format!("CANDLESCOPE_LIMITS={limit}=1000000")]);
         assert_eq!(metrics["run"]["rows"][kind.table()], 200_000, "those before are read");
     }
 }
@@ -227,6 +233,14 @@ fn footers_that_claim() {
         [&[0x15, 2, 0x19, 0xfc, 0xc0, 0x84, 0x3d][..], &[0x48, 1, b'm', 0x15, 2, 0].repeat(1_000_000)].concat();
     write(&groups);
     write(&[&[0x15, 2, 0x19, 0xfc, 0xd0, 0x0f][..], &[0x48, 1, b'm', 0x15, 2, 0].repeat(2000)].concat());
+    // 2³¹ − 1 row groups again, where only the decoder sees them, and for a check that goes by told types an honest footer behind them:
+    // the version as a text, and a list of truth values, over which the decoder passes without reading a byte.
+    let hidden = [&schema[1..], &[0x16, 0], &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]].concat();
+    let honest = [&schema[1..], &[0x16, 0, 0x19, 0x0c, 0]].concat();
+    let length = hidden.len() as u8 + 1;
+    write(&[&[0x18, length, 0x19][..], &hidden, &[0x19], &honest].concat());
+    let length = hidden.len() as u8 + 2;
+    write(&[&[0x15, 2, 0x09, 40, 0xf1, length, 0x09, 4][..], &hidden, &[0x09, 4], &honest].concat());
     // A footer that is larger than any.
     let mut large = whole.clone();
     let at = large.len() - 8;

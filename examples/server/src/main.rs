@@ -7,6 +7,7 @@
 //! curl -X POST -H 'Authorization: Bearer secret' 'localhost:8080/debug/capture?steps=50&wait=true'
 //! ```
 
+mod answer_time;
 mod api;
 mod capture;
 mod connections;
@@ -92,6 +93,9 @@ struct Args {
     /// Seconds for a request from its arrival to the last token, waiting included; then the model goes on to the next one
     #[arg(long, default_value = "600", value_parser = seconds, value_name = "SECONDS")]
     request_seconds: Duration,
+    /// Seconds that requests under way get when the server is to stop; then they are cut off, and after as many again clients that do not go are left behind
+    #[arg(long, default_value = "15", value_parser = seconds, value_name = "SECONDS")]
+    stop_seconds: Duration,
     /// Disk space of the runs in --captures in MB; further captures are refused with status 507
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MB")]
     captures_mb: u64,
@@ -162,7 +166,10 @@ fn main() -> Result<()> {
     drop(runtime);
     engine.stop();
     scope.finish();
-    served
+    if served? {
+        std::process::exit(1);
+    }
+    Ok(())
 }
 
 impl Args {
@@ -173,6 +180,9 @@ impl Args {
             body: self.body_seconds,
             body_bytes: self.body_kb as usize * 1024,
             write: self.write_seconds,
+            answer: self.request_seconds.saturating_add(self.write_seconds),
+            // First those under way may end, then they are cut off, and then clients may take what they got.
+            stop: self.stop_seconds.saturating_mul(2),
         }
     }
 
@@ -185,7 +195,8 @@ impl Args {
     }
 }
 
-async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<()> {
+/// Whether clients were left behind at the end.
+async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<bool> {
     let listener = TcpListener::bind(&args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
@@ -194,16 +205,20 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         // The body is here already, and within its limit.
         .layer(DefaultBodyLimit::disable());
     eprintln!("listening on http://{}", listener.local_addr()?);
-    let counts = serve::serve(listener, router, args.limits(), told_to_stop(engine.clone(), captures.clone())).await;
+    let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
+    let (counts, left) = serve::serve(listener, router, args.limits(), stop).await;
+    if left {
+        eprintln!("clients that do not go are left behind");
+    }
     eprintln!(
         "connections: {} accepted, {} closed without a request to make room, {} refused",
         counts.accepted, counts.made_way, counts.refused
     );
-    Ok(())
+    Ok(left)
 }
 
 /// Ctrl-C or SIGTERM: no new requests, those under way get a while to end.
-async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>) {
+async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>, patience: Duration) {
     let terminated = async {
         #[cfg(unix)]
         if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
@@ -220,12 +235,9 @@ async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>) {
     engine.refuse();
     captures.stop();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        eprintln!("requests still under way after 15 s are cut off");
+        tokio::time::sleep(patience).await;
+        eprintln!("requests still under way after {} s are cut off", patience.as_secs_f64());
         engine.hurry();
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        eprintln!("clients that do not go are left behind");
-        std::process::exit(1);
     });
 }
 

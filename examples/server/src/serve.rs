@@ -1,6 +1,7 @@
 //! Takes connections and answers on them, within limits on everything that a client could use up: connections, the time for a request's
 //! head, body and answer, and the memory for its head and body. hyper does the reading and the writing.
 
+use crate::answer_time::{AnswerTime, Timed};
 use crate::connections::{Busy, Connections, Counts, Place};
 use crate::error::ApiError;
 use axum::Router;
@@ -52,15 +53,19 @@ pub(crate) struct Limits {
     pub(crate) body_bytes: usize,
     /// Time in which a client must take something of an answer that waits for it.
     pub(crate) write: Duration,
+    /// Time from a whole request to the last byte of its answer.
+    pub(crate) answer: Duration,
+    /// Time for connections to end once the server is told to stop.
+    pub(crate) stop: Duration,
 }
 
-/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections.
+/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections, and whether some had to be left.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
     stop: impl Future<Output = ()>,
-) -> Counts {
+) -> (Counts, bool) {
     let connections = Connections::new(limits.connections);
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let (tell, stopping) = watch::channel(());
@@ -101,8 +106,10 @@ pub(crate) async fn serve(
     }
     drop(listener);
     drop((tell, stopping));
-    while tasks.join_next().await.is_some() {}
-    connections.counts()
+    let ended = tokio::time::timeout(limits.stop, async { while tasks.join_next().await.is_some() {} }).await;
+    // Those that are left end with their tasks.
+    tasks.shutdown().await;
+    (connections.counts(), ended.is_err())
 }
 
 fn builder(head: Duration) -> http1::Builder {
@@ -121,19 +128,22 @@ async fn answer(
 ) {
     let mut io = TimeoutStream::new(stream);
     io.set_write_timeout(Some(limits.write));
+    let time = AnswerTime::new(limits.answer);
+    let io = Timed::new(Box::pin(io), time.clone());
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        let (mut router, place) = (router.clone(), place.clone());
+        let (mut router, place, time) = (router.clone(), place.clone(), time.clone());
         async move {
-            let request = match read(request, limits).await {
-                Ok(request) => request,
-                Err(error) => return Ok::<_, Infallible>(last(error)),
-            };
+            let request = read(request, limits).await;
+            time.begin();
             let busy = place.busy();
-            let response = router.call(request).await?;
-            Ok(response.map(|body| Body::new(Held { body, _busy: busy })))
+            let response = match request {
+                Ok(request) => router.call(request).await?,
+                Err(error) => last(error),
+            };
+            Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, time, _busy: busy })))
         }
     });
-    let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(Box::pin(io)), service));
+    let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(io), service));
     let mut lost = pin!(place.lost());
     tokio::select! {
         // A client that breaks off is no news.
@@ -212,7 +222,14 @@ async fn discard(pieces: &mut BodyDataStream, most: usize) {
 /// An answer's body: its request is under way until it is sent.
 struct Held {
     body: Body,
+    time: Arc<AnswerTime>,
     _busy: Busy,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.time.end();
+    }
 }
 
 impl HttpBody for Held {

@@ -272,6 +272,30 @@ fn a_client_that_takes_nothing_is_cut_off() {
     stopping(server);
 }
 
+/// The run is whole all the same.
+#[test]
+fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let server = start(&dir, &["--write-seconds", "600", "--stop-seconds", "1", "--parquet", &run.to_string_lossy()]);
+    is_well(&server);
+    let mut stream = connect(&server);
+    stream.set_write_timeout(Some(Duration::from_secs(2))).expect("set");
+    let requests = b"GET /v1/models HTTP/1.1\r\nHost: here\r\n\r\n".repeat(1_000);
+    let deadline = Instant::now() + SOON;
+    while stream.write_all(&requests).is_ok() {
+        assert!(Instant::now() < deadline, "it takes requests without end");
+    }
+    let started = Instant::now();
+    let status = server.end();
+    assert!(started.elapsed() < SOON, "stopping took {:?}", started.elapsed());
+    assert_eq!(status.code(), Some(1), "{status}");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(run.join("run.json")).expect("a manifest")).expect("JSON");
+    assert_eq!(manifest["complete"], true, "{manifest}");
+    drop(stream);
+}
+
 #[test]
 fn garbage_is_answered_as_such_and_harms_nobody() {
     let dir = tempfile::tempdir().expect("a directory");

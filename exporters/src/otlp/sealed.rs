@@ -23,7 +23,11 @@ const FIELD: &str = "x-credentials";
 const LINE: &str = "x-credentials: sealed\r\n";
 
 /// Fields that say nothing of who calls and that ureq may set itself.
-const OPEN: [&str; 5] = ["accept", "content-encoding", "content-type", "host", "user-agent"];
+const OPEN: [&str; 4] = ["accept", "content-encoding", "content-type", "user-agent"];
+
+/// Fields that say how a request is framed, or what of an answer can be read: ureq sets them, and two of one kind would be read in two
+/// ways.
+const UREQS_OWN: [&str; 4] = ["accept-encoding", "content-length", "host", "transfer-encoding"];
 
 /// An address and headers for ureq, without what is secret in them.
 #[derive(Debug)]
@@ -58,6 +62,11 @@ impl Address {
             if !is_field(name, value) {
                 return Err(SendError::Client(format!(
                     "`{name}` and its value are no header: a name has letters, digits and dashes, a value no line breaks"
+                )));
+            }
+            if UREQS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                return Err(SendError::Client(format!(
+                    "the header `{name}` cannot be configured: it is set for each request; take it out of the headers"
                 )));
             }
             if OPEN.iter().any(|open| name.eq_ignore_ascii_case(open)) {
@@ -124,7 +133,7 @@ impl TlsConnector for Connector {
             Some(tls) => tls.connect(name, io)?,
             None => io,
         };
-        Ok(Box::new(Sealed { stream, secrets: self.secrets.clone() }))
+        Ok(Box::new(Sealed { stream, secrets: self.secrets.clone(), in_request: false }))
     }
 }
 
@@ -132,6 +141,8 @@ impl TlsConnector for Connector {
 struct Sealed {
     stream: Box<dyn ReadWrite>,
     secrets: Arc<Secrets>,
+    /// Whether this request's head is sent: what follows is its body, whatever it looks like.
+    in_request: bool,
 }
 
 impl fmt::Debug for Sealed {
@@ -148,13 +159,17 @@ impl ReadWrite for Sealed {
 
 impl Read for Sealed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // The next request comes after an answer.
+        self.in_request = false;
         self.stream.read(buffer)
     }
 }
 
 impl Write for Sealed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(head) = self.secrets.put_into(bytes) else { return self.stream.write(bytes) };
+        let head = if self.in_request { None } else { self.secrets.put_into(bytes) };
+        let Some(head) = head else { return self.stream.write(bytes) };
+        self.in_request = true;
         self.stream.write_all(&head)?;
         Ok(bytes.len())
     }
@@ -206,6 +221,56 @@ mod tests {
         }
         let own = address("http://me:pass@h/v1/x", &[("authorization", "Bearer t")]).unwrap();
         assert_eq!(own.connector.secrets.fields, "authorization: Bearer t\r\n");
+    }
+
+    /// A stream that keeps what is written.
+    #[derive(Debug, Default, Clone)]
+    struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl Read for Kept {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl ReadWrite for Kept {
+        fn socket(&self) -> Option<&TcpStream> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_body_that_looks_like_a_head_gets_nothing() {
+        let connector = address("http://h/v1/x", &[("x-api-key", "token-1")]).unwrap().connector;
+        let kept = Kept::default();
+        let mut stream = connector.connect("h", Box::new(kept.clone())).unwrap();
+        let head = b"POST /v1/x HTTP/1.1\r\nx-credentials: sealed\r\n\r\n";
+        let sealed = |kept: &Kept| String::from_utf8_lossy(&kept.0.lock().unwrap()).matches("token-1").count();
+        stream.write_all(head).unwrap();
+        stream.write_all(head).unwrap();
+        assert_eq!(sealed(&kept), 1, "the second is the body of the first");
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+        stream.write_all(head).unwrap();
+        assert_eq!(sealed(&kept), 2, "the next request");
+    }
+
+    #[test]
+    fn headers_of_the_transport_are_refused() {
+        for name in ["Content-Length", "accept-encoding", "HOST", "Transfer-Encoding"] {
+            let error = address("http://h/v1/x", &[(name, "5")]).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}` cannot be configured")), "{error}");
+        }
     }
 
     #[test]

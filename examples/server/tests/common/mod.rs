@@ -5,7 +5,7 @@ use candlescope_tests::services::{cpu_of, from_script};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 pub struct Server {
@@ -100,11 +100,16 @@ impl Server {
     }
 
     /// Ends it as an operator does.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        let status = self.end();
+        assert!(status.success(), "the server ended with {status}");
+    }
+
+    /// The same, however it ends.
+    pub fn end(mut self) -> ExitStatus {
         let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
         assert!(told.expect("kill runs").success());
-        let status = self.process.wait().expect("its end");
-        assert!(status.success(), "the server ended with {status}");
+        self.process.wait().expect("its end")
     }
 }
 

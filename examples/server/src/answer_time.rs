@@ -1,0 +1,171 @@
+//! A connection on which an answer has a time to be sent in: a client that takes a few bytes now and then is never late with any of
+//! them, and would hold its place for hours.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// When the answer on a connection must be sent.
+#[derive(Debug)]
+pub(crate) struct AnswerTime {
+    longest: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// For the oldest answer that is not sent.
+    end: Option<Instant>,
+    /// Whether more is to come of the newest one.
+    going_on: bool,
+}
+
+impl AnswerTime {
+    pub(crate) fn new(longest: Duration) -> Arc<Self> {
+        Arc::new(Self { longest, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is a whole request.
+    pub(crate) fn begin(&self) {
+        let mut state = self.state();
+        state.end.get_or_insert(Instant::now() + self.longest);
+        state.going_on = true;
+    }
+
+    /// Nothing more comes of its answer.
+    pub(crate) fn end(&self) {
+        self.state().going_on = false;
+    }
+
+    /// All that there is has been sent.
+    fn sent(&self) {
+        let mut state = self.state();
+        if !state.going_on {
+            state.end = None;
+        }
+    }
+}
+
+/// Writes until an answer's time is over.
+pub(crate) struct Timed<S> {
+    stream: S,
+    time: Arc<AnswerTime>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S> Timed<S> {
+    pub(crate) fn new(stream: S, time: Arc<AnswerTime>) -> Self {
+        Self { stream, time, timer: Box::pin(sleep_until(Instant::now())) }
+    }
+
+    /// Fails once the time is over; until then the task wakes up at its end.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(end) = self.time.state().end else { return Ok(()) };
+        if self.timer.deadline() != end {
+            self.timer.as_mut().reset(end);
+        }
+        match self.timer.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client took its answer too slowly")),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.check(cx)?;
+        Pin::new(&mut this.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.check(cx)?;
+        Pin::new(&mut this.stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper asks for it when it has written all that it has.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx)?;
+        if flushed.is_ready() {
+            this.time.sent();
+        }
+        flushed.map(Ok)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    async fn trickle(mut client: DuplexStream) {
+        while client.read_u8().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_a_byte_now_and_then_is_cut_off() {
+        let (server, client) = tokio::io::duplex(16);
+        tokio::spawn(trickle(client));
+        let time = AnswerTime::new(Duration::from_millis(300));
+        let mut stream = Timed::new(server, time.clone());
+        time.begin();
+        let started = Instant::now();
+        // Ten minutes' worth at this pace.
+        let cut = tokio::time::timeout(Duration::from_secs(30), stream.write_all(&[0; 60_000])).await.expect("an end");
+        assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[tokio::test]
+    async fn the_time_is_that_of_one_answer() {
+        let (server, client) = tokio::io::duplex(16);
+        tokio::spawn(trickle(client));
+        let time = AnswerTime::new(Duration::from_millis(500));
+        let mut stream = Timed::new(server, time.clone());
+        for _ in 0..3 {
+            time.begin();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            stream.write_all(&[0; 8]).await.expect("in time");
+            time.end();
+            stream.flush().await.expect("sent");
+        }
+        // Nothing is to be sent, and no time runs.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        stream.write_all(&[0; 8]).await.expect("of no answer");
+        // What more is to come of an answer is part of it, however often it has caught up.
+        time.begin();
+        stream.flush().await.expect("nothing yet");
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert_eq!(stream.write_all(&[0; 8]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
