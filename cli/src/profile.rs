@@ -20,11 +20,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
+/// candle's pool starts when it is first used, and panics where it gets no threads: better now, and with the reason.
+fn start_thread_pool() -> Result<()> {
+    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
+        anyhow!(
+            "the threads that compute cannot start ({error}): raise the number of threads that this user may have \
+             (ulimit -u), or ask for fewer with RAYON_NUM_THREADS"
+        )
+    })
+}
+
 pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let options = resolve(args)?;
     let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
+    start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
     let scope = start(&options, out).inspect_err(|_| dir.remove_if_empty())?;
