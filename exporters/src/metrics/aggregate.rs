@@ -236,7 +236,7 @@ impl Aggregate {
     }
 
     fn warms_up(&self, request: Option<u64>) -> bool {
-        request.is_some_and(|request| (1..=self.warmup).contains(&request))
+        super::warms_up(request, self.warmup)
     }
 
     /// Takes a batch; says how many of its samples had no room.

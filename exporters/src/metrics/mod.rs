@@ -43,6 +43,11 @@ pub use session_stats::SessionStats;
 /// Paths that get series of their own unless told otherwise.
 pub(crate) const DEFAULT_MAX_PATHS: usize = 500;
 
+/// Whether a request, or a step of it, only warms up: requests are numbered from 1, and the first `warmup` of them do.
+fn warms_up(request: Option<u64>, warmup: u64) -> bool {
+    request.is_some_and(|request| (1..=warmup).contains(&request))
+}
+
 /// Everything in `registry`, ready to be shown. A label without a value says nothing and for Prometheus is none, so it
 /// is left out.
 pub(crate) fn gather(registry: &Registry) -> Vec<MetricFamily> {

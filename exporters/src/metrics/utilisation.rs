@@ -204,7 +204,7 @@ impl Utilisation {
             phase: step.phase,
             kernels: launched_on.is_some() || step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti),
         });
-        if step.request.is_some_and(|request| (1..=self.warmup).contains(&request)) {
+        if super::warms_up(step.request, self.warmup) {
             return self.warm.push(stretch, 0.0);
         }
         // Where there are phases, a step outside of them may stand around others, and the same time would count twice.
