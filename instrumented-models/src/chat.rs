@@ -1,39 +1,27 @@
 //! Chat templates: the Jinja texts that models carry, rendered as `transformers` renders them.
+//!
+//! A template comes with the model, from whoever made that. What one can take is bounded: its source, instructions, nesting and output by
+//! counting, and what it keeps in variables by [where it is rendered](ChatTemplate::render).
 
+mod apart;
 mod cycles;
+mod harmless;
+mod jinja;
 mod tokens;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
-use serde::Serialize;
+pub use apart::isolate;
+
+use jinja::Conversation;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::io::{self, Write};
 
 /// Longest template, in bytes. Those of known models have up to some 20,000.
 const MAX_SOURCE: usize = 128 << 10;
-/// Instructions of the template language that one rendering may take, ...
-const INSTRUCTIONS: u64 = 200_000;
-/// ... and so many more for each turn, of which known templates need about 100, ...
-const INSTRUCTIONS_A_TURN: u64 = 1_000;
-/// ... but never more than these.
-///
-/// What a template keeps in variables is not bounded: `{% set x = x ~ x %}` doubles a text with four instructions, and minijinja has no limit
-/// for that. Run no template that you would not trust with the process's memory, or give the process a limit from outside.
-const MAX_INSTRUCTIONS: u64 = 2_000_000;
-/// Where there is no address space for a stack for all of these, it may take less, but not less than this.
-const LEAST_INSTRUCTIONS: u64 = 10_000;
-/// Stack for the deepest nesting that a template can make, of a level in its source or in its values. In a debug build a level takes
-/// up to some 3 KiB.
-const STACK_A_LEVEL: usize = 4 << 10;
-/// Stack for all else.
-const STACK: usize = 16 << 20;
-/// A rendered conversation is at most so many times as long as what was said, ...
-const MAX_GROWTH: usize = 4;
-/// ... and so many bytes more: what a template adds of its own.
-const MAX_ADDED: usize = 4 << 20;
+/// Most bytes that a template may hold beside its text to be rendered in this process.
+const MAX_HELD_HERE: usize = 64 << 20;
 
 /// One turn of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: String,
@@ -59,12 +47,20 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
+    trusted: bool,
 }
 
 impl ChatTemplate {
     /// A template and the texts of the model's first and last token, which templates may use.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
-        Self { source: source.to_string(), bos: bos.to_string(), eos: eos.to_string() }
+        Self { source: source.to_string(), bos: bos.to_string(), eos: eos.to_string(), trusted: false }
+    }
+
+    /// Renders it in this process, whatever it does. Only for templates that you have read: `{% set x = x ~ x %}` a few dozen times takes
+    /// all memory there is, and nothing stops it.
+    #[must_use]
+    pub fn trusted(self) -> Self {
+        Self { trusted: true, ..self }
     }
 
     /// The template of a `tokenizer_config.json`, if it has one: a text, or a list of named ones of which `default` counts.
@@ -88,8 +84,13 @@ impl ChatTemplate {
     /// The conversation as a text for the tokenizer, which must not add special tokens of its own.
     /// `add_generation_prompt` ends it where the assistant is to speak.
     ///
+    /// A template that keeps nothing in variables is rendered in this process, as is one that is [`trusted`](Self::trusted). On Unix each
+    /// other one is rendered in a process of its own, with limits on memory and time that the system keeps, provided that
+    /// [`isolate`] was called first in `main`; elsewhere in this process, where nothing bounds its memory.
+    ///
     /// # Errors
-    /// When the template is no template, refuses the conversation, or takes more than the limits on its size, instructions and output.
+    /// When the template is no template, refuses the conversation, or takes more than the limits on its size, instructions, output, memory
+    /// and time; and when it needs a process of its own that this program does not offer.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         if self.source.len() > MAX_SOURCE {
             let length = self.source.len();
@@ -98,95 +99,20 @@ impl ChatTemplate {
         if let Some(why) = cycles::refused(&self.source) {
             return Err(ChatError(why));
         }
-        let turns = u64::try_from(messages.len()).unwrap_or(u64::MAX);
-        let fuel = INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS);
-        // minijinja follows nested source and nested values down by recursion, to show and even to drop them. A stack that overflows ends the
-        // process, so the thread has one for all that the limits allow: a level takes two bytes of source, or four instructions. It is
-        // address space, and becomes memory as far as it is used.
-        std::thread::scope(|scope| {
-            let spawn = |fuel| {
-                let thread = std::thread::Builder::new().name("cs-chat".into()).stack_size(self.stack(fuel));
-                thread.spawn_scoped(scope, move || self.render_here(messages, add_generation_prompt, fuel))
-            };
-            let rendering = with_less_fuel(fuel, spawn).map_err(|e| {
-                ChatError(format!("there is no thread to render it on ({e}); free memory, or raise `ulimit -v`"))
-            })?;
-            rendering.join().unwrap_or_else(|_| Err(ChatError("minijinja panicked".into())))
-        })
-    }
-
-    /// Bytes of stack for whatever the template can do with so many instructions.
-    fn stack(&self, fuel: u64) -> usize {
-        let levels = self.source.len() / 2 + usize::try_from(fuel / 4).unwrap_or(usize::MAX);
-        STACK.saturating_add(levels.saturating_mul(STACK_A_LEVEL))
-    }
-
-    fn render_here(&self, messages: &[Message], add_generation_prompt: bool, fuel: u64) -> Result<String, ChatError> {
-        let fail = |error: Error| match error.kind() {
-            ErrorKind::OutOfFuel => ChatError(format!("it takes more than the limit of {fuel} instructions")),
-            _ => ChatError(format!("{error:#}")),
+        let conversation = Conversation {
+            source: self.source.as_str().into(),
+            bos: self.bos.as_str().into(),
+            eos: self.eos.as_str().into(),
+            messages: messages.into(),
+            add_generation_prompt,
         };
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(fail)?;
-        environment.set_syntax(syntax);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.set_fuel(Some(fuel));
-        let conversation: Vec<Jinja> =
-            messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        // No template has a name under which another, or itself, could load it.
-        let template = environment.template_from_named_str("chat", &self.source).map_err(fail)?;
-        let values = context! {
-            messages => conversation,
-            add_generation_prompt => add_generation_prompt,
-            bos_token => self.bos.as_str(),
-            eos_token => self.eos.as_str(),
+        let held = harmless::most_held(&self.source, conversation.said());
+        let rendered = if self.trusted || !cfg!(unix) || held.is_some_and(|bytes| bytes <= MAX_HELD_HERE) {
+            conversation.render_on_a_large_stack()
+        } else {
+            apart::render(&conversation)
         };
-        let said: usize = messages.iter().map(|m| m.role.len().saturating_add(m.content.len())).sum();
-        let limit = MAX_GROWTH.saturating_mul(said).saturating_add(MAX_ADDED);
-        let mut text = Bounded { text: Vec::new(), limit, full: false };
-        let rendered = template.render_captured_to(values, &mut text).map(drop);
-        if text.full {
-            return Err(ChatError(format!("it writes more than the limit of {limit} bytes")));
-        }
-        rendered.map_err(fail)?;
-        String::from_utf8(text.text).map_err(|e| ChatError(e.to_string()))
-    }
-}
-
-/// Tries `spawn` with half as many instructions, and so half the stack, where there is no address space for all of it: few templates
-/// need them. What it then stops at names the lower limit.
-fn with_less_fuel<T>(fuel: u64, mut spawn: impl FnMut(u64) -> io::Result<T>) -> io::Result<T> {
-    let mut fuel = fuel;
-    loop {
-        match spawn(fuel) {
-            Err(_) if fuel / 2 >= LEAST_INSTRUCTIONS => fuel /= 2,
-            ended => return ended,
-        }
-    }
-}
-
-/// A text that refuses to grow beyond a limit.
-struct Bounded {
-    text: Vec<u8>,
-    limit: usize,
-    full: bool,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.limit - self.text.len() {
-            self.full = true;
-            return Err(io::Error::other("the text is too long"));
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        rendered.map_err(ChatError)
     }
 }
 
@@ -209,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_template_without_end_is_stopped() {
-        let said = |source: &str| ChatTemplate::new(source, "", "").render(&[], true).unwrap_err().to_string();
+        let said = |source: &str| ChatTemplate::new(source, "", "").trusted().render(&[], true).unwrap_err().to_string();
         let nested = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
         assert!(
             said(nested).contains("more than the limit of 200000 instructions; pass the prompt without"),
@@ -229,40 +155,24 @@ mod tests {
         let deepen = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}";
         let deep = format!("{deepen}{{% endfor %}}{{% endfor %}}");
         let turns = vec![Message::new("user", ""); 2_000];
-        let refused = ChatTemplate::new(&deep, "", "").render(&turns, true).unwrap_err().to_string();
+        let refused = ChatTemplate::new(&deep, "", "").trusted().render(&turns, true).unwrap_err().to_string();
         assert!(refused.contains("limit of 2000000 instructions"), "{refused}");
         let some = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
         for shown in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x == [ns.x] }}", "{{ ns.x | string | length }}"] {
-            let text = ChatTemplate::new(&format!("{some}{shown}"), "", "").render(&turns, true);
+            let text = ChatTemplate::new(&format!("{some}{shown}"), "", "").trusted().render(&turns, true);
             assert!(text.is_ok(), "{shown}: {text:?}");
         }
         for level in ["+1", "|d", ".x", "()", "[0]", "if 1 else 1 "] {
             let source = format!("{{{{ 1 {} }}}}", level.repeat(MAX_SOURCE / level.len() - 10));
             // Whether it is a template is not the question.
-            let _ = ChatTemplate::new(&source, "", "").render(&[], true);
+            let _ = ChatTemplate::new(&source, "", "").trusted().render(&[], true);
         }
         for (before, level, after) in
             [("{{ ", "-", "1 }}"), ("{{ ", "not ", "1 }}"), ("{% if a %}", "{%elif a%}", "{% endif %}")]
         {
             let source = format!("{before}{}{after}", level.repeat(MAX_SOURCE / level.len() - 10));
-            let _ = ChatTemplate::new(&source, "", "").render(&[], true);
+            let _ = ChatTemplate::new(&source, "", "").trusted().render(&[], true);
         }
-    }
-
-    #[test]
-    fn without_address_space_there_are_fewer_instructions() {
-        let template = ChatTemplate::new("{{ 1 }}", "", "");
-        let room = template.stack(300_000);
-        let spawn = |fuel| if template.stack(fuel) <= room { Ok(fuel) } else { Err(io::Error::other("no room")) };
-        assert_eq!(with_less_fuel(2_000_000, spawn).unwrap(), 250_000);
-        assert_eq!(with_less_fuel(200_000, spawn).unwrap(), 200_000);
-        let mut tried = Vec::new();
-        let none = with_less_fuel(MAX_INSTRUCTIONS, |fuel| -> io::Result<()> {
-            tried.push(fuel);
-            Err(io::Error::other("no room"))
-        });
-        assert_eq!(none.unwrap_err().to_string(), "no room");
-        assert!(tried.len() < 10 && tried.last().is_some_and(|least| *least >= LEAST_INSTRUCTIONS), "{tried:?}");
     }
 
     #[test]

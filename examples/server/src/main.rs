@@ -143,6 +143,8 @@ fn observe(args: &Args) -> Result<Scope> {
 }
 
 fn main() -> Result<()> {
+    // Models come with programs in their chat templates, which run apart.
+    candlescope_models::chat::isolate();
     let args = Args::parse();
     let scope = observe(&args)?;
 

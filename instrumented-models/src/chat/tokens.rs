@@ -3,8 +3,10 @@
 /// A piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'s> {
-    /// `{%` or `{{`.
+    /// `{%`.
     Start,
+    /// `{{`.
+    Show,
     /// `%}` or `}}`.
     End,
     /// A name or a keyword.
@@ -27,9 +29,9 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
             b'#' => after.split_once("#}").map(|(_, after)| after),
             b'%' => match basic_tag(after, "raw") {
                 Some(raw) => after_raw(raw),
-                None => code(after, "%}", &mut open, &mut found),
+                None => code(after, Token::Start, &mut open, &mut found),
             },
-            _ => code(after, "}}", &mut open, &mut found),
+            _ => code(after, Token::Show, &mut open, &mut found),
         }) else {
             break;
         };
@@ -62,9 +64,10 @@ fn after_raw(mut raw: &str) -> Option<&str> {
     }
 }
 
-/// Reads a tag's code up to its `end`; what follows it.
-fn code<'s>(mut rest: &'s str, end: &str, open: &mut i64, found: &mut Vec<Token<'s>>) -> Option<&'s str> {
-    found.push(Token::Start);
+/// Reads the code of the tag that begins with `start` up to its end; what follows it.
+fn code<'s>(mut rest: &'s str, start: Token<'s>, open: &mut i64, found: &mut Vec<Token<'s>>) -> Option<&'s str> {
+    let end = if start == Token::Start { "%}" } else { "}}" };
+    found.push(start);
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
         let closed = rest.strip_prefix(['-', '+']).unwrap_or(rest).strip_prefix(end).or_else(|| rest.strip_prefix(end));

@@ -127,7 +127,8 @@ fn nsys(scratch: &Path, bytes: &[u8]) -> bool {
 }
 
 fn chat(bytes: &[u8]) -> bool {
-    let template = ChatTemplate::new(&String::from_utf8_lossy(bytes), "<s>", "</s>");
+    // In this process: how deep and how long it runs is bounded there, too, and the memory of fuzzing is watched.
+    let template = ChatTemplate::new(&String::from_utf8_lossy(bytes), "<s>", "</s>").trusted();
     template.render(&[Message::new("system", "Be brief."), Message::new("user", "Hello")], true).is_ok()
 }
 

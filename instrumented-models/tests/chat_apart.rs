@@ -1,0 +1,112 @@
+//! Chat templates that only a process of their own can bound: rendered by one where they are honest, ended by it where they are not.
+#![allow(missing_docs, unsafe_code, reason = "a test that asks the system about its children")]
+
+#[cfg(unix)]
+fn main() {
+    // In a process that renders, nothing after this runs.
+    use_without_offering();
+    candlescope_models::chat::isolate();
+    unix::honest_templates_are_rendered();
+    unix::hostile_templates_end_alone();
+    println!("test chat_apart ... ok");
+}
+
+#[cfg(not(unix))]
+fn main() {}
+
+/// Before this program offers to render: harmless and trusted templates are, others are refused with what to do.
+#[cfg(unix)]
+fn use_without_offering() {
+    use candlescope_models::chat::{ChatTemplate, Message};
+    if std::env::var_os("CANDLESCOPE_CHAT_RENDERER").is_some() {
+        return;
+    }
+    let turn = [Message::new("user", "hi")];
+    let with_variable = ChatTemplate::new("{% set x = messages[0].content %}{{ x ~ x }}", "", "");
+    let refused = with_variable.render(&turn, true).unwrap_err().to_string();
+    assert!(refused.contains("call `candlescope_models::chat::isolate()` first in `main`"), "{refused}");
+    assert_eq!(with_variable.trusted().render(&turn, true).unwrap(), "hihi");
+    let harmless = ChatTemplate::new("{% for m in messages %}{{ m.content ~ bos_token }}{% endfor %}", "<s>", "");
+    assert_eq!(harmless.render(&turn, true).unwrap(), "hi<s>");
+}
+
+#[cfg(unix)]
+mod unix {
+    use candlescope_models::chat::{ChatTemplate, Message};
+    use std::time::{Duration, Instant};
+
+    /// In the style of Llama 3's, with a variable, a slice and a filter.
+    const LLAMA: &str = "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' \
+        + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}\
+        {% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}";
+    /// Most memory that a process that renders may take, its program included.
+    const CEILING: u64 = 512 << 20;
+
+    pub(super) fn honest_templates_are_rendered() {
+        let template = ChatTemplate::new(LLAMA, "<bos>", "");
+        let turns = [Message::new("system", " Be \u{1b}[1m\"brief\" \u{0}. "), Message::new("user", "Hé\n")];
+        let expected = "<bos><|start_header_id|>system<|end_header_id|>\n\nBe \u{1b}[1m\"brief\" \u{0}.<|eot_id|>\
+                        <|start_header_id|>user<|end_header_id|>\n\nHé<|eot_id|>";
+        let started = Instant::now();
+        assert_eq!(template.render(&turns, true).unwrap(), expected);
+        println!("a template in a process of its own: {:?}", started.elapsed());
+        assert_eq!(template.clone().trusted().render(&turns, true).unwrap(), expected);
+        // A book, and a template that holds it a few times.
+        let book = [Message::new("user", &"word ".repeat(5_000_000))];
+        assert!(template.render(&book, true).unwrap().len() > 24_000_000);
+        let refusal = ChatTemplate::new("{% set a = 1 %}{{ raise_exception('roles must alternate') }}", "", "");
+        let refused = refusal.render(&turns, true).unwrap_err().to_string();
+        assert!(refused.contains("roles must alternate") && refused.contains("without a chat template"), "{refused}");
+        // Several at once, as a server renders them.
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(template.render(&turns, true).unwrap(), expected));
+            }
+        });
+        let taken = peak_of_children();
+        assert!(taken < CEILING, "{taken} bytes for honest templates");
+    }
+
+    pub(super) fn hostile_templates_end_alone() {
+        let doubled = |start: &str, step: &str, times: usize, end: &str| format!("{start}{}{end}", step.repeat(times));
+        let deep = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
+        for (source, why) in [
+            (doubled("{% set x = 'word' %}", "{% set x = x ~ x %}", 50, "{{ x | length }}"), "limit of 384 MB"),
+            (doubled("{% set x = 'word' %}", "{% set x = x + x %}", 50, ""), "limit of 384 MB"),
+            (doubled("{% set x = 'word' %}", "{% set x = x.replace('w', x) %}", 50, ""), "limit of 384 MB"),
+            (doubled("{% set x = 'word' %}", "{% set x = [x, x] | join %}", 50, ""), "limit of 384 MB"),
+            (doubled("{% set x = 'word' %}", "{% set x = [x, x] %}", 50, "{{ x | string | length }}"), "limit of 384 MB"),
+            // Compared for ever, and holding next to nothing.
+            (
+                doubled("{% set x = 'a' %}{% set y = 'a' %}", "{% set x = [x, x] %}{% set y = [y, y] %}", 60, "{{ x == y }}"),
+                "limit of 10 s",
+            ),
+            (format!("{deep}{{{{ ns.x | tojson | length }}}}"), ""),
+            ("{% set x = 'word' * 999999999 %}".to_string(), ""),
+        ] {
+            let started = Instant::now();
+            let rendered = ChatTemplate::new(&source, "", "").render(&[Message::new("user", "hi")], true);
+            let taken = started.elapsed();
+            assert!(taken < Duration::from_secs(60), "{taken:?}: {source}");
+            match rendered {
+                Err(error) => assert!(error.to_string().contains(why), "{error}: {source}"),
+                Ok(text) => assert!(why.is_empty(), "{text}: {source}"),
+            }
+        }
+        let taken = peak_of_children();
+        println!("the largest process that rendered took {} MB", taken >> 20);
+        assert!(taken < CEILING, "{taken} bytes");
+    }
+
+    /// Bytes that the largest child had at once.
+    fn peak_of_children() -> u64 {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: it writes a `rusage`, for which there is room.
+        let usage = unsafe {
+            assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()), 0);
+            usage.assume_init()
+        };
+        let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+        u64::try_from(usage.ru_maxrss).unwrap() * unit
+    }
+}
