@@ -5,6 +5,7 @@
 //! the layer's arithmetic intensity.
 
 use candle_core::{Device, Module, Result, Tensor};
+use candlescope::llm::{self, Tokens};
 use candlescope::{Annotation, DType, annotate};
 use tracing::Span;
 
@@ -38,12 +39,12 @@ impl Module for Linear {
 
 fn main() -> anyhow::Result<()> {
     let memory = candlescope::MemoryExporter::new();
-    let scope = candlescope::builder().exporter(memory.clone()).start_default()?;
+    let scope = candlescope::builder().exporter(memory.clone()).install()?;
 
     let (up, down) = (Linear::new(512, 128, "up_proj")?, Linear::new(128, 512, "down_proj")?);
     let mut x = Tensor::ones((1, 128), candle_core::DType::F32, &Device::Cpu)?;
     for position in 1..=5 {
-        let _step = candlescope::llm::decode(1, position, 1);
+        let _step = llm::decode(Tokens::new(1).context(position));
         x = down.forward(&up.forward(&x)?.relu()?)?;
     }
 

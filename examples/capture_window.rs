@@ -1,11 +1,12 @@
 //! Recording only some steps: by a schedule, or a window asked for while the program runs.
 
+use candlescope::llm::{self, Tokens};
 use candlescope::{MemoryExporter, Schedule};
 
 fn steps(n: usize) {
     let work = tracing::trace_span!("work");
     for position in 1..=n {
-        let _step = candlescope::llm::decode(1, position, 1);
+        let _step = llm::decode(Tokens::new(1).context(position));
         work.in_scope(|| std::hint::black_box((0..1_000).sum::<u64>()));
     }
 }
@@ -14,7 +15,7 @@ fn main() -> anyhow::Result<()> {
     let memory = MemoryExporter::new();
     // Skip 10 steps, then twice: wait 3, warm up 1, record 2.
     let schedule = Schedule { skip_first: 10, wait: 3, warmup: 1, active: 2, repeat: 2 };
-    let scope = candlescope::builder().exporter(memory.clone()).schedule(schedule).start_default()?;
+    let scope = candlescope::builder().exporter(memory.clone()).schedule(schedule).install()?;
     steps(30);
     if let Some(handle) = scope.handle() {
         // Something looks slow: the next five steps in full, whatever the schedule says.

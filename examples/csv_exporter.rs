@@ -1,8 +1,8 @@
 //! A whole exporter: a line of CSV for each step, in a file. CONTRIBUTING.md walks through it.
 
-use candlescope::Exporter;
-use candlescope::core::run::RunManifest;
-use candlescope::core::{Batch, DropReason, ExportError, Ledger, RecordKind};
+use candlescope::llm::{self, Tokens};
+use candlescope::sdk::{DropReason, Ledger, RecordKind};
+use candlescope::{Batch, ExportError, Exporter, RunManifest};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
@@ -70,9 +70,9 @@ impl Exporter for CsvExporter {
 fn main() -> anyhow::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "steps.csv".to_string());
     let csv = CsvExporter { path: path.into(), file: None };
-    let scope = candlescope::builder().exporter(csv).start_default()?;
+    let scope = candlescope::builder().exporter(csv).install()?;
     for position in 1..=3 {
-        let _step = candlescope::llm::decode(1, position, 1);
+        let _step = llm::decode(Tokens::new(1).context(position));
         tracing::trace_span!("linear").in_scope(|| std::hint::black_box((0..1_000).sum::<u64>()));
     }
     if let Some(manifest) = scope.finish() {

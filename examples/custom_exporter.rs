@@ -1,7 +1,8 @@
 //! An exporter of your own: a type, a name, and one function that takes batches and says what became of them.
 
-use candlescope::Exporter;
-use candlescope::core::{Batch, ExportError, Ledger};
+use candlescope::llm::{self, Tokens};
+use candlescope::sdk::Ledger;
+use candlescope::{Batch, ExportError, Exporter};
 use std::collections::BTreeMap;
 
 /// Adds up time by path without ordinals and prints it at the end.
@@ -35,10 +36,10 @@ impl Exporter for TopPaths {
 }
 
 fn main() -> anyhow::Result<()> {
-    let scope = candlescope::builder().exporter(TopPaths::default()).start_default()?;
+    let scope = candlescope::builder().exporter(TopPaths::default()).install()?;
     let (block, linear) = (tracing::trace_span!("block"), tracing::trace_span!("linear"));
     for position in 1..=3 {
-        let _step = candlescope::llm::decode(1, position, 1);
+        let _step = llm::decode(Tokens::new(1).context(position));
         for _ in 0..2 {
             let _block = block.enter();
             linear.in_scope(|| std::hint::black_box((0..1_000).sum::<u64>()));

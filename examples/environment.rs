@@ -2,13 +2,15 @@
 //!
 //! `CANDLESCOPE="parquet=./runs,perfetto=trace.pftrace" cargo run -p candlescope-examples --bin environment`
 
+use candlescope::llm::{self, Tokens};
+
 fn main() {
     let _scope = candlescope::init();
 
     let layer = tracing::trace_span!("layer");
     let work = tracing::trace_span!("work");
     for step in 0..10 {
-        let _step = candlescope::llm::decode(1, step + 1, 1);
+        let _step = llm::decode(Tokens::new(1).context(step + 1));
         for _ in 0..4 {
             let _layer = layer.enter();
             work.in_scope(|| std::hint::black_box((0..10_000).sum::<u64>()));

@@ -7,11 +7,12 @@
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use candle_transformers::models::llama::{Cache, Config, Llama};
+use candlescope::llm::{self, Tokens};
 
 fn main() -> anyhow::Result<()> {
     let run = std::env::args().nth(1).unwrap_or_else(|| "runs/existing".into());
     // 1. Before the model loads: candle creates its spans then.
-    let scope = candlescope::builder().parquet(&run).report_at_end(true).start_default()?;
+    let scope = candlescope::builder().parquet(&run).report_at_end(true).install()?;
 
     let device = Device::cuda_if_available(0)?;
     let config = Config {
@@ -42,8 +43,8 @@ fn main() -> anyhow::Result<()> {
         let new = &tokens[position..];
         // 2. Optional: marks the step, so that reports know tokens, context and phase.
         let _step = match position {
-            0 => candlescope::llm::prefill(new.len(), new.len(), 1),
-            _ => candlescope::llm::decode(1, tokens.len(), 1),
+            0 => llm::prefill(Tokens::new(new.len()).context(new.len())),
+            _ => llm::decode(Tokens::new(1).context(tokens.len())),
         };
         let input = Tensor::new(new, &device)?.unsqueeze(0)?;
         let logits = model.forward(&input, position, &mut cache)?;

@@ -16,7 +16,7 @@ pub(crate) fn observe(builder: Builder, options: &Options) -> Result<Builder> {
 
 #[cfg(feature = "gpu")]
 fn timing(builder: Builder, options: &Options) -> Result<Builder> {
-    Ok(builder.gpu(candlescope::GpuTiming::tier(options.gpu_timing).budget(options.gpu_budget)))
+    Ok(builder.gpu_timing(candlescope::GpuTiming::tier(options.gpu_timing).budget(options.gpu_budget)))
 }
 #[cfg(not(feature = "gpu"))]
 fn timing(builder: Builder, options: &Options) -> Result<Builder> {
@@ -30,7 +30,7 @@ fn timing(builder: Builder, options: &Options) -> Result<Builder> {
 fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
     match options.kernels {
         Some(_) if !options.device.starts_with("cuda") => bail!("--cupti needs a GPU: add --device cuda:0"),
-        Some(windows) => Ok(builder.kernels(Some(windows))),
+        Some(windows) => Ok(builder.cupti(windows)),
         None => Ok(builder),
     }
 }

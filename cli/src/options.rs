@@ -190,24 +190,8 @@ fn gpu_budget(share: Option<f64>) -> Result<f64> {
     Ok(share)
 }
 
-/// `all`, or `N/EVERY`.
 fn windows(text: &str) -> Result<Schedule> {
-    if text == "all" {
-        return Ok(Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 });
-    }
-    let wrong = || {
-        anyhow!("--cupti is `{text}`; it can be `all` or N/EVERY, N steps in every EVERY of them, for example 5/500")
-    };
-    let (steps, every) = text.split_once('/').ok_or_else(wrong)?;
-    let (active, every): (u64, u64) =
-        (steps.trim().parse().map_err(|_| wrong())?, every.trim().parse().map_err(|_| wrong())?);
-    if active == 0 || active >= every {
-        return Err(wrong());
-    }
-    // The recorder is switched on a few steps ahead; its window begins as soon as it is ready.
-    let idle = every - active;
-    let warmup = idle.min(8);
-    Ok(Schedule { skip_first: 0, wait: idle - warmup, warmup, active, repeat: 0 })
+    text.parse().map_err(|error| anyhow!("--cupti: {error}"))
 }
 
 fn prompt(p: &PartialOptions) -> Result<Prompt> {

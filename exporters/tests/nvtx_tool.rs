@@ -68,8 +68,8 @@ fn phases_have_categories_and_colours_of_their_own() {
     record(|| {
         let plain = trace_span!("plain");
         plain.in_scope(|| ());
-        llm::prefill(4, 4, 1).in_scope(|| plain.in_scope(|| ()));
-        llm::decode(1, 5, 1).in_scope(|| ());
+        llm::prefill(llm::Tokens::new(4).context(4)).in_scope(|| plain.in_scope(|| ()));
+        llm::decode(llm::Tokens::new(1).context(5)).in_scope(|| ());
     });
     let ranges = ranges(&events());
     let find = |text: &str, top: bool| ranges.iter().find(|r| r.text == text && r.parent.is_none() == top).expect(text);

@@ -23,7 +23,7 @@ fn profile(address: SocketAddr) -> (u64, ExporterReport, Duration) {
     let (layer, session) = builder.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for _ in 0..3 {
-            let _phase = llm::decode(1, 1, 1);
+            let _phase = llm::decode(llm::Tokens::new(1).context(1));
             tracing::info_span!("linear").in_scope(|| ());
         }
     });

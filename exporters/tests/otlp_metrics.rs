@@ -42,7 +42,7 @@ fn profile(config: OtlpConfig, steps: usize, pause: Duration) -> (u64, ExporterR
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = tracing::info_span!("linear");
         for _ in 0..steps {
-            let _phase = llm::decode(1, 1, 1);
+            let _phase = llm::decode(llm::Tokens::new(1).context(1));
             (0..3).for_each(|_| span.in_scope(|| ()));
             std::thread::sleep(pause);
         }

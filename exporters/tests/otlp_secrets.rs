@@ -92,7 +92,7 @@ fn everything_said(address: SocketAddr, protocol: OtlpProtocol, heard: &Heard) -
         .start()
         .expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let _phase = llm::decode(1, 1, 1);
+        let _phase = llm::decode(llm::Tokens::new(1).context(1));
         tracing::info_span!("linear").in_scope(|| ());
     });
     let handle = session.handle().clone();

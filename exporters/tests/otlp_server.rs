@@ -34,7 +34,7 @@ fn work() {
     let request = Request::new("chat", "test-model").prompt_tokens(7).traceparent(CALLER);
     let _in_request = request.enter();
     for step in 0..4 {
-        let _phase = if step == 0 { llm::prefill(7, 7, 1) } else { llm::decode(1, 7 + step, 1) };
+        let _phase = if step == 0 { llm::prefill(llm::Tokens::new(7).context(7)) } else { llm::decode(llm::Tokens::new(1).context(7 + step)) };
         for _ in 0..3 {
             span.in_scope(|| std::thread::sleep(Duration::from_micros(50)));
         }
@@ -310,7 +310,7 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
         let span = tracing::info_span!("linear");
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(1) {
-            let _phase = llm::decode(1, 1, 1);
+            let _phase = llm::decode(llm::Tokens::new(1).context(1));
             (0..50).for_each(|_| span.in_scope(|| ()));
             std::thread::sleep(Duration::from_micros(200));
         }

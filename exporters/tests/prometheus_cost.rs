@@ -92,7 +92,7 @@ fn scrapes_run_nothing_on_the_applications_threads() {
     let application = std::thread::Builder::new().name("app".into());
     let application = application.spawn(move || {
         let _subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-        let _step = candlescope_core::llm::decode(1, 1, 1);
+        let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(1));
         ready.send(std::fs::read_link("/proc/thread-self").expect("/proc")).expect("heard");
         // In the middle of a step, as an application is that waits for its device.
         let _ = wait.recv();

@@ -308,7 +308,7 @@ fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
         let request = candlescope_core::llm::Request::new("chat", "tiny").prompt_tokens(3);
         let _in_request = request.enter();
         for n in 0..50 {
-            let _step = candlescope_core::llm::decode(1, n, 1);
+            let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(n));
             tracing::trace_span!("linear").in_scope(|| ());
             request.token();
         }

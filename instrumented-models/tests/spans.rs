@@ -49,7 +49,7 @@ fn annotations_sum_up_to_the_cost_model() {
         let batch = record(|| {
             let (made, mut model) = tiny_model(dtype);
             for work in [Work::new(2, 9, 0), Work::new(2, 1, 9), Work::new(2, 4, 10), Work::new(1, 1, 0)] {
-                let _step = candlescope_core::llm::encode(work.rows(), work.batch);
+                let _step = candlescope_core::llm::encode(candlescope_core::llm::Tokens::new(work.rows()).batch(work.batch));
                 let position = work.context - work.tokens;
                 model.forward(&tokens(work.batch, work.tokens, 1, 96), position).unwrap();
                 works.push((work, model.cost(work)));
@@ -98,7 +98,7 @@ fn quantised_annotations_count_the_real_storage() {
         assert_eq!(loaded.info.to_map()["compute_dtype"], "int8");
         assert_eq!(load(&path, Engine::Candle, DType::F32, false).info.compute_dtype, Some("int8"));
         assert_eq!(load(&path, Engine::Instrumented, DType::F32, true).info.compute_dtype, Some("f32"));
-        let _step = candlescope_core::llm::decode(1, 1, 1);
+        let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(1));
         loaded.model.forward(&tokens(1, 1, 0, 96), 0).unwrap();
     });
     let analytic = decoder_step(&config, work, Widths::of(4));
@@ -117,7 +117,7 @@ fn intervals_are_named_after_the_weights() {
     let batch = record(|| {
         let (_, mut model) = tiny_model(DType::F32);
         for position in 0..2 {
-            let _step = candlescope_core::llm::decode(1, position + 1, 1);
+            let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(position + 1));
             model.forward(&tokens(1, 1, 0, 96), position).unwrap();
         }
     });

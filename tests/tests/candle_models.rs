@@ -31,7 +31,7 @@ fn llama_forwards_give_exactly_that_many_times_the_intervals_of_one() {
     let (batch, manifest, ()) = record(|| {
         let (model, mut cache) = llama();
         for i in 0..N {
-            let _step = llm::decode(1, i + 1, 1);
+            let _step = llm::decode(llm::Tokens::new(1).context(i + 1));
             model.forward(&tokens(1), i, &mut cache).unwrap();
         }
     });
@@ -88,7 +88,7 @@ fn bert_has_its_own_tree() {
         let ids = tokens(6);
         let types = ids.zeros_like().unwrap();
         for _ in 0..N {
-            let _step = llm::encode(6, 1);
+            let _step = llm::encode(llm::Tokens::new(6));
             model.forward(&ids, &types, None).unwrap();
         }
     });
@@ -139,7 +139,7 @@ fn a_model_cloned_into_two_threads_shares_its_spans_and_no_trouble() {
                     .spawn_scoped(scope, move || {
                         tracing::dispatcher::with_default(&dispatch, || {
                             for i in 0..N {
-                                let _step = llm::decode(1, i + 1, 1);
+                                let _step = llm::decode(llm::Tokens::new(1).context(i + 1));
                                 model.forward(&tokens(1), i, &mut cache).unwrap();
                             }
                         });
@@ -163,7 +163,7 @@ fn a_model_cloned_into_two_threads_shares_its_spans_and_no_trouble() {
 fn a_layer_installed_after_the_model_loaded_says_so() {
     let (model, mut cache) = llama();
     let (batch, manifest, ()) = record(|| {
-        let _step = llm::prefill(4, 4, 1);
+        let _step = llm::prefill(llm::Tokens::new(4).context(4));
         model.forward(&tokens(4), 0, &mut cache).unwrap();
     });
     assert_eq!(paths(&batch, None), ["prefill"]);

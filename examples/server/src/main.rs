@@ -133,13 +133,13 @@ fn observe(args: &Args) -> Result<Scope> {
         observed = observed.parquet_with(config);
     }
     if args.capture_kernels {
-        observed = observed.kernels(None);
+        observed = observed.cupti(candlescope::KernelWindows::OnRequest);
     }
     // The web server's own spans are nobody's steps.
     for target in ["axum", "hyper", "hyper_util", "h2", "tower", "tokio"] {
         observed = observed.exclude_target(target);
     }
-    Ok(observed.report_at_end(true).start_default()?)
+    Ok(observed.report_at_end(true).install()?)
 }
 
 fn main() -> Result<()> {

@@ -1,7 +1,7 @@
 //! The server as a client, a Prometheus and an operator see it: a process of its own, spoken to over HTTP.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::core::StepRecord;
+use candlescope::sdk::StepRecord;
 use candlescope_analysis::Run;
 use candlescope_tests::services::free_addresses;
 use serde_json::{Value, json};

@@ -26,10 +26,8 @@ static OFFERED: AtomicBool = AtomicBool::new(false);
 /// [`trusted`](super::ChatTemplate::trusted). The limit on memory is kept by Linux.
 ///
 /// ```
-/// fn main() {
-///     candlescope_models::chat::isolate();
-///     // the program
-/// }
+/// candlescope_models::chat::isolate();
+/// // the program
 /// ```
 pub fn isolate() {
     if std::env::var_os(ASKED).is_some() {
@@ -109,7 +107,7 @@ mod unix {
     }
 
     fn exchange(stream: &mut UnixStream, asked: &[u8], longest: usize, deadline: Instant) -> io::Result<Vec<u8>> {
-        let left = || {
+        let left = || -> io::Result<Option<Duration>> {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
         };

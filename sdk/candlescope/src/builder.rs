@@ -7,7 +7,7 @@ use candlescope_core::{CandlescopeLayer, Collector, Exporter, Problem, Schedule,
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// Options of a session: destinations, collectors, schedule. End with [`start_default`](Builder::start_default), or with
+/// Options of a session: destinations, collectors, schedule. End with [`install`](Builder::install), or with
 /// [`layer`](Builder::layer) where the program has a subscriber of its own.
 #[must_use]
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Builder {
     /// Takes GPU time as `timing` says, and says so in the run where there is no GPU. Without this call GPU time is adaptive where
     /// there is a CUDA device, and silently absent where there is none.
     #[cfg(feature = "cuda")]
-    pub fn gpu(mut self, timing: candlescope_core::GpuTiming) -> Self {
+    pub fn gpu_timing(mut self, timing: candlescope_core::GpuTiming) -> Self {
         self.gpu.timing = match timing.tier {
             candlescope_core::GpuTier::Off => crate::gpu::Choice::Off,
             _ => crate::gpu::Choice::On(timing),
@@ -148,12 +148,11 @@ impl Builder {
         self
     }
 
-    /// Records kernels in the windows of a schedule that counts recorded steps, or on request only
-    /// ([`Handle::capture_kernels`](crate::Handle::capture_kernels)). Off unless told otherwise, because a step in a window takes
-    /// noticeably longer.
+    /// Records kernels through CUPTI in the windows of a schedule that counts recorded steps, or on request only. Off unless told
+    /// otherwise, because a step in a window takes noticeably longer.
     #[cfg(feature = "cupti")]
-    pub fn kernels(mut self, windows: Option<Schedule>) -> Self {
-        self.gpu.kernels = Some(windows);
+    pub fn cupti(mut self, windows: impl Into<crate::KernelWindows>) -> Self {
+        self.gpu.kernels = Some(windows.into());
         self
     }
 
@@ -220,8 +219,8 @@ impl Builder {
     }
 
     /// Tells `callback` of problems as they come: an exporter that fails, a GPU that is not there. They are `tracing`
-    /// events too, of the target [`core::diagnostics::TARGET`](crate::core::diagnostics::TARGET). Without this call
-    /// [`start_default`](Builder::start_default), whose subscriber shows events only where `RUST_LOG` asks for them,
+    /// events too, of the target [`sdk::diagnostics::TARGET`](crate::sdk::diagnostics::TARGET). Without this call
+    /// [`install`](Builder::install), whose subscriber shows events only where `RUST_LOG` asks for them,
     /// writes problems on standard error.
     pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.tells = true;
@@ -276,7 +275,7 @@ impl Builder {
     ///
     /// # Errors
     /// When a destination cannot be used or a global subscriber is in place already.
-    pub fn start_default(self) -> Result<Scope, InitError> {
+    pub fn install(self) -> Result<Scope, InitError> {
         if tracing::dispatcher::has_been_set() {
             return Err(InitError::SubscriberInPlace);
         }

@@ -2,12 +2,14 @@
 
 use crate::InitError;
 use crate::builder::{Builder, builder};
+use crate::gpu::KernelWindows;
 use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";
 
-/// What the variable says. Keys, joined by commas:
+/// What the variable says. Keys, joined by commas or semicolons, named as the options of `candlescope profile` and the methods of
+/// [`Builder`] are:
 ///
 /// | key | meaning |
 /// |---|---|
@@ -19,12 +21,13 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
 /// | `prometheus-host=NAME` | a further name of that address, see `PrometheusConfig::allow_host`; can be repeated |
 /// | `host`, `host=off` | samples of the process; on by default |
-/// | `gpu=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
+/// | `gpu-timing=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
 /// | `gpu-budget=SHARE` | what the adaptive tier may cost, `0.02` (2 % of step time) unless told otherwise |
-/// | `cupti=SKIP/WAIT/WARMUP/ACTIVE/REPEAT`, `cupti` | record kernels by a schedule, or on request only |
+/// | `cupti=N/EVERY`, `cupti`, `cupti=on-request` | record kernels of N steps in EVERY, of all steps, or when asked to |
 /// | `nvml`, `nvml=off` | power, memory, clocks of the GPUs; on by default where there are any |
 /// | `nvtx`, `nvtx=off` | ranges for Nsight Systems; on by default where it is attached |
-/// | `schedule=SKIP/WAIT/WARMUP/ACTIVE/REPEAT` | record by a schedule |
+/// | `schedule=N/EVERY` | record N steps in EVERY, or by `skip_first/wait/warmup/active/repeat` |
+/// | `overhead-probe=EVERY` | leave one step in EVERY without a record, to measure what recording the others costs |
 /// | `paused` | start with capture off |
 /// | `report`, `report=off` | the account of the run on standard error when it ends; on by default |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
@@ -51,13 +54,15 @@ pub struct EnvConfig {
     /// Budget of the adaptive tier, a share of step time, as written.
     pub gpu_budget: Option<String>,
     /// Whether kernels are recorded, and in which windows.
-    pub cupti: Option<Option<Schedule>>,
+    pub cupti: Option<KernelWindows>,
     /// Whether the GPUs are sampled, where the variable says something of it.
     pub nvml: Option<bool>,
     /// Whether NVTX ranges are made, where the variable says something of it.
     pub nvtx: Option<bool>,
     /// Schedule.
     pub schedule: Option<Schedule>,
+    /// One step in so many is left plain.
+    pub overhead_probe: Option<u64>,
     /// Whether capture starts off.
     pub paused: bool,
     /// Whether the account at the end is left out.
@@ -71,11 +76,11 @@ pub struct EnvConfig {
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=S/W/W/A/R, nvml=on|off, nvtx=on|off, schedule=S/W/W/A/R, paused, report=on|off, exclude=TARGET"
+        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET"
     )]
     UnknownKey(String),
     /// A key without the value it needs, or with one it cannot take.
-    #[error("{VARIABLE}: `{key}` wants {wanted}, not `{value}`")]
+    #[error("{VARIABLE}: `{key}` wants {wanted}{}", not(value))]
     Value {
         /// The key.
         key: &'static str,
@@ -89,6 +94,11 @@ pub enum ConfigError {
         "{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild"
     )]
     NotInThisBuild(&'static str),
+}
+
+/// What was there instead, if anything was.
+fn not(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(", not `{value}`") }
 }
 
 impl EnvConfig {
@@ -106,31 +116,46 @@ impl EnvConfig {
     /// Names the key that is not understood and what it wants.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        for part in text.split([',', ';']).map(str::trim).filter(|p| !p.is_empty()) {
             let (key, value) = part.split_once('=').map_or((part, ""), |(k, v)| (k.trim(), v.trim()));
             match key {
-                "parquet" => config.parquet = Some(path("parquet", value)?),
-                "perfetto" => config.perfetto = Some(path("perfetto", value)?),
-                "chrome" => config.chrome = Some(path("chrome", value)?),
+                "parquet" => config.parquet = Some(given("parquet", value, "a directory, as in parquet=./runs")?),
+                "perfetto" => config.perfetto = Some(given("perfetto", value, "a file, as in perfetto=trace.pftrace")?),
+                "chrome" => config.chrome = Some(given("chrome", value, "a file, as in chrome=trace.json")?),
                 "otlp" => config.otlp = Some(value.into()),
                 "otlp-metrics" => config.otlp_metrics = Some(value.into()),
-                "prometheus" => config.prometheus = Some(path("prometheus", value)?),
+                "prometheus" => {
+                    config.prometheus = Some(given("prometheus", value, "an address or a port, as in prometheus=9464")?);
+                }
                 "host" => config.no_host = !switch("host", value)?,
-                "prometheus-host" => config.prometheus_hosts.push(path("prometheus-host", value)?),
+                "prometheus-host" => {
+                    let wanted = "a name of this machine, as in prometheus-host=gpu-box";
+                    config.prometheus_hosts.push(given("prometheus-host", value, wanted)?);
+                }
                 "report" => config.no_report = !switch("report", value)?,
                 "paused" => config.paused = switch("paused", value)?,
                 "schedule" => config.schedule = Some(schedule("schedule", value)?),
-                "gpu" => config.gpu = Some(tier(value)?),
+                "gpu-timing" => config.gpu = Some(tier(value)?),
                 "gpu-budget" => config.gpu_budget = Some(budget(value)?),
-                "cupti" if value.is_empty() => config.cupti = Some(None),
-                "cupti" => config.cupti = Some(Some(schedule("cupti", value)?)),
+                "cupti" => config.cupti = Some(windows(value)?),
+                "overhead-probe" => config.overhead_probe = Some(every(value)?),
                 "nvml" => config.nvml = Some(switch("nvml", value)?),
                 "nvtx" => config.nvtx = Some(switch("nvtx", value)?),
-                "exclude" => config.exclude.push(path("exclude", value)?),
+                "exclude" => {
+                    let wanted = "the target of spans, as in exclude=hyper";
+                    config.exclude.push(given("exclude", value, wanted)?);
+                }
                 other => return Err(ConfigError::UnknownKey(word(other))),
             }
         }
         Ok(config)
+    }
+
+    /// Whether what is recorded goes anywhere.
+    pub(crate) fn has_destination(&self) -> bool {
+        let files = [&self.parquet, &self.perfetto, &self.chrome, &self.prometheus];
+        let collectors = [&self.otlp, &self.otlp_metrics];
+        files.iter().any(|d| d.is_some()) || collectors.iter().any(|d| d.is_some()) || self.nvtx == Some(true)
     }
 
     pub(crate) fn into_builder(self) -> Result<Builder, InitError> {
@@ -159,6 +184,9 @@ impl EnvConfig {
         }
         if let Some(schedule) = self.schedule {
             b = b.schedule(schedule);
+        }
+        if let Some(every) = self.overhead_probe {
+            b = b.overhead_probe(every);
         }
         for target in &self.exclude {
             b = b.exclude_target(target);
@@ -247,7 +275,7 @@ fn prometheus(_: Builder, _: String, _: Vec<String>) -> Result<Builder, InitErro
 
 #[cfg(feature = "cuda")]
 fn gpu(b: Builder, timing: GpuTiming) -> Result<Builder, InitError> {
-    Ok(b.gpu(timing))
+    Ok(b.gpu_timing(timing))
 }
 #[cfg(not(feature = "cuda"))]
 fn gpu(b: Builder, timing: GpuTiming) -> Result<Builder, InitError> {
@@ -255,11 +283,11 @@ fn gpu(b: Builder, timing: GpuTiming) -> Result<Builder, InitError> {
 }
 
 #[cfg(feature = "cupti")]
-fn cupti(b: Builder, windows: Option<Schedule>) -> Result<Builder, InitError> {
-    Ok(b.kernels(windows))
+fn cupti(b: Builder, windows: KernelWindows) -> Result<Builder, InitError> {
+    Ok(b.cupti(windows))
 }
 #[cfg(not(feature = "cupti"))]
-fn cupti(_: Builder, _: Option<Schedule>) -> Result<Builder, InitError> {
+fn cupti(_: Builder, _: KernelWindows) -> Result<Builder, InitError> {
     Err(ConfigError::NotInThisBuild("cupti").into())
 }
 
@@ -283,7 +311,7 @@ fn nvtx(b: Builder, on: bool) -> Result<Builder, InitError> {
 
 fn tier(value: &str) -> Result<GpuTier, ConfigError> {
     let wanted = "off, steps, blocks, all or adaptive";
-    GpuTier::from_word(value).ok_or_else(|| ConfigError::Value { key: "gpu", wanted, value: value.into() })
+    GpuTier::from_word(value).ok_or_else(|| ConfigError::Value { key: "gpu-timing", wanted, value: value.into() })
 }
 
 /// The text itself: a configuration can be compared, and floats cannot.
@@ -305,9 +333,9 @@ fn word(key: &str) -> String {
     if word.len() < key.len() { format!("{word}…") } else { word }
 }
 
-fn path(key: &'static str, value: &str) -> Result<String, ConfigError> {
+fn given(key: &'static str, value: &str, wanted: &'static str) -> Result<String, ConfigError> {
     if value.is_empty() {
-        return Err(ConfigError::Value { key, wanted: "a value after `=`", value: value.into() });
+        return Err(ConfigError::Value { key, wanted, value: value.into() });
     }
     Ok(value.to_string())
 }
@@ -321,17 +349,22 @@ fn switch(key: &'static str, value: &str) -> Result<bool, ConfigError> {
 }
 
 fn schedule(key: &'static str, value: &str) -> Result<Schedule, ConfigError> {
-    let wrong = || ConfigError::Value {
-        key,
-        wanted: "five numbers, skip_first/wait/warmup/active/repeat such as 10/0/1/5/1",
-        value: value.into(),
-    };
-    let numbers: Vec<u64> =
-        value.split('/').map(|n| n.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
-    match numbers[..] {
-        [skip_first, wait, warmup, active, repeat] => Ok(Schedule { skip_first, wait, warmup, active, repeat }),
-        _ => Err(wrong()),
+    let wanted = "`all`, N/EVERY such as 5/500, or skip_first/wait/warmup/active/repeat such as 10/0/1/5/1";
+    value.parse().map_err(|_| ConfigError::Value { key, wanted, value: value.into() })
+}
+
+fn windows(value: &str) -> Result<KernelWindows, ConfigError> {
+    match value {
+        "" => Ok(KernelWindows::Scheduled(Schedule::all())),
+        "on-request" => Ok(KernelWindows::OnRequest),
+        _ => schedule("cupti", value).map(KernelWindows::Scheduled),
     }
+}
+
+fn every(value: &str) -> Result<u64, ConfigError> {
+    let wanted = "a number of steps from 2, as in overhead-probe=10";
+    let wrong = || ConfigError::Value { key: "overhead-probe", wanted, value: value.into() };
+    value.parse().ok().filter(|every| *every >= 2).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -340,7 +373,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b ; perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -355,30 +388,52 @@ mod tests {
                 no_host: true,
                 gpu: Some(GpuTier::Blocks),
                 gpu_budget: Some("0.05".into()),
-                cupti: Some(Some(Schedule { skip_first: 9, wait: 8, warmup: 7, active: 6, repeat: 5 })),
+                cupti: Some(KernelWindows::Scheduled(Schedule {
+                    skip_first: 9,
+                    wait: 8,
+                    warmup: 7,
+                    active: 6,
+                    repeat: 5
+                })),
                 nvml: Some(true),
                 nvtx: Some(false),
                 schedule: Some(Schedule { skip_first: 1, wait: 2, warmup: 3, active: 4, repeat: 5 }),
+                overhead_probe: Some(9),
                 paused: true,
                 no_report: true,
                 exclude: vec!["h2".into(), "hyper".into()],
             }
         );
         assert_eq!(EnvConfig::parse("").unwrap(), EnvConfig::default());
-        assert_eq!(EnvConfig::parse("cupti").unwrap().cupti, Some(None), "on request only");
+        let windows = |text| EnvConfig::parse(text).unwrap().cupti.unwrap();
+        for (text, schedule) in [("cupti", "all"), ("cupti=all", "all"), ("cupti=5/500", "5/500")] {
+            assert_eq!(windows(text), KernelWindows::Scheduled(schedule.parse().unwrap()));
+        }
+        assert_eq!(windows("cupti=on-request"), KernelWindows::OnRequest);
+    }
+
+    #[test]
+    fn a_configuration_without_destination_is_known() {
+        for text in ["parquet=a", "perfetto=a", "chrome=a", "otlp", "otlp-metrics", "prometheus=1", "nvtx"] {
+            assert!(EnvConfig::parse(text).unwrap().has_destination(), "{text}");
+        }
+        for text in ["", "schedule=5/500", "host,cupti=on-request", "nvtx=off"] {
+            assert!(!EnvConfig::parse(text).unwrap().has_destination(), "{text}");
+        }
     }
 
     #[test]
     fn mistakes_are_named() {
         for (text, part) in [
-            ("parquet", "`parquet` wants a value"),
-            ("prometheus=", "`prometheus` wants a value"),
+            ("parquet", "`parquet` wants a directory, as in parquet=./runs"),
+            ("prometheus=", "`prometheus` wants an address or a port, as in prometheus=9464"),
+            ("overhead-probe=1", "from 2, as in overhead-probe=10, not `1`"),
             ("host=maybe", "on or off"),
-            ("schedule=1/2", "five numbers"),
-            ("schedule=a/b/c/d/e", "five numbers"),
-            ("gpu=most", "off, steps, blocks, all or adaptive"),
+            ("schedule=1/2/3", "N/EVERY such as 5/500"),
+            ("schedule=a/b/c/d/e", "not `a/b/c/d/e`"),
+            ("gpu-timing=most", "off, steps, blocks, all or adaptive"),
             ("gpu-budget=2", "a share of step time"),
-            ("cupti=1/2", "`cupti` wants five numbers"),
+            ("cupti=5", "`cupti` wants `all`, N/EVERY"),
             ("cuda=on", "`cuda` is not known"),
             ("http://user:pass@host:4318", "`http…` is not known"),
         ] {

@@ -1,8 +1,33 @@
 //! The GPU's side of a session: what is asked for, and what this machine can give.
 
-use candlescope_core::SessionBuilder;
+use candlescope_core::{Schedule, SessionBuilder};
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Finding, Severity};
+
+/// The steps whose kernels are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelWindows {
+    /// Those that [`Handle::capture_kernels`](crate::Handle::capture_kernels) asks for.
+    OnRequest,
+    /// Those that a schedule of recorded steps says, and those that are asked for.
+    Scheduled(Schedule),
+}
+
+impl KernelWindows {
+    #[cfg(feature = "cupti")]
+    fn schedule(self) -> Option<Schedule> {
+        match self {
+            Self::OnRequest => None,
+            Self::Scheduled(schedule) => Some(schedule),
+        }
+    }
+}
+
+impl From<Schedule> for KernelWindows {
+    fn from(schedule: Schedule) -> Self {
+        Self::Scheduled(schedule)
+    }
+}
 
 /// What was asked for.
 #[derive(Debug, Default)]
@@ -13,7 +38,7 @@ pub(crate) struct Gpu {
     pub(crate) clock: candlescope_collectors::cuda::CudaClockOptions,
     /// Whether kernels are recorded, and in which windows.
     #[cfg(feature = "cupti")]
-    pub(crate) kernels: Option<Option<candlescope_core::Schedule>>,
+    pub(crate) kernels: Option<KernelWindows>,
     #[cfg(feature = "nvml")]
     pub(crate) nvml: Choice<()>,
     #[cfg(feature = "nvtx")]
@@ -43,10 +68,10 @@ impl Gpu {
             session = cuda(session, self.timing, self.clock);
         }
         #[cfg(feature = "cupti")]
-        if let Some(schedule) = self.kernels {
+        if let Some(windows) = self.kernels {
             use candlescope_collectors::cupti::{Cupti, CuptiOptions};
             // Whether it works turns out in the background, and is said in the run's verdict.
-            session = session.kernels(Cupti::new(CuptiOptions::default()), schedule);
+            session = session.kernels(Cupti::new(CuptiOptions::default()), windows.schedule());
         }
         #[cfg(feature = "nvml")]
         {

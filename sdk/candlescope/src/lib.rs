@@ -3,11 +3,13 @@
 //! Three lines make an existing program observable; the models it uses need no change:
 //!
 //! ```
+//! use candlescope::llm::{self, Tokens};
+//!
 //! // 1. Before the model loads, because candle creates its spans then.
-//! let scope = candlescope::builder().start_default()?;
+//! let scope = candlescope::builder().install()?;
 //!
 //! // 2. The program as it is. Marking phases is optional; without it every outermost span is a step.
-//! let _step = candlescope::llm::decode(1, 128, 1);
+//! let _step = llm::decode(Tokens::new(1).context(128));
 //! // let logits = model.forward(&tokens, position)?;
 //! # drop(_step);
 //!
@@ -17,7 +19,7 @@
 //! # Ok::<(), candlescope::InitError>(())
 //! ```
 //!
-//! Without any rebuild, [`init`] reads the environment variable `CANDLESCOPE`:
+//! [`init`] reads the environment variable `CANDLESCOPE`:
 //!
 //! ```text
 //! CANDLESCOPE="parquet=./runs,perfetto=trace.pftrace" ./my-program
@@ -40,10 +42,14 @@ mod guard;
 pub use builder::{Builder, builder};
 #[cfg(feature = "cuda")]
 pub use candlescope_collectors::cuda;
-pub use candlescope_core as core;
+/// What exporters, collectors and taps of your own are written with: records, manifests, traits. The names that most programs need
+/// stand in the crate's root.
+pub use candlescope_core as sdk;
+pub use candlescope_core::run::RunManifest;
 pub use candlescope_core::{
-    Annotation, Batch, CandlescopeLayer, Collector, DType, Exporter, GpuTier, GpuTiming, Handle, MemoryExporter, Phase,
-    Problem, RedactedUrl, Schedule, Shape, annotate, is_recording, llm,
+    Annotation, Batch, CandlescopeLayer, Capture, CaptureBusy, CaptureError, Collector, DType, ExportError, Exporter,
+    FlushError, GpuTier, GpuTiming, Handle, KernelsRefused, MemoryExporter, Phase, Problem, RedactedUrl, Schedule,
+    ScheduleError, Shape, StartError, Stats, Tap, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
 pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
@@ -52,9 +58,8 @@ pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]
 pub use candlescope_exporters::prometheus::PrometheusConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};
+pub use gpu::KernelWindows;
 pub use guard::Scope;
-
-use candlescope_core::StartError;
 
 /// candlescope could not be set up. The program can go on without it.
 #[derive(Debug, thiserror::Error)]
@@ -126,9 +131,17 @@ fn without(error: InitError) -> Scope {
 /// # Errors
 /// When the value is not understood, a destination cannot be used, or a global subscriber is in place.
 pub fn init_from(value: &str) -> Result<Scope, InitError> {
-    builder_from(value)?.start_default()
+    builder_from(value)?.install()
 }
 
 fn builder_from(value: &str) -> Result<Builder, InitError> {
-    EnvConfig::parse(value)?.into_builder()
+    let config = EnvConfig::parse(value)?;
+    if !config.has_destination() {
+        let nowhere = format!(
+            "{VARIABLE} names no destination, so that what is recorded goes nowhere; add parquet=./runs, perfetto=FILE, \
+             prometheus=PORT or otlp=URL"
+        );
+        candlescope_core::diagnostics::to_stderr(&Problem::new("", nowhere));
+    }
+    config.into_builder()
 }

@@ -2,8 +2,8 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::core::run::RunManifest;
-use candlescope::core::{ExportError, Ledger};
+use candlescope::RunManifest;
+use candlescope::sdk::{ExportError, Ledger};
 use candlescope::{Batch, Exporter, MemoryExporter};
 use std::process::{Command, Stdio};
 
@@ -19,12 +19,12 @@ impl Exporter for Complains {
     }
 
     fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
-        candlescope::core::diagnostics::report("complains", "at the start");
+        candlescope::sdk::diagnostics::report("complains", "at the start");
         Ok(())
     }
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
-        ledger.dropped_batch(batch, candlescope::core::DropReason::Io);
+        ledger.dropped_batch(batch, candlescope::sdk::DropReason::Io);
         Err(ExportError::new("cannot write"))
     }
 }
@@ -41,7 +41,7 @@ fn program() {
     }
     let memory = MemoryExporter::new();
     let builder = candlescope::builder().exporter(Complains).exporter(memory.clone()).report_at_end(true);
-    let scope = builder.start_default().expect("starts");
+    let scope = builder.install().expect("starts");
     tracing::trace_span!("step").in_scope(|| tracing::error!("a log line, where RUST_LOG asks for it"));
     match role.as_str() {
         "finish" => {

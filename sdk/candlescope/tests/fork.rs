@@ -28,7 +28,7 @@ fn a_forked_child_touches_nothing_of_the_run() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let run = dir.path().join("run");
     let builder = candlescope::builder().parquet(&run).report_at_end(true).host(false);
-    let mut scope = Some(builder.start_default().expect("starts"));
+    let mut scope = Some(builder.install().expect("starts"));
     steps(100);
     scope.as_ref().expect("there").flush(Duration::from_secs(30)).expect("flushes");
     let state = || {

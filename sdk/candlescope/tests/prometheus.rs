@@ -12,7 +12,7 @@ fn one_call_serves_metrics_and_the_sessions_account() {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     let (layer, scope) = candlescope::builder().prometheus(address.to_string()).layer().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let _step = candlescope::llm::decode(1, 2, 1);
+        let _step = candlescope::llm::decode(candlescope::llm::Tokens::new(1).context(2));
     });
     // Twice, because the account is read while the last records are on their way.
     for _ in 0..2 {

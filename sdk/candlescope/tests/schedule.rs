@@ -1,7 +1,7 @@
 //! The same work with and without a schedule: what is told of requests is the same, and what became of steps is said.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::core::MemoryExporter;
+use candlescope::MemoryExporter;
 use candlescope::{Schedule, llm};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,8 +24,8 @@ fn serve() {
         let context = PROMPT as usize + token;
         let batch = BATCH as usize;
         let _step = match token {
-            0 => llm::prefill(context * batch, context, batch),
-            _ => llm::decode(batch, context, batch),
+            0 => llm::prefill(llm::Tokens::new(context * batch).context(context).batch(batch)),
+            _ => llm::decode(llm::Tokens::new(batch).context(context).batch(batch)),
         };
         tracing::trace_span!("linear").in_scope(|| std::thread::sleep(STEP));
         request.record_tokens(batch);
@@ -68,7 +68,7 @@ fn what_is_served_of_requests_does_not_depend_on_the_schedule() {
         });
         let open = tracing::dispatcher::with_default(&dispatch, || {
             let open = llm::Request::new("chat", "open").batch(2);
-            open.span().in_scope(|| drop(llm::prefill(8, 4, 2)));
+            open.span().in_scope(|| drop(llm::prefill(llm::Tokens::new(8).context(4).batch(2))));
             open
         });
         let page = flush();

@@ -159,14 +159,15 @@ impl Handle {
     /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds the first time.
     ///
     /// ```
-    /// use candlescope_core::{MemoryExporter, Session, llm};
+    /// use candlescope_core::llm::{self, Tokens};
+    /// use candlescope_core::{MemoryExporter, Session};
     /// use tracing_subscriber::prelude::*;
     /// let (layer, session) = Session::builder().paused(true).start()?;
     /// let _guard = tracing_subscriber::registry().with(layer).set_default();
     /// let memory = MemoryExporter::new();
     /// let capture = session.handle().capture(memory.clone(), 2)?;
     /// for position in 1..=5 {
-    ///     let _step = llm::decode(1, position, 1);
+    ///     let _step = llm::decode(Tokens::new(1).context(position));
     /// }
     /// let run = capture.wait(std::time::Duration::from_secs(10)).expect("written");
     /// assert_eq!((run.counts["steps"], memory.batch().steps.len()), (2, 2));

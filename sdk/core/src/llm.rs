@@ -5,17 +5,17 @@
 //! development), fields of our own stand under `candlescope.`.
 //!
 //! ```
-//! use candlescope_core::llm::{self, Request};
+//! use candlescope_core::llm::{self, Request, Tokens};
 //! let request = Request::new("text_completion", "smollm2-135m").prompt_tokens(5);
 //! let _in_request = request.enter();
 //! {
-//!     let _step = llm::prefill(5, 5, 1); // 5 new tokens, context of 5, batch of 1
+//!     let _step = llm::prefill(Tokens::new(5).context(5)); // 5 new tokens, which are all there are
 //!     // model.forward(...)
 //!     let _sampling = llm::sample();
 //!     request.token(); // the first output token exists: this is what time to first token means
 //! }
 //! for position in 6..8 {
-//!     let _step = llm::decode(1, position, 1);
+//!     let _step = llm::decode(Tokens::new(1).context(position));
 //!     // model.forward(...)
 //!     request.token();
 //! }
@@ -53,29 +53,65 @@ pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
 /// float.
 pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
-/// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
+/// What a step passes through the model.
+///
+/// ```
+/// use candlescope_core::llm::Tokens;
+/// let one_sequence = Tokens::new(1).context(128); // one new token, which is the 128th
+/// let four = Tokens::new(4).context(128).batch(4); // one for each of four sequences
+/// # let _ = (one_sequence, four);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Tokens {
+    new: usize,
+    context: Option<usize>,
+    batch: usize,
+}
+
+impl Tokens {
+    /// So many new tokens, of all sequences together, in one sequence.
+    pub const fn new(tokens: usize) -> Self {
+        Self { new: tokens, context: None, batch: 1 }
+    }
+
+    /// Tokens that a sequence has after the step, the new ones included. Unless told, it is unknown.
+    pub const fn context(self, tokens: usize) -> Self {
+        Self { context: Some(tokens), ..self }
+    }
+
+    /// Sequences that the step passes at once; 1 unless told.
+    pub const fn batch(self, sequences: usize) -> Self {
+        Self { batch: sequences, ..self }
+    }
+}
+
+/// The prompt's phase.
 ///
 /// A phase is a *step* of the run unless it stands inside another phase. The guard ends it. Where prompts are padded to
 /// one length, say next how many tokens are real ones, as in [`decode`].
 #[must_use = "the phase ends when the guard is dropped"]
-pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
+pub fn prefill(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
+    info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens = new, context_len = context, batch)
+        .entered()
 }
 
-/// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
+/// One decoding step: one new token for each sequence.
 ///
-/// These are what the step passes through the model. Where sequences of the batch have ended, say next whom it still
+/// The tokens are what the step passes through the model. Where sequences of the batch have ended, say next whom it still
 /// works for: figures such as tokens a second count those.
 ///
 /// ```
-/// use candlescope_core::{Annotation, annotate, llm};
-/// let _step = llm::decode(4, 128, 4); // four sequences are passed, one of them goes on
+/// use candlescope_core::llm::{self, Tokens};
+/// use candlescope_core::{Annotation, annotate};
+/// let _step = llm::decode(Tokens::new(4).context(128).batch(4)); // four sequences are passed, one of them goes on
 /// annotate(Annotation::new().new_tokens(1).sequences(1).context_sum(128));
 /// // model.forward(...)
 /// ```
 #[must_use = "the phase ends when the guard is dropped"]
-pub fn decode(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: TARGET, "decode", candlescope.phase = "decode", tokens, context_len, batch).entered()
+pub fn decode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
+    info_span!(target: TARGET, "decode", candlescope.phase = "decode", tokens = new, context_len = context, batch)
+        .entered()
 }
 
 /// Choosing the next token. Best placed inside the `prefill` or `decode` it belongs to, so that a step is a token.
@@ -84,10 +120,11 @@ pub fn sample() -> EnteredSpan {
     info_span!(target: TARGET, "sample", candlescope.phase = "sample").entered()
 }
 
-/// A forward pass that generates nothing: `tokens` tokens in `batch` sequences.
+/// A forward pass that generates nothing.
 #[must_use = "the phase ends when the guard is dropped"]
-pub fn encode(tokens: usize, batch: usize) -> EnteredSpan {
-    info_span!(target: TARGET, "encode", candlescope.phase = "encode", tokens, batch).entered()
+pub fn encode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
+    info_span!(target: TARGET, "encode", candlescope.phase = "encode", tokens = new, context_len = context, batch)
+        .entered()
 }
 
 /// One inference request. Its span lives as long as this value and carries the request's context: enter it on every thread

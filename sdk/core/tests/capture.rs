@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn step(position: usize) {
     let inner = trace_span!("inner");
-    let _step = llm::decode(1, position, 1);
+    let _step = llm::decode(llm::Tokens::new(1).context(position));
     inner.in_scope(|| ());
 }
 

@@ -23,7 +23,7 @@ fn a_guard_forgotten_in_every_step_leaves_every_step_whole() {
     let (batch, m) = record(builder, |_| {
         let linear = trace_span!("linear");
         for position in 1..=STEPS {
-            let _step = llm::decode(1, position, 1);
+            let _step = llm::decode(llm::Tokens::new(1).context(position));
             linear.in_scope(|| ());
             forget(llm::sample());
         }
@@ -79,9 +79,9 @@ fn the_guard_of_a_step_forgotten_inside_a_request_ends_with_the_request() {
         for n in 0..300 {
             let request = llm::Request::new("chat", "m");
             let _in_request = request.enter();
-            drop(llm::prefill(3, 3, 1));
+            drop(llm::prefill(llm::Tokens::new(3).context(3)));
             if n % 2 == 0 {
-                forget(llm::decode(1, 4, 1));
+                forget(llm::decode(llm::Tokens::new(1).context(4)));
             }
         }
     });
@@ -107,7 +107,7 @@ fn one_that_is_only_late_is_recorded_and_not_called_forgotten() {
         // The request is left before its step, which goes on and is whole.
         let request = llm::Request::new("chat", "m");
         let in_request = request.enter();
-        let decode = llm::decode(1, 1, 1);
+        let decode = llm::decode(llm::Tokens::new(1).context(1));
         drop(in_request);
         child.in_scope(|| annotate(Annotation::new().flops(5)));
         drop(decode);
@@ -132,7 +132,7 @@ fn a_request_inside_another_one_goes_on_when_that_one_is_left() {
         drop(in_outer);
         drop(third.enter());
         session.flush(std::time::Duration::from_secs(10)).expect("a round of the drain");
-        drop(llm::decode(1, 1, 1));
+        drop(llm::decode(llm::Tokens::new(1).context(1)));
         drop(in_inner);
         drop((outer, inner, third));
     });
@@ -148,13 +148,13 @@ fn a_step_that_is_left_after_the_next_request_began_is_a_step() {
         let requests = [(); 2].map(|()| llm::Request::new("chat", "m"));
         let linear = trace_span!("linear");
         let first = requests[0].enter();
-        let decode = llm::decode(1, 1, 1);
+        let decode = llm::decode(llm::Tokens::new(1).context(1));
         linear.in_scope(|| ());
         drop(first);
         let second = requests[1].enter();
-        drop(llm::prefill(3, 3, 1));
+        drop(llm::prefill(llm::Tokens::new(3).context(3)));
         drop(decode);
-        drop(llm::decode(1, 4, 1));
+        drop(llm::decode(llm::Tokens::new(1).context(4)));
         drop(second);
     });
     assert_conserved(&m);

@@ -15,7 +15,7 @@ fn a_span_entered_again_is_another_interval_in_the_tree_of_the_moment() {
         let linears = [trace_span!("linear"), trace_span!("linear")];
         drop(load);
         for _ in 0..2 {
-            let _step = llm::decode(1, 7, 1);
+            let _step = llm::decode(llm::Tokens::new(1).context(7));
             for _ in 0..2 {
                 let _b = block.enter();
                 for l in &linears {
@@ -223,7 +223,7 @@ fn what_is_executed_and_moved_adds_up_over_a_step() {
     let (batch, _) = record_default(|| {
         let fields = trace_span!("fields", flops_executed = 4u64, io_bytes = tracing::field::Empty);
         {
-            let _step = llm::decode(4, 10, 4);
+            let _step = llm::decode(llm::Tokens::new(4).context(10).batch(4));
             // Three of the four sequences have ended.
             annotate(Annotation::new().new_tokens(1).sequences(1).context_sum(10));
             trace_span!("both").in_scope(|| {
@@ -238,10 +238,10 @@ fn what_is_executed_and_moved_adds_up_over_a_step() {
         }
         let told = |io_bytes| annotate(Annotation::new().flops(7).bytes(3).io_bytes(io_bytes));
         {
-            let _step = llm::decode(4, 11, 4);
+            let _step = llm::decode(llm::Tokens::new(4).context(11).batch(4));
             trace_span!("flops").in_scope(|| annotate(Annotation::new().flops(7).bytes(3)));
         }
-        let _step = llm::decode(4, 12, 4);
+        let _step = llm::decode(llm::Tokens::new(4).context(12).batch(4));
         trace_span!("all").in_scope(|| told(30));
         trace_span!("all").in_scope(|| told(3));
     });
@@ -286,7 +286,7 @@ fn requests_carry_their_context_across_threads() {
         let request = llm::Request::new("chat", "m").prompt_tokens(12).batch(1).trace_id(trace);
         {
             let _r = request.enter();
-            let _p = llm::prefill(12, 12, 1);
+            let _p = llm::prefill(llm::Tokens::new(12).context(12));
             let _s = llm::sample();
             request.token();
         }
@@ -295,7 +295,7 @@ fn requests_carry_their_context_across_threads() {
             s.spawn(|| {
                 tracing::dispatcher::with_default(&dispatch, || {
                     let _r = request.enter();
-                    let _d = llm::decode(1, 13, 1);
+                    let _d = llm::decode(llm::Tokens::new(1).context(13));
                     request.token();
                 })
             });
@@ -377,7 +377,7 @@ fn a_run_inside_one_endless_span_is_resolved_in_parts() {
 fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
     let span = trace_span!("made_too_early");
     let (batch, m) = record_default(|| {
-        let _step = llm::decode(1, 1, 1);
+        let _step = llm::decode(llm::Tokens::new(1).context(1));
         span.in_scope(|| ());
     });
     assert_eq!(paths(&batch), ["decode"]);
@@ -441,7 +441,7 @@ fn a_late_layer_is_found_out_although_the_program_has_spans_of_its_own() {
     let (_, m) = record_default(|| {
         let _handler = trace_span!("http").entered();
         for position in 1..3 {
-            let _step = llm::decode(1, position, 1);
+            let _step = llm::decode(llm::Tokens::new(1).context(position));
             model.in_scope(|| ());
         }
     });
@@ -455,7 +455,7 @@ fn steps_of_a_request_keep_its_trace_however_soon_it_closes() {
         for _ in 0..2_000 {
             let request = llm::Request::new("chat", "m").trace_id(trace);
             let _entered = request.enter();
-            drop(llm::decode(1, 1, 1));
+            drop(llm::decode(llm::Tokens::new(1).context(1)));
         }
     });
     assert_eq!(batch.requests.len(), 2_000);

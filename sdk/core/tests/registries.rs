@@ -43,7 +43,7 @@ fn work() {
     let request = llm::Request::new("chat", "m").prompt_tokens(3);
     let _entered = request.enter();
     for position in 1..3 {
-        let _step = llm::decode(1, position, 1);
+        let _step = llm::decode(llm::Tokens::new(1).context(position));
         trace_span!("linear", tokens = 5u64).in_scope(|| ());
         request.token();
     }

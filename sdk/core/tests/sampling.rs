@@ -49,13 +49,13 @@ fn serve(origin: Instant, model: &str) -> Truth {
     let (request, start) = timed(origin, || llm::Request::new("chat", model).prompt_tokens(7).batch(BATCH));
     std::thread::sleep(Duration::from_millis(1));
     let in_request = request.enter();
-    let (step, first_step) = timed(origin, || llm::prefill(7 * BATCH, 7, BATCH));
+    let (step, first_step) = timed(origin, || llm::prefill(llm::Tokens::new(7 * BATCH).context(7).batch(BATCH)));
     layer_of_a_model();
     let ((), first_token) = timed(origin, || request.record_tokens(BATCH));
     drop(step);
     let mut last_token = first_token;
     for token in 1..TOKENS {
-        let _step = llm::decode(BATCH, 7 + token, BATCH);
+        let _step = llm::decode(llm::Tokens::new(BATCH).context(7 + token).batch(BATCH));
         layer_of_a_model();
         last_token = timed(origin, || request.record_tokens(BATCH)).1;
     }
@@ -164,7 +164,7 @@ fn figures_of_requests_are_the_same_with_and_without_a_schedule() {
 
 fn steps(n: usize) {
     (0..n).for_each(|i| {
-        let _step = llm::decode(1, i, 1);
+        let _step = llm::decode(llm::Tokens::new(1).context(i));
         trace_span!("linear").in_scope(|| ());
     });
 }
@@ -186,7 +186,7 @@ fn a_step_is_counted_by_what_became_of_it() {
         session.handle().flush(SOON).expect("flushes");
         identity(&session.handle().stats().steps);
         // 14 is to be recorded, and does not end before the session does.
-        let open = llm::decode(1, 1, 1);
+        let open = llm::decode(llm::Tokens::new(1).context(1));
         let m = session.finish();
         drop(open);
         let expected = StepCounts {
@@ -324,7 +324,7 @@ fn queue_time_ends_with_the_first_step_on_whatever_thread() {
                 tracing::dispatcher::with_default(dispatch, || {
                     std::thread::sleep(Duration::from_millis(wait_ms));
                     let _in_request = request.enter();
-                    timed(origin, || llm::prefill(1, 1, 1)).1
+                    timed(origin, || llm::prefill(llm::Tokens::new(1).context(1))).1
                 })
             })
         };
@@ -370,10 +370,10 @@ fn what_is_in_flight_is_told_though_no_step_is_recorded() {
         let (one, two) = (llm::Request::new("chat", "m"), llm::Request::new("chat", "m"));
         {
             let _in_request = one.enter();
-            drop(llm::prefill(6, 3, 2));
-            drop(llm::decode(2, 4, 2));
+            drop(llm::prefill(llm::Tokens::new(6).context(3).batch(2)));
+            drop(llm::decode(llm::Tokens::new(2).context(4).batch(2)));
         }
-        two.span().in_scope(|| drop(llm::prefill(10, 10, 1)));
+        two.span().in_scope(|| drop(llm::prefill(llm::Tokens::new(10).context(10))));
         let now = || (handle.stats().requests_open, handle.stats().tokens_in_flight);
         assert_eq!(now(), (2, 18));
         drop(one);
@@ -405,7 +405,7 @@ fn a_run_in_which_a_schedule_recorded_nothing_says_why() {
 
     let (layer, session) = Session::builder().start().expect("starts");
     let m = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let _step = llm::decode(1, 1, 1);
+        let _step = llm::decode(llm::Tokens::new(1).context(1));
         session.finish()
     });
     assert_eq!(codes(&m), ["steps_open"]);
@@ -418,7 +418,7 @@ fn a_schedule_that_saw_no_model_in_its_steps_is_no_late_layer() {
     let script = || {
         for position in 0..20 {
             {
-                let _step = llm::decode(1, position, 1);
+                let _step = llm::decode(llm::Tokens::new(1).context(position));
                 trace_span!("linear").in_scope(|| ());
             }
             drop(llm::sample());
@@ -428,7 +428,7 @@ fn a_schedule_that_saw_no_model_in_its_steps_is_no_late_layer() {
     assert!(batch.steps.len() == 20 && batch.steps.iter().all(|s| s.phase == Some(Phase::Sample)));
     assert!(m.verdict.ok && codes(&m).is_empty(), "{:?}", m.verdict);
     // Whoever records all steps, and sees no model in any, has been late.
-    let (_, m) = record_default(|| (0..20).for_each(|position| drop(llm::decode(1, position, 1))));
+    let (_, m) = record_default(|| (0..20).for_each(|position| drop(llm::decode(llm::Tokens::new(1).context(position)))));
     assert_eq!(codes(&m), ["no_model_spans"]);
 }
 

@@ -107,7 +107,7 @@ fn what_a_step_inside_another_lost_is_counted_once() {
         let _outer = outer.enter();
         many(300);
         {
-            let _decode = llm::decode(1, 1, 1);
+            let _decode = llm::decode(llm::Tokens::new(1).context(1));
             many(500);
         }
         many(700);
@@ -553,7 +553,7 @@ fn steps_inside_steps_count_once_for_the_overhead() {
         let request = llm::Request::new("chat", "m");
         let _in_request = request.enter();
         for position in 1..4 {
-            let _step = llm::decode(1, position, 1);
+            let _step = llm::decode(llm::Tokens::new(1).context(position));
             std::thread::sleep(Duration::from_millis(5));
         }
     });

@@ -28,7 +28,7 @@ fn main() -> Result<()> {
 fn forwards(n: usize) -> Result<()> {
     let (model, mut cache) = models::llama();
     for i in 0..n {
-        let _step = llm::decode(1, i + 1, 1);
+        let _step = llm::decode(llm::Tokens::new(1).context(i + 1));
         model.forward(&models::tokens(1), i, &mut cache)?;
     }
     Ok(())

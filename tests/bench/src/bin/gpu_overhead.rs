@@ -198,7 +198,7 @@ impl Subject {
             let length = prompt.dims2()?.1;
             let start = Instant::now();
             let logits = {
-                let _phase = llm::prefill(length, length, 1);
+                let _phase = llm::prefill(llm::Tokens::new(length).context(length));
                 self.model.forward(prompt, 0)?
             };
             let token = sample(&logits)?;
@@ -213,7 +213,7 @@ impl Subject {
             let start = Instant::now();
             let input = Tensor::new(&[token], device)?.unsqueeze(0)?;
             let logits = {
-                let _phase = llm::decode(1, position + 1, 1);
+                let _phase = llm::decode(llm::Tokens::new(1).context(position + 1));
                 self.model.forward(&input, position)?
             };
             let token = sample(&logits)?;

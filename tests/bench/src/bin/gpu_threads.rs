@@ -83,13 +83,13 @@ impl Worker {
 
     fn prefill(&mut self, prompt: &[u32]) -> Result<u32> {
         self.models.iter_mut().for_each(CausalLm::reset);
-        let _phase = llm::prefill(prompt.len(), prompt.len(), 1);
+        let _phase = llm::prefill(llm::Tokens::new(prompt.len()).context(prompt.len()));
         self.forward(prompt, 0)
     }
 
     fn decode(&mut self, mut token: u32, from: usize, tokens: usize) -> Result<()> {
         for position in from..from + tokens {
-            let _phase = llm::decode(1, position + 1, 1);
+            let _phase = llm::decode(llm::Tokens::new(1).context(position + 1));
             token = self.forward(&[token], position)?;
         }
         Ok(())
