@@ -105,6 +105,38 @@ fn a_truncated_gguf() {
     assert_says(&message, &["cut.gguf", "truncated"]);
 }
 
+/// The real model, with another template in the place of its own.
+#[test]
+fn a_chat_template_that_takes_all_memory() {
+    let Some(model) = smollm2() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(model).unwrap();
+    let start = bytes.windows(8).position(|found| found == b"{% for m").expect("its template");
+    let length = bytes[start..].windows(12).position(|found| found == b"{% endif %}\x1c").expect("its end") + 11;
+    let mut put = |template: &str| {
+        bytes[start..start + length].fill(b' ');
+        bytes[start..start + template.len()].copy_from_slice(template.as_bytes());
+        let path = dir.path().join("template.gguf");
+        std::fs::write(&path, &bytes).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let grow = "{% set n = namespace(x='word') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}";
+    let message = profile_fails(dir.path(), &["--chat", "--model", &put(grow)]);
+    assert_says(&message, &["chat template", "limit of 384 MB", "without a chat template"]);
+    let honest = "{% set t = messages[0].content | trim %}{{ '<|im_start|>user\n' ~ t ~ '<|im_end|>\n' }}";
+    let run = dir.path().join("honest");
+    ok(&[
+        "profile",
+        "--chat",
+        "--max-new-tokens=1",
+        "--repeats=1",
+        "--model",
+        &put(honest),
+        "--out",
+        run.to_str().unwrap(),
+    ]);
+}
+
 #[test]
 fn prompts() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,8 +17,14 @@ use serde_json::Value;
 
 /// Longest template, in bytes. Those of known models have up to some 20,000.
 const MAX_SOURCE: usize = 128 << 10;
-/// Most bytes that a template may hold beside its text to be rendered in this process.
-const MAX_HELD_HERE: usize = 64 << 20;
+/// Longest first or last token, in bytes.
+const MAX_TOKEN: usize = 1 << 10;
+/// Most bytes that a template may hold beside its text to be rendered in this process, ...
+const MAX_HELD_HERE: usize = 96 << 20;
+/// ... and most bytes of messages that it may go through.
+const MAX_PASSED_HERE: usize = 1 << 30;
+/// Most bytes of an error's text: a template can write them.
+const MAX_ERROR: usize = 1 << 10;
 
 /// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,9 +43,28 @@ impl Message {
 }
 
 /// Why a conversation could not be rendered.
-#[derive(Debug, thiserror::Error)]
-#[error("the model's chat template failed: {0}; pass the prompt without a chat template")]
-pub struct ChatError(String);
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ChatError {
+    /// The template is no template, refuses the conversation, or takes more than the limits.
+    #[error("the model's chat template failed: {0}; pass the prompt without a chat template")]
+    Template(String),
+    /// This program or machine cannot render it.
+    #[error("the model's chat template cannot be rendered: {0}")]
+    Host(String),
+}
+
+impl ChatError {
+    /// The template's own fault, with as much of the text as anybody reads.
+    fn template(text: impl Into<String>) -> Self {
+        let mut text = text.into();
+        if text.len() > MAX_ERROR {
+            text.truncate(text.floor_char_boundary(MAX_ERROR));
+            text.push('…');
+        }
+        Self::Template(text)
+    }
+}
 
 /// A model's chat template.
 #[derive(Debug, Clone)]
@@ -84,20 +109,26 @@ impl ChatTemplate {
     /// The conversation as a text for the tokenizer, which must not add special tokens of its own.
     /// `add_generation_prompt` ends it where the assistant is to speak.
     ///
-    /// A template that keeps nothing in variables is rendered in this process, as is one that is [`trusted`](Self::trusted). On Unix each
-    /// other one is rendered in a process of its own, with limits on memory and time that the system keeps, provided that
-    /// [`isolate`] was called first in `main`; elsewhere in this process, where nothing bounds its memory.
+    /// A template that only puts texts together, in a loop over the messages, is rendered in this process, as is one that is
+    /// [`trusted`](Self::trusted). On Linux each other one is rendered in a process of its own, with limits on memory and time that the
+    /// system keeps, provided that [`isolate`] was called first in `main`; elsewhere in this process, where nothing bounds its memory.
     ///
     /// # Errors
-    /// When the template is no template, refuses the conversation, or takes more than the limits on its size, instructions, output, memory
-    /// and time; and when it needs a process of its own that this program does not offer.
+    /// [`ChatError::Template`] when it is no template, refuses the conversation, or takes more than the limits on its size, instructions,
+    /// output, memory and time; [`ChatError::Host`] when it needs a process of its own that this program or machine does not give.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         if self.source.len() > MAX_SOURCE {
             let length = self.source.len();
-            return Err(ChatError(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
+            return Err(ChatError::template(format!("it has {length} bytes, more than the limit of {MAX_SOURCE}")));
+        }
+        let longest = self.bos.len().max(self.eos.len());
+        if longest > MAX_TOKEN {
+            let why =
+                format!("the model's first or last token has {longest} bytes, more than the limit of {MAX_TOKEN}");
+            return Err(ChatError::template(why));
         }
         if let Some(why) = cycles::refused(&self.source) {
-            return Err(ChatError(why));
+            return Err(ChatError::template(why));
         }
         let conversation = Conversation {
             source: self.source.as_str().into(),
@@ -106,13 +137,15 @@ impl ChatTemplate {
             messages: messages.into(),
             add_generation_prompt,
         };
-        let held = harmless::most_held(&self.source, conversation.said());
-        let rendered = if self.trusted || !cfg!(unix) || held.is_some_and(|bytes| bytes <= MAX_HELD_HERE) {
+        let is_cheap = || {
+            let cost = harmless::cost(&self.source, messages);
+            cost.is_some_and(|cost| cost.held <= MAX_HELD_HERE && cost.passed <= MAX_PASSED_HERE)
+        };
+        if self.trusted || !cfg!(target_os = "linux") || is_cheap() {
             conversation.render_on_a_large_stack()
         } else {
             apart::render(&conversation)
-        };
-        rendered.map_err(ChatError)
+        }
     }
 }
 
@@ -135,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_template_without_end_is_stopped() {
-        let said = |source: &str| ChatTemplate::new(source, "", "").trusted().render(&[], true).unwrap_err().to_string();
+        let said =
+            |source: &str| ChatTemplate::new(source, "", "").trusted().render(&[], true).unwrap_err().to_string();
         let nested = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
         assert!(
             said(nested).contains("more than the limit of 200000 instructions; pass the prompt without"),

@@ -1,21 +1,21 @@
 //! Chat templates that only a process of their own can bound: rendered by one where they are honest, ended by it where they are not.
 #![allow(missing_docs, unsafe_code, reason = "a test that asks the system about its children")]
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn main() {
-    // In a process that renders, nothing after this runs.
     use_without_offering();
+    // In a process that renders, nothing after this runs.
     candlescope_models::chat::isolate();
-    unix::honest_templates_are_rendered();
-    unix::hostile_templates_end_alone();
+    linux::honest_templates_are_rendered();
+    linux::hostile_templates_end_alone();
     println!("test chat_apart ... ok");
 }
 
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 fn main() {}
 
 /// Before this program offers to render: harmless and trusted templates are, others are refused with what to do.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn use_without_offering() {
     use candlescope_models::chat::{ChatTemplate, Message};
     if std::env::var_os("CANDLESCOPE_CHAT_RENDERER").is_some() {
@@ -26,12 +26,15 @@ fn use_without_offering() {
     let refused = with_variable.render(&turn, true).unwrap_err().to_string();
     assert!(refused.contains("call `candlescope_models::chat::isolate()` first in `main`"), "{refused}");
     assert_eq!(with_variable.trusted().render(&turn, true).unwrap(), "hihi");
+    let long =
+        ChatTemplate::new("{{ bos_token }}", &"s".repeat(1_025), "").render(&turn, true).unwrap_err().to_string();
+    assert!(long.contains("1025 bytes, more than the limit of 1024"), "{long}");
     let harmless = ChatTemplate::new("{% for m in messages %}{{ m.content ~ bos_token }}{% endfor %}", "<s>", "");
     assert_eq!(harmless.render(&turn, true).unwrap(), "hi<s>");
 }
 
-#[cfg(unix)]
-mod unix {
+#[cfg(target_os = "linux")]
+mod linux {
     use candlescope_models::chat::{ChatTemplate, Message};
     use std::time::{Duration, Instant};
 
@@ -47,10 +50,19 @@ mod unix {
         let turns = [Message::new("system", " Be \u{1b}[1m\"brief\" \u{0}. "), Message::new("user", "Hé\n")];
         let expected = "<bos><|start_header_id|>system<|end_header_id|>\n\nBe \u{1b}[1m\"brief\" \u{0}.<|eot_id|>\
                         <|start_header_id|>user<|end_header_id|>\n\nHé<|eot_id|>";
-        let started = Instant::now();
-        assert_eq!(template.render(&turns, true).unwrap(), expected);
-        println!("a template in a process of its own: {:?}", started.elapsed());
-        assert_eq!(template.clone().trusted().render(&turns, true).unwrap(), expected);
+        for (place, template) in
+            [("a process of its own", template.clone()), ("this process", template.clone().trusted())]
+        {
+            let mut times: Vec<Duration> = (0..11)
+                .map(|_| {
+                    let started = Instant::now();
+                    assert_eq!(template.render(&turns, true).unwrap(), expected);
+                    started.elapsed()
+                })
+                .collect();
+            times.sort_unstable();
+            println!("a template in {place}: {:?} (median of 11)", times[5]);
+        }
         // A book, and a template that holds it a few times.
         let book = [Message::new("user", &"word ".repeat(5_000_000))];
         assert!(template.render(&book, true).unwrap().len() > 24_000_000);
@@ -75,12 +87,22 @@ mod unix {
             (doubled("{% set x = 'word' %}", "{% set x = x + x %}", 50, ""), "limit of 384 MB"),
             (doubled("{% set x = 'word' %}", "{% set x = x.replace('w', x) %}", 50, ""), "limit of 384 MB"),
             (doubled("{% set x = 'word' %}", "{% set x = [x, x] | join %}", 50, ""), "limit of 384 MB"),
-            (doubled("{% set x = 'word' %}", "{% set x = [x, x] %}", 50, "{{ x | string | length }}"), "limit of 384 MB"),
+            (
+                doubled("{% set x = 'word' %}", "{% set x = [x, x] %}", 50, "{{ x | string | length }}"),
+                "limit of 384 MB",
+            ),
             // Compared for ever, and holding next to nothing.
             (
-                doubled("{% set x = 'a' %}{% set y = 'a' %}", "{% set x = [x, x] %}{% set y = [y, y] %}", 60, "{{ x == y }}"),
-                "limit of 10 s",
+                doubled(
+                    "{% set x = 'a' %}{% set y = 'a' %}",
+                    "{% set x = [x, x] %}{% set y = [y, y] %}",
+                    60,
+                    "{{ x == y }}",
+                ),
+                "more than 10 s",
             ),
+            // An answer longer than anybody reads.
+            ("{% set x = 'a' * 30000000 %}{{ raise_exception(x) }}".to_string(), "aaaa…"),
             (format!("{deep}{{{{ ns.x | tojson | length }}}}"), ""),
             ("{% set x = 'word' * 999999999 %}".to_string(), ""),
         ] {

@@ -6,10 +6,13 @@ mod peak;
 
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
+use candlescope_models::chat::{ChatError, ChatTemplate, Message};
 use candlescope_models::load::{Engine, LoadError, LoadOptions, LoadedModel};
 use candlescope_models::{GenerateOptions, ModelConfig, ModelSource, generate};
 use common::*;
 use peak::peak_bytes;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,6 +43,62 @@ fn refused(path: &Path, parts: &[&str]) {
             assert!(message.contains(part), "`{part}` is not in: {message}");
         }
     }
+}
+
+/// Chat templates of pieces in any order: what is rendered in this process is cheap there, whatever it says.
+#[test]
+fn what_a_chat_template_may_do_in_this_process() {
+    const PIECES: [&str; 34] = [
+        "m",
+        "m.content",
+        "m.role",
+        "m['content']",
+        "|upper",
+        "|title",
+        "|trim",
+        ".strip()",
+        ".upper()",
+        " ~ ",
+        " + ",
+        " == ",
+        " - ",
+        "(",
+        ")",
+        "'é\\\\'",
+        "1",
+        "0b0or",
+        " and ",
+        " not ",
+        " if ",
+        " else ",
+        "loop",
+        ".first",
+        ".index0",
+        "messages",
+        "[0]",
+        "[1:]",
+        "[::-1]",
+        "bos_token",
+        " in ",
+        "[",
+        "]",
+        "|length",
+    ];
+    let turns = [Message::new("user", &"é".repeat(100_000)), Message::new("assistant", "")];
+    let mut random = StdRng::seed_from_u64(1);
+    let mut rendered = 0;
+    for _ in 0..30_000 {
+        let length = random.random_range(1..9);
+        let code: String = (0..length).map(|_| PIECES[random.random_range(0..PIECES.len())]).collect();
+        let source = format!("{{% for m in messages %}}{{{{ {code} }}}}{{% endfor %}}");
+        let started = Instant::now();
+        // This test offers no process of its own.
+        rendered +=
+            usize::from(!matches!(ChatTemplate::new(&source, "<s>", "").render(&turns, true), Err(ChatError::Host(_))));
+        assert!(started.elapsed() < Duration::from_secs(5), "{source}");
+        assert!(peak_bytes() < CEILING, "{} bytes at once: {source}", peak_bytes());
+    }
+    assert!(rendered > 1_000, "{rendered} of 30,000");
 }
 
 fn config() -> ModelConfig {

@@ -3,7 +3,7 @@
 use crate::queue::{Queue, Waiting};
 use anyhow::{Context, Result};
 use candlescope::llm::Request;
-use candlescope_models::chat::Message;
+use candlescope_models::chat::{ChatError, Message};
 use candlescope_models::{
     FinishReason, GenerateError, GenerateOptions, LoadOptions, LoadedModel, ModelSource, PromptError, generate_for,
 };
@@ -45,7 +45,7 @@ pub(crate) enum Failure {
 
 impl From<PromptError> for Failure {
     fn from(error: PromptError) -> Self {
-        let at_the_model = matches!(error, PromptError::Tokenizer(_));
+        let at_the_model = matches!(error, PromptError::Tokenizer(_) | PromptError::Chat(ChatError::Host(_)));
         let message = format!("{:#}", anyhow::Error::from(error));
         if at_the_model { Self::Model(message) } else { Self::Request(message) }
     }

@@ -1,69 +1,100 @@
 //! Rendering in a process of its own, whose memory and time the system bounds.
 //!
-//! The process is this program once more: it reads the conversation from its standard input, sets its own limits, renders, answers and ends,
-//! all inside [`isolate`]. What a template can do to it ends with it.
+//! The process is this program once more: it reads the conversation, sets its own limits, renders, answers and ends, all inside
+//! [`isolate`]. What a template can do to it ends with it.
 
+use super::ChatError;
 use super::jinja::Conversation;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set for the process that renders.
+/// Set for the process that renders, to the process that waits for it.
 const ASKED: &str = "CANDLESCOPE_CHAT_RENDERER";
-/// Bytes that it may take beside what the program has when it starts, ...
-const MEMORY: usize = 384 << 20;
-/// ... and so many times the conversation more.
-const MEMORY_A_BYTE: usize = 16;
-/// Seconds that it may compute, ...
-const SECONDS: u64 = 10;
-/// ... and so many times longer until it has answered, as other processes want to compute, too.
-const PATIENCE: u32 = 6;
 
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
 /// Lets this program render chat templates of strangers, each in a process of its own with limits on memory and time. Call it first in
-/// `main`: in such a process, which is this program started once more, it renders, answers and does not return.
+/// `main`, before anything is printed or read: such a process is this program started once more, without arguments, and there this call
+/// renders, answers and does not return.
 ///
-/// Without this call a template that keeps texts in variables is refused on Unix, unless it is
-/// [`trusted`](super::ChatTemplate::trusted). The limit on memory is kept by Linux.
+/// Without it a template that does more than put texts together is refused on Linux, unless it is
+/// [`trusted`](super::ChatTemplate::trusted). Elsewhere this does nothing.
 ///
 /// ```
 /// candlescope_models::chat::isolate();
 /// // the program
 /// ```
 pub fn isolate() {
-    if std::env::var_os(ASKED).is_some() {
-        #[cfg(unix)]
-        unix::serve();
-    }
+    #[cfg(target_os = "linux")]
+    linux::serve_if_asked();
     OFFERED.store(true, Ordering::Relaxed);
 }
 
 /// Renders it in a process of its own.
-pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, String> {
+pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatError> {
     if !OFFERED.load(Ordering::Relaxed) {
-        return Err("it keeps texts in variables, whose memory only a process of its own can bound, and this program offers none: \
-                    call `candlescope_models::chat::isolate()` first in `main`, or `ChatTemplate::trusted` if you have read it"
-            .to_string());
+        let why = "only a process of its own can bound the memory and time of this one, and this program offers none: call \
+                   `candlescope_models::chat::isolate()` first in `main`, or `ChatTemplate::trusted` if you have read the template";
+        return Err(ChatError::Host(why.to_string()));
     }
-    #[cfg(unix)]
-    return unix::render(conversation);
-    #[cfg(not(unix))]
-    unreachable!("other systems render in this process: {conversation:?}")
+    #[cfg(target_os = "linux")]
+    return linux::render(conversation);
+    #[cfg(not(target_os = "linux"))]
+    conversation.render_on_a_large_stack()
 }
 
-#[cfg(unix)]
-mod unix {
-    use super::*;
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{ASKED, ChatError, Conversation};
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+    use rustix::process::{getppid, getrlimit, set_dumpable_behavior, setrlimit};
     use std::io::{self, ErrorKind, Read, Write};
     use std::net::Shutdown;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::net::UnixStream;
-    use std::path::PathBuf;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command, Stdio};
+    use std::sync::{Condvar, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    /// What the process answers.
-    type Answer = Result<String, String>;
+    /// Bytes of address space that it may take beside what the program has when it starts, ...
+    const MEMORY: usize = 384 << 20;
+    /// ... and so many for each byte that was said.
+    const MEMORY_A_BYTE: usize = 16;
+    /// Seconds that it may compute, ...
+    const SECONDS: u64 = 10;
+    /// ... and until it must have answered: other processes want to compute, too.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Variables that the program may need to start at all. Others are not for a process that runs what strangers wrote.
+    const VARIABLES: [&str; 3] = ["LD_LIBRARY_PATH", "PATH", "TMPDIR"];
+
+    /// How many of these processes run.
+    static RUNNING: Mutex<usize> = Mutex::new(0);
+    static ENDED: Condvar = Condvar::new();
+
+    /// One of as many as the machine computes at once: they take memory each.
+    struct Place;
+
+    impl Place {
+        fn take(deadline: Instant) -> Option<Self> {
+            let most = std::thread::available_parallelism().map_or(1, usize::from);
+            let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waited = ENDED.wait_timeout_while(running, left, |running| *running >= most);
+            let (mut running, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if waited.timed_out() {
+                return None;
+            }
+            *running += 1;
+            Some(Self)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+            ENDED.notify_one();
+        }
+    }
 
     /// A process that is ended when nobody waits for it any more.
     struct Renderer(Child);
@@ -75,35 +106,40 @@ mod unix {
         }
     }
 
-    pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, String> {
-        let asked = serde_json::to_vec(conversation).map_err(|e| e.to_string())?;
+    pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatError> {
+        let asked = serde_json::to_vec(conversation).map_err(|e| ChatError::template(e.to_string()))?;
+        let deadline = Instant::now() + PATIENCE;
+        let late =
+            || ChatError::Host(format!("the process that renders it has not answered for {} s", PATIENCE.as_secs()));
+        let _place = Place::take(deadline).ok_or_else(late)?;
         // A socket, because writing to a pipe whose reader died can end a program.
-        let (mut ours, theirs) = UnixStream::pair().map_err(|e| format!("there is no socket to a process that renders it ({e})"))?;
-        let mut renderer = start(theirs).map_err(|e| format!("there is no process to render it in ({e})"))?;
-        let deadline = Instant::now() + Duration::from_secs(SECONDS) * PATIENCE;
-        // Escapes and quotes take up to six bytes.
-        let longest = conversation.longest_text().saturating_mul(6).saturating_add(1 << 10);
-        match exchange(&mut ours, &asked, longest, deadline) {
-            Ok(answer) if !answer.is_empty() => {
-                serde_json::from_slice::<Answer>(&answer).unwrap_or_else(|_| Err(ended(&mut renderer, asked.len())))
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                let waited = SECONDS * u64::from(PATIENCE);
-                Err(format!("the process that renders it has not answered for {waited} s"))
-            }
-            _ => Err(ended(&mut renderer, asked.len())),
+        let pair = UnixStream::pair()
+            .map_err(|e| ChatError::Host(format!("there is no socket to a process of its own ({e})")))?;
+        let (mut ours, theirs) = pair;
+        let mut renderer = start(theirs).map_err(|e| {
+            ChatError::Host(format!(
+                "no process of its own can be started ({e}): raise `ulimit -u` or the limit on processes"
+            ))
+        })?;
+        // Escapes take up to six bytes.
+        let longest = conversation.longest_text().saturating_mul(6).saturating_add(1 << 16);
+        let outcome = exchange(&mut ours, &asked, longest, deadline);
+        drop(ours);
+        match outcome.map(|answer| serde_json::from_slice::<Result<String, ChatError>>(&answer)) {
+            Ok(Ok(answer)) => answer,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Err(late()),
+            _ => Err(ended(&mut renderer, conversation.said(), deadline)),
         }
     }
 
     fn start(stream: UnixStream) -> io::Result<Renderer> {
         // Unlike the program's path, this is the program also after that was replaced.
-        let running = PathBuf::from("/proc/self/exe");
-        let program = if running.exists() { running } else { std::env::current_exe()? };
-        let output = stream.try_clone()?;
-        let mut command = Command::new(program);
-        command.env(ASKED, "1").stdin(Stdio::from(OwnedFd::from(stream))).stdout(Stdio::from(OwnedFd::from(output)));
-        // Whatever it says on its way out is not the program's.
-        command.stderr(Stdio::null()).spawn().map(Renderer)
+        let mut command = Command::new("/proc/self/exe");
+        command.env_clear().env(ASKED, std::process::id().to_string()).env("MALLOC_ARENA_MAX", "1");
+        command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        // Whatever it says is not the program's.
+        command.stdin(Stdio::from(OwnedFd::from(stream))).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Renderer)
     }
 
     fn exchange(stream: &mut UnixStream, asked: &[u8], longest: usize, deadline: Instant) -> io::Result<Vec<u8>> {
@@ -136,58 +172,92 @@ mod unix {
         }
     }
 
-    /// Why there is no answer.
-    fn ended(renderer: &mut Renderer, asked: usize) -> String {
-        use std::os::unix::process::ExitStatusExt;
-        // It closed its side, so it has ended or is about to.
-        let signal = renderer.0.wait().ok().and_then(|status| status.signal());
-        let (cpu, killed) = (rustix::process::Signal::XCPU.as_raw(), rustix::process::Signal::KILL.as_raw());
-        match signal {
-            Some(signal) if signal == cpu || signal == killed => {
-                format!("it takes more than the limit of {SECONDS} s to render")
+    /// Why there is no answer. A process that is still there is ended.
+    fn ended(renderer: &mut Renderer, said: usize, deadline: Instant) -> ChatError {
+        // It closed its side, so it has ended, or is about to unless something is wrong with it.
+        let status = loop {
+            match renderer.0.try_wait() {
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Some(status)) => break status,
+                Ok(None) => {
+                    return ChatError::Host("the process that renders it answers nothing that can be read".into());
+                }
+                Err(e) => {
+                    return ChatError::Host(format!("what became of the process that renders it cannot be told ({e})"));
+                }
             }
-            Some(_) => {
-                format!("it takes more than the limit of {} MB to render, or nests too deep", memory(asked) >> 20)
+        };
+        let megabytes = memory(said) >> 20;
+        match status.signal() {
+            Some(signal) if signal == Signal::XCPU.as_raw() => {
+                ChatError::template(format!("it takes more than the limit of {SECONDS} s to render"))
             }
-            None => "the process that renders it ended without an answer; it has to call \
-                     `candlescope_models::chat::isolate()` before anything else"
-                .to_string(),
+            // The system's answer to the limit on computing, and to memory that it does not have itself.
+            Some(signal) if signal == Signal::KILL.as_raw() => ChatError::template(format!(
+                "the process that renders it was killed: it takes more than {SECONDS} s, or the memory there is"
+            )),
+            Some(signal) if [Signal::ABORT, Signal::SEGV, Signal::BUS].iter().any(|s| s.as_raw() == signal) => {
+                ChatError::template(format!(
+                    "it takes more than the limit of {megabytes} MB to render, or nests too deep"
+                ))
+            }
+            Some(signal) => ChatError::Host(format!("the process that renders it was ended by signal {signal}")),
+            None => ChatError::Host(format!(
+                "the process that renders it ended without an answer ({status}): `candlescope_models::chat::isolate()` has to be \
+                 called before anything else in `main`"
+            )),
         }
     }
 
-    fn memory(asked: usize) -> usize {
-        MEMORY.saturating_add(MEMORY_A_BYTE.saturating_mul(asked))
+    fn memory(said: usize) -> usize {
+        MEMORY.saturating_add(MEMORY_A_BYTE.saturating_mul(said))
     }
 
-    /// Renders what is asked for on the standard input, and ends the process.
-    pub(super) fn serve() -> ! {
-        let answer = answer();
-        let sent = serde_json::to_vec(&answer).map(|answer| io::stdout().write_all(&answer).and_then(|()| io::stdout().flush()));
-        std::process::exit(i32::from(!matches!(sent, Ok(Ok(())))));
+    /// Renders what is asked for, and ends the process, if that is what this process was started for.
+    pub(super) fn serve_if_asked() {
+        let Some(asked) = std::env::var_os(ASKED) else { return };
+        let parent = getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
+        let stdin = io::stdin();
+        let Ok(stream) = stdin.as_fd().try_clone_to_owned() else { return };
+        let mut stream = UnixStream::from(stream);
+        // Otherwise somebody set the variable, and wants to run the program.
+        if parent.is_none_or(|parent| asked != *parent) || stream.local_addr().is_err() {
+            return;
+        }
+        let mut asked = Vec::new();
+        let answer = match stream.read_to_end(&mut asked) {
+            Ok(_) => answer(&asked),
+            Err(e) => Err(ChatError::Host(format!("the process that renders it cannot read what is asked for ({e})"))),
+        };
+        let sent = serde_json::to_vec(&answer).map_err(io::Error::other).and_then(|answer| stream.write_all(&answer));
+        // The answer is whole, whatever the program's libraries do at its end.
+        let _ = stream.shutdown(Shutdown::Both);
+        std::process::exit(i32::from(sent.is_err()));
     }
 
-    fn answer() -> Answer {
+    fn answer(asked: &[u8]) -> Result<String, ChatError> {
+        let conversation: Conversation<'_> = serde_json::from_slice(asked)
+            .map_err(|e| ChatError::Host(format!("the conversation cannot be read ({e})")))?;
         let limit = |resource, most: u64| {
-            // A lower one from outside stays.
-            let most = getrlimit(resource).maximum.map_or(most, |maximum| maximum.min(most));
+            let now = getrlimit(resource);
+            // Lower ones from outside stay.
+            let most = [now.current, now.maximum].into_iter().flatten().fold(most, u64::min);
             setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
-                .map_err(|e| format!("the process that renders it can set itself no limits ({e})"))
+                .map_err(|e| ChatError::Host(format!("the process that renders it can set itself no limits ({e})")))
         };
         limit(Resource::Core, 0)?;
         limit(Resource::Cpu, SECONDS)?;
-        let mut asked = Vec::new();
-        io::stdin().lock().read_to_end(&mut asked).map_err(|e| e.to_string())?;
-        // Only Linux tells what there is already.
-        if let Some(mapped) = mapped() {
-            limit(Resource::As, mapped.saturating_add(u64::try_from(memory(asked.len())).unwrap_or(u64::MAX)))?;
-        }
-        let conversation: Conversation<'_> = serde_json::from_slice(&asked).map_err(|e| e.to_string())?;
+        let memory = u64::try_from(memory(conversation.said())).unwrap_or(u64::MAX);
+        limit(Resource::As, mapped().unwrap_or(0).saturating_add(memory))?;
+        // Core files that go into a pipe heed no limit.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         conversation.render_on_a_plain_stack()
     }
 
     /// Bytes of address space that the process has.
     fn mapped() -> Option<u64> {
-        let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').next()?.parse().ok()?;
-        Some(pages.saturating_mul(u64::try_from(rustix::param::page_size()).ok()?))
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+        size.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1 << 10)
     }
 }

@@ -1,73 +1,149 @@
-//! Tells templates whose memory is bounded by their source from those that only running them can tell.
+//! Tells templates that are cheap whatever they do from those that only running them can tell.
 //!
-//! A text grows without bound where a result becomes an operand again: through a variable, a macro, a block that is captured. A template
-//! without any of these computes each expression from what was said and from its own source, and then lets it go. So it is enough to allow
-//! a few statements, calls and filters by name, and to count the operators that put texts together; the templates of many models, those in
-//! ChatML's style among them, need no more. What is not known to be harmless is not harmless.
+//! A text grows without bound where a result becomes an operand again: through a variable, a macro, a list, a captured block. So this
+//! knows a small language, in which nothing is kept: loops over the messages, conditions, and texts put together from what was said, with
+//! few operators a tag. Templates in ChatML's style need no more. What it does not know is not harmless.
 
+use super::Message;
 use super::tokens::{Token, tokens};
-use Token::{End, Mark, Show, Start, Text, Word};
+use Token::{End, Mark, Number, Show, Start, Text, Word};
 
-/// Methods whose result is no longer than what they are called on, and the function that refuses a conversation.
-const CALLS: [&str; 10] =
-    ["strip", "lstrip", "rstrip", "startswith", "endswith", "upper", "lower", "title", "capitalize", "raise_exception"];
-/// Filters whose result is no longer than what they are given.
-const FILTERS: [&str; 8] = ["trim", "length", "count", "upper", "lower", "title", "first", "last"];
-/// A byte of a text that is not printable has so many when a list is written out; in upper case a letter has three at most.
-const WRITTEN_OUT: usize = 10;
-/// Words after which a parenthesis groups.
-const OPERATORS: [&str; 7] = ["in", "and", "or", "not", "if", "elif", "else"];
+/// Most tokens of a tag: it bounds operands, folding of constants and nesting.
+const TAG: usize = 64;
+/// Longest role.
+const ROLE: usize = 64;
+/// Methods and filters that may make a text of a text; in upper case a letter can have three times as many bytes.
+const SHAPES: [&str; 7] = ["trim", "strip", "lstrip", "rstrip", "upper", "lower", "title"];
+/// Calls that take one text from the template.
+const ASKS: [&str; 3] = ["startswith", "endswith", "raise_exception"];
+/// Words of the language.
+const OPERATORS: [&str; 8] = ["in", "and", "or", "not", "if", "elif", "else", "is"];
+/// Values that are short, or not there.
+const SHORT: [&str; 7] = ["bos_token", "eos_token", "add_generation_prompt", "true", "false", "none", "defined"];
+/// What the loop tells of itself.
+const LOOP: [&str; 5] = ["first", "last", "index", "index0", "length"];
 
-/// Most bytes that the template can hold at once beside its text, where `said` bytes were said; none where only running it can tell.
-pub(super) fn most_held(source: &str, said: usize) -> Option<usize> {
-    let tokens = tokens(source);
-    let mut largest = 0;
-    for tag in tokens.split_inclusive(|token| *token == End) {
-        largest = largest.max(joined(tag)?);
-    }
-    Some(source.len().max(said).saturating_mul(WRITTEN_OUT).saturating_mul(largest + 1))
+/// What rendering can take at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Bytes held at once, beside the rendered text.
+    pub(super) held: usize,
+    /// Bytes of messages read or written, one after the other.
+    pub(super) passed: usize,
 }
 
-/// How often the tag puts two texts together; none where more than that may happen in it.
-fn joined(tag: &[Token<'_>]) -> Option<usize> {
-    let [start, code @ .., End] = tag else {
+/// What the template takes where `messages` were said; none where only running it can tell.
+pub(super) fn cost(source: &str, messages: &[Message]) -> Option<Cost> {
+    if messages.iter().any(|m| m.role.len() > ROLE) {
         return None;
-    };
-    let joins = match (start, code) {
-        (Show, expression) => expression_joins(expression),
-        (Start, [Word("else" | "endif" | "endfor")]) => Some(0),
-        (Start, [Word("if" | "elif"), expression @ ..]) => expression_joins(expression),
-        (Start, [Word("for"), rest @ ..]) => walks_what_is_there(rest).then_some(0),
-        _ => None,
-    };
-    joins.filter(|_| tag.windows(2).all(|two| is_known(two[0], two[1])))
-}
-
-/// The operators that make a longer text of two. A product makes one of any length.
-fn expression_joins(expression: &[Token<'_>]) -> Option<usize> {
-    let joins = expression.iter().filter(|token| matches!(token, Mark("+" | "~"))).count();
-    expression.iter().all(|token| !matches!(token, Mark("*" | "**"))).then_some(joins)
-}
-
-/// Whether a loop goes over something that was there before: a value made for the loop would be a variable like any other.
-fn walks_what_is_there(rest: &[Token<'_>]) -> bool {
-    let named = |token: &Token<'_>| matches!(token, Word(_) | Text | Token::Number | Mark("." | "[" | "]" | ":" | "-"));
-    matches!(rest, [Word(_), Word("in"), Word(_), after @ ..] if after.iter().all(named))
-}
-
-/// Whether nothing is called, filtered or tested here but by names that are known.
-fn is_known(first: Token<'_>, second: Token<'_>) -> bool {
-    match (first, second) {
-        (Mark("|"), Word(filter)) => FILTERS.contains(&filter),
-        // Lists and maps: written out they hold their texts once more, escaped, and so on in a list of such texts.
-        (Mark("|"), _) | (_, Mark("{" | ",")) => false,
-        (Word(name), Mark("[")) => !OPERATORS.contains(&name),
-        (Mark("]" | ")"), Mark("[")) => true,
-        (_, Mark("[")) => false,
-        (Word(name), Mark("(")) => CALLS.contains(&name) || OPERATORS.contains(&name),
-        (Mark("]" | ")" | "}") | Text | Token::Number, Mark("(")) => false,
-        _ => true,
     }
+    let longest = messages.iter().map(|m| m.content.len()).max().unwrap_or(0);
+    let said: usize = messages.iter().map(|m| m.content.len()).sum();
+    let tokens = tokens(source);
+    let (mut loop_, mut cost) = (None, Cost { held: 0, passed: 0 });
+    for tag in tokens.split_inclusive(|token| *token == End) {
+        let Operands { of_the_loop, by_number, shapes } = tag_operands(tag, &mut loop_)?;
+        // What is put together exists once more than its parts, and each part can have been made anew.
+        let texts = (of_the_loop + by_number).saturating_mul(3).saturating_mul(longest);
+        cost.held = cost.held.max(texts.saturating_add(longest));
+        let each = of_the_loop.saturating_mul(said);
+        let named = by_number.saturating_mul(longest).saturating_mul(messages.len());
+        cost.passed = cost.passed.saturating_add(each.saturating_add(named).saturating_mul(1 + shapes));
+    }
+    cost.held = cost.held.saturating_add(source.len());
+    Some(cost)
+}
+
+/// The texts of messages that a tag has in hand.
+#[derive(Default)]
+struct Operands {
+    /// Those of the message at which the loop is.
+    of_the_loop: usize,
+    /// Those of `messages[N]`.
+    by_number: usize,
+    /// How often one of them is made anew.
+    shapes: usize,
+}
+
+/// The operands of a tag; none where it may do anything else than put them together. `loop_` is the variable of the loop.
+fn tag_operands<'s>(tag: &[Token<'s>], loop_: &mut Option<&'s str>) -> Option<Operands> {
+    let [start, code @ .., End] = tag else { return None };
+    if code.len() > TAG {
+        return None;
+    }
+    match (start, code) {
+        (Show, expression) => operands(expression, *loop_),
+        (Start, [Word("if" | "elif"), expression @ ..]) => operands(expression, *loop_),
+        (Start, [Word("else" | "endif")]) => Some(Operands::default()),
+        (Start, [Word("endfor")]) => loop_.take().map(|_| Operands::default()),
+        (Start, [Word("for"), Word(name), Word("in"), Word("messages"), slice @ ..]) => {
+            // From a message on; steps backwards fail where there is nothing.
+            let known = matches!(slice, [] | [Mark("["), Number(_), Mark(":"), Mark("]")]);
+            let is_new = !SHORT.contains(name) && !OPERATORS.contains(name) && !["messages", "loop"].contains(name);
+            // One loop in the other is work that grows with the square of the conversation.
+            (known && is_new && loop_.replace(name).is_none()).then(Operands::default)
+        }
+        _ => None,
+    }
+}
+
+/// Reads an expression piece by piece: each is a value, an operator, or not known.
+fn operands(mut rest: &[Token<'_>], loop_: Option<&str>) -> Option<Operands> {
+    let mut found = Operands::default();
+    while !rest.is_empty() {
+        rest = match rest {
+            // `0b0or` is a number and an operator.
+            [Number(digits), Word(word), ..] if touch(digits, word) => return None,
+            [Number(_), after @ ..] | [Text, after @ ..] => after,
+            // The text of a message, ...
+            [Word("messages"), Mark("["), Number(_), Mark("]"), after @ ..] => {
+                let (is_content, after) = member(after)?;
+                found.by_number += usize::from(is_content);
+                after
+            }
+            [Word(name), after @ ..] if loop_ == Some(name) => {
+                let (is_content, after) = member(after)?;
+                found.of_the_loop += usize::from(is_content);
+                after
+            }
+            // ... shaped, ...
+            [Mark("."), Word(name), Mark("("), Mark(")"), after @ ..] if SHAPES.contains(name) => {
+                found.shapes += 1;
+                after
+            }
+            [Mark("|"), Word(name), after @ ..] if SHAPES.contains(name) && after.first() != Some(&Mark("(")) => {
+                found.shapes += 1;
+                after
+            }
+            [Mark("|"), Word("length"), after @ ..] if after.first() != Some(&Mark("(")) => after,
+            // ... or asked about.
+            [Mark("."), Word(name), Mark("("), Text, Mark(")"), after @ ..] if ASKS.contains(name) => after,
+            [Word("raise_exception"), Mark("("), Text, Mark(")"), after @ ..] => after,
+            [Word("loop"), Mark("."), Word(name), after @ ..] if LOOP.contains(name) => after,
+            // No call of what is in parentheses, and no element of anything.
+            [Word(name), Mark("("), ..] if SHORT.contains(name) => return None,
+            [Word(_) | Mark(")"), Mark("["), ..] | [Mark(")"), Mark("("), ..] => return None,
+            [Word(name), after @ ..] if SHORT.contains(name) || OPERATORS.contains(name) => after,
+            [Mark("(" | ")" | "+" | "~" | "==" | "!=" | "<" | ">" | "<=" | ">=" | "-" | "%"), after @ ..] => after,
+            _ => return None,
+        };
+    }
+    Some(found)
+}
+
+/// What follows `.role` or `['role']`, and whether that can be what was said.
+fn member<'t, 's>(after: &'t [Token<'s>]) -> Option<(bool, &'t [Token<'s>])> {
+    let (is_content, rest) = match after {
+        [Mark("."), Word("role"), rest @ ..] => (false, rest),
+        [Mark("."), Word("content"), rest @ ..] | [Mark("["), Text, Mark("]"), rest @ ..] => (true, rest),
+        _ => return None,
+    };
+    (!matches!(rest, [Mark("(" | "["), ..])).then_some((is_content, rest))
+}
+
+/// Whether two pieces of the same source have nothing between them.
+fn touch(first: &str, second: &str) -> bool {
+    first.as_bytes().as_ptr_range().end == second.as_ptr()
 }
 
 #[cfg(test)]
@@ -78,57 +154,88 @@ mod tests {
         You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] \
         + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
+    fn with(source: &str, bytes: usize) -> Option<Cost> {
+        cost(source, &[Message::new("user", &"x".repeat(bytes))])
+    }
+
     #[test]
-    fn a_template_without_variables_is_bounded_by_its_source() {
-        assert_eq!(most_held(CHATML, 10), Some(10 * CHATML.len() * 6));
-        assert_eq!(most_held(CHATML, 10_000), Some(10 * 10_000 * 6));
-        let long = format!("{{{{ a{} }}}}", " ~ a".repeat(10_000));
-        assert_eq!(most_held(&long, 1 << 20), Some((10 * 10_001) << 20));
+    fn a_template_without_variables_holds_a_tag_of_texts() {
+        // `['role']` and `['content']` are texts alike.
+        assert_eq!(with(CHATML, 10), Some(Cost { held: CHATML.len() + 7 * 10, passed: 30 }));
+        assert_eq!(with(CHATML, 10_000_000), Some(Cost { held: CHATML.len() + 70_000_000, passed: 30_000_000 }));
+        let twice = "{{ messages[0].content|upper|trim }}";
+        let turns = [Message::new("user", "four"), Message::new("assistant", "")];
+        assert_eq!(cost(twice, &turns), Some(Cost { held: twice.len() + 16, passed: 4 * 2 * 3 }));
         for harmless in [
             "{% raw %}{% set x = x ~ x %}{% endraw %}{# {% set x = x ~ x %} #}",
             "{{ bos_token }}{%- for m in messages[1:] -%}{{ (m.content | trim) ~ eos_token }}{% else %}-{% endfor %}",
-            "{% if not (a and b[0].c) %}{{ raise_exception('no') }}{% elif a.startswith('x') %}{{ a if b is string else c }}{% endif %}",
+            "{% for m in messages %}{% if m.role == 'user' and not loop.last %}{{ m['content'].strip() }}{% elif m.content.startswith('x') \
+             %}{{ raise_exception('no') }}{% endif %}{% if loop.index0 % 2 == 0 and true %}{% endif %}{% endfor %}",
+            "{% if add_generation_prompt is defined and add_generation_prompt %}x{% endif %}",
             "",
         ] {
-            assert!(most_held(harmless, 0).is_some(), "{harmless}");
+            assert!(with(harmless, 0).is_some(), "{harmless}");
         }
     }
 
     #[test]
-    fn what_can_grow_is_not() {
+    fn what_is_not_known_is_not() {
+        let long = |piece: &str, times: usize| format!("{{{{ bos_token{} }}}}", piece.repeat(times));
+        let in_loop = |code: &str| format!("{{% for m in messages %}}{code}{{% endfor %}}");
         for source in [
             "{% set x = 1 %}",
             "{%- macro m() %}{% endmacro %}",
             "{% filter upper %}{% endfilter %}",
             "{% with a = 1 %}{% endwith %}",
-            "{% call m() %}{% endcall %}",
-            "{% for a in [m ~ m] %}{% for b in [a ~ a] %}{% endfor %}{% endfor %}",
-            "{% for a in m ~ m %}{% endfor %}",
-            "{% for a in m | list %}{% endfor %}",
-            "{% for a in m recursive %}{{ loop(m) }}{% endfor %}",
-            "{% for a, b in m.items() %}{% endfor %}",
-            "{% for a in (m, m) %}{% endfor %}",
+            "{% for a in [m ~ m] %}{% endfor %}",
+            "{% for a in messages ~ 'x' %}{% endfor %}",
+            "{% for a in messages[::-1] %}{% endfor %}",
+            "{% for a in messages[0].content[:] %}{% endfor %}",
+            "{% for a in messages recursive %}{{ loop(m) }}{% endfor %}",
+            "{% for a, b in messages %}{% endfor %}",
+            "{% for a in messages %}{% for b in messages %}{% endfor %}{% endfor %}",
+            "{% for messages in messages %}{% endfor %}",
+            "{% for strip in zz and 0b0or[range] %}{{ strip(99999) }}{% endfor %}",
+            "{% endfor %}",
+            "{{ 0b0or['x'] }}",
+            "{{ 1e5or 'x' }}",
+            "{{ messages ~ '' }}",
+            "{{ messages[0] ~ '' }}",
+            "{{ messages | upper }}",
+            "{{ bos_token[::-1] }}",
             "{{ 'a' * 9 }}",
             "{{ 2 ** 9 }}",
-            "{{ a | replace('', a) }}",
-            "{{ a |join(a) }}",
-            "{{ a | tojson }}",
-            "{{ a.replace('', a) }}",
-            "{{ a['replace']('', a) }}",
-            "{{ (a.replace)('', a) }}",
-            "{{ 'a'('b') }}",
+            "{{ 'a'|replace('', 'a') }}",
+            "{{ 'a'.replace('', 'a') }}",
+            "{{ ('a').strip('b') }}",
+            "{{ 'a'.strip('b') }}",
+            "{{ 'a'['replace']('', 'a') }}",
+            "{{ ('a')('b') }}",
             "{{ range(9) }}",
-            "{{ loop.cycle(a) }}",
+            "{{ loop.cycle('a') }}",
+            "{{ loop.previtem }}",
             "{{ namespace() }}",
-            "{{ [[a] | upper] | upper }}",
-            "{{ (a, a) | upper }}",
-            "{{ {'a': a} | upper }}",
-            "{{ a in [a] }}",
-            "{% for a in [a] %}{% endfor %}",
-            "{{ a",
+            "{{ namespace }}",
+            "{{ ['a'] }}",
+            "{{ 'a' in ['a'] }}",
+            "{{ {'a': 'b'} }}",
+            "{{ ('a', 'b') }}",
+            "{{ 'a' is eq ['a'] }}",
+            "{{ 'a",
             "{% unknown %}",
+            &long(" ~ bos_token", 40),
+            &long("|upper", 40),
+            &in_loop("{{ m }}"),
+            &in_loop("{{ m.content[0] }}"),
+            &in_loop("{{ m.content(1) }}"),
+            &in_loop("{{ m.items() }}"),
+            &in_loop("{{ m ~ '' }}"),
+            &in_loop("{{ m|upper }}"),
+            &in_loop("{% for b in m %}{% endfor %}"),
+            "{% for m in messages %}{% endfor %}{{ m }}",
         ] {
-            assert_eq!(most_held(source, 1), None, "{source}");
+            assert_eq!(with(source, 1), None, "{source}");
         }
+        assert_eq!(cost("{{ bos_token }}", &[Message::new(&"r".repeat(65), "")]), None);
     }
 }

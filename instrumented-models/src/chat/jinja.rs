@@ -1,6 +1,6 @@
 //! Runs a template: minijinja with what `transformers` adds to it, and with limits.
 
-use super::Message;
+use super::{ChatError, Message};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value as Jinja, context};
 use serde::{Deserialize, Serialize};
@@ -57,22 +57,23 @@ impl Conversation<'_> {
     /// minijinja follows nested source and nested values down by recursion, to show and even to drop them. A stack that overflows ends the
     /// process, so the thread has one for all that the limits allow: a level takes two bytes of source, or four instructions. It is
     /// address space, and becomes memory as far as it is used.
-    pub(super) fn render_on_a_large_stack(&self) -> Result<String, String> {
-        with_less_fuel(self.instructions(), |fuel| self.render_with_stack(fuel, self.stack(fuel)))
-            .unwrap_or_else(|e| Err(format!("there is no thread to render it on ({e}); free memory, or raise `ulimit -v`")))
+    pub(super) fn render_on_a_large_stack(&self) -> Result<String, ChatError> {
+        with_less_fuel(self.instructions(), |fuel| self.render_with_stack(fuel, self.stack(fuel))).unwrap_or_else(|e| {
+            Err(ChatError::Host(format!("there is no thread to render it on ({e}); free memory, or raise `ulimit -v`")))
+        })
     }
 
     /// Renders it on a thread whose stack nesting can outgrow, which then ends the process.
-    pub(super) fn render_on_a_plain_stack(&self) -> Result<String, String> {
-        self.render_with_stack(self.instructions(), 4 * STACK)
-            .unwrap_or_else(|e| Err(format!("there is no thread to render it on ({e})")))
+    pub(super) fn render_on_a_plain_stack(&self) -> Result<String, ChatError> {
+        self.render_with_stack(self.instructions(), STACK)
+            .unwrap_or_else(|e| Err(ChatError::Host(format!("there is no thread to render it on ({e})"))))
     }
 
-    fn render_with_stack(&self, fuel: u64, stack: usize) -> io::Result<Result<String, String>> {
+    fn render_with_stack(&self, fuel: u64, stack: usize) -> io::Result<Result<String, ChatError>> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("cs-chat".into()).stack_size(stack);
-            let rendering = thread.spawn_scoped(scope, move || self.render(fuel))?;
-            Ok(rendering.join().unwrap_or_else(|_| Err("minijinja panicked".into())))
+            let rendering = thread.spawn_scoped(scope, move || self.render(fuel).map_err(ChatError::template))?;
+            Ok(rendering.join().unwrap_or_else(|_| Err(ChatError::template("minijinja panicked"))))
         })
     }
 

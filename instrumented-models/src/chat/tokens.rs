@@ -13,7 +13,8 @@ pub(super) enum Token<'s> {
     Word(&'s str),
     /// A text in quotes.
     Text,
-    Number,
+    /// The digits that a number begins with: what follows them directly reads as a word, which no name of a variable begins with.
+    Number(&'s str),
     /// Anything else: `.`, `==`, `(`.
     Mark(&'s str),
 }
@@ -91,7 +92,7 @@ fn code<'s>(mut rest: &'s str, start: Token<'s>, open: &mut i64, found: &mut Vec
         let (token, after) = rest.split_at(length);
         found.push(match first {
             '\'' | '"' => Token::Text,
-            '0'..='9' => Token::Number,
+            '0'..='9' => Token::Number(token),
             c if is_part(c) => Token::Word(token),
             _ => Token::Mark(token),
         });
