@@ -4,10 +4,11 @@
 
 RUN ?= runs/demo
 
-# Set-up and the main job: profile the embedded model, write a run and a report.
+# Set-up and the main job: profile the embedded model, write a run and a report. What the demo does not use is not built (hub, GPU, OTLP,
+# Prometheus, Nsight's profiles): that takes minutes on two cores, and each says how to build it.
 demo:
 	@scripts/setup.sh build
-	cargo build -q -p candlescope-cli
+	cargo build -q -p candlescope-cli --no-default-features
 	@rm -rf $(RUN)
 	target/debug/candlescope profile --model embedded --out $(RUN)
 	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"

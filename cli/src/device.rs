@@ -27,7 +27,7 @@ fn cuda(ordinal: usize) -> Result<Device> {
 
 #[cfg(not(feature = "cuda"))]
 fn cuda(ordinal: usize) -> Result<Device> {
-    bail!("device cuda:{ordinal} needs a build with CUDA: cargo build --release -p candlescope-cli --features cuda")
+    Err(crate::lacking::feature(&format!("device cuda:{ordinal}"), "cuda", "the CUDA toolkit"))
 }
 
 /// The element type called `f32`, `f16` or `bf16`.

@@ -75,5 +75,5 @@ fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
 }
 #[cfg(not(feature = "otlp"))]
 fn otlp(_: &ExportArgs, _: &Run) -> Result<()> {
-    anyhow::bail!("`export otlp` needs a build with the feature otlp, which is on by default")
+    Err(crate::lacking::default_feature("export otlp", "otlp"))
 }

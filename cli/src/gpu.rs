@@ -21,7 +21,7 @@ fn timing(builder: Builder, options: &Options) -> Result<Builder> {
 #[cfg(not(feature = "gpu"))]
 fn timing(builder: Builder, options: &Options) -> Result<Builder> {
     if options.gpu_timing != candlescope::GpuTier::Off {
-        bail!("--gpu-timing needs a build with the feature gpu: cargo build -p candlescope-cli --features cuda");
+        return Err(crate::lacking::feature("--gpu-timing", "cuda", "the CUDA toolkit"));
     }
     Ok(builder)
 }
@@ -37,7 +37,7 @@ fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
 #[cfg(not(feature = "gpu"))]
 fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
     if options.kernels.is_some() {
-        bail!("--cupti needs a build with the feature gpu: cargo build -p candlescope-cli --features cuda");
+        return Err(crate::lacking::feature("--cupti", "cuda", "the CUDA toolkit"));
     }
     Ok(builder)
 }
@@ -59,9 +59,7 @@ fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
 #[cfg(not(feature = "nvtx"))]
 fn nvtx(builder: Builder, on: Option<bool>) -> Result<Builder> {
     if on == Some(true) {
-        bail!(
-            "--nvtx needs a build with the feature nvtx: cargo build -p candlescope-cli --features nvtx (it needs libclang)"
-        );
+        return Err(crate::lacking::feature("--nvtx", "nvtx", "libclang"));
     }
     Ok(builder)
 }

@@ -7,6 +7,7 @@ mod device;
 mod doctor;
 mod export;
 mod gpu;
+mod lacking;
 mod limits;
 mod nsys;
 mod options;

@@ -9,7 +9,7 @@ pub(crate) fn otlp(builder: candlescope::Builder, endpoint: &RedactedUrl) -> Res
 }
 #[cfg(not(feature = "otlp"))]
 pub(crate) fn otlp(_: candlescope::Builder, _: &RedactedUrl) -> Result<candlescope::Builder> {
-    anyhow::bail!("--otlp needs a build with the feature otlp, which is on by default")
+    Err(crate::lacking::default_feature("--otlp", "otlp"))
 }
 
 /// The collector at `endpoint`, or the one that the `OTEL_*` variables name.
@@ -30,5 +30,5 @@ pub(crate) fn prometheus(builder: candlescope::Builder, address: &str) -> Result
 }
 #[cfg(not(feature = "prometheus"))]
 pub(crate) fn prometheus(_: candlescope::Builder, _: &str) -> Result<candlescope::Builder> {
-    anyhow::bail!("--prometheus needs a build with the feature prometheus, which is on by default")
+    Err(crate::lacking::default_feature("--prometheus", "prometheus"))
 }

@@ -325,8 +325,11 @@ fn run(
             },
             cause,
         };
-        let phase =
-            if step == 0 { llm::prefill(llm::Tokens::new(batch * length).context(length).batch(batch)) } else { llm::decode(llm::Tokens::new(batch).context(length).batch(batch)) };
+        let phase = if step == 0 {
+            llm::prefill(llm::Tokens::new(batch * length).context(length).batch(batch))
+        } else {
+            llm::decode(llm::Tokens::new(batch).context(length).batch(batch))
+        };
         let open = output.open();
         annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
         let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };

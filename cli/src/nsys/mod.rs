@@ -11,6 +11,7 @@ use crate::output::note;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::ReadLimits;
 use candlescope_analysis::nsys::Profile;
+#[cfg(feature = "nsys")]
 use candlescope_core::files::open_regular;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
 }
 
 /// The profile in an `.sqlite` file, or in an `.nsys-rep`, which is exported beside it first.
+#[cfg(feature = "nsys")]
 pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
     if file.extension().is_none_or(|extension| extension != REPORT) {
         return Ok(Profile::open_within(file, limits)?);
@@ -79,6 +81,10 @@ pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
         export(&find()?, file, &sqlite)?;
     }
     Ok(Profile::open_within(sqlite, limits)?)
+}
+#[cfg(not(feature = "nsys"))]
+pub(crate) fn open(_: &Path, _: &ReadLimits) -> Result<Profile> {
+    Err(crate::lacking::default_feature("report --nsys", "nsys"))
 }
 
 fn export(nsys: &Path, report: &Path, sqlite: &Path) -> Result<()> {
