@@ -67,6 +67,9 @@ fn main() -> anyhow::Result<()> {
         println!("{prompt:>6} {:>9} {:>9} {total:>9} {tokens:>6}", micros(r.queue_ns), micros(r.ttft_ns));
     }
     let caller = requests.iter().find(|r| r.prompt_tokens == Some(60)).map(|r| r.trace_id.to_string());
-    anyhow::ensure!(caller.as_deref() == Some("0af7651916cd43dd8448eb211c80319c"), "not in its caller's trace: {caller:?}");
+    anyhow::ensure!(
+        caller.as_deref() == Some("0af7651916cd43dd8448eb211c80319c"),
+        "not in its caller's trace: {caller:?}"
+    );
     Ok(())
 }

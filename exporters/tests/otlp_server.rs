@@ -34,7 +34,11 @@ fn work() {
     let request = Request::new("chat", "test-model").prompt_tokens(7).traceparent(CALLER);
     let _in_request = request.enter();
     for step in 0..4 {
-        let _phase = if step == 0 { llm::prefill(llm::Tokens::new(7).context(7)) } else { llm::decode(llm::Tokens::new(1).context(7 + step)) };
+        let _phase = if step == 0 {
+            llm::prefill(llm::Tokens::new(7).context(7))
+        } else {
+            llm::decode(llm::Tokens::new(1).context(7 + step))
+        };
         for _ in 0..3 {
             span.in_scope(|| std::thread::sleep(Duration::from_micros(50)));
         }

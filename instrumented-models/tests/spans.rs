@@ -49,7 +49,8 @@ fn annotations_sum_up_to_the_cost_model() {
         let batch = record(|| {
             let (made, mut model) = tiny_model(dtype);
             for work in [Work::new(2, 9, 0), Work::new(2, 1, 9), Work::new(2, 4, 10), Work::new(1, 1, 0)] {
-                let _step = candlescope_core::llm::encode(candlescope_core::llm::Tokens::new(work.rows()).batch(work.batch));
+                let _step =
+                    candlescope_core::llm::encode(candlescope_core::llm::Tokens::new(work.rows()).batch(work.batch));
                 let position = work.context - work.tokens;
                 model.forward(&tokens(work.batch, work.tokens, 1, 96), position).unwrap();
                 works.push((work, model.cost(work)));

@@ -125,7 +125,8 @@ impl EnvConfig {
                 "otlp" => config.otlp = Some(value.into()),
                 "otlp-metrics" => config.otlp_metrics = Some(value.into()),
                 "prometheus" => {
-                    config.prometheus = Some(given("prometheus", value, "an address or a port, as in prometheus=9464")?);
+                    config.prometheus =
+                        Some(given("prometheus", value, "an address or a port, as in prometheus=9464")?);
                 }
                 "host" => config.no_host = !switch("host", value)?,
                 "prometheus-host" => {

@@ -1,8 +1,8 @@
 //! The GPU's side of a session: what is asked for, and what this machine can give.
 
-use candlescope_core::{Schedule, SessionBuilder};
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Finding, Severity};
+use candlescope_core::{Schedule, SessionBuilder};
 
 /// The steps whose kernels are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,9 @@ const GETS_READY: u64 = 8;
 
 /// A text that is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a schedule is `all`, N/EVERY such as 5/500, or skip_first/wait/warmup/active/repeat such as 10/0/1/5/1, not `{0}`")]
+#[error(
+    "a schedule is `all`, N/EVERY such as 5/500, or skip_first/wait/warmup/active/repeat such as 10/0/1/5/1, not `{0}`"
+)]
 pub struct ScheduleError(String);
 
 impl Schedule {

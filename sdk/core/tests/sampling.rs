@@ -428,7 +428,8 @@ fn a_schedule_that_saw_no_model_in_its_steps_is_no_late_layer() {
     assert!(batch.steps.len() == 20 && batch.steps.iter().all(|s| s.phase == Some(Phase::Sample)));
     assert!(m.verdict.ok && codes(&m).is_empty(), "{:?}", m.verdict);
     // Whoever records all steps, and sees no model in any, has been late.
-    let (_, m) = record_default(|| (0..20).for_each(|position| drop(llm::decode(llm::Tokens::new(1).context(position)))));
+    let (_, m) =
+        record_default(|| (0..20).for_each(|position| drop(llm::decode(llm::Tokens::new(1).context(position)))));
     assert_eq!(codes(&m), ["no_model_spans"]);
 }
 

@@ -77,7 +77,11 @@ fn work_for(caller: &str) {
     let request = Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(caller);
     let _in_request = request.enter();
     for step in 0..20 {
-        let _phase = if step == 0 { llm::prefill(llm::Tokens::new(5).context(5)) } else { llm::decode(llm::Tokens::new(1).context(5 + step)) };
+        let _phase = if step == 0 {
+            llm::prefill(llm::Tokens::new(5).context(5))
+        } else {
+            llm::decode(llm::Tokens::new(1).context(5 + step))
+        };
         for _ in 0..4 {
             block.in_scope(|| (0..3).for_each(|_| linear.in_scope(|| std::hint::black_box(()))));
         }

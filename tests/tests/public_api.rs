@@ -1,0 +1,310 @@
+//! The public names of each published library, as its sources say them, against the list in `docs/api`: nothing becomes public, or goes,
+//! without somebody seeing it. `UPDATE_DOCS=1` writes the lists anew.
+//!
+//! It reads sources rather than rustdoc's JSON, which only nightly makes. What macros make is not seen, nor what traits are implemented for.
+#![allow(missing_docs, reason = "a test")]
+use quote::ToTokens;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use syn::{Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
+
+const LIBRARIES: [(&str, &str); 6] = [
+    ("candlescope", "sdk/candlescope"),
+    ("candlescope-core", "sdk/core"),
+    ("candlescope-collectors", "collectors"),
+    ("candlescope-exporters", "exporters"),
+    ("candlescope-models", "instrumented-models"),
+    ("candlescope-analysis", "analysis"),
+];
+
+#[test]
+fn public_names_are_those_of_the_list() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let mut changed = String::new();
+    for (name, dir) in LIBRARIES {
+        let found = Library::read(&workspace.join(dir).join("src/lib.rs")).list();
+        let file = workspace.join("docs/api").join(format!("{name}.txt"));
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("docs/api");
+            std::fs::write(&file, &found).expect("docs/api can be written");
+        }
+        let listed = std::fs::read_to_string(&file).unwrap_or_default();
+        let (found, listed): (BTreeSet<_>, BTreeSet<_>) = (found.lines().collect(), listed.lines().collect());
+        for line in found.difference(&listed) {
+            changed += &format!("{name}: + {line}\n");
+        }
+        for line in listed.difference(&found) {
+            changed += &format!("{name}: - {line}\n");
+        }
+    }
+    assert!(
+        changed.is_empty(),
+        "the public API changed; if that is meant, UPDATE_DOCS=1 lists it in docs/api:\n{changed}"
+    );
+}
+
+/// What a crate defines, whether it can be reached from outside or not.
+#[derive(Default)]
+struct Library {
+    /// Full path → the definition's lines.
+    items: BTreeMap<String, Vec<String>>,
+    /// Names that stand in a public module: path → what it is a name of, where that is another path.
+    public: BTreeMap<String, Option<String>>,
+    /// Type → its public methods.
+    methods: BTreeMap<String, Vec<String>>,
+    /// Public modules' globs: (module, path).
+    globs: Vec<(String, String)>,
+}
+
+impl Library {
+    fn read(root: &Path) -> Self {
+        let mut library = Self::default();
+        let text = std::fs::read_to_string(root).unwrap_or_else(|e| panic!("{}: {e}", root.display()));
+        let file = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", root.display()));
+        library.module("crate", true, &file.items, root.parent().expect("src"));
+        library
+    }
+
+    /// Reads a module whose children's files lie in `dir`.
+    fn module(&mut self, path: &str, public: bool, items: &[Item], dir: &Path) {
+        for item in items {
+            let (attributes, visibility) = head(item);
+            let said: Vec<String> = attributes.iter().map(text).collect();
+            if said.iter().any(|a| a.contains("cfg(test)") || a.contains("doc(hidden)")) {
+                continue;
+            }
+            let is_public = matches!(visibility, Some(Visibility::Public(_)));
+            match item {
+                Item::Mod(module) => {
+                    let name = module.ident.to_string();
+                    let inner = format!("{path}::{name}");
+                    if is_public && public {
+                        self.public.insert(inner.clone(), None);
+                        self.items.insert(inner.clone(), vec![format!("{}mod", feature(&said))]);
+                    }
+                    let own = dir.join(&name);
+                    match &module.content {
+                        Some((_, items)) => self.module(&inner, public && is_public, items, &own),
+                        None => {
+                            let file =
+                                [dir.join(format!("{name}.rs")), own.join("mod.rs")].into_iter().find(|f| f.is_file());
+                            // Files elsewhere (`#[path]`) are tests.
+                            let Some(file) = file else { continue };
+                            let text = std::fs::read_to_string(&file).expect("a source");
+                            let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+                            self.module(&inner, public && is_public, &parsed.items, &own);
+                        }
+                    }
+                }
+                Item::Use(use_) if is_public => self.reexport(path, public, "", &use_.tree),
+                Item::Impl(block) if block.trait_.is_none() => {
+                    let of = text(&block.self_ty);
+                    let of = of.split(['<', ' ']).next().unwrap_or_default().to_string();
+                    let key = format!("{path}::{of}");
+                    for item in &block.items {
+                        let (visibility, line) = match item {
+                            ImplItem::Fn(f) => (&f.vis, text(&f.sig)),
+                            ImplItem::Const(c) => (&c.vis, format!("const {}: {}", c.ident, text(&c.ty))),
+                            _ => continue,
+                        };
+                        if matches!(visibility, Visibility::Public(_)) {
+                            self.methods.entry(key.clone()).or_default().push(line);
+                        }
+                    }
+                }
+                _ if is_public => {
+                    let Some((name, lines)) = definition(item) else { continue };
+                    let full = format!("{path}::{name}");
+                    let cfg = feature(&said);
+                    let exhaustive =
+                        if said.iter().any(|a| a.contains("non_exhaustive")) { "#[non_exhaustive] " } else { "" };
+                    let lines = lines.into_iter().enumerate();
+                    let lines = lines.map(|(i, line)| if i == 0 { format!("{cfg}{exhaustive}{line}") } else { line });
+                    self.items.entry(full.clone()).or_default().extend(lines);
+                    if public {
+                        self.public.insert(full, None);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn reexport(&mut self, module: &str, public: bool, prefix: &str, tree: &UseTree) {
+        let (name, target) = match tree {
+            UseTree::Path(p) => {
+                return self.reexport(module, public, &format!("{prefix}{}::", p.ident), &p.tree);
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.reexport(module, public, prefix, tree);
+                }
+                return;
+            }
+            UseTree::Glob(_) => {
+                self.globs.push((module.to_string(), format!("{module}::{}", prefix.trim_end_matches("::"))));
+                return;
+            }
+            UseTree::Name(n) => (n.ident.to_string(), format!("{prefix}{}", n.ident)),
+            UseTree::Rename(r) => (r.rename.to_string(), format!("{prefix}{}", r.ident)),
+        };
+        let target = target.strip_prefix("self::").unwrap_or(&target);
+        let target = match target.strip_prefix("super::") {
+            Some(rest) => format!("{}::{rest}", module.rsplit_once("::").map_or(module, |(parent, _)| parent)),
+            None if target.starts_with("crate::") || target.starts_with("candle") => target.to_string(),
+            None => format!("{module}::{target}"),
+        };
+        let full = format!("{module}::{name}");
+        if public {
+            self.public.insert(full, Some(target));
+        } else {
+            // A private module's re-export, which another one may lead on from.
+            self.items.entry(full).or_insert_with(|| vec![format!("use {target}")]);
+        }
+    }
+
+    /// A line for each public name, and below a type what it has.
+    fn list(mut self) -> String {
+        for (module, target) in std::mem::take(&mut self.globs) {
+            let inside = format!("{target}::");
+            let names: Vec<String> =
+                self.items.keys().filter_map(|k| k.strip_prefix(&inside)).map(String::from).collect();
+            for name in names.iter().filter(|name| !name.contains("::")) {
+                self.public.entry(format!("{module}::{name}")).or_insert_with(|| Some(format!("{inside}{name}")));
+            }
+        }
+        let mut lines = Vec::new();
+        for (path, target) in &self.public {
+            let mut origin = target.as_deref().unwrap_or(path).to_string();
+            while let Some(next) = self.items.get(&origin).and_then(|l| l.first()).and_then(|l| l.strip_prefix("use "))
+            {
+                origin = next.to_string();
+            }
+            let shown = path.strip_prefix("crate::").unwrap_or(path);
+            // What can be reached by a public path of its own is described there.
+            let elsewhere = target.is_some() && self.public.contains_key(&origin);
+            match self.items.get(&origin).filter(|_| !elsewhere) {
+                None => lines.push(format!("{shown} = {}", origin.strip_prefix("crate::").unwrap_or(&origin))),
+                Some(definition) => {
+                    let methods = self.methods.get(&origin).into_iter().flatten();
+                    lines.push(format!("{shown}: {}", definition.first().map_or("", String::as_str)));
+                    let mut below: Vec<String> = definition.iter().skip(1).cloned().collect();
+                    below.extend(methods.cloned());
+                    lines.extend(below.into_iter().map(|line| format!("{shown}: .. {line}")));
+                }
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+fn head(item: &Item) -> (&[syn::Attribute], Option<&Visibility>) {
+    match item {
+        Item::Const(i) => (&i.attrs, Some(&i.vis)),
+        Item::Enum(i) => (&i.attrs, Some(&i.vis)),
+        Item::Fn(i) => (&i.attrs, Some(&i.vis)),
+        Item::Mod(i) => (&i.attrs, Some(&i.vis)),
+        Item::Static(i) => (&i.attrs, Some(&i.vis)),
+        Item::Struct(i) => (&i.attrs, Some(&i.vis)),
+        Item::Trait(i) => (&i.attrs, Some(&i.vis)),
+        Item::Type(i) => (&i.attrs, Some(&i.vis)),
+        Item::Use(i) => (&i.attrs, Some(&i.vis)),
+        Item::Impl(i) => (&i.attrs, None),
+        _ => (&[], None),
+    }
+}
+
+/// Name and lines of a definition: its head, then what of it is public.
+fn definition(item: &Item) -> Option<(String, Vec<String>)> {
+    Some(match item {
+        Item::Const(i) => (i.ident.to_string(), vec![format!("const {}", text(&i.ty))]),
+        Item::Static(i) => (i.ident.to_string(), vec![format!("static {}", text(&i.ty))]),
+        Item::Fn(i) => (i.sig.ident.to_string(), vec![text(&i.sig)]),
+        Item::Type(i) => (i.ident.to_string(), vec![format!("type {}", text(&i.ty))]),
+        Item::Struct(i) => {
+            let mut lines = vec![format!("struct{}", text(&i.generics))];
+            lines.extend(fields(&i.fields, true));
+            (i.ident.to_string(), lines)
+        }
+        Item::Enum(i) => {
+            let mut lines = vec![format!("enum{}", text(&i.generics))];
+            for variant in &i.variants {
+                let fields = fields(&variant.fields, false).collect::<Vec<_>>().join(", ");
+                lines.push(if fields.is_empty() {
+                    variant.ident.to_string()
+                } else {
+                    format!("{} {{ {fields} }}", variant.ident)
+                });
+            }
+            (i.ident.to_string(), lines)
+        }
+        Item::Trait(i) => {
+            let bounds = text(&i.supertraits);
+            let mut lines =
+                vec![format!("trait{}{}{bounds}", text(&i.generics), if bounds.is_empty() { "" } else { ": " })];
+            lines.extend(i.items.iter().filter_map(|item| match item {
+                TraitItem::Fn(f) => Some(text(&f.sig)),
+                TraitItem::Type(t) => Some(format!("type {}", t.ident)),
+                TraitItem::Const(c) => Some(format!("const {}: {}", c.ident, text(&c.ty))),
+                _ => None,
+            }));
+            (i.ident.to_string(), lines)
+        }
+        _ => return None,
+    })
+}
+
+fn fields(fields: &Fields, public_only: bool) -> impl Iterator<Item = String> {
+    let seen = fields.iter().enumerate().filter(move |(_, f)| !public_only || matches!(f.vis, Visibility::Public(_)));
+    seen.map(|(i, f)| {
+        let name = f.ident.as_ref().map_or(i.to_string(), ToString::to_string);
+        format!("{name}: {}", text(&f.ty))
+    })
+}
+
+/// The feature that an item needs, in brackets.
+fn feature(attributes: &[String]) -> String {
+    let needs =
+        attributes.iter().filter_map(|a| a.split_once("cfg(")).map(|(_, rest)| rest.trim_end_matches([']', ')', ' ']));
+    let needs: Vec<String> = needs.map(|cfg| cfg.replace("feature = ", "").replace('"', "")).collect();
+    if needs.is_empty() { String::new() } else { format!("[{}] ", needs.join(", ")) }
+}
+
+fn text(tokens: &impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (from, to) in [
+        (" :: ", "::"),
+        (" < ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        (" :", ":"),
+        ("& ", "&"),
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+    ] {
+        text = text.replace(from, to);
+    }
+    text
+}
+
+#[test]
+fn the_list_sees_what_is_public() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(PathBuf::from(dir.path()).join(name), text).unwrap();
+    write(
+        "lib.rs",
+        "mod a;\npub mod b { pub struct Far { pub x: u8, y: u8 } impl Far { pub fn go(&self) {} fn no(&self) {} } struct Hidden; }\n\
+         pub use a::{Near, Other as Another};\n#[cfg(feature = \"f\")] pub use candle_core::Tensor;\n#[cfg(test)] pub mod tests {}\n\
+         #[doc(hidden)] pub fn secret() {}\npub fn plain(a: &str) -> Vec<u8> { vec![] }",
+    );
+    write(
+        "a.rs",
+        "#[non_exhaustive] pub enum Near { A, B { c: u8 } }\npub struct Other;\npub struct Unreached;\nimpl Near { pub fn new() -> Self { Near::A } }",
+    );
+    let list = Library::read(&dir.path().join("lib.rs")).list();
+    let expected = "Another: struct\nNear: #[non_exhaustive] enum\nNear: .. A\nNear: .. B { c: u8 }\nNear: .. fn new() -> Self\n\
+        Tensor = candle_core::Tensor\nb: mod\nb::Far: struct\nb::Far: .. x: u8\nb::Far: .. fn go(&self)\n\
+        plain: fn plain(a: &str) -> Vec<u8>\n";
+    assert_eq!(list, expected);
+}
