@@ -5,7 +5,7 @@ use crate::capture::{Capture, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::pipeline::BackgroundCpu;
-use crate::pipeline::capture::{Busy, CaptureRequest, KernelsTicket};
+use crate::pipeline::capture::{Busy, CaptureRequest};
 use crate::pipeline::drain::{Command, Facts};
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
@@ -17,9 +17,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Longest wait for the recorder of kernels before a capture begins without.
-const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
@@ -196,25 +193,13 @@ impl Handle {
         let (background, diagnostics) = (self.0.background.clone(), &self.0.shared.diagnostics);
         let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, background, diagnostics)
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
-        // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer. It ends with ours.
-        let wanted = steps.saturating_add(steps / 8).saturating_add(2);
-        let until = std::time::Instant::now() + KERNELS_PATIENCE;
-        let mut asked = self.request_kernels(wanted);
-        while matches!(asked, Err(KernelsRefused::Busy { .. })) && std::time::Instant::now() < until {
-            // The window of the capture before is being closed.
-            std::thread::sleep(Duration::from_millis(5));
-            asked = self.request_kernels(wanted);
-        }
-        let kernels = asked.ok();
-        if kernels.is_some() {
-            self.wait_for_kernels(until.saturating_duration_since(std::time::Instant::now()));
-        }
         let ended = Arc::new(AtomicBool::new(false));
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));
         let request =
-            CaptureRequest { lane, run_id, steps, kernels, ended: ended.clone(), finished: finish, begun: begin, busy };
+            CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
-        // The pipeline answers at once, with nothing where a window was opened meanwhile, and drops the question when it ends.
+        // The pipeline answers when the recorder is on, with nothing where a window was opened meanwhile, and drops the
+        // question when it ends.
         match begun.recv() {
             Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);
@@ -230,30 +215,23 @@ impl Handle {
     /// # Errors
     /// While an earlier window is still open, or where the session has no recorder of kernels.
     pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
-        self.request_kernels(steps).map(KernelsTicket::keep)
-    }
-
-    fn request_kernels(&self, steps: u64) -> Result<KernelsTicket, KernelsRefused> {
-        let kernels = self.0.shared.kernels.as_ref().ok_or(KernelsRefused::NoRecorder)?;
-        if let Some(window) = kernels.window.request(steps) {
-            return Ok(KernelsTicket { shared: self.0.shared.clone(), window: Some(window) });
+        let window = self.0.shared.control.kernels().ok_or(KernelsRefused::NoRecorder)?;
+        match window.ask(steps) {
+            true => Ok(()),
+            false if window.has_failed() => Err(KernelsRefused::Failed),
+            false => Err(KernelsRefused::Busy { remaining: window.remaining() }),
         }
-        Err(if kernels.window.has_failed() {
-            KernelsRefused::Failed
-        } else {
-            KernelsRefused::Busy { remaining: kernels.window.remaining() }
-        })
     }
 
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first time that can
     /// take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         let deadline = deadline(timeout);
-        let Some(kernels) = &self.0.shared.kernels else { return false };
-        while kernels.window.is_wanted() && std::time::Instant::now() < deadline {
+        let Some(window) = self.0.shared.control.kernels() else { return false };
+        while window.is_wanted() && std::time::Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        kernels.window.is_active() && !kernels.window.is_wanted()
+        window.is_on() && !window.is_wanted()
     }
 
     /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.

@@ -10,7 +10,7 @@ use crate::collector::Collector;
 use crate::control::{Control, Schedule};
 use crate::diagnostics::{Diagnostics, Problem, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
-use crate::gpu::{Activity, GpuClock, GpuTiming, KernelWindow};
+use crate::gpu::{Activity, GpuClock, GpuTiming};
 use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
 use crate::layer::gpu::GpuShared;
@@ -23,7 +23,7 @@ use crate::pipeline::threads::{self, NO_THREAD};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::probe::Probe;
 use crate::run::{Finding, RunManifest, SCHEMA_VERSION};
-use crate::shared::{Hooks, KernelsShared, Rings, Shared};
+use crate::shared::{Hooks, Rings, Shared};
 use crate::tap::Tap;
 use crossbeam_channel::{bounded, unbounded};
 use serde_json::Value;
@@ -319,19 +319,17 @@ impl SessionBuilder {
             }
             None => (None, None),
         };
-        let (activity, kernels) = match self.kernels.take() {
-            Some((activity, schedule)) => {
-                let shared = KernelsShared { window: KernelWindow::new(schedule), correlator: activity.correlator() };
-                (Some(activity), Some(shared))
-            }
-            None => (None, None),
-        };
+        let mut control = Control::new(self.schedule, self.paused);
+        let activity = self.kernels.take().map(|(activity, schedule)| {
+            control = std::mem::replace(&mut control, Control::new(None, true)).with_kernels(schedule);
+            activity
+        });
         let shared = Arc::new(Shared::new(
-            Control::new(self.schedule, self.paused),
+            control,
             Hooks {
                 taps: std::mem::take(&mut self.taps),
                 gpu,
-                kernels,
+                correlator: activity.as_ref().map(|activity| activity.correlator()),
                 probe: self.overhead_probe.map(Probe::new),
                 diagnostics: self.diagnostics.clone(),
             },

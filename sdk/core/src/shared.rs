@@ -3,7 +3,7 @@
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
-use crate::gpu::{Correlator, KernelWindow};
+use crate::gpu::Correlator;
 use crate::layer::gpu::GpuShared;
 use crate::names::Names;
 use crate::notices::Notices;
@@ -33,7 +33,8 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) taps: Vec<TapSlot>,
     pub(crate) gpu: Option<GpuShared>,
-    pub(crate) kernels: Option<KernelsShared>,
+    /// Told of steps and their intervals, where the session has a recorder of kernels.
+    pub(crate) correlator: Option<Arc<dyn Correlator>>,
     /// Leaves some steps plain, where that was asked for.
     pub(crate) probe: Option<Probe>,
     /// Whether anything besides a ring wants to know of enters and exits.
@@ -62,18 +63,12 @@ pub(crate) struct Shared {
     trace_base: u128,
 }
 
-/// What application threads need to record kernels.
-pub(crate) struct KernelsShared {
-    pub(crate) window: KernelWindow,
-    pub(crate) correlator: Arc<dyn Correlator>,
-}
-
 /// What a session does besides writing to rings, and whom it tells when that fails.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
     pub(crate) gpu: Option<GpuShared>,
-    pub(crate) kernels: Option<KernelsShared>,
+    pub(crate) correlator: Option<Arc<dyn Correlator>>,
     pub(crate) probe: Option<Probe>,
     pub(crate) diagnostics: Diagnostics,
 }
@@ -147,10 +142,10 @@ impl Shared {
             ticks: TickSource::new(),
             control,
             names: Names::new(),
-            hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.kernels.is_some(),
+            hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.correlator.is_some(),
             taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,
-            kernels: hooks.kernels,
+            correlator: hooks.correlator,
             probe: hooks.probe,
             excluded_targets,
             diagnostics: hooks.diagnostics,
@@ -180,12 +175,10 @@ impl Shared {
         std::process::id() != self.process
     }
 
-    /// Whether a step of this kind, which was to be recorded, is left plain instead. Never one of a window that was
-    /// asked for.
+    /// Whether a step of this kind, which was to be recorded, is left plain instead.
     #[inline]
-    pub(crate) fn leaves_plain(&self, kind: u32, step: u64) -> bool {
-        let Some(probe) = &self.probe else { return false };
-        !self.control.in_window(step) && probe.leaves_plain(kind)
+    pub(crate) fn leaves_plain(&self, kind: u32) -> bool {
+        self.probe.as_ref().is_some_and(|probe| probe.leaves_plain(kind))
     }
 
     #[inline]

@@ -10,11 +10,9 @@
 
 mod activity;
 mod clock;
-mod window;
 
 pub use activity::{Activity, ActivityError, ActivitySink, Correlator, OUTSIDE_WINDOW, RawKernel};
 pub use clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
-pub(crate) use window::KernelWindow;
 
 /// How GPU time is taken: a tier of detail, and what it may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

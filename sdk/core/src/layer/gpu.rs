@@ -5,7 +5,6 @@ use super::thread::Frame;
 use crate::clock::{TickSource, Ticks};
 use crate::gpu::{GpuLane, GpuLanes, GpuTiming, MarkId, NoMark};
 use crate::raw::flag;
-use crate::shared::Shared;
 use crate::vocabulary::GpuTier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -143,7 +142,15 @@ impl GpuThread {
     }
 
     /// An interval is about to begin: marks it if it is to be marked.
-    pub(super) fn enter(&mut self, session: &Shared, shared: &GpuShared, frame: &mut Frame, parent: Option<&Frame>) {
+    /// `in_full`: it is a step that gets every mark, whatever the tier.
+    pub(super) fn enter(
+        &mut self,
+        shared: &GpuShared,
+        ticks: &TickSource,
+        frame: &mut Frame,
+        parent: Option<&Frame>,
+        in_full: bool,
+    ) {
         self.entered += 1;
         let name = frame.name as usize;
         if name >= self.names.len() {
@@ -152,8 +159,7 @@ impl GpuThread {
         }
         let is_root = frame.flags & flag::STEP_ROOT != 0;
         let mut own = if is_root {
-            let in_full = session.control.in_full(frame.step);
-            self.begin_step(shared, &session.ticks, frame, in_full)
+            self.begin_step(shared, ticks, frame, in_full)
         } else {
             parent.map_or(detail::NONE, |p| p.gpu & (detail::MASK | detail::INSIDE_BLOCK))
         };
@@ -165,7 +171,7 @@ impl GpuThread {
         };
         if marked {
             own |= detail::MARKED;
-            frame.marks[0] = self.mark(shared, &session.ticks);
+            frame.marks[0] = self.mark(shared, ticks);
         }
         frame.gpu = own;
     }

@@ -309,7 +309,7 @@ impl ThreadState {
         let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
         let mut first_of_request = false;
-        let mut plain = false;
+        let (mut plain, mut in_full) = (false, false);
         let transparent = meta.flags & meta_flag::IGNORED != 0;
         if transparent {
             // What it would have begun, its children begin.
@@ -323,20 +323,22 @@ impl ThreadState {
                 shared.steps_of_requests.mark_recorded(request);
             }
         } else if !continues {
-            let decision = shared.control.begin_step();
+            let own_kernels = shared.correlator.is_some() && !self.in_kernels();
+            let decision = shared.control.begin_step(own_kernels, || {
+                plain = nested == 0 && shared.leaves_plain(meta.name);
+                // A step inside a plain one is part of it.
+                plain || self.open().iter().any(|f| f.plain)
+            });
+            let fate = decision.fate;
             step = decision.number;
-            let mut fate = decision.fate;
-            if fate.is_recorded() {
-                plain = nested == 0 && shared.leaves_plain(meta.name, step);
-                // A step inside a plain one is part of it, unless somebody asked for that very step.
-                if plain || (self.open().iter().any(|f| f.plain) && !shared.control.in_window(step)) {
-                    fate = StepFate::Plain;
-                }
-            }
             recorded = fate.is_recorded();
+            in_full = decision.full;
             flags = flag::STEP_ROOT | nested;
             if fate == StepFate::Captured {
                 flags |= flag::CAPTURED;
+            }
+            if decision.kernels {
+                flags |= flag::KERNELS | flag::WINDOW_ROOT;
             }
             self.count_step(fate);
             first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
@@ -378,7 +380,7 @@ impl ThreadState {
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
             if shared.hooked {
-                self.hooks_enter(shared, at);
+                self.hooks_enter(shared, at, in_full);
             }
             self.frames[at].start = shared.ticks.now();
         }
@@ -530,9 +532,9 @@ impl ThreadState {
     /// A step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];
-        if let Some(kernels) = &shared.kernels {
+        if let Some(correlator) = &shared.correlator {
             frame.outside_window = true;
-            kernels.correlator.push(OUTSIDE_WINDOW);
+            correlator.push(OUTSIDE_WINDOW);
         }
         if frame.plain {
             // Last, as of a recorded step.
@@ -550,34 +552,37 @@ impl ThreadState {
                 let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
             }
         }
-        if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
-            kernels.correlator.pop();
+        if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
+            correlator.pop();
         }
+    }
+
+    /// Whether kernels of the innermost interval are recorded.
+    fn in_kernels(&self) -> bool {
+        let around = self.open().iter().rev().find(|f| !f.transparent && !f.is_detached());
+        around.is_some_and(|f| f.flags & flag::KERNELS != 0)
     }
 
     /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
-    fn hooks_enter(&mut self, shared: &Shared, at: usize) {
+    fn hooks_enter(&mut self, shared: &Shared, at: usize, in_full: bool) {
         if !shared.taps.is_empty() {
             self.tap(shared, at, true);
         }
         let (around, own) = self.frames.split_at_mut(at);
         let frame = &mut own[0];
         let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
-        if let Some(kernels) = &shared.kernels {
-            let inherited = parent.is_some_and(|p| p.flags & flag::KERNELS != 0);
-            let is_root = frame.flags & flag::STEP_ROOT != 0;
-            let begins = !inherited && is_root && kernels.window.begin_step();
-            if inherited || begins {
-                frame.flags |= flag::KERNELS | if begins { flag::WINDOW_ROOT } else { 0 };
-                kernels.correlator.push(shared.span_id(frame.seq));
-            } else if is_root {
+        if let Some(correlator) = &shared.correlator {
+            frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
+            if frame.flags & flag::KERNELS != 0 {
+                correlator.push(shared.span_id(frame.seq));
+            } else if frame.flags & flag::STEP_ROOT != 0 {
                 frame.outside_window = true;
-                kernels.correlator.push(OUTSIDE_WINDOW);
+                correlator.push(OUTSIDE_WINDOW);
             }
         }
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
-            thread.enter(shared, gpu, frame, parent);
+            thread.enter(gpu, &shared.ticks, frame, parent, in_full);
         }
     }
 
@@ -588,10 +593,10 @@ impl ThreadState {
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
             thread.exit(gpu, &shared.ticks, frame, end);
         }
-        if let Some(kernels) = &shared.kernels
+        if let Some(correlator) = &shared.correlator
             && (frame.flags & flag::KERNELS != 0 || frame.outside_window)
         {
-            kernels.correlator.pop();
+            correlator.pop();
         }
         if !shared.taps.is_empty() {
             self.tap(shared, at, false);

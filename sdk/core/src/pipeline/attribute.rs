@@ -275,7 +275,7 @@ impl Kernels {
 
     /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
     pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
-        let window = shared.kernels.as_ref().map(|k| &k.window);
+        let window = shared.control.kernels();
         // Where the recorder failed, steps that were in its window are still on their way.
         let more = window.is_some_and(|w| w.is_active() || w.has_failed());
         self.sort_out(into, shared, more);
@@ -375,12 +375,14 @@ impl Kernels {
 
     /// Lets the recorder be switched off once every step of the window has come through here.
     pub(crate) fn close_window_when_done(&mut self, shared: &Shared) {
-        let Some(window) = shared.kernels.as_ref().map(|k| &k.window).filter(|w| w.is_closing()) else {
+        let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
             self.closing_since = None;
             return;
         };
         let since = *self.closing_since.get_or_insert_with(Instant::now);
-        if self.steps_seen >= window.taken() || since.elapsed() > CLOSE_ANYWAY {
+        // A capture is over when it has all its steps.
+        let complete = self.steps_seen >= window.taken() && !window.has_capture();
+        if complete || since.elapsed() > CLOSE_ANYWAY {
             self.steps_seen = window.taken();
             if let Some(extent) = self.current.take() {
                 if self.windows.len() == MAX_WINDOWS {
@@ -394,7 +396,7 @@ impl Kernels {
 
     /// For the manifest.
     pub(crate) fn account(&self, shared: &Shared) -> KernelAccount {
-        let window = shared.kernels.as_ref().map(|k| &k.window);
+        let window = shared.control.kernels();
         KernelAccount {
             recorder: self.name.to_string(),
             windows: window.map_or(0, |w| w.windows()),

@@ -4,12 +4,11 @@ use super::drain::Facts;
 use super::fanout::Lane;
 use super::threads;
 use crate::HostNs;
-use crate::control::Control;
+use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
 use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
-use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
 use rustc_hash::FxHashSet;
@@ -31,13 +30,14 @@ const UNCOUNTED: u64 = u16::MAX as u64;
 /// Time that the exporter gets to write what it was given.
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
 
+/// Longest wait for the recorder of kernels before a capture begins without.
+const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What the drain needs to begin a capture.
 pub(crate) struct CaptureRequest {
     pub(crate) lane: Lane,
     pub(crate) run_id: String,
     pub(crate) steps: u64,
-    /// The recorder's window, where there is one.
-    pub(crate) kernels: Option<KernelsTicket>,
     /// Told by the user that no more steps are wanted.
     pub(crate) ended: Arc<AtomicBool>,
     /// Hears of the finished run.
@@ -46,27 +46,6 @@ pub(crate) struct CaptureRequest {
     pub(crate) begun: Sender<Option<Range<u64>>>,
     /// Cleared when another capture may begin.
     pub(crate) busy: Busy,
-}
-
-/// A recorder's window that ends, if it has not, with this value.
-pub(crate) struct KernelsTicket {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) window: Option<u64>,
-}
-
-impl KernelsTicket {
-    /// Lets the window have all its steps.
-    pub(crate) fn keep(mut self) {
-        self.window = None;
-    }
-}
-
-impl Drop for KernelsTicket {
-    fn drop(&mut self) {
-        if let (Some(kernels), Some(window)) = (&self.shared.kernels, self.window) {
-            kernels.window.end(window);
-        }
-    }
 }
 
 /// Keeps others out while it lives.
@@ -82,6 +61,30 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A capture that begins when the recorder of kernels is on, or is not waited for any longer.
+pub(crate) struct Waiting {
+    request: CaptureRequest,
+    until: Instant,
+}
+
+impl Waiting {
+    pub(crate) fn new(request: CaptureRequest, control: &Control) -> Self {
+        let asked = control.kernels().is_some_and(KernelWindow::ask_for_capture);
+        Self { request, until: Instant::now() + if asked { KERNELS_PATIENCE } else { Duration::ZERO } }
+    }
+
+    /// Whether it is to begin now.
+    pub(crate) fn is_over(&self, control: &Control) -> bool {
+        control.kernels().is_none_or(|window| window.is_on() || window.has_failed()) || Instant::now() >= self.until
+    }
+
+    /// Lets go of the recorder and the exporter.
+    pub(crate) fn give_up(self, control: &Control) {
+        control.end_capture();
+        self.request.lane.request_abandon();
     }
 }
 
@@ -106,13 +109,14 @@ pub(crate) struct Capturing {
 
 impl Capturing {
     /// Opens the window; `None`, and the request is dropped, where one is open already.
-    pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
-        let window = control.open_window(request.steps, true);
-        let _ = request.begun.send(window.clone());
+    pub(crate) fn begin(waiting: Waiting, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
+        let window = control.open_window(waiting.request.steps, true);
+        let _ = waiting.request.begun.send(window.clone());
         let Some(window) = window else {
-            request.lane.request_abandon();
+            waiting.give_up(control);
             return None;
         };
+        let request = waiting.request;
         Some(Self {
             request,
             window,
@@ -170,15 +174,15 @@ impl Capturing {
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(
-        mut self,
+        self,
         end: CaptureEnd,
         control: &Control,
         diagnostics: &Diagnostics,
     ) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
-        let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // The kernels of all captured steps have come by now, unless the capture was ended before.
-        self.request.kernels = None;
+        control.end_capture();
+        let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         threads::spawn("cs-capture", move || self.write(end, begun))
             .inspect_err(|e| {

@@ -1,6 +1,6 @@
 //! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
 
-use super::capture::{CaptureEnd, CaptureRequest, Capturing};
+use super::capture::{CaptureEnd, CaptureRequest, Capturing, Waiting};
 use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
 use super::in_place::InPlace;
@@ -174,6 +174,8 @@ struct State {
     /// Of threads that ended.
     gone: ThreadSums,
     counts: [u64; RecordKind::ALL.len()],
+    /// A capture that is to begin.
+    next_capture: Option<Waiting>,
     capture: Option<Capturing>,
     /// Threads that write captured runs.
     captures: Vec<JoinHandle<()>>,
@@ -199,6 +201,7 @@ impl Drain {
             enricher,
             gone: ThreadSums::default(),
             counts: [0; RecordKind::ALL.len()],
+            next_capture: None,
             capture: None,
             captures: Vec::new(),
             threads_come: false,
@@ -209,8 +212,9 @@ impl Drain {
                 Err(RecvTimeoutError::Timeout) => {
                     let busiest = self.cycle(&mut state, &meter, false);
                     pause = self.next_pause(pause, busiest, state.threads_come);
-                    if state.enricher.closes_window(&self.shared) {
-                        // Steps after a window still pay for the recorder until it is off: close it soon.
+                    if state.next_capture.is_some() || self.shared.control.kernels_used_up() {
+                        // Somebody waits for the capture. Steps after a window still pay for the recorder until it is
+                        // off: close it soon.
                         pause = pause.min(WINDOW_PAUSE);
                     } else if state.enricher.is_waiting() {
                         pause = pause.min(self.interval);
@@ -223,16 +227,21 @@ impl Drain {
                     }
                 }
                 Ok(Command::Capture(request)) => {
-                    // What the rings hold now is before the window: let it count for the session alone.
-                    self.cycle(&mut state, &meter, false);
-                    let (facts, now) = (self.facts(&state), state.mapper.now());
-                    state.capture = Capturing::begin(*request, &self.shared.control, facts, now);
+                    state.next_capture = Some(Waiting::new(*request, &self.shared.control));
+                    pause = pause.min(WINDOW_PAUSE);
                 }
                 Ok(Command::Stop(answer)) => {
                     self.stop(state, &meter, &answer);
                     return;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if state.next_capture.as_ref().is_some_and(|waiting| waiting.is_over(&self.shared.control)) {
+                // What the rings hold now is before the window: let it count for the session alone.
+                self.cycle(&mut state, &meter, false);
+                let (facts, now) = (self.facts(&state), state.mapper.now());
+                let waiting = state.next_capture.take();
+                state.capture = waiting.and_then(|waiting| Capturing::begin(waiting, &self.shared.control, facts, now));
             }
         }
     }
@@ -493,6 +502,9 @@ impl Drain {
         enricher.stop_kernels(&self.shared, self.gpu_patience);
         enricher.release_all(&self.shared, |batch| send_batch(&self.lanes, capture, batch, counts));
         state.mapper.resync();
+        if let Some(waiting) = state.next_capture.take() {
+            waiting.give_up(&self.shared.control);
+        }
         self.end_capture(&mut state);
         let mut facts = self.facts(&state);
         if facts.loss.forgotten_guards > 0 {

@@ -208,18 +208,15 @@ impl Enricher {
         !self.held.is_empty()
     }
 
-    /// Whether a window of kernels is to be closed as soon as its kernels are in.
-    pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
-        shared.kernels.as_ref().is_some_and(|k| k.window.is_closing())
-    }
-
     /// Whether the clock should be asked now.
     fn is_due(&self, shared: &Shared) -> bool {
         let Some(last) = self.polled else { return true };
         let (timed, lost) = self.timelines.marks();
         let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
         let pressing = if timed < FIRST_MARKS { PRESSING_AT_FIRST } else { PRESSING };
-        last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
+        last.elapsed() >= POLL_EVERY
+            || recorded.saturating_sub(timed + lost) >= pressing
+            || shared.control.kernels_used_up()
     }
 
     /// Takes a batch in.
@@ -247,7 +244,7 @@ impl Enricher {
             self.polled = Some(Instant::now());
         }
         self.ask_for_kernels(shared, urgent);
-        let hurried = urgent || self.closes_window(shared);
+        let hurried = urgent || shared.control.kernels_used_up();
         while let Some(front) = self.held.front_mut() {
             let waited = front.since.elapsed();
             let overdue = self.held_spans > MAX_HELD || waited > PATIENCE;
@@ -275,8 +272,7 @@ impl Enricher {
     fn ask_for_kernels(&mut self, shared: &Shared, urgent: bool) {
         let Some(kernels) = &mut self.kernels else { return };
         kernels.receive(shared);
-        let closing = shared.kernels.as_ref().is_some_and(|k| k.window.is_closing());
-        if !kernels.may_ask(urgent || closing) {
+        if !kernels.may_ask(urgent || shared.control.kernels_used_up()) {
             return;
         }
         let timelines = &self.timelines;

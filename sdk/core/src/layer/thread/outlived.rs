@@ -61,8 +61,8 @@ impl ThreadState {
                 let now = shared.ticks.now();
                 self.hooks_exit(shared, at, now);
             }
-        } else if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
-            kernels.correlator.pop();
+        } else if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
+            correlator.pop();
         }
         let frame = &mut self.frames[at];
         (frame.outside_window, frame.plain) = (false, false);
