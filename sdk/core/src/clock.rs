@@ -5,37 +5,13 @@
 //! now and then, so that a calibration error of a few parts per million does not add up over a long run. The system's wall
 //! clock is read once for the origin: a step of the wall clock later on does not tear the time line.
 
-mod device;
+mod device_clock;
 
+use crate::host_ns::HostNs;
 use crate::run::{ClockAnchor, ClockInfo};
-pub(crate) use device::DeviceMapper;
-use serde::{Deserialize, Serialize};
+pub(crate) use device_clock::DeviceMapper;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Nanoseconds since the Unix epoch on this host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct HostNs(pub i64);
-
-impl HostNs {
-    /// The system clock's time now. Not for the hot path.
-    pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        HostNs(since.as_nanos() as i64)
-    }
-
-    /// This many nanoseconds later.
-    #[must_use]
-    pub fn plus_ns(self, ns: u64) -> Self {
-        HostNs(self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)))
-    }
-
-    /// Nanoseconds from `earlier` to `self`, zero if it is not earlier.
-    pub fn since(self, earlier: HostNs) -> u64 {
-        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Raw reading of the hot path's clock. Meaningless outside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -1,6 +1,6 @@
 //! The collector's contract: a source of samples that are taken on a background thread.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::record::SampleRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;

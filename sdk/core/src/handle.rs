@@ -5,7 +5,7 @@ use crate::capture::{Capture, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::pipeline::BackgroundCpu;
-use crate::pipeline::capture::{Busy, CaptureRequest};
+use crate::pipeline::capture_run::{Busy, CaptureRequest};
 use crate::pipeline::drain::{Command, Facts};
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;

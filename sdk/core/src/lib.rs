@@ -2,9 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-pub mod annotate;
+mod annotate;
+mod annotation;
 mod capture;
-pub mod clock;
+mod clock;
 pub mod collector;
 mod control;
 pub mod diagnostics;
@@ -14,6 +15,7 @@ mod fields;
 pub mod files;
 pub mod gpu;
 mod handle;
+mod host_ns;
 mod layer;
 pub mod ledger;
 pub mod llm;
@@ -37,15 +39,16 @@ mod traceparent;
 mod verdict;
 pub mod vocabulary;
 
-pub use annotate::{Annotation, annotate, is_recording};
+pub use annotate::{annotate, is_recording};
+pub use annotation::Annotation;
 pub use capture::{Capture, CaptureError};
-pub use clock::HostNs;
 pub use collector::{CollectError, Collector, Samples};
 pub use control::{Schedule, StepAction};
 pub use diagnostics::Problem;
 pub use exporter::{ExportError, Exporter};
 pub use gpu::GpuTiming;
 pub use handle::{CaptureBusy, FlushError, Handle, KernelsRefused, Stats};
+pub use host_ns::HostNs;
 pub use layer::CandlescopeLayer;
 pub use ledger::{DropReason, Ledger};
 pub use memory::MemoryExporter;

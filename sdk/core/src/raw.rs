@@ -1,6 +1,6 @@
 //! The fixed-size records that the hot path writes into a thread's ring.
 
-use crate::annotate::{Counts, Work};
+use crate::annotation::{Counts, Work};
 use crate::clock::Ticks;
 
 /// Step number of an interval that stands above steps (the entry of a request's span).

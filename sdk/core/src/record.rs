@@ -3,7 +3,7 @@
 //! Data is converted once per boundary: the hot path writes a fixed-size raw record, the pipeline resolves it into the
 //! types here, and every exporter turns these into its own form. Nothing here refers back to the `tracing` registry.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::vocabulary::{DType, GpuSource, KernelKind, Phase, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -10,15 +10,14 @@ use crate::collector::Collector;
 use crate::control::{Control, Schedule};
 use crate::diagnostics::{Diagnostics, Problem, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
-use crate::gpu::{Activity, GpuClock, GpuTiming};
+use crate::gpu::{Activity, GpuClock, GpuTiming, Marking};
 use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
-use crate::layer::gpu::GpuShared;
 use crate::pipeline::attribute::Kernels;
 use crate::pipeline::drain::{Drain, Facts};
 use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::Lane;
-use crate::pipeline::recorder::Recorder;
+use crate::pipeline::kernel_thread::KernelThread;
 use crate::pipeline::threads::{self, NO_THREAD};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::probe::Probe;
@@ -314,7 +313,7 @@ impl SessionBuilder {
         let (requests, request_queue) = bounded(4_096);
         let (clock, gpu) = match self.gpu.take() {
             Some((clock, timing)) => {
-                let shared = GpuShared::new(clock.lanes(), timing);
+                let shared = Marking::new(clock.lanes(), timing);
                 (Some(clock), Some(shared))
             }
             None => (None, None),
@@ -500,7 +499,7 @@ fn start_recorder(
     let error = Arc::new(Mutex::new(None));
     let kernels = Kernels::new(activity.name(), ask, deliveries, error.clone());
     let (manifest, changed) = (manifest.clone(), manifest_changed.clone());
-    let recorder = Recorder {
+    let recorder = KernelThread {
         activity,
         shared: shared.clone(),
         asks,

@@ -3,8 +3,7 @@
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
-use crate::gpu::Correlator;
-use crate::layer::gpu::GpuShared;
+use crate::gpu::{Correlator, Marking};
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::probe::Probe;
@@ -32,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) names: Names,
     pub(crate) taps: Vec<TapSlot>,
-    pub(crate) gpu: Option<GpuShared>,
+    pub(crate) gpu: Option<Marking>,
     /// Told of steps and their intervals, where the session has a recorder of kernels.
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
     /// Leaves some steps plain, where that was asked for.
@@ -67,7 +66,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
-    pub(crate) gpu: Option<GpuShared>,
+    pub(crate) gpu: Option<Marking>,
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
     pub(crate) probe: Option<Probe>,
     pub(crate) diagnostics: Diagnostics,

@@ -1,6 +1,6 @@
 //! The contract of what records kernels, and ties each to the interval that launched it.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::record::SpanId;
 use crate::vocabulary::KernelKind;
 use serde_json::Value;

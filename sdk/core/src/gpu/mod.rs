@@ -9,10 +9,12 @@
 //! No hardware is needed to use either trait: a scripted clock drives the same pipeline in the tests.
 
 mod activity;
-mod clock;
+mod gpu_clock;
+mod marking;
 
 pub use activity::{Activity, ActivityError, ActivitySink, Correlator, OUTSIDE_WINDOW, RawKernel};
-pub use clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
+pub use gpu_clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
+pub(crate) use marking::{Marking, StepKind};
 
 /// How GPU time is taken: a tier of detail, and what it may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,9 +2,10 @@
 
 mod cache;
 mod callsites;
-pub(crate) mod gpu;
+mod frame;
+mod mark_plan;
+mod marker;
 pub(crate) mod place;
-mod plan;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};

@@ -6,8 +6,9 @@ mod aside;
 pub(crate) mod outlived;
 
 use super::cache::{Meta, MetaCache, meta_flag};
-use super::gpu::GpuThread;
-use crate::annotate::Annotation;
+use super::frame::Frame;
+use super::marker::Marker;
+use crate::annotation::Annotation;
 use crate::clock::Ticks;
 use crate::control::StepFate;
 use crate::gpu::OUTSIDE_WINDOW;
@@ -113,7 +114,7 @@ fn find_or_register<'a>(
     states.first_mut()
 }
 
-/// See [`crate::annotate`].
+/// See [`crate::annotate()`].
 #[inline]
 pub(crate) fn annotate_current(annotation: &Annotation) {
     let _ = STATES.try_with(|states| {
@@ -131,48 +132,6 @@ pub(crate) fn is_recording() -> bool {
     STATES
         .try_with(|states| states.try_borrow().is_ok_and(|s| s.iter().any(|s| s.top_recorded().is_some())))
         .unwrap_or(false)
-}
-
-/// One open interval.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Frame {
-    span: u64,
-    start: Ticks,
-    /// Own `seq`; for frames that are not recorded or transparent, the one their children take as parent.
-    pub(super) seq: u64,
-    pub(super) parent: u64,
-    pub(super) step: u64,
-    pub(super) name: u32,
-    request: u32,
-    /// Marks in the GPU's stream at enter and exit; 0 for none.
-    pub(super) marks: [u32; 2],
-    phase: u8,
-    pub(super) flags: u8,
-    /// How much of what is inside is marked; see [`super::gpu::detail`].
-    pub(super) gpu: u8,
-    recorded: bool,
-    /// Of an excluded target: children see through it.
-    transparent: bool,
-    annotated: bool,
-    has_fields: bool,
-    /// A step that is in no window of kernels, as the recorder was told.
-    outside_window: bool,
-    /// A step that is left plain, to be held against recorded ones.
-    plain: bool,
-}
-
-impl Frame {
-    fn is_detached(&self) -> bool {
-        self.flags & flag::DETACHED != 0
-    }
-
-    /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
-    #[inline]
-    fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
-        let Frame { start, seq, parent, step, name, request, marks, phase, .. } = self;
-        let (depth, flags) = (depth as u16, self.flags | flags);
-        RawInterval { start, end, seq, parent, step, name, request, marks, depth, lost: 0, phase, flags, open: false }
-    }
 }
 
 /// What one thread keeps for one session.
@@ -203,7 +162,7 @@ pub(crate) struct ThreadState {
     emitted: u64,
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
-    gpu: Option<Box<GpuThread>>,
+    gpu: Option<Box<Marker>>,
 }
 
 impl ThreadState {
@@ -238,7 +197,7 @@ impl ThreadState {
             emitted: 0,
             ring,
             counts: counts.clone(),
-            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(GpuThread::new(gpu, index))),
+            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
@@ -453,7 +412,7 @@ impl ThreadState {
     #[inline]
     fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
         let frame = &self.frames[at];
-        let is_root = frame.flags & flag::STEP_ROOT != 0;
+        let is_root = frame.is_step();
         let annotation = &self.annotations[at];
         let (work, counts) = (annotated && !annotation.work.is_empty(), annotated && !annotation.counts.is_empty());
         // All of an interval's records or none of them: one that stands alone would be taken for the next interval's.
@@ -488,7 +447,7 @@ impl ThreadState {
     fn lost_in_step(&mut self, at: usize) -> u16 {
         let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
         if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
-            let around = self.frames[..at].iter().rposition(|f| f.flags & flag::STEP_ROOT != 0);
+            let around = self.frames[..at].iter().rposition(Frame::is_step);
             if let Some(around) = around {
                 self.lost_before[around] += lost;
             }
@@ -576,7 +535,7 @@ impl ThreadState {
             frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
             if frame.flags & flag::KERNELS != 0 {
                 correlator.push(shared.span_id(frame.seq));
-            } else if frame.flags & flag::STEP_ROOT != 0 {
+            } else if frame.is_step() {
                 frame.outside_window = true;
                 correlator.push(OUTSIDE_WINDOW);
             }
@@ -609,7 +568,7 @@ impl ThreadState {
             name: frame.name,
             span_id: shared.span_id(frame.seq),
             phase: Phase::from_index(frame.phase),
-            is_step: frame.flags & flag::STEP_ROOT != 0,
+            is_step: frame.is_step(),
             depth: at as u16,
         };
         for tap in &shared.taps {

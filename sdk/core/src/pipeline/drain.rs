@@ -1,6 +1,6 @@
 //! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
 
-use super::capture::{CaptureEnd, CaptureRequest, Capturing, Waiting};
+use super::capture_run::{CaptureEnd, CaptureRequest, Capturing, Waiting};
 use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
 use super::in_place::InPlace;

@@ -6,7 +6,7 @@
 //! No clock of its own and no I/O: times come in, records go out.
 
 use super::attribute::{Attribution, Extent, Kernels, join};
-use super::marks::{Lookup, Timelines};
+use super::mark_times::{Lookup, MarkTimes};
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
 use crate::record::{Batch, GpuTime};
@@ -159,7 +159,7 @@ struct Held {
 /// Holds batches back until their GPU time is known.
 pub(crate) struct Enricher {
     clock: Option<Box<dyn GpuClock>>,
-    timelines: Timelines,
+    mark_times: MarkTimes,
     kernels: Option<Kernels>,
     /// Whether GPU time was asked for, and not only taken in case there is any.
     expected: bool,
@@ -182,7 +182,7 @@ impl Enricher {
     pub(crate) fn new(clock: Option<Box<dyn GpuClock>>, kernels: Option<Kernels>, expected: bool) -> Self {
         Self {
             clock,
-            timelines: Timelines::default(),
+            mark_times: MarkTimes::default(),
             kernels,
             expected,
             held: VecDeque::new(),
@@ -200,7 +200,7 @@ impl Enricher {
 
     /// A thread ended; intervals of it may still wait for the device.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
-        self.timelines.thread_ended(thread);
+        self.mark_times.thread_ended(thread);
     }
 
     /// Whether anything waits for the device.
@@ -211,7 +211,7 @@ impl Enricher {
     /// Whether the clock should be asked now.
     fn is_due(&self, shared: &Shared) -> bool {
         let Some(last) = self.polled else { return true };
-        let (timed, lost) = self.timelines.marks();
+        let (timed, lost) = self.mark_times.marks();
         let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
         let pressing = if timed < FIRST_MARKS { PRESSING_AT_FIRST } else { PRESSING };
         last.elapsed() >= POLL_EVERY
@@ -239,8 +239,8 @@ impl Enricher {
     ) {
         let due = urgent || self.is_due(shared);
         if let Some(clock) = self.clock.as_mut().filter(|_| due) {
-            let timelines = &mut self.timelines;
-            clock.poll(host, &mut |report| timelines.take(report));
+            let mark_times = &mut self.mark_times;
+            clock.poll(host, &mut |report| mark_times.take(report));
             self.polled = Some(Instant::now());
         }
         self.ask_for_kernels(shared, urgent);
@@ -250,7 +250,7 @@ impl Enricher {
             let overdue = self.held_spans > MAX_HELD || waited > PATIENCE;
             let hopes =
                 !hurried && waited < COLD_PATIENCE && front.resolved.cold.iter().any(|c| !self.warm.contains(&c.kind));
-            if !overdue && (hopes || !is_complete(front, &self.timelines, self.kernels.as_ref())) {
+            if !overdue && (hopes || !is_complete(front, &self.mark_times, self.kernels.as_ref())) {
                 break;
             }
             if let Some(held) = self.held.pop_front() {
@@ -275,13 +275,13 @@ impl Enricher {
         if !kernels.may_ask(urgent || shared.control.kernels_used_up()) {
             return;
         }
-        let timelines = &self.timelines;
+        let mark_times = &self.mark_times;
         let mut ticket = None;
         for held in self.held.iter_mut().filter(|h| h.ticket.is_none() && !h.resolved.in_window.is_empty()) {
             // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
             let done = match held.resolved.marked.is_empty() {
                 true => held.since.elapsed() >= UNMARKED_GRACE,
-                false => marks_known(held, timelines),
+                false => marks_known(held, mark_times),
             };
             if done {
                 held.ticket = Some(*ticket.get_or_insert_with(|| kernels.ask()));
@@ -323,7 +323,7 @@ impl Enricher {
         let room = MAX_COLD.saturating_sub(self.cold_kept.len());
         self.cold_kept.extend(kept.iter().map(|c| c.step).take(room));
         for m in &marked {
-            let outcome = match self.timelines.between(m.thread, m.marks) {
+            let outcome = match self.mark_times.between(m.thread, m.marks) {
                 Lookup::Known(_) if stripped.iter().any(|c| c.root < m.span && m.span <= c.last) => "cold",
                 Lookup::Known(gpu) => {
                     if let Some(span) = batch.spans.get_mut(m.span as usize) {
@@ -409,7 +409,7 @@ impl Enricher {
             timing: timing.tier.to_string(),
             budget: timing.budget,
             intervals: self.intervals.iter().map(|(k, n)| ((*k).to_string(), *n)).collect(),
-            devices: self.timelines.devices(),
+            devices: self.mark_times.devices(),
             outside_parent: self.outside_parent,
             kernels: self.kernels.as_ref().map(|kernels| kernels.account(shared)),
             cross_check: self.cross_check(),
@@ -419,7 +419,7 @@ impl Enricher {
         if let Some(gpu) = &shared.gpu {
             let c = &gpu.counts;
             let recorded = c.recorded.load(Relaxed);
-            let (timed, lost) = self.timelines.marks();
+            let (timed, lost) = self.mark_times.marks();
             account.marks = [
                 ("recorded", recorded),
                 ("timed", timed),
@@ -459,13 +459,13 @@ impl Enricher {
 }
 
 /// Whether all of a batch's GPU time that will ever be known is known.
-fn is_complete(held: &Held, timelines: &Timelines, kernels: Option<&Kernels>) -> bool {
+fn is_complete(held: &Held, mark_times: &MarkTimes, kernels: Option<&Kernels>) -> bool {
     match kernels.filter(|_| !held.resolved.in_window.is_empty()) {
         Some(kernels) => held.ticket.is_some_and(|ticket| kernels.answered(ticket)),
-        None => marks_known(held, timelines),
+        None => marks_known(held, mark_times),
     }
 }
 
-fn marks_known(held: &Held, timelines: &Timelines) -> bool {
-    held.resolved.marked.iter().rev().all(|m| timelines.is_known(m.thread, m.marks))
+fn marks_known(held: &Held, mark_times: &MarkTimes) -> bool {
+    held.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
 }

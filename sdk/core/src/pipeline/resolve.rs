@@ -8,7 +8,7 @@
 use super::enrich::Resolved;
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
-use crate::annotate::Annotation;
+use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};

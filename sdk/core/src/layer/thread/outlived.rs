@@ -1,7 +1,8 @@
 //! Intervals that are left late, out of order, or never: those that outlive the step or the request they are part of.
 
-use super::{Frame, ThreadState, add};
+use super::{ThreadState, add};
 use crate::layer::cache::{Meta, meta_flag};
+use crate::layer::frame::Frame;
 use crate::raw::{NO_STEP, flag};
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +27,7 @@ impl ThreadState {
             return None;
         };
         let frame = self.frames[at];
-        if frame.flags & flag::STEP_ROOT != 0 {
+        if frame.is_step() {
             // From the top: so they end in the reverse order for whoever hears of it.
             for inside in (at + 1..self.depth).rev() {
                 if self.frames[inside].step == frame.step {

@@ -21,7 +21,7 @@ const FETCH_EVERY: Duration = Duration::from_millis(500);
 /// Takes what a recorder knows about the machine.
 pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
 
-pub(crate) struct Recorder {
+pub(crate) struct KernelThread {
     pub(crate) activity: Box<dyn Activity>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) asks: Receiver<Ask>,
@@ -32,7 +32,7 @@ pub(crate) struct Recorder {
     pub(crate) describe: Describe,
 }
 
-impl Recorder {
+impl KernelThread {
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
         super::threads::spawn("cs-kernels", move || self.run())
     }

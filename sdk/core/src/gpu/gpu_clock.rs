@@ -1,6 +1,6 @@
 //! The GPU clock's contract: marks in a stream, and when the device reached them.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
