@@ -6,14 +6,14 @@ mod aside;
 pub(crate) mod outlived;
 
 use super::cache::{Meta, MetaCache, meta_flag};
-use super::frame::Frame;
+use super::frame::{Frame, Kind, Placement, place};
 use super::marker::Marker;
 use crate::annotation::Annotation;
 use crate::clock::Ticks;
-use crate::control::StepFate;
+use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
+use crate::raw::{PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
@@ -253,57 +253,37 @@ impl ThreadState {
         if self.late_frames != 0 {
             around = self.around_among_late(shared, meta, around);
         }
-        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) =
-            match self.frames.get(around) {
-                Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
-                None => (0, 0, NO_PHASE, NO_STEP, false, 0),
-            };
+        let placed = place(self.frames.get(around), meta);
+        let Placement { parent, request, mut step, phase, mut recorded, nested, .. } = placed;
         let at = self.depth;
-        // A request stands above steps, but may itself stand inside one.
-        let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };
-        // A phase inside a step that is in none is a step of its own.
-        let continues = parent_step != NO_STEP && (meta.phase == NO_PHASE || parent_phase != NO_PHASE);
-        let mut step = if continues { parent_step } else { NO_STEP };
-        let mut recorded = continues && parent_recorded;
-        let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
-        let mut first_of_request = false;
-        let (mut plain, mut in_full) = (false, false);
-        let transparent = meta.flags & meta_flag::IGNORED != 0;
-        if transparent {
-            // What it would have begun, its children begin.
-        } else if meta.flags & meta_flag::REQUEST != 0 {
-            request = meta.request;
-            step = NO_STEP;
-            phase = NO_PHASE;
-            flags = nested;
-            recorded = shared.control.records_above_steps();
-            if recorded {
-                shared.steps_of_requests.mark_recorded(request);
+        let (mut in_full, mut plain, mut first_of_request) = (false, false, false);
+        match placed.kind {
+            Kind::Transparent | Kind::Part => {}
+            Kind::Request => {
+                flags = nested;
+                recorded = shared.control.records_above_steps();
+                if recorded {
+                    shared.steps_of_requests.mark_recorded(request);
+                }
             }
-        } else if !continues {
-            let own_kernels = shared.correlator.is_some() && !self.in_kernels();
-            let decision = shared.control.begin_step(own_kernels, || {
-                plain = nested == 0 && shared.leaves_plain(meta.name);
-                // A step inside a plain one is part of it.
-                plain || self.open().iter().any(|f| f.plain)
-            });
-            let fate = decision.fate;
-            step = decision.number;
-            recorded = fate.is_recorded();
-            in_full = decision.full;
-            flags = flag::STEP_ROOT | nested;
-            if fate == StepFate::Captured {
-                flags |= flag::CAPTURED;
+            Kind::Step => {
+                let decision;
+                (decision, plain) = self.begin_step(shared, meta.name, nested != 0);
+                (step, in_full, recorded) = (decision.number, decision.full, decision.fate.is_recorded());
+                flags = flag::STEP_ROOT | nested;
+                if decision.fate == StepFate::Captured {
+                    flags |= flag::CAPTURED;
+                }
+                if decision.kernels {
+                    flags |= flag::KERNELS | flag::WINDOW_ROOT;
+                }
+                first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
+                self.since_split = 0;
+                self.lost_before[at] = self.counts.ring_full.load(Relaxed);
             }
-            if decision.kernels {
-                flags |= flag::KERNELS | flag::WINDOW_ROOT;
-            }
-            self.count_step(fate);
-            first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
-            self.since_split = 0;
-            self.lost_before[at] = self.counts.ring_full.load(Relaxed);
         }
+        let transparent = placed.kind == Kind::Transparent;
         let writes = recorded && !transparent;
         self.next_seq += u64::from(writes);
         let seq = match (transparent, writes) {
@@ -311,29 +291,27 @@ impl ThreadState {
             (false, true) => self.next_seq,
             (false, false) => 0,
         };
-        let has_fields = meta.flags & meta_flag::FIELDS != 0;
-        let (start, name, annotated, marks, gpu) = (Ticks(0), meta.name, false, [0; 2], 0);
         self.frames[at] = Frame {
             span,
-            start,
+            start: Ticks(0),
             seq,
             parent,
             step,
-            name,
+            name: meta.name,
             request,
-            marks,
+            marks: [0; 2],
             phase,
             flags,
-            gpu,
+            gpu: 0,
             recorded,
             transparent,
-            annotated,
-            has_fields,
+            annotated: false,
+            has_fields: meta.flags & meta_flag::FIELDS != 0,
             outside_window: false,
             plain,
         };
         self.depth = at + 1;
-        if flags & flag::STEP_ROOT != 0 && !recorded {
+        if placed.kind == Kind::Step && !recorded {
             self.leave_out(shared, at);
         }
         if writes {
@@ -347,6 +325,20 @@ impl ThreadState {
             let start = if writes { self.frames[at].start } else { shared.ticks.now() };
             shared.steps_of_requests.first_step(request, start);
         }
+    }
+
+    /// A step of kind `name` begins: what becomes of it, and whether it is left plain by itself.
+    #[inline]
+    fn begin_step(&self, shared: &Shared, name: u32, nested: bool) -> (StepDecision, bool) {
+        let own_kernels = shared.correlator.is_some() && !self.in_kernels();
+        let mut plain = false;
+        let decision = shared.control.begin_step(own_kernels, || {
+            plain = !nested && shared.leaves_plain(name);
+            // A step inside a plain one is part of it.
+            plain || self.open().iter().any(|f| f.plain)
+        });
+        self.count_step(decision.fate);
+        (decision, plain)
     }
 
     #[inline]
