@@ -1,7 +1,6 @@
 //! A run of the next steps, taken from a session that goes on.
 
 use crate::exporter::{ExportError, describe};
-use crate::handle::CaptureBusy;
 use crate::run::RunManifest;
 use crossbeam_channel::Receiver;
 use std::ops::Range;
@@ -34,6 +33,14 @@ impl Capture {
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
+}
+
+/// A window of steps is being captured already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a capture is under way, {remaining} more steps; ask again when it is done")]
+pub struct CaptureBusy {
+    /// Steps it still needs.
+    pub remaining: u64,
 }
 
 /// Why a capture does not begin.

@@ -1,16 +1,18 @@
 //! The handle that controls a session from anywhere in the program.
 
 use crate::HostNs;
-use crate::capture::{Capture, CaptureError};
+use crate::account::overhead;
+use crate::capture::{Capture, CaptureBusy, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::pipeline::BackgroundCpu;
 use crate::pipeline::capture_run::{Busy, CaptureRequest};
-use crate::pipeline::drain::{Command, Facts};
+use crate::pipeline::drain::Command;
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
 use crate::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
 use crate::shared::Shared;
+use crate::tally::Tally;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use std::time::Duration;
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: Sender<Command>,
-    pub(crate) facts: Arc<Mutex<Facts>>,
+    pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
     pub(crate) manifest: Arc<Mutex<RunManifest>>,
     pub(crate) manifest_changed: Arc<AtomicBool>,
@@ -67,14 +69,6 @@ pub struct Stats {
     /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
     /// (derived from the loop: registry and layer, caches warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
-}
-
-/// A window of steps is being captured already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a capture is under way, {remaining} more steps; ask again when it is done")]
-pub struct CaptureBusy {
-    /// Steps it still needs.
-    pub remaining: u64,
 }
 
 /// Why kernels cannot be recorded now.
@@ -270,19 +264,19 @@ impl Handle {
 
     /// Numbers so far, at most four drain intervals old.
     pub fn stats(&self) -> Stats {
-        let facts = match self.0.shared.is_forked() {
-            true => Facts::default(),
-            false => *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner),
+        let tally = match self.0.shared.is_forked() {
+            true => Tally::default(),
+            false => *self.0.tally.lock().unwrap_or_else(PoisonError::into_inner),
         };
         Stats {
-            counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
-            loss: facts.loss,
+            counts: RecordKind::ALL.into_iter().map(|k| (k, tally.counts[k as usize])).collect(),
+            loss: tally.loss,
             exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
-            steps: facts.steps,
+            steps: tally.steps,
             requests_open: self.0.shared.open_requests.load(Ordering::Relaxed),
             tokens_in_flight: self.0.shared.steps_of_requests.tokens_in_flight(),
             capture_remaining: self.0.shared.control.remaining(),
-            overhead_ratio: overhead(self.0.per_interval_ns, facts.loss.emitted, facts.marks_ns, facts.step_ns).1,
+            overhead_ratio: overhead(self.0.per_interval_ns, &tally).1,
         }
     }
 
@@ -324,10 +318,4 @@ impl Handle {
     pub(crate) fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
         f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// Time taken from the application's threads in nanoseconds as a loop says, and its share of the time in steps.
-pub(crate) fn overhead(per_interval_ns: f64, intervals: u64, marks_ns: u64, step_ns: u64) -> (u64, Option<f64>) {
-    let application_ns = (per_interval_ns * intervals as f64) as u64 + marks_ns;
-    (application_ns, (step_ns > 0).then(|| application_ns as f64 / step_ns as f64))
 }

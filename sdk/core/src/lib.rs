@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod account;
 mod annotate;
 mod annotation;
 mod capture;
@@ -34,6 +35,7 @@ mod session;
 mod shared;
 pub mod stretches;
 mod sync;
+mod tally;
 mod tap;
 mod traceparent;
 mod verdict;
@@ -41,13 +43,13 @@ pub mod vocabulary;
 
 pub use annotate::{annotate, is_recording};
 pub use annotation::Annotation;
-pub use capture::{Capture, CaptureError};
+pub use capture::{Capture, CaptureBusy, CaptureError};
 pub use collector::{CollectError, Collector, Samples};
 pub use control::{Schedule, StepAction};
 pub use diagnostics::Problem;
 pub use exporter::{ExportError, Exporter};
 pub use gpu::GpuTiming;
-pub use handle::{CaptureBusy, FlushError, Handle, KernelsRefused, Stats};
+pub use handle::{FlushError, Handle, KernelsRefused, Stats};
 pub use host_ns::HostNs;
 pub use layer::CandlescopeLayer;
 pub use ledger::{DropReason, Ledger};

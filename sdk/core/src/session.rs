@@ -14,7 +14,7 @@ use crate::gpu::{Activity, GpuClock, GpuTiming, Marking};
 use crate::handle::{Handle, Inner};
 use crate::layer::CandlescopeLayer;
 use crate::pipeline::attribute::Kernels;
-use crate::pipeline::drain::{Drain, Facts};
+use crate::pipeline::drain::Drain;
 use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::Lane;
 use crate::pipeline::kernel_thread::KernelThread;
@@ -23,6 +23,7 @@ use crate::pipeline::{BackgroundCpu, collect};
 use crate::probe::Probe;
 use crate::run::{Finding, RunManifest, SCHEMA_VERSION};
 use crate::shared::{Hooks, Rings, Shared};
+use crate::tally::Tally;
 use crate::tap::Tap;
 use crossbeam_channel::{bounded, unbounded};
 use serde_json::Value;
@@ -355,7 +356,7 @@ impl SessionBuilder {
         let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
         let (samples, sample_queue) = bounded(1_024);
         let (commands, command_queue) = unbounded();
-        let facts = Arc::new(Mutex::new(Facts::default()));
+        let tally = Arc::new(Mutex::new(Tally::default()));
         let queued = Arc::new(AtomicU64::new(0));
         let manifest = Arc::new(Mutex::new(self.manifest));
         let manifest_changed = Arc::new(AtomicBool::new(false));
@@ -402,7 +403,7 @@ impl SessionBuilder {
             commands: command_queue,
             interval: self.drain_interval.max(Duration::from_micros(100)),
             gpu_patience: (self.shutdown_timeout / 4).min(Duration::from_secs(2)),
-            facts: facts.clone(),
+            tally: tally.clone(),
             queued,
             background: background.clone(),
             manifest: manifest.clone(),
@@ -414,7 +415,7 @@ impl SessionBuilder {
         let handle = Handle(Arc::new(Inner {
             shared: shared.clone(),
             commands,
-            facts,
+            tally,
             ledgers,
             manifest,
             manifest_changed,

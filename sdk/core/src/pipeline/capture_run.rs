@@ -1,16 +1,15 @@
 //! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then ends.
 
-use super::drain::Facts;
-use super::fanout::Lane;
+use super::fanout::{Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
+use crate::account::Closing;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
-use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
-use crate::verdict::{Evidence, verdict};
-use crossbeam_channel::{Sender, bounded};
+use crate::run::{ClockInfo, Finding, RunManifest, Severity, StepCounts};
+use crate::tally::Tally;
+use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -98,7 +97,7 @@ pub(crate) struct Capturing {
     /// When the window was opened, on the line of the run's times: the system clock may have been set meanwhile.
     started: HostNs,
     last_seen: Instant,
-    before: Facts,
+    before: Tally,
     step_ns: u64,
     model_spans: u64,
     /// Intervals of these steps that were dropped; `None` where a step lost more than it can say.
@@ -109,7 +108,7 @@ pub(crate) struct Capturing {
 
 impl Capturing {
     /// Opens the window; `None`, and the request is dropped, where one is open already.
-    pub(crate) fn begin(waiting: Waiting, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
+    pub(crate) fn begin(waiting: Waiting, control: &Control, before: Tally, now: HostNs) -> Option<Self> {
         let window = control.open_window(waiting.request.steps, true);
         let _ = waiting.request.begun.send(window.clone());
         let Some(window) = window else {
@@ -165,8 +164,8 @@ impl Capturing {
     }
 
     /// Whether nothing more is to come.
-    pub(crate) fn is_done(&self, control: &Control, facts: &Facts) -> bool {
-        let patience = if facts.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
+    pub(crate) fn is_done(&self, control: &Control, tally: &Tally) -> bool {
+        let patience = if tally.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
         self.seen >= self.window.end - self.window.start
             || self.request.ended.load(Ordering::Relaxed)
             || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
@@ -196,73 +195,53 @@ impl Capturing {
     fn write(self, end: CaptureEnd, begun: u64) {
         // Nothing is told from here: what the exporter says, its own thread tells.
         super::prepare_background_thread(&Diagnostics::default());
-        let mut facts = end.facts.since(&self.before);
+        let mut tally = end.tally.since(&self.before);
         let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
-        let CaptureRequest { mut lane, run_id, finished, busy, .. } = request;
+        let CaptureRequest { lane, run_id, finished, busy, .. } = request;
+        let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
-        let (done, answer) = bounded(1);
-        lane.request_close(done, deadline);
-        let unresponsive = answer.recv_deadline(deadline).is_err();
-        if unresponsive {
-            lane.ledger.settle(DropReason::Shutdown);
-        }
-        let report = lane.ledger.report(lane.name);
-        let mut m = end.manifest;
-        m.run_id = run_id;
-        m.started_ns = started.0;
-        m.ended_ns = Some(end.now.0);
-        m.complete = true;
-        m.clock = end.clock;
-        m.counts.clone_from(&report.received);
+        let unresponsive = close_all(&lanes, deadline);
+        let report = lanes[0].ledger.report(lanes[0].name);
         for kind in RecordKind::ALL {
-            facts.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
+            tally.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
         }
-        let spans = facts.counts[RecordKind::Span as usize];
-        facts.step_ns = step_ns;
-        facts.model_spans = model_spans;
-        facts.helper_spans = spans - model_spans.min(spans);
-        facts.drained = spans;
-        facts.orphans = orphans;
-        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was; but where a step
-        // that is missing may have been dropped itself, all of it may have been theirs.
-        let missing = begun.saturating_sub(seen).min(facts.steps.lost);
-        facts.steps = StepCounts {
+        let spans = tally.counts[RecordKind::Span as usize];
+        tally.step_ns = step_ns;
+        tally.model_spans = model_spans;
+        tally.helper_spans = spans - model_spans.min(spans);
+        tally.drained = spans;
+        tally.orphans = orphans;
+        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was;
+        // but where a step that is missing may have been dropped itself, all of it may have been theirs.
+        let missing = begun.saturating_sub(seen).min(tally.steps.lost);
+        tally.steps = StepCounts {
             begun,
             captured: seen,
             lost: missing,
             open_at_end: begun.saturating_sub(seen + missing),
             ..StepCounts::default()
         };
-        m.steps = Some(facts.steps);
         if let Some(dropped) = dropped.filter(|_| missing == 0) {
-            facts.loss.ring_full = dropped;
+            tally.loss.ring_full = dropped;
         }
-        facts.loss.emitted = spans + facts.loss.lost();
-        facts.loss.requests_open_at_end = requests.len() as u64;
-        m.loss = facts.loss;
-        let (application_ns, ratio) = crate::handle::overhead(end.per_interval_ns, spans, facts.marks_ns, step_ns);
-        m.overhead = OverheadInfo {
-            per_interval_ns: end.per_interval_ns,
-            application_ns,
-            ratio,
-            estimate: ESTIMATE_LOOP.into(),
-            ..OverheadInfo::default()
-        };
-        m.exporters = vec![report];
-        let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
-        m.verdict = verdict(&Evidence {
-            facts: &facts,
-            clock: &m.clock,
-            exporters: &m.exporters,
-            collector_failures: &[],
+        tally.loss.emitted = spans + tally.loss.lost();
+        tally.loss.requests_open_at_end = requests.len() as u64;
+        let mut m = end.manifest;
+        m.run_id = run_id;
+        m.started_ns = started.0;
+        let closing = Closing {
+            ended: end.now,
+            tally,
+            clock: end.clock,
+            exporters: vec![report],
             unresponsive: &unresponsive,
-            unresponsive_collectors: None,
-            gpu: None,
-            noticed: &[],
+            per_interval_ns: end.per_interval_ns,
             // Without a step there is nothing to be said of its spans, but of the capture: see below.
             paused_throughout: seen == 0,
             capture: true,
-        });
+            ..Closing::default()
+        };
+        closing.close(&mut m);
         let wanted = window.end - window.start;
         if seen < wanted {
             m.verdict.ok &= seen > 0;
@@ -279,12 +258,7 @@ impl Capturing {
             });
         }
         let m = Arc::new(m);
-        if unresponsive.is_empty() {
-            let (done, answer) = bounded(1);
-            lane.request_finish(m.clone(), done, deadline);
-            let _ = answer.recv_deadline(deadline);
-        }
-        lane.join_if_done();
+        finish_all(&mut lanes, &unresponsive, &m, deadline);
         drop(busy);
         let _ = finished.send((*m).clone());
     }
@@ -292,7 +266,7 @@ impl Capturing {
 
 /// What the session knows when a capture ends.
 pub(crate) struct CaptureEnd {
-    pub(crate) facts: Facts,
+    pub(crate) tally: Tally,
     pub(crate) manifest: RunManifest,
     pub(crate) clock: ClockInfo,
     pub(crate) per_interval_ns: f64,

@@ -13,6 +13,7 @@ use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, Thre
 use crate::ring_room::RingShare;
 use crate::run::{ClockInfo, GpuAccount, InPlaceOverhead, LossCounts, RunManifest, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
+use crate::tally::Tally;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,79 +51,12 @@ pub(crate) enum Command {
 /// What the drain knows at the end.
 pub(crate) struct DrainReport {
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) facts: Facts,
+    pub(crate) tally: Tally,
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
     /// Threads that write captured runs.
     pub(crate) captures: Vec<JoinHandle<()>>,
-}
-
-/// Numbers about the run so far, for the verdict and for statistics.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Facts {
-    pub(crate) loss: LossCounts,
-    /// Records resolved, by kind.
-    pub(crate) counts: [u64; RecordKind::ALL.len()],
-    pub(crate) orphans: u64,
-    pub(crate) outlived_parent: u64,
-    pub(crate) step_ns: u64,
-    /// Time that GPU marks took on the application's threads.
-    pub(crate) marks_ns: u64,
-    pub(crate) model_spans: u64,
-    pub(crate) helper_spans: u64,
-    pub(crate) phase_steps: u64,
-    pub(crate) hollow_phase_steps: u64,
-    /// Intervals read from the rings.
-    pub(crate) drained: u64,
-    /// Steps by what became of them.
-    pub(crate) steps: StepCounts,
-}
-
-impl Facts {
-    /// What happened since `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let less = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
-        Self {
-            loss: LossCounts {
-                emitted: less(|f| f.loss.emitted),
-                ring_full: less(|f| f.loss.ring_full),
-                too_deep: less(|f| f.loss.too_deep),
-                no_ring: less(|f| f.loss.no_ring),
-                threads_without_ring: less(|f| f.loss.threads_without_ring),
-                after_shutdown: less(|f| f.loss.after_shutdown),
-                unresolved: less(|f| f.loss.unresolved),
-                open_at_end: 0,
-                unmatched_exits: less(|f| f.loss.unmatched_exits),
-                forgotten_guards: less(|f| f.loss.forgotten_guards),
-                requests_lost: less(|f| f.loss.requests_lost),
-                requests_open_at_end: 0,
-                requests_paused: less(|f| f.loss.requests_paused),
-                samples_lost: less(|f| f.loss.samples_lost),
-            },
-            counts: std::array::from_fn(|kind| self.counts[kind].saturating_sub(before.counts[kind])),
-            orphans: less(|f| f.orphans),
-            outlived_parent: less(|f| f.outlived_parent),
-            step_ns: less(|f| f.step_ns),
-            marks_ns: less(|f| f.marks_ns),
-            model_spans: less(|f| f.model_spans),
-            helper_spans: less(|f| f.helper_spans),
-            phase_steps: less(|f| f.phase_steps),
-            hollow_phase_steps: less(|f| f.hollow_phase_steps),
-            drained: less(|f| f.drained),
-            steps: StepCounts {
-                begun: less(|f| f.steps.begun),
-                recorded: less(|f| f.steps.recorded),
-                captured: less(|f| f.steps.captured),
-                scheduled_out: less(|f| f.steps.scheduled_out),
-                left_plain: less(|f| f.steps.left_plain),
-                paused: less(|f| f.steps.paused),
-                lost: less(|f| f.steps.lost),
-                open_at_end: self.steps.open_at_end,
-                schedule: self.steps.schedule,
-            },
-        }
-    }
 }
 
 /// Sums over threads.
@@ -146,7 +80,7 @@ pub(crate) struct Drain {
     pub(crate) interval: Duration,
     /// Longest time that the device gets at the end to reach what it was given.
     pub(crate) gpu_patience: Duration,
-    pub(crate) facts: Arc<Mutex<Facts>>,
+    pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) queued: Arc<AtomicU64>,
     pub(crate) background: Arc<BackgroundCpu>,
     pub(crate) manifest: Arc<Mutex<RunManifest>>,
@@ -239,9 +173,9 @@ impl Drain {
             if state.next_capture.as_ref().is_some_and(|waiting| waiting.is_over(&self.shared.control)) {
                 // What the rings hold now is before the window: let it count for the session alone.
                 self.cycle(&mut state, &meter, false);
-                let (facts, now) = (self.facts(&state), state.mapper.now());
+                let (tally, now) = (self.tally(&state), state.mapper.now());
                 let waiting = state.next_capture.take();
-                state.capture = waiting.and_then(|waiting| Capturing::begin(waiting, &self.shared.control, facts, now));
+                state.capture = waiting.and_then(|waiting| Capturing::begin(waiting, &self.shared.control, tally, now));
             }
         }
     }
@@ -295,8 +229,8 @@ impl Drain {
         self.pass_on_facts();
         self.shared.notices.tell(&self.shared.diagnostics);
         self.send(state, urgent);
-        let facts = self.facts(state);
-        if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &facts)) {
+        let tally = self.tally(state);
+        if state.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &tally)) {
             self.end_capture(state);
         }
         // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has ended.
@@ -304,7 +238,7 @@ impl Drain {
         if state.gone.loss.forgotten_guards > 0 || state.sources.iter().any(given_up) {
             self.shared.notices.say("guards_forgotten", FORGOTTEN);
         }
-        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         meter.update();
         busiest
     }
@@ -313,7 +247,7 @@ impl Drain {
     fn end_capture(&self, state: &mut State) {
         let Some(capture) = state.capture.take() else { return };
         let end = CaptureEnd {
-            facts: self.facts(state),
+            tally: self.tally(state),
             manifest: self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             clock: state.mapper.info(),
             per_interval_ns: self.per_interval_ns,
@@ -323,7 +257,7 @@ impl Drain {
         state.captures.extend(capture.finish(end, &self.shared.control, &self.shared.diagnostics));
     }
 
-    /// Facts about the run go out at once, so that a run that is killed still says which model it was of.
+    /// Tally about the run go out at once, so that a run that is killed still says which model it was of.
     fn pass_on_facts(&self) {
         if self.manifest_changed.swap(false, Ordering::Acquire) {
             let manifest = Arc::new(self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -439,14 +373,14 @@ impl Drain {
         self.queued.store(self.lanes.iter().map(Lane::queued).max().unwrap_or(0), Ordering::Relaxed);
     }
 
-    fn facts(&self, state: &State) -> Facts {
+    fn tally(&self, state: &State) -> Tally {
         let mut sums = state.gone;
         state.sources.iter().for_each(|source| sums.add(source));
         let ThreadSums { mut loss, drained, .. } = sums;
         loss.requests_paused = self.shared.requests_paused.load(Ordering::Relaxed);
         loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
         loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
-        Facts {
+        Tally {
             loss,
             drained,
             steps: self.steps(&sums, &state.resolver),
@@ -506,24 +440,24 @@ impl Drain {
             waiting.give_up(&self.shared.control);
         }
         self.end_capture(&mut state);
-        let mut facts = self.facts(&state);
-        if facts.loss.forgotten_guards > 0 {
+        let mut tally = self.tally(&state);
+        if tally.loss.forgotten_guards > 0 {
             self.shared.notices.say("guards_forgotten", FORGOTTEN);
             self.shared.notices.tell(&self.shared.diagnostics);
         }
         // Whatever was emitted since the final round is a record that nobody will read.
-        let loss = &mut facts.loss;
+        let loss = &mut tally.loss;
         loss.after_shutdown =
-            loss.emitted.saturating_sub(facts.drained + loss.ring_full + loss.too_deep + loss.no_ring);
+            loss.emitted.saturating_sub(tally.drained + loss.ring_full + loss.too_deep + loss.no_ring);
         // Two counts taken at different ends of the resolver: they differ only if it loses something.
-        loss.unresolved = facts.drained.saturating_sub(facts.counts[RecordKind::Span as usize]);
+        loss.unresolved = tally.drained.saturating_sub(tally.counts[RecordKind::Span as usize]);
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = state.mapper.info();
         let gpu = state.enricher.account(&self.shared, state.mapper.ns_per_tick());
         let State { mapper, resolver, .. } = &mut state;
         let in_place = resolver.in_place(&Surroundings { shared: &self.shared, mapper });
         meter.update();
-        let _ = answer.send(DrainReport { lanes: self.lanes, facts, clock, gpu, in_place, captures: state.captures });
+        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, in_place, captures: state.captures });
     }
 }
 
