@@ -5,6 +5,7 @@ use crate::account::overhead;
 use crate::capture::{Capture, CaptureBusy, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
+use crate::live_manifest::LiveManifest;
 use crate::pipeline::BackgroundCpu;
 use crate::pipeline::capture_run::{Busy, CaptureRequest};
 use crate::pipeline::drain::Command;
@@ -25,8 +26,7 @@ pub(crate) struct Inner {
     pub(crate) commands: Sender<Command>,
     pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
-    pub(crate) manifest: Arc<Mutex<RunManifest>>,
-    pub(crate) manifest_changed: Arc<AtomicBool>,
+    pub(crate) manifest: Arc<LiveManifest>,
     pub(crate) started_paused: bool,
     pub(crate) ever_started: AtomicBool,
     pub(crate) per_interval_ns: f64,
@@ -179,7 +179,7 @@ impl Handle {
             return Err(self.busy().into());
         }
         let number = self.0.captures.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut manifest = self.with_manifest(|m| m.clone());
+        let mut manifest = self.0.manifest.get();
         manifest.run_id.push_str(&format!("-capture-{number}"));
         manifest.started_ns = HostNs::now().0;
         let run_id = manifest.run_id.clone();
@@ -307,15 +307,9 @@ impl Handle {
         self.0.per_interval_ns
     }
 
-    fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
-        if self.0.shared.is_forked() {
-            return;
+    fn note<R>(&self, add: impl FnOnce(&mut RunManifest) -> R) {
+        if !self.0.shared.is_forked() {
+            self.0.manifest.note(add);
         }
-        self.with_manifest(f);
-        self.0.manifest_changed.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
-        f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

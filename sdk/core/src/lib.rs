@@ -19,6 +19,7 @@ mod handle;
 mod host_ns;
 mod layer;
 pub mod ledger;
+mod live_manifest;
 pub mod llm;
 mod memory;
 mod names;

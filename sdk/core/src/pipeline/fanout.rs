@@ -22,7 +22,7 @@ enum Message {
     Abandon,
 }
 
-/// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
+/// Messages a queue holds at most; what bounds memory is the number of records, see `Lane::queued`.
 const MAX_MESSAGES: usize = 4096;
 
 /// Least time between two problems told of one exporter.
@@ -97,11 +97,6 @@ impl Lane {
             };
             self.ledger.dropped_batch(batch, reason);
         }
-    }
-
-    /// Records waiting.
-    pub(crate) fn queued(&self) -> u64 {
-        self.queued.load(Ordering::Relaxed)
     }
 
     /// Passes on facts that became known; may be left out when the queue is full, the final manifest has them again.

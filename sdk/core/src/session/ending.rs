@@ -125,7 +125,7 @@ impl Session {
                 ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
             }
         };
-        let mut manifest = self.handle.with_manifest(|m| m.clone());
+        let mut manifest = self.handle.0.manifest.get();
         manifest.verdict.ok = false;
         manifest.verdict.findings.push(Finding {
             severity: Severity::Error,
@@ -159,7 +159,7 @@ impl Session {
         let inner = &self.handle.0;
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
-        let mut m = self.handle.with_manifest(|m| m.clone());
+        let mut m = inner.manifest.get();
         let closing = Closing {
             ended: HostNs::now(),
             tally: report.tally,
