@@ -149,11 +149,36 @@ impl Resolved {
     }
 }
 
+/// A batch that is held back.
 struct Held {
     resolved: Resolved,
     since: Instant,
-    /// Number of the request for kernels, once made.
-    ticket: Option<u64>,
+    waits_for: WaitsFor,
+}
+
+/// What a batch waits for, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    /// For the device to be done with it.
+    Device,
+    /// For its kernels, which come with the delivery of this number.
+    Kernels(u64),
+    Nothing,
+}
+
+impl Held {
+    fn has_kernels(&self) -> bool {
+        !self.resolved.in_window.is_empty()
+    }
+
+    /// Whether the device is done with all that the batch launched. Where the last marks are known it is; without marks
+    /// there is nothing but to wait a while.
+    fn is_done(&self, mark_times: &MarkTimes) -> bool {
+        if self.resolved.marked.is_empty() && self.has_kernels() {
+            return self.since.elapsed() >= UNMARKED_GRACE;
+        }
+        self.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
+    }
 }
 
 /// Holds batches back until their GPU time is known.
@@ -226,7 +251,7 @@ impl Enricher {
         }
         self.held_spans += resolved.batch.spans.len();
         self.warm.extend(&resolved.warm);
-        self.held.push_back(Held { resolved, since: Instant::now(), ticket: None });
+        self.held.push_back(Held { resolved, since: Instant::now(), waits_for: WaitsFor::Device });
     }
 
     /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
@@ -243,20 +268,15 @@ impl Enricher {
             clock.poll(host, &mut |report| mark_times.take(report));
             self.polled = Some(Instant::now());
         }
-        self.ask_for_kernels(shared, urgent);
         let hurried = urgent || shared.control.kernels_used_up();
-        while let Some(front) = self.held.front_mut() {
-            let waited = front.since.elapsed();
-            let overdue = self.held_spans > MAX_HELD || waited > PATIENCE;
-            let hopes =
-                !hurried && waited < COLD_PATIENCE && front.resolved.cold.iter().any(|c| !self.warm.contains(&c.kind));
-            if !overdue && (hopes || !is_complete(front, &self.mark_times, self.kernels.as_ref())) {
-                break;
-            }
-            if let Some(held) = self.held.pop_front() {
-                self.held_spans -= held.resolved.batch.spans.len();
-                out(self.finish(held, shared));
-            }
+        if let Some(kernels) = &mut self.kernels {
+            kernels.receive(shared);
+        }
+        self.look_at_held(hurried);
+        while self.held.front().is_some_and(|front| self.may_go(front, hurried)) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.held_spans -= held.resolved.batch.spans.len();
+            out(self.finish(held, shared));
         }
         if let Some(kernels) = &mut self.kernels {
             let mut loose = Batch::default();
@@ -268,25 +288,35 @@ impl Enricher {
         }
     }
 
-    /// Takes in what the recorder delivered, and asks it for the kernels of all batches that the device is done with.
-    fn ask_for_kernels(&mut self, shared: &Shared, urgent: bool) {
-        let Some(kernels) = &mut self.kernels else { return };
-        kernels.receive(shared);
-        if !kernels.may_ask(urgent || shared.control.kernels_used_up()) {
-            return;
-        }
-        let mark_times = &self.mark_times;
-        let mut ticket = None;
-        for held in self.held.iter_mut().filter(|h| h.ticket.is_none() && !h.resolved.in_window.is_empty()) {
-            // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
-            let done = match held.resolved.marked.is_empty() {
-                true => held.since.elapsed() >= UNMARKED_GRACE,
-                false => marks_known(held, mark_times),
+    /// Finds out what each batch waits for now. The recorder is asked for the kernels of all batches that the device is
+    /// done with at once.
+    fn look_at_held(&mut self, hurried: bool) {
+        let Self { held, mark_times, kernels, .. } = self;
+        let may_ask = kernels.as_ref().is_some_and(|kernels| kernels.may_ask(hurried));
+        let mut asked = None;
+        for held in held {
+            held.waits_for = match (held.waits_for, &mut *kernels) {
+                (WaitsFor::Device, Some(kernels)) if held.has_kernels() => match may_ask && held.is_done(mark_times) {
+                    true => WaitsFor::Kernels(*asked.get_or_insert_with(|| kernels.ask())),
+                    false => WaitsFor::Device,
+                },
+                (WaitsFor::Device, _) if held.is_done(mark_times) => WaitsFor::Nothing,
+                (WaitsFor::Kernels(delivery), Some(kernels)) if kernels.answered(delivery) => WaitsFor::Nothing,
+                (same, _) => same,
             };
-            if done {
-                held.ticket = Some(*ticket.get_or_insert_with(|| kernels.ask()));
-            }
         }
+    }
+
+    /// Whether a batch, the oldest there is, goes on now.
+    fn may_go(&self, oldest: &Held, hurried: bool) -> bool {
+        let waited = oldest.since.elapsed();
+        if self.held_spans > MAX_HELD || waited > PATIENCE {
+            return true;
+        }
+        let hopes_for_warm = !hurried
+            && waited < COLD_PATIENCE
+            && oldest.resolved.cold.iter().any(|cold| !self.warm.contains(&cold.kind));
+        oldest.waits_for == WaitsFor::Nothing && !hopes_for_warm
     }
 
     /// Fetches the last kernels and ends the recorder's thread, waiting no longer than `patience`.
@@ -315,14 +345,33 @@ impl Enricher {
         }
     }
 
+    /// Gives a batch's records their GPU time, as far as it is known.
     fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
         let Resolved { mut batch, marked, in_window, window_steps, window_extent, cold, .. } = held.resolved;
+        if !marked.is_empty() {
+            self.set_marked(&mut batch, &marked, cold);
+            self.check_nesting(&batch);
+        }
+        if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
+            source.steps_came(window_steps, window_extent);
+            let attribution = source.attribute(&mut batch, &in_window, shared);
+            self.apply(&mut batch, &attribution);
+        }
+        if !marked.is_empty() || !in_window.is_empty() {
+            let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
+            batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
+        }
+        batch
+    }
+
+    /// Sets the time between marks. Parts of a cold step have none where a warm one of its kind has come.
+    fn set_marked(&mut self, batch: &mut Batch, marked: &[Marked], cold: Vec<ColdStep>) {
         let (stripped, kept): (Vec<ColdStep>, Vec<ColdStep>) =
             cold.into_iter().partition(|c| self.warm.contains(&c.kind));
         self.cold_stripped += stripped.len() as u64;
         let room = MAX_COLD.saturating_sub(self.cold_kept.len());
         self.cold_kept.extend(kept.iter().map(|c| c.step).take(room));
-        for m in &marked {
+        for m in marked {
             let outcome = match self.mark_times.between(m.thread, m.marks) {
                 Lookup::Known(_) if stripped.iter().any(|c| c.root < m.span && m.span <= c.last) => "cold",
                 Lookup::Known(gpu) => {
@@ -338,19 +387,6 @@ impl Enricher {
             };
             *self.intervals.entry(outcome).or_default() += 1;
         }
-        if !marked.is_empty() {
-            self.check_nesting(&batch);
-        }
-        if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
-            source.steps_came(window_steps, window_extent);
-            let attribution = source.attribute(&mut batch, &in_window, shared);
-            self.apply(&mut batch, &attribution);
-        }
-        if !marked.is_empty() || !in_window.is_empty() {
-            let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
-            batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
-        }
-        batch
     }
 
     /// Kernels are the truth where there are any: marks are checked against them and give way.
@@ -456,16 +492,4 @@ impl Enricher {
             p95: f64::from(at(0.95)?),
         })
     }
-}
-
-/// Whether all of a batch's GPU time that will ever be known is known.
-fn is_complete(held: &Held, mark_times: &MarkTimes, kernels: Option<&Kernels>) -> bool {
-    match kernels.filter(|_| !held.resolved.in_window.is_empty()) {
-        Some(kernels) => held.ticket.is_some_and(|ticket| kernels.answered(ticket)),
-        None => marks_known(held, mark_times),
-    }
-}
-
-fn marks_known(held: &Held, mark_times: &MarkTimes) -> bool {
-    held.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
 }
