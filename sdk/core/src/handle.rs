@@ -11,12 +11,12 @@ use crate::pipeline::capture_run::{Busy, CaptureRequest};
 use crate::pipeline::drain::Command;
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
+use crate::run::RunManifest;
 use crate::shared::Shared;
+use crate::stats::{SessionStats, Stats};
 use crate::tally::Tally;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) captures: AtomicU64,
     pub(crate) background: Arc<BackgroundCpu>,
     pub(crate) queue_records: u64,
+    /// For exporters of captures.
+    pub(crate) stats: SessionStats,
 }
 
 /// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
@@ -46,29 +48,6 @@ impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Handle").field(&self.0.shared.session).finish()
     }
-}
-
-/// Numbers of a running session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stats {
-    /// Records resolved so far, by kind.
-    pub counts: BTreeMap<RecordKind, u64>,
-    /// Intervals lost so far.
-    pub loss: LossCounts,
-    /// Every exporter's account so far.
-    pub exporters: Vec<ExporterReport>,
-    /// Steps so far by what became of them.
-    pub steps: StepCounts,
-    /// Requests that have begun and not ended, now.
-    pub requests_open: u64,
-    /// Context of these requests after their latest steps, in tokens over all their sequences: of steps that say it
-    /// ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), recorded or not.
-    pub tokens_in_flight: u64,
-    /// Steps of [`Handle::capture_next`] still to come.
-    pub capture_remaining: u64,
-    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
-    /// (derived from the loop: registry and layer, caches warm); `None` before the first step.
-    pub overhead_ratio: Option<f64>,
 }
 
 /// Why kernels cannot be recorded now.
@@ -185,7 +164,9 @@ impl Handle {
         let run_id = manifest.run_id.clone();
         let name = exporter.name();
         let (background, diagnostics) = (self.0.background.clone(), &self.0.shared.diagnostics);
-        let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, background, diagnostics)
+        let mut exporter = Box::new(exporter);
+        exporter.attach(&self.0.stats);
+        let lane = Lane::start(exporter, &manifest, self.0.queue_records, background, diagnostics)
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
         let ended = Arc::new(AtomicBool::new(false));
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));

@@ -19,6 +19,7 @@ use crate::probe::Probe;
 use crate::record::SampleRecord;
 use crate::run::SCHEMA_VERSION;
 use crate::shared::{Hooks, RawRequest, Rings, Shared};
+use crate::stats::SessionStats;
 use crate::tally::Tally;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde_json::Value;
@@ -46,7 +47,8 @@ impl SessionBuilder {
         let shared = Arc::new(self.shared(requests));
         let per_interval_ns = calibrate(self.ring_capacity);
         let background = Arc::new(BackgroundCpu::default());
-        let lanes = self.start_exporters(&background)?;
+        let stats = SessionStats::default();
+        let lanes = self.start_exporters(&stats, &background)?;
         let ledgers = lanes.iter().map(|lane| (lane.name, lane.ledger.clone())).collect();
         let mapper = TickMapper::new(shared.ticks.clone());
         set_costs(&shared, &mapper, per_interval_ns);
@@ -97,7 +99,10 @@ impl SessionBuilder {
             captures: AtomicU64::new(0),
             background: background.clone(),
             queue_records: self.queue_records,
+            stats,
         }));
+        let inner = Arc::downgrade(&handle.0);
+        handle.0.stats.set(move || Some(Handle(inner.upgrade()?).stats()));
         let session = Session {
             handle,
             drain_thread: Some(threads.drain),
@@ -196,10 +201,15 @@ impl SessionBuilder {
     }
 
     /// All exporters started, or none.
-    fn start_exporters(&mut self, background: &Arc<BackgroundCpu>) -> Result<Vec<Lane>, StartError> {
+    fn start_exporters(
+        &mut self,
+        stats: &SessionStats,
+        background: &Arc<BackgroundCpu>,
+    ) -> Result<Vec<Lane>, StartError> {
         let mut lanes = Vec::new();
-        for exporter in std::mem::take(&mut self.exporters) {
+        for mut exporter in std::mem::take(&mut self.exporters) {
             let name = exporter.name();
+            exporter.attach(stats);
             match Lane::start(exporter, &self.manifest, self.queue_records, background.clone(), &self.diagnostics) {
                 Ok(lane) => lanes.push(lane),
                 Err(cause) => {
