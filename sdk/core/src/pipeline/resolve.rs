@@ -623,7 +623,7 @@ impl Resolver {
             self.names.get(name as usize).map_or_else(|| "(other)".into(), |n: &Arc<NameInfo>| n.name.to_string())
         };
         let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
-        in_place.figures(name).map(|figures| crate::run::InPlaceOverhead { left_plain, ..figures })
+        in_place.overhead(name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })
     }
 
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {
