@@ -4,8 +4,8 @@ use crate::annotation::Annotation;
 
 /// Attaches `annotation` to the interval that is open on this thread (the innermost one).
 ///
-/// Costs a few nanoseconds, allocates nothing, and does nothing where no interval is being recorded: library code can call it
-/// unconditionally. FLOPs and bytes add up over several calls; everything else is replaced.
+/// Costs a few nanoseconds, allocates nothing, and does nothing where no interval is being recorded: library code can
+/// call it unconditionally. FLOPs and bytes add up over several calls; everything else is replaced.
 ///
 /// ```
 /// use candlescope_core::{Annotation, DType, annotate};

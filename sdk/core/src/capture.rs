@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by itself.
+/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by
+/// itself.
 #[derive(Debug)]
 pub struct Capture {
     pub(crate) steps: Range<u64>,
@@ -22,14 +23,14 @@ impl Capture {
         self.steps.clone()
     }
 
-    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or where it was
-    /// returned before.
+    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or
+    /// where it was returned before.
     pub fn wait(&self, timeout: Duration) -> Option<RunManifest> {
         self.finished.recv_timeout(timeout).ok()
     }
 
-    /// Ends the capture with the steps there are, for one that waits for steps which do not come. [`wait`](Capture::wait) then
-    /// returns soon.
+    /// Ends the capture with the steps there are, for one that waits for steps which do not come.
+    /// [`wait`](Capture::wait) then returns soon.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }

@@ -1,9 +1,10 @@
 //! The one place where clocks are read and converted. Everywhere else time wears [`HostNs`] or is a plain duration.
 //!
-//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing else.
-//! The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the monotonic clock
-//! now and then, so that a calibration error of a few parts per million does not add up over a long run. The system's wall
-//! clock is read once for the origin: a step of the wall clock later on does not tear the time line.
+//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing
+//! else. The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the
+//! monotonic clock now and then, so that a calibration error of a few parts per million does not add up over a long
+//! run. The system's wall clock is read once for the origin: a step of the wall clock later on does not tear the time
+//! line.
 
 mod device_clock;
 
@@ -46,8 +47,8 @@ pub(crate) struct TickMapper {
     source: TickSource,
     /// Start of the run: long baseline for the slope.
     first: (Ticks, Instant),
-    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so it
-    /// maps to the same time whenever it is converted, and a request is never shorter than its steps.
+    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so
+    /// it maps to the same time whenever it is converted, and a request is never shorter than its steps.
     pieces: Vec<Piece>,
     anchors: Vec<ClockAnchor>,
     last_resync: Instant,

@@ -42,13 +42,13 @@ impl ExportError {
 
 /// A destination of records: files, a service, a tool.
 ///
-/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes: when it is slow its
-/// queue fills, further batches are dropped *for this exporter only* and counted, and neither the application nor another
-/// exporter notices. A panic ends the exporter, not the application.
+/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes: when it is
+/// slow its queue fills, further batches are dropped *for this exporter only* and counted, and neither the application
+/// nor another exporter notices. A panic ends the exporter, not the application.
 ///
-/// **Accounting.** For every record of every batch passed to [`export`](Exporter::export) the exporter calls exactly one of
-/// [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in [`close`](Exporter::close).
-/// The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
+/// **Accounting.** For every record of every batch passed to [`export`](Exporter::export) the exporter calls exactly
+/// one of [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in
+/// [`close`](Exporter::close). The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
 ///
 /// Calls come in this order: `attach`, `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`,
 /// then `finish`; or `attach`, `start`, then `abandon`.

@@ -122,11 +122,12 @@ impl Handle {
         CaptureBusy { remaining: self.0.shared.control.remaining() }
     }
 
-    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail there is: even while
-    /// capture is off, on the GPU every interval, and kernels where the session has a recorder of them. The session goes on as it
-    /// is meanwhile. The application's threads notice nothing but the detail.
+    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail
+    /// there is: even while capture is off, on the GPU every interval, and kernels where the session has a recorder of
+    /// them. The session goes on as it is meanwhile. The application's threads notice nothing but the detail.
     ///
-    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds the first time.
+    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds
+    /// the first time.
     ///
     /// ```
     /// use candlescope_core::{MemoryExporter, Session, llm};
@@ -144,8 +145,8 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// While another window is open or another captured run is still being written, when the exporter cannot start, or when the
-    /// session has ended.
+    /// While another window is open or another captured run is still being written, when the exporter cannot start, or
+    /// when the session has ended.
     pub fn capture(&self, exporter: impl Exporter, steps: u64) -> Result<Capture, CaptureError> {
         if steps == 0 {
             return Err(CaptureError::NoSteps);
@@ -198,8 +199,8 @@ impl Handle {
         }
     }
 
-    /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first time that can
-    /// take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
+    /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
+    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         let deadline = deadline(timeout);
         let Some(window) = self.0.shared.control.kernels() else { return false };
@@ -209,8 +210,8 @@ impl Handle {
         window.is_on() && !window.is_wanted()
     }
 
-    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
-    /// Does nothing once the session has ended.
+    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not
+    /// included. Does nothing once the session has ended.
     ///
     /// # Errors
     /// When that takes longer than `timeout`, an exporter cannot, or the process was forked from the one that records.

@@ -1,8 +1,8 @@
 //! Spans for LLM inference: requests and their phases, with OpenTelemetry GenAI names.
 //!
-//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields. Names
-//! and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`] (in
-//! development), fields of our own stand under `candlescope.`.
+//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields.
+//! Names and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`]
+//! (in development), fields of our own stand under `candlescope.`.
 //!
 //! ```
 //! use candlescope_core::llm::{self, Request};
@@ -53,7 +53,8 @@ pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
 /// float.
 pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
-/// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch` sequences.
+/// The prompt's phase: `tokens` new tokens (all sequences together), context of `context_len` tokens after it, `batch`
+/// sequences.
 ///
 /// A phase is a *step* of the run unless it stands inside another phase. The guard ends it. Where prompts are padded to
 /// one length, say next how many tokens are real ones, as in [`decode`].
@@ -62,7 +63,8 @@ pub fn prefill(tokens: usize, context_len: usize, batch: usize) -> EnteredSpan {
     info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens, context_len, batch).entered()
 }
 
-/// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch` sequences.
+/// One decoding step: `tokens` new tokens (one for each sequence), context of `context_len` tokens after it, `batch`
+/// sequences.
 ///
 /// These are what the step passes through the model. Where sequences of the batch have ended, say next whom it still
 /// works for: figures such as tokens a second count those.
@@ -90,8 +92,8 @@ pub fn encode(tokens: usize, batch: usize) -> EnteredSpan {
     info_span!(target: TARGET, "encode", candlescope.phase = "encode", tokens, batch).entered()
 }
 
-/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every thread
-/// that works for the request.
+/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every
+/// thread that works for the request.
 #[derive(Debug)]
 pub struct Request {
     span: Span,
@@ -144,8 +146,9 @@ impl Request {
         self
     }
 
-    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is ignored, as the
-    /// standard has it. Where the caller's trace is not recorded, exporters of traces leave the request out by default.
+    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is
+    /// ignored, as the standard has it. Where the caller's trace is not recorded, exporters of traces leave the request
+    /// out by default.
     #[must_use]
     pub fn traceparent(self, header: &str) -> Self {
         if let Ok(caller) = header.parse::<Traceparent>() {

@@ -120,8 +120,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Whether a run without any GPU time is worth a finding (default) or as good as another: where the clock was added in case the
-    /// program uses a GPU.
+    /// Whether a run without any GPU time is worth a finding (default) or as good as another: where the clock was added
+    /// in case the program uses a GPU.
     pub fn expect_gpu(mut self, expect: bool) -> Self {
         self.expect_gpu = expect;
         self
@@ -134,8 +134,8 @@ impl SessionBuilder {
     }
 
     /// Records kernels with `activity`: in the windows of `schedule`, which counts recorded steps, or only on request
-    /// ([`Handle::capture_kernels`]) where there is none. A window begins with the first step after the recorder is ready, which
-    /// takes seconds the first time.
+    /// ([`Handle::capture_kernels`]) where there is none. A window begins with the first step after the recorder is
+    /// ready, which takes seconds the first time.
     pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
         self.kernels = Some((Box::new(activity), schedule));
         self
@@ -169,8 +169,8 @@ impl SessionBuilder {
 
     /// Records a thread's ring holds (64 bytes each; default 32,768).
     ///
-    /// Overload policy: a full ring drops the *newest* record and counts it. Blocking would stop the application, growing
-    /// would take its memory, and dropping the oldest would tear records the drain may be reading.
+    /// Overload policy: a full ring drops the *newest* record and counts it. Blocking would stop the application,
+    /// growing would take its memory, and dropping the oldest would tear records the drain may be reading.
     pub fn ring_capacity(mut self, records: usize) -> Self {
         self.ring_capacity = records;
         self
@@ -181,17 +181,17 @@ impl SessionBuilder {
     ///
     /// Overload policy: while three quarters are free, each thread that enters its first span gets a ring of
     /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Those that come later get smaller ones, down to 256
-    /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What a
-    /// thread without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)),
-    /// spans of excluded targets with it. Threads that end give back what they had; a thread without a ring gets none
-    /// later.
+    /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What
+    /// a thread without a ring would have recorded is counted
+    /// ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)), spans of excluded targets with it. Threads that end
+    /// give back what they had; a thread without a ring gets none later.
     pub fn ring_memory(mut self, bytes: u64) -> Self {
         self.ring_memory = bytes;
         self
     }
 
-    /// How often the rings are emptied (default 10 ms). Rings that fill slowly are left up to four times as long, because
-    /// waking costs more than the work there is; ones that fill fast are emptied up to eight times as often.
+    /// How often the rings are emptied (default 10 ms). Rings that fill slowly are left up to four times as long,
+    /// because waking costs more than the work there is; ones that fill fast are emptied up to eight times as often.
     pub fn drain_interval(mut self, interval: Duration) -> Self {
         self.drain_interval = interval;
         self
@@ -211,8 +211,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Leaves out spans whose target is `target` or below it (`hyper`, `tokio::runtime`); their children stay, as children of
-    /// the span around them. Cheaper than any filter around the layer.
+    /// Leaves out spans whose target is `target` or below it (`hyper`, `tokio::runtime`); their children stay, as
+    /// children of the span around them. Cheaper than any filter around the layer.
     pub fn exclude_target(mut self, target: impl Into<String>) -> Self {
         self.excluded_targets.push(target.into());
         self

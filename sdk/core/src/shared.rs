@@ -162,14 +162,15 @@ impl Shared {
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
             trace_overrides: Mutex::new(FxHashMap::default()),
-            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.
+            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to
+            // nothing.
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
     }
 
-    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and any
-    /// lock may be held by one that is not there. Asks the system: not for the hot path.
+    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and
+    /// any lock may be held by one that is not there. Asks the system: not for the hot path.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
@@ -188,7 +189,8 @@ impl Shared {
     /// Hands a thread's ring to the drain, unless the session is over: then nobody would take it.
     pub(crate) fn announce_thread(&self, thread: NewThread) {
         let mut list = self.new_threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still taken.
+        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still
+        // taken.
         if !self.control.is_closed() {
             list.push(thread);
         }

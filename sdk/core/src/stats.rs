@@ -24,8 +24,8 @@ pub struct Stats {
     pub tokens_in_flight: u64,
     /// Steps of [`Handle::capture_next`](crate::Handle::capture_next) still to come.
     pub capture_remaining: u64,
-    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
-    /// (derived from the loop: registry and layer, caches warm); `None` before the first step.
+    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`]
+    /// of the final manifest (derived from the loop: registry and layer, caches warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
 }
 

@@ -145,8 +145,8 @@ impl KernelWindow {
         })
     }
 
-    /// Asks for a window of the next `steps` recorded steps; `false` while another is under way, or where nothing can be
-    /// recorded.
+    /// Asks for a window of the next `steps` recorded steps; `false` while another is under way, or where nothing can
+    /// be recorded.
     pub(crate) fn ask(&self, steps: u64) -> bool {
         let asked = ASKED | steps.min(!PHASE);
         let free = steps > 0 && self.counted.compare_exchange(NONE, asked, Ordering::AcqRel, Ordering::Relaxed).is_ok();

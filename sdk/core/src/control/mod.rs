@@ -180,7 +180,8 @@ impl Control {
         // Held until all is said, so that a recorder that fails meanwhile is not taken for one that is on.
         let recorder = self.kernels.as_ref().filter(|_| in_full).and_then(KernelWindow::on_for_capture);
         let end_at = |end: u64| self.end_at(end, in_full, recorder.is_some());
-        // Where no step began while the end was written, those that come see it, and there are as many as were asked for.
+        // Where no step began while the end was written, those that come see it, and there are as many as were asked
+        // for.
         let mut window = before..before.saturating_add(steps);
         let mut attempts = 0..OPENING_ATTEMPTS;
         loop {
@@ -307,7 +308,8 @@ mod tests {
                 let recorded: Vec<u64> = workers.into_iter().flat_map(|w| w.join().expect("ends")).collect();
                 (recorded, window)
             });
-            // A step before it may be recorded besides, if it began while the window was being opened; none of it is missing.
+            // A step before it may be recorded besides, if it began while the window was being opened; none of it is
+            // missing.
             let inside = recorded.iter().filter(|n| window.contains(n)).count();
             assert_eq!(inside, 20, "{window:?}: {recorded:?}");
             assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");

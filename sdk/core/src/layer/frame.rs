@@ -82,8 +82,8 @@ pub(super) struct Placement {
     pub(super) nested: u8,
 }
 
-/// Places a span inside `around`, the innermost open interval that it can be part of. The fields of `around` are read one
-/// by one, because they may have been written just before.
+/// Places a span inside `around`, the innermost open interval that it can be part of. The fields of `around` are read
+/// one by one, because they may have been written just before.
 #[inline(always)]
 pub(super) fn place(around: Option<&Frame>, meta: Meta) -> Placement {
     let (parent, request, phase, step, recorded, flags) = match around {

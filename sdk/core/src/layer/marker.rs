@@ -166,7 +166,8 @@ impl Marker {
     }
 
     fn end_step(&mut self, shared: &Marking, frame: &Frame, end: Ticks) {
-        // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside along.
+        // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside
+        // along.
         let Some(at) = self.open.iter().rposition(|open| open.seq == frame.seq) else { return };
         let Some(open) = self.open.drain(at..).next() else { return };
         let plan = &mut self.names[open.name as usize].plan;
@@ -180,8 +181,8 @@ impl Marker {
         }
     }
 
-    /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side. Both are
-    /// learnt as intervals come by, so the first few of a kind go without.
+    /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side.
+    /// Both are learnt as intervals come by, so the first few of a kind go without.
     fn is_block(&mut self, frame: &Frame, parent: Option<&Frame>, own: &mut u8) -> bool {
         if let Some(parent) = parent.filter(|p| p.seq != 0)
             && let Some(state) = self.names.get_mut(parent.name as usize)
@@ -202,9 +203,10 @@ impl Marker {
 
     /// Number of the mark that stands here; 0 for none.
     ///
-    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a launch
-    /// takes two to three times as long), so nothing can have been launched between two that are less than the quickest
-    /// recording ever seen apart. With layers back to back, where one's end is the next one's start, that saves nearly half of them.
+    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a
+    /// launch takes two to three times as long), so nothing can have been launched between two that are less than the
+    /// quickest recording ever seen apart. With layers back to back, where one's end is the next one's start, that
+    /// saves nearly half of them.
     fn mark(&mut self, shared: &Marking, ticks: &TickSource) -> u32 {
         let before = ticks.now().0;
         if let Some((id, made)) = self.last

@@ -28,8 +28,8 @@ const MAX_DEPTH: usize = 256;
 /// Ring slots that only steps may use, so that a flood of layers does not lose the step they belong to.
 const RESERVED_FOR_STEPS: usize = 64;
 
-/// A step with more intervals than this is resolved in parts, so that memory stays bounded when a program wraps its whole
-/// run in one span.
+/// A step with more intervals than this is resolved in parts, so that memory stays bounded when a program wraps its
+/// whole run in one span.
 const SPLIT_AFTER: u32 = 65_536;
 
 thread_local! {
@@ -48,9 +48,9 @@ pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
 }
 
-/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back, making
-/// the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called from
-/// within itself.
+/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back,
+/// making the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called
+/// from within itself.
 #[inline]
 pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     STATES
@@ -140,19 +140,23 @@ pub(crate) struct ThreadState {
     /// Set where nothing is recorded here; the fields below are empty then.
     aside: Option<Aside>,
     pub(crate) cache: MetaCache,
-    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied through the
-    /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
+    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied
+    /// through the stack is read back in wide loads before its narrow stores have landed, which costs more than all
+    /// else here but the clock.
     frames: Box<[Frame]>,
     depth: usize,
-    /// How many of them have outlived their step or request, and how many of these are detached: those stand in nobody's
-    /// way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been written.
+    /// How many of them have outlived their step or request, and how many of these are detached: those stand in
+    /// nobody's way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been
+    /// written.
     late_frames: usize,
     detached: usize,
-    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame is.
+    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame
+    /// is.
     late: Box<[u8]>,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
-    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
+    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for
+    /// each frame.
     lost_before: Box<[u64]>,
     /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
     overflow: u32,
@@ -352,8 +356,8 @@ impl ThreadState {
         }
     }
 
-    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing that
-    /// happens here. `fields` gives the values of the span's fields, if it has any.
+    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing
+    /// that happens here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
         if self.overflow > 0 {
@@ -434,7 +438,8 @@ impl ThreadState {
         }
     }
 
-    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them again.
+    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them
+    /// again.
     #[inline]
     fn lost_in_step(&mut self, at: usize) -> u16 {
         let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);

@@ -81,7 +81,8 @@ pub(crate) struct Kernels {
 /// First start and last end on the host.
 pub(crate) type Extent = (HostNs, HostNs);
 
-/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides about stray kernels.
+/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides
+/// about stray kernels.
 type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 
 /// Where a kernel without an interval was launched.
@@ -247,7 +248,8 @@ impl Kernels {
             }
             self.remembered.insert(span.seq, place(span));
         }
-        // Children come after their parents in enter order, so from the back every interval is complete when it is passed on.
+        // Children come after their parents in enter order, so from the back every interval is complete when it is
+        // passed on.
         for &i in in_window.iter().rev() {
             let i = i as usize;
             if let Some(&parent) = batch.spans[i].parent_seq.and_then(|seq| at.get(&seq)) {
@@ -273,7 +275,8 @@ impl Kernels {
             let row = self.row(kernel, None, shared);
             into.kernels.push(row);
         }
-        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something has changed.
+        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something
+        // has changed.
         let latest = self.windows.back().copied();
         let asked = if self.stray_known == Some((self.stray.len(), latest, self.current, more)) {
             Vec::new()

@@ -1,4 +1,5 @@
-//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then ends.
+//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then
+//! ends.
 
 use super::fanout::{Lane, close_all, finish_all};
 use super::threads;
@@ -141,8 +142,8 @@ impl Capturing {
         spans.iter_mut().filter(|s| roots.contains(&s.seq)).for_each(|s| s.parent_seq = None);
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
         self.requests.extend(steps.iter().filter_map(|s| s.request));
-        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began before has steps
-        // that are not here, and would look as if it had been idle.
+        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began
+        // before has steps that are not here, and would look as if it had been idle.
         let whole = |r: &&RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
         let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();

@@ -173,9 +173,9 @@ impl Drain {
     }
 
     fn work(mut self) {
-        // At the application's own priority: its work grows with the application's, and a ring that it does not empty in
-        // time loses records. At a lower one a machine with more threads at work than cores left it less time than it
-        // needs.
+        // At the application's own priority: its work grows with the application's, and a ring that it does not empty
+        // in time loses records. At a lower one a machine with more threads at work than cores left it less time than
+        // it needs.
         crate::layer::thread::mute_this_thread();
         self.shared.diagnostics.adopt_thread();
         let meter = self.links.background.meter();
@@ -221,9 +221,10 @@ impl Drain {
         }
     }
 
-    /// Waking costs more than a hundred records do (some 60 µs, most of it the kernel's and cold caches), so rings that fill
-    /// slowly are looked at less often, but never so seldom that a sudden burst of 400,000 records a second overflows one of
-    /// the default size. A ring over a quarter full would overflow if the next burst is as large: look again sooner.
+    /// Waking costs more than a hundred records do (some 60 µs, most of it the kernel's and cold caches), so rings that
+    /// fill slowly are looked at less often, but never so seldom that a sudden burst of 400,000 records a second
+    /// overflows one of the default size. A ring over a quarter full would overflow if the next burst is as large: look
+    /// again sooner.
     fn pause_for_rings(&self, last: Duration, busiest: usize) -> Duration {
         let capacity = self.shared.ring_capacity;
         // Where threads come and go in a hurry, the rings of those that went are wanted back.
@@ -236,7 +237,8 @@ impl Drain {
         }
     }
 
-    /// Rounds until nothing waits for the device any more, or `patience` is over. Returns the records of the last round.
+    /// Rounds until nothing waits for the device any more, or `patience` is over. Returns the records of the last
+    /// round.
     fn cycle_until_known(&mut self, meter: &CpuMeter, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         loop {
@@ -248,11 +250,12 @@ impl Drain {
         }
     }
 
-    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found in one ring,
-    /// of a small one in proportion.
+    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found
+    /// in one ring, of a small one in proportion.
     fn cycle(&mut self, meter: &CpuMeter, urgent: bool) -> usize {
         self.mapper.maybe_resync();
-        // Requests that have closed by now have no records but what is in the rings already; they are forgotten after those.
+        // Requests that have closed by now have no records but what is in the rings already; they are forgotten after
+        // those.
         let closed: Vec<RawRequest> = self.links.requests.try_iter().collect();
         self.adopt_new_threads();
         let mut busiest = 0;
@@ -271,7 +274,8 @@ impl Drain {
         if self.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &tally)) {
             self.end_capture();
         }
-        // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has ended.
+        // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has
+        // ended.
         let given_up = |source: &Source| source.counts.forgotten.load(Ordering::Relaxed) > OUTLIVED_KEPT as u64;
         if self.gone.loss.forgotten_guards > 0 || self.sources.iter().any(given_up) {
             self.shared.notices.say("guards_forgotten", FORGOTTEN);
@@ -317,8 +321,8 @@ impl Drain {
         let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
         self.threads_come = !new.is_empty();
         for thread in new {
-            // Tables carry the name alone, and pools give all their threads the same one. It is copied, because what the thread allocated
-            // stays behind in its heap: between rings that come and go it would keep their pages.
+            // Tables carry the name alone, and pools give all their threads the same one. It is copied, because what
+            // the thread allocated stays behind in its heap: between rings that come and go it would keep their pages.
             let mut info = Arc::new(ThreadInfo { name: Arc::from(&*thread.info.name), ..(*thread.info).clone() });
             let known = self.thread_names.len() >= MAX_THREAD_NAMES || !self.thread_names.insert(info.name.clone());
             if known {
@@ -530,8 +534,8 @@ impl ThreadSums {
     fn add(&mut self, source: &Source) {
         let (counts, loss) = (&source.counts, &mut self.loss);
         self.drained += source.drained;
-        // What is lost is counted as emitted first, and read first: so it is never more. Acquire pairs with the writer's Release: records
-        // counted here are visible in the ring.
+        // What is lost is counted as emitted first, and read first: so it is never more. Acquire pairs with the
+        // writer's Release: records counted here are visible in the ring.
         let [ring_full, too_deep, no_ring] =
             [&counts.ring_full, &counts.too_deep, &counts.no_ring].map(|count| count.load(Ordering::Acquire));
         let emitted = counts.emitted.load(Ordering::Acquire);

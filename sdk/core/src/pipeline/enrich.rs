@@ -1,7 +1,8 @@
 //! Enrich: attaches GPU time to resolved intervals once the device has got that far, and lets them go on.
 //!
-//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits for the
-//! device itself: what is not known yet is asked again at the next round, and what never comes is given up and counted.
+//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits
+//! for the device itself: what is not known yet is asked again at the next round, and what never comes is given up and
+//! counted.
 //!
 //! No clock of its own and no I/O: times come in, records go out.
 
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Intervals that may wait for the device.
 ///
-/// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory must stay
-/// bounded and host times are worth more than nothing.
+/// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory
+/// must stay bounded and host times are worth more than nothing.
 const MAX_HELD: usize = 524_288;
 
 /// A batch waits no longer than this, whatever the clock says.
@@ -37,12 +38,12 @@ const MAX_COLD: usize = 256;
 /// Time that kernels of a step without marks get to finish before they are fetched.
 const UNMARKED_GRACE: Duration = Duration::from_millis(200);
 
-/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches then wait:
-/// measured on a small model, asking every 10 ms costs it a percent.
+/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches
+/// then wait: measured on a small model, asking every 10 ms costs it a percent.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first, because
-/// pools start small and grow with what they see.
+/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first,
+/// because pools start small and grow with what they see.
 const PRESSING: u64 = 2_048;
 const PRESSING_AT_FIRST: u64 = 512;
 const FIRST_MARKS: u64 = 16_384;
@@ -53,8 +54,8 @@ const MAX_RATIOS: usize = 16_384;
 /// Intervals shorter than this are left out of the cross-check: marks are a microsecond or two wide themselves.
 const CROSS_CHECK_FROM_NS: u64 = 100_000;
 
-/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the correlation of
-/// the clocks may be off by over the parent's duration.
+/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the
+/// correlation of the clocks may be off by over the parent's duration.
 fn nesting_tolerance(parent_ns: i64) -> i64 {
     1_000 + parent_ns / 10_000
 }

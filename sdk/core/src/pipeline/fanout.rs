@@ -135,8 +135,8 @@ impl Lane {
     }
 }
 
-/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time. Gives the names
-/// of those that have not when the time is over; what they have not settled is dropped.
+/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time. Gives the
+/// names of those that have not when the time is over; what they have not settled is dropped.
 pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Vec<&'static str> {
     let ask = |lane: &Lane| {
         let (done, answer) = bounded(1);

@@ -1,7 +1,8 @@
 //! Order and resolve: raw records of one thread become a tree with stable paths, one step at a time.
 //!
-//! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval ends; only
-//! then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in parts.
+//! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval
+//! ends; only then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in
+//! parts.
 //!
 //! No I/O and no clocks here: records in, records out.
 

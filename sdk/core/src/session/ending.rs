@@ -53,8 +53,8 @@ impl Session {
 
     /// Ends the session and returns the final manifest: counts, losses, verdict.
     ///
-    /// In a process that was forked from the one that started the session it returns at once, with a manifest that holds
-    /// nothing but the finding [`FORKED`]: the run is the parent's.
+    /// In a process that was forked from the one that started the session it returns at once, with a manifest that
+    /// holds nothing but the finding [`FORKED`]: the run is the parent's.
     pub fn finish(mut self) -> RunManifest {
         self.shutdown();
         self.finished.clone().unwrap_or_default()
@@ -68,7 +68,8 @@ impl Session {
             return self.leave_to_parent(drain_thread);
         }
         let deadline = deadline(self.shutdown_timeout);
-        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others recorded.
+        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others
+        // recorded.
         self.stop_collect = None;
         if let Some(thread) = self.collect_thread.take() {
             let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
@@ -87,8 +88,8 @@ impl Session {
         }
     }
 
-    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks may
-    /// be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
+    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks
+    /// may be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
     fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
         std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
         std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));

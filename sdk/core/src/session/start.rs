@@ -28,15 +28,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What an interval costs between a model's launches, as a multiple of what it costs in a loop: the driver's code has taken the caches
-/// meanwhile. Measured on a small model on a GPU server: 160 ns against 59.
+/// What an interval costs between a model's launches, as a multiple of what it costs in a loop: the driver's code has
+/// taken the caches meanwhile. Measured on a small model on a GPU server: 160 ns against 59.
 const IN_PLACE: f64 = 3.0;
 
 /// A thread that has not begun a step of a kind for so long had a pause: by then a device's clocks are down.
 const PAUSE_NS: f64 = 1e9;
 
 impl SessionBuilder {
-    /// Starts the session. Put the layer into a subscriber **before the model loads**, keep the guard until the work is done.
+    /// Starts the session. Put the layer into a subscriber **before the model loads**, keep the guard until the work is
+    /// done.
     ///
     /// # Errors
     /// When an exporter cannot start, an option has no meaning, or the system gives no thread.
@@ -56,8 +57,8 @@ impl SessionBuilder {
         let (samples, sample_queue) = bounded(1_024);
         let (stop_collect, stopped) = bounded::<()>(0);
         let failures = collect::Failures::default();
-        // All threads first, and only then what the drain gets: an exporter whose session cannot start takes back what it
-        // made, and does not close it as a run.
+        // All threads first, and only then what the drain gets: an exporter whose session cannot start takes back what
+        // it made, and does not close it as a run.
         let spawning = Spawning { shared: &shared, background: &background, manifest: &manifest, mapper: &mapper };
         let (clock, _) = self.gpu.unzip();
         let collecting = (self.collectors, samples, stopped, failures.clone());

@@ -50,8 +50,8 @@ impl ThreadState {
         Some(at)
     }
 
-    /// What the frame was part of has ended. For whoever else hears of intervals it ends now; its record is written when it
-    /// is left, if it ever is.
+    /// What the frame was part of has ended. For whoever else hears of intervals it ends now; its record is written
+    /// when it is left, if it ever is.
     fn detach(&mut self, shared: &Shared, at: usize) {
         let Frame { recorded, transparent, outside_window, .. } = self.frames[at];
         if self.frames[at].is_detached() {
@@ -73,8 +73,8 @@ impl ThreadState {
         self.detached += 1;
     }
 
-    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it is to
-    /// stand in, or the largest for none.
+    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it
+    /// is to stand in, or the largest for none.
     #[cold]
     pub(super) fn around_among_late(&mut self, shared: &Shared, meta: Meta, around: usize) -> usize {
         match self.late[..self.depth].last() {
@@ -83,8 +83,9 @@ impl ThreadState {
         }
     }
 
-    /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and code
-    /// that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest for none.
+    /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and
+    /// code that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest
+    /// for none.
     fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
@@ -128,8 +129,8 @@ impl ThreadState {
         self.depth = kept;
     }
 
-    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth that
-    /// it stood at among the others.
+    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth
+    /// that it stood at among the others.
     #[cold]
     pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> usize {
         let late = std::mem::take(&mut self.late[at]);
