@@ -100,7 +100,8 @@ impl Handle {
     }
 
     /// Turns capture off, from the next step of each thread on. Requests that begin and end while it is off are not
-    /// recorded but counted ([`LossCounts::requests_paused`]), unless a captured step works for them.
+    /// recorded but counted ([`LossCounts::requests_paused`](crate::run::LossCounts::requests_paused)), unless a
+    /// captured step works for them.
     pub fn stop(&self) {
         self.0.shared.control.stop();
     }

@@ -134,8 +134,8 @@ impl SessionBuilder {
     }
 
     /// Records kernels with `activity`: in the windows of `schedule`, which counts recorded steps, or only on request
-    /// ([`Handle::capture_kernels`]) where there is none. A window begins with the first step after the recorder is
-    /// ready, which takes seconds the first time.
+    /// ([`Handle::capture_kernels`](crate::Handle::capture_kernels)) where there is none. A window begins with the
+    /// first step after the recorder is ready, which takes seconds the first time.
     pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
         self.kernels = Some((Box::new(activity), schedule));
         self
@@ -148,8 +148,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Starts with capture off; [`Handle::start`] or [`Handle::capture_next`] turns it on. Of requests that begin and
-    /// end while it is off only the number is kept.
+    /// Starts with capture off; [`Handle::start`](crate::Handle::start) or
+    /// [`Handle::capture_next`](crate::Handle::capture_next) turns it on. Of requests that begin and end while it is
+    /// off only the number is kept.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self
@@ -161,7 +162,8 @@ impl SessionBuilder {
     /// tight intervals want some hundred steps of a kind.
     ///
     /// A plain step has no rows and is in no figure; the first three steps of a kind and those of a window that was
-    /// asked for ([`Handle::capture`], [`Handle::capture_next`]) are never left plain.
+    /// asked for ([`Handle::capture`](crate::Handle::capture), [`Handle::capture_next`](crate::Handle::capture_next))
+    /// are never left plain.
     pub fn overhead_probe(mut self, every: u64) -> Self {
         self.overhead_probe = Some(every);
         self
