@@ -302,8 +302,6 @@ fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
     let memory = candlescope_core::MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory).exporter(exporter).start().expect("starts");
     let address = endpoint.address().expect("listens");
-    let handle = session.handle().clone();
-    endpoint.with_stats(move || handle.stats());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let request = candlescope_core::llm::Request::new("chat", "tiny").prompt_tokens(3);
         let _in_request = request.enter();

@@ -19,6 +19,7 @@
 //! such as a program's `main`, has it in its own time, as a histogram gives nothing back; intervals of a warm-up step so
 //! long that they come before the step does are counted; and a run that ends while it warms up has no other figures.
 
+mod accountant;
 mod aggregate;
 mod catalogue;
 mod computed;
@@ -27,18 +28,16 @@ mod otel_names;
 mod recent;
 mod requests;
 mod samples;
-mod session_stats;
 mod utilisation;
 
 use prometheus::Registry;
 use prometheus::proto::MetricFamily;
 
+pub(crate) use accountant::Accountant;
 pub(crate) use aggregate::Aggregate;
 pub use catalogue::{Kind, METRICS, Metric, SAMPLES};
 #[cfg(feature = "otlp")]
 pub(crate) use otel_names::{attribute, otel_name};
-pub(crate) use session_stats::Accountant;
-pub use session_stats::SessionStats;
 
 /// Paths that get series of their own unless told otherwise.
 pub(crate) const DEFAULT_MAX_PATHS: usize = 500;

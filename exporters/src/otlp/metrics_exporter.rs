@@ -5,9 +5,9 @@ use super::convert;
 use super::points;
 use super::settings::{Settings, Signal};
 use super::transport::{Message, Pause, Transport};
-use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, gather};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind};
+use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, SessionStats};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use super::exporter::LAST_WORDS;
 #[derive(Debug)]
 pub struct OtlpMetricsExporter {
     config: OtlpConfig,
-    stats: SessionStats,
+    session: SessionStats,
     running: Option<Running>,
 }
 
@@ -43,18 +43,17 @@ impl OtlpMetricsExporter {
     /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first export, so a
     /// collector may come later.
     pub fn create(config: OtlpConfig) -> Self {
-        Self { config, stats: SessionStats::default(), running: None }
-    }
-
-    /// Where it is told of the session's own account, once a session has taken it.
-    pub fn session_stats(&self) -> SessionStats {
-        self.stats.clone()
+        Self { config, session: SessionStats::default(), running: None }
     }
 }
 
 impl Exporter for OtlpMetricsExporter {
     fn name(&self) -> &'static str {
         "otlp-metrics"
+    }
+
+    fn attach(&mut self, session: &SessionStats) {
+        self.session = session.clone();
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
@@ -70,7 +69,7 @@ impl Exporter for OtlpMetricsExporter {
             resource: (&convert::resource(run, &settings)).into(),
             started: HostNs(run.started_ns),
             aggregate,
-            accountant: Accountant::default(),
+            accountant: Accountant::new(self.session.clone()),
             unsettled: Default::default(),
             due: Instant::now() + settings.interval,
             pause: Pause::default(),
@@ -98,35 +97,30 @@ impl Exporter for OtlpMetricsExporter {
             r.unsettled[kind as usize] += batch.count(kind);
         }
         r.unsettled[RecordKind::Sample as usize] -= refused;
-        r.accountant.account(&mut r.aggregate, &self.stats);
+        r.accountant.account(&mut r.aggregate);
         r.send_due(ledger)
     }
 
     fn flush(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
-        r.accountant.account_now(&mut r.aggregate, &self.stats);
+        r.accountant.account_now(&mut r.aggregate);
         r.send(ledger, Instant::now() + r.settings.timeout)
     }
 
     fn tick(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
-        r.accountant.account(&mut r.aggregate, &self.stats);
+        r.accountant.account(&mut r.aggregate);
         r.send_due(ledger)
     }
 
     fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
-        r.accountant.account_now(&mut r.aggregate, &self.stats);
+        r.accountant.account_now(&mut r.aggregate);
         let sent = r.send(ledger, Instant::now() + r.settings.timeout.min(LAST_WORDS));
         for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut r.unsettled)) {
             ledger.dropped(kind, DropReason::Io, n);
         }
         sent
-    }
-
-    fn finish(&mut self, _: &RunManifest) -> Result<(), ExportError> {
-        self.stats.end();
-        Ok(())
     }
 }
 

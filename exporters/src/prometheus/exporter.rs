@@ -3,9 +3,9 @@
 use super::hosts::Hosts;
 use super::http::Response;
 use super::server::Server;
-use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
+use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, gather};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, Stats};
+use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, SessionStats};
 use prometheus::{Encoder, Registry, TEXT_FORMAT, TextEncoder};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -60,28 +60,16 @@ impl Default for PrometheusConfig {
     }
 }
 
-/// The other end of an exporter that a session has taken: where it listens, and what it is to say of the session itself.
+/// The other end of an exporter that a session has taken: where it listens.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     address: Arc<OnceLock<SocketAddr>>,
-    stats: SessionStats,
 }
 
 impl Endpoint {
     /// Where it listens, with the port that it got; `None` before the session starts.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address.get().copied()
-    }
-
-    /// Shows the session's own account too: loss, every exporter's records, overhead. Called on the exporter's thread a few times a
-    /// second, usually with `move || handle.stats()`.
-    pub fn with_stats(&self, stats: impl Fn() -> Stats + Send + 'static) {
-        self.stats.with_stats(stats);
-    }
-
-    /// The same as a value of its own, for those who have several exporters of metrics.
-    pub fn session_stats(&self) -> SessionStats {
-        self.stats.clone()
     }
 }
 
@@ -90,6 +78,7 @@ impl Endpoint {
 pub struct PrometheusExporter {
     config: PrometheusConfig,
     endpoint: Endpoint,
+    session: SessionStats,
     running: Option<Running>,
 }
 
@@ -104,7 +93,7 @@ struct Running {
 impl PrometheusExporter {
     /// Listens as `config` says, from when the session starts.
     pub fn new(config: PrometheusConfig) -> Self {
-        Self { config, endpoint: Endpoint::default(), running: None }
+        Self { config, endpoint: Endpoint::default(), session: SessionStats::default(), running: None }
     }
 
     /// What is left of the exporter when a session has taken it.
@@ -116,6 +105,10 @@ impl PrometheusExporter {
 impl Exporter for PrometheusExporter {
     fn name(&self) -> &'static str {
         "prometheus"
+    }
+
+    fn attach(&mut self, session: &SessionStats) {
+        self.session = session.clone();
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
@@ -132,7 +125,8 @@ impl Exporter for PrometheusExporter {
         let server =
             serve().map_err(|e| ExportError::fatal(format!("cannot serve metrics on {address}")).with_source(e))?;
         let _ = self.endpoint.address.set(server.address());
-        self.running = Some(Running { aggregate, accountant: Accountant::default(), _server: server });
+        let accountant = Accountant::new(self.session.clone());
+        self.running = Some(Running { aggregate, accountant, _server: server });
         Ok(())
     }
 
@@ -154,14 +148,14 @@ impl Exporter for PrometheusExporter {
         if refused > 0 {
             ledger.take_back(RecordKind::Sample, DropReason::Limit, refused);
         }
-        running.accountant.account(&mut running.aggregate, &self.endpoint.stats);
+        running.accountant.account(&mut running.aggregate);
         Ok(())
     }
 
     fn flush(&mut self, _: &Ledger) -> Result<(), ExportError> {
         // Whoever flushes and then scrapes wants to see where things stand.
         if let Some(running) = &mut self.running {
-            running.accountant.account_now(&mut running.aggregate, &self.endpoint.stats);
+            running.accountant.account_now(&mut running.aggregate);
         }
         Ok(())
     }
@@ -169,14 +163,13 @@ impl Exporter for PrometheusExporter {
     fn tick(&mut self, _: &Ledger) -> Result<(), ExportError> {
         if let Some(running) = &mut self.running {
             running.aggregate.expire(HostNs::now());
-            running.accountant.account(&mut running.aggregate, &self.endpoint.stats);
+            running.accountant.account(&mut running.aggregate);
         }
         Ok(())
     }
 
     fn finish(&mut self, _: &RunManifest) -> Result<(), ExportError> {
         self.running = None;
-        self.endpoint.stats.end();
         Ok(())
     }
 }

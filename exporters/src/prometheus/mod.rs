@@ -18,8 +18,6 @@
 //! let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
 //! let endpoint = exporter.endpoint();
 //! let (_layer, session) = Session::builder().exporter(exporter).start()?;
-//! let handle = session.handle().clone();
-//! endpoint.with_stats(move || handle.stats());
 //! println!("http://{}/metrics", endpoint.address().expect("started"));
 //! # session.finish();
 //! # Ok::<(), candlescope_core::StartError>(())

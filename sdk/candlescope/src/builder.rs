@@ -18,9 +18,6 @@ pub struct Builder {
     /// Whether the program hears of problems itself.
     tells: bool,
     gpu: crate::gpu::Gpu,
-    /// Exporters that show the session's own account, which is known once it has started.
-    #[cfg(any(feature = "prometheus", feature = "otlp"))]
-    stats: Vec<candlescope_exporters::metrics::SessionStats>,
     #[cfg(feature = "host")]
     host: bool,
 }
@@ -35,8 +32,6 @@ pub fn builder() -> Builder {
         report_at_end: false,
         tells: false,
         gpu: crate::gpu::Gpu::default(),
-        #[cfg(any(feature = "prometheus", feature = "otlp"))]
-        stats: Vec::new(),
         #[cfg(feature = "host")]
         host: true,
     }
@@ -98,10 +93,8 @@ impl Builder {
     /// As [`otlp_metrics`](Builder::otlp_metrics), with interval, headers and resource as given; what is not given comes from the
     /// `OTEL_*` variables.
     #[cfg(feature = "otlp")]
-    pub fn otlp_metrics_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
-        let exporter = candlescope_exporters::otlp::OtlpMetricsExporter::create(config);
-        self.stats.push(exporter.session_stats());
-        self.exporter(exporter)
+    pub fn otlp_metrics_with(self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
+        self.exporter(candlescope_exporters::otlp::OtlpMetricsExporter::create(config))
     }
 
     /// Serves metrics for Prometheus at `address` while the session runs: `HOST:PORT`, or `PORT` for this machine only.
@@ -112,10 +105,8 @@ impl Builder {
 
     /// As [`prometheus`](Builder::prometheus), with the limit on paths as given.
     #[cfg(feature = "prometheus")]
-    pub fn prometheus_with(mut self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
-        let exporter = candlescope_exporters::prometheus::PrometheusExporter::new(config);
-        self.stats.push(exporter.endpoint().session_stats());
-        self.exporter(exporter)
+    pub fn prometheus_with(self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
+        self.exporter(candlescope_exporters::prometheus::PrometheusExporter::new(config))
     }
 
     #[cfg(any(feature = "parquet", feature = "perfetto", feature = "chrome"))]
@@ -262,11 +253,6 @@ impl Builder {
             session = session.collector(candlescope_collectors::host::HostCollector::new());
         }
         let (layer, session) = session.start()?;
-        #[cfg(any(feature = "prometheus", feature = "otlp"))]
-        for stats in self.stats {
-            let handle = session.handle().clone();
-            stats.with_stats(move || handle.stats());
-        }
         Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
     }
 

@@ -1,7 +1,6 @@
 //! A run of the next steps, taken from a session that goes on.
 
 use crate::exporter::{ExportError, describe};
-use crate::handle::CaptureBusy;
 use crate::run::RunManifest;
 use crossbeam_channel::Receiver;
 use std::ops::Range;
@@ -9,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by itself.
+/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by
+/// itself.
 #[derive(Debug)]
 pub struct Capture {
     pub(crate) steps: Range<u64>,
@@ -23,17 +23,25 @@ impl Capture {
         self.steps.clone()
     }
 
-    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or where it was
-    /// returned before.
+    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or
+    /// where it was returned before.
     pub fn wait(&self, timeout: Duration) -> Option<RunManifest> {
         self.finished.recv_timeout(timeout).ok()
     }
 
-    /// Ends the capture with the steps there are, for one that waits for steps which do not come. [`wait`](Capture::wait) then
-    /// returns soon.
+    /// Ends the capture with the steps there are, for one that waits for steps which do not come.
+    /// [`wait`](Capture::wait) then returns soon.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
+}
+
+/// A window of steps is being captured already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a capture is under way, {remaining} more steps; ask again when it is done")]
+pub struct CaptureBusy {
+    /// Steps it still needs.
+    pub remaining: u64,
 }
 
 /// Why a capture does not begin.

@@ -1,41 +1,18 @@
 //! The one place where clocks are read and converted. Everywhere else time wears [`HostNs`] or is a plain duration.
 //!
-//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing else.
-//! The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the monotonic clock
-//! now and then, so that a calibration error of a few parts per million does not add up over a long run. The system's wall
-//! clock is read once for the origin: a step of the wall clock later on does not tear the time line.
+//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing
+//! else. The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the
+//! monotonic clock now and then, so that a calibration error of a few parts per million does not add up over a long
+//! run. The system's wall clock is read once for the origin: a step of the wall clock later on does not tear the time
+//! line.
 
-mod device;
+mod device_clock;
 
+use crate::host_ns::HostNs;
 use crate::run::{ClockAnchor, ClockInfo};
-pub(crate) use device::DeviceMapper;
-use serde::{Deserialize, Serialize};
+pub(crate) use device_clock::DeviceMapper;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Nanoseconds since the Unix epoch on this host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct HostNs(pub i64);
-
-impl HostNs {
-    /// The system clock's time now. Not for the hot path.
-    pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        HostNs(since.as_nanos() as i64)
-    }
-
-    /// This many nanoseconds later.
-    #[must_use]
-    pub fn plus_ns(self, ns: u64) -> Self {
-        HostNs(self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)))
-    }
-
-    /// Nanoseconds from `earlier` to `self`, zero if it is not earlier.
-    pub fn since(self, earlier: HostNs) -> u64 {
-        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Raw reading of the hot path's clock. Meaningless outside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -70,8 +47,8 @@ pub(crate) struct TickMapper {
     source: TickSource,
     /// Start of the run: long baseline for the slope.
     first: (Ticks, Instant),
-    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so it
-    /// maps to the same time whenever it is converted, and a request is never shorter than its steps.
+    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so
+    /// it maps to the same time whenever it is converted, and a request is never shorter than its steps.
     pieces: Vec<Piece>,
     anchors: Vec<ClockAnchor>,
     last_resync: Instant,

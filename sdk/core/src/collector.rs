@@ -1,6 +1,6 @@
 //! The collector's contract: a source of samples that are taken on a background thread.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::record::SampleRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub struct CollectError(pub String);
 
 /// A source of samples of the host or a device: memory, CPU use, power, clocks.
 ///
-/// Collectors share one background thread, so `sample` should take well under its period. Nothing of a collector ever runs on
-/// the application's threads.
+/// Collectors share one background thread, so `sample` should take well under its period. Nothing of a collector ever
+/// runs on the application's threads.
 pub trait Collector: Send + 'static {
     /// Short stable name: `host`, `nvml`, …
     fn name(&self) -> &'static str;
@@ -35,8 +35,8 @@ pub trait Collector: Send + 'static {
 
     /// Takes the session's last round; by default a round like any other.
     ///
-    /// For collectors that do not ask for everything in every round: a counter whose difference over the run matters has to be read
-    /// once more here. It holds up the end of the session, so it should take some milliseconds at most.
+    /// For collectors that do not ask for everything in every round: a counter whose difference over the run matters
+    /// has to be read once more here. It holds up the end of the session, so it should take some milliseconds at most.
     ///
     /// # Errors
     /// As [`sample`](Collector::sample).

@@ -3,6 +3,7 @@
 use crate::ledger::Ledger;
 use crate::record::Batch;
 use crate::run::RunManifest;
+use crate::stats::SessionStats;
 
 /// An exporter could not do what it was asked. The message names the file, service or option and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -41,21 +42,27 @@ impl ExportError {
 
 /// A destination of records: files, a service, a tool.
 ///
-/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes: when it is slow its
-/// queue fills, further batches are dropped *for this exporter only* and counted, and neither the application nor another
-/// exporter notices. A panic ends the exporter, not the application.
+/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes: when it is
+/// slow its queue fills, further batches are dropped *for this exporter only* and counted, and neither the application
+/// nor another exporter notices. A panic ends the exporter, not the application.
 ///
-/// **Accounting.** For every record of every batch passed to [`export`](Exporter::export) the exporter calls exactly one of
-/// [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in [`close`](Exporter::close).
-/// The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
+/// **Accounting.** For every record of every batch passed to [`export`](Exporter::export) the exporter calls exactly
+/// one of [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in
+/// [`close`](Exporter::close). The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
 ///
-/// Calls come in this order: `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`, then
-/// `finish`; or `start`, then `abandon`.
+/// Calls come in this order: `attach`, `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`,
+/// then `finish`; or `attach`, `start`, then `abandon`.
 pub trait Exporter: Send + 'static {
     /// Short stable name, used in reports, metrics and thread names: `parquet`, `perfetto`, `otlp`, …
     fn name(&self) -> &'static str;
 
-    /// Called once before anything else, with the manifest as known at the start.
+    /// Called right before `start`, with where to ask how the session stands: for exporters that show its own account,
+    /// its losses and what became of the records of each exporter.
+    fn attach(&mut self, session: &SessionStats) {
+        let _ = session;
+    }
+
+    /// Called before any record comes, with the manifest as known at the start.
     ///
     /// # Errors
     /// When the destination cannot be used; the session then fails to start and names the reason. What `start` had made

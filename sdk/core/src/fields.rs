@@ -1,6 +1,6 @@
 //! Reads the fields of spans that candlescope knows.
 
-use crate::annotate::Annotation;
+use crate::annotation::Annotation;
 use crate::llm::{
     CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD,
 };

@@ -1,33 +1,32 @@
 //! The handle that controls a session from anywhere in the program.
 
 use crate::HostNs;
-use crate::capture::{Capture, CaptureError};
+use crate::account::overhead;
+use crate::capture::{Capture, CaptureBusy, CaptureError};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
+use crate::live_manifest::LiveManifest;
 use crate::pipeline::BackgroundCpu;
-use crate::pipeline::capture::{Busy, CaptureRequest, KernelsTicket};
-use crate::pipeline::drain::{Command, Facts};
+use crate::pipeline::capture_run::{Busy, CaptureRequest};
+use crate::pipeline::drain::Command;
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
-use crate::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
+use crate::run::RunManifest;
 use crate::shared::Shared;
+use crate::stats::{SessionStats, Stats};
+use crate::tally::Tally;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longest wait for the recorder of kernels before a capture begins without.
-const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
-
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: Sender<Command>,
-    pub(crate) facts: Arc<Mutex<Facts>>,
+    pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) ledgers: Vec<(&'static str, Arc<crate::ledger::Ledger>)>,
-    pub(crate) manifest: Arc<Mutex<RunManifest>>,
-    pub(crate) manifest_changed: Arc<AtomicBool>,
+    pub(crate) manifest: Arc<LiveManifest>,
     pub(crate) started_paused: bool,
     pub(crate) ever_started: AtomicBool,
     pub(crate) per_interval_ns: f64,
@@ -37,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) captures: AtomicU64,
     pub(crate) background: Arc<BackgroundCpu>,
     pub(crate) queue_records: u64,
+    /// For exporters of captures.
+    pub(crate) stats: SessionStats,
 }
 
 /// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
@@ -47,37 +48,6 @@ impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Handle").field(&self.0.shared.session).finish()
     }
-}
-
-/// Numbers of a running session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stats {
-    /// Records resolved so far, by kind.
-    pub counts: BTreeMap<RecordKind, u64>,
-    /// Intervals lost so far.
-    pub loss: LossCounts,
-    /// Every exporter's account so far.
-    pub exporters: Vec<ExporterReport>,
-    /// Steps so far by what became of them.
-    pub steps: StepCounts,
-    /// Requests that have begun and not ended, now.
-    pub requests_open: u64,
-    /// Context of these requests after their latest steps, in tokens over all their sequences: of steps that say it
-    /// ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), recorded or not.
-    pub tokens_in_flight: u64,
-    /// Steps of [`Handle::capture_next`] still to come.
-    pub capture_remaining: u64,
-    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`] of the final manifest
-    /// (derived from the loop: registry and layer, caches warm); `None` before the first step.
-    pub overhead_ratio: Option<f64>,
-}
-
-/// A window of steps is being captured already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a capture is under way, {remaining} more steps; ask again when it is done")]
-pub struct CaptureBusy {
-    /// Steps it still needs.
-    pub remaining: u64,
 }
 
 /// Why kernels cannot be recorded now.
@@ -130,7 +100,8 @@ impl Handle {
     }
 
     /// Turns capture off, from the next step of each thread on. Requests that begin and end while it is off are not
-    /// recorded but counted ([`LossCounts::requests_paused`]), unless a captured step works for them.
+    /// recorded but counted ([`LossCounts::requests_paused`](crate::run::LossCounts::requests_paused)), unless a
+    /// captured step works for them.
     pub fn stop(&self) {
         self.0.shared.control.stop();
     }
@@ -152,11 +123,12 @@ impl Handle {
         CaptureBusy { remaining: self.0.shared.control.remaining() }
     }
 
-    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail there is: even while
-    /// capture is off, on the GPU every interval, and kernels where the session has a recorder of them. The session goes on as it
-    /// is meanwhile. The application's threads notice nothing but the detail.
+    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail
+    /// there is: even while capture is off, on the GPU every interval, and kernels where the session has a recorder of
+    /// them. The session goes on as it is meanwhile. The application's threads notice nothing but the detail.
     ///
-    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds the first time.
+    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds
+    /// the first time.
     ///
     /// ```
     /// use candlescope_core::llm::{self, Tokens};
@@ -175,8 +147,8 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// While another window is open or another captured run is still being written, when the exporter cannot start, or when the
-    /// session has ended.
+    /// While another window is open or another captured run is still being written, when the exporter cannot start, or
+    /// when the session has ended.
     pub fn capture(&self, exporter: impl Exporter, steps: u64) -> Result<Capture, CaptureError> {
         if steps == 0 {
             return Err(CaptureError::NoSteps);
@@ -189,33 +161,23 @@ impl Handle {
             return Err(self.busy().into());
         }
         let number = self.0.captures.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut manifest = self.with_manifest(|m| m.clone());
+        let mut manifest = self.0.manifest.get();
         manifest.run_id.push_str(&format!("-capture-{number}"));
         manifest.started_ns = HostNs::now().0;
         let run_id = manifest.run_id.clone();
         let name = exporter.name();
         let (background, diagnostics) = (self.0.background.clone(), &self.0.shared.diagnostics);
-        let lane = Lane::start(Box::new(exporter), &manifest, self.0.queue_records, background, diagnostics)
+        let mut exporter = Box::new(exporter);
+        exporter.attach(&self.0.stats);
+        let lane = Lane::start(exporter, &manifest, self.0.queue_records, background, diagnostics)
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
-        // The recorder's window begins at once when it is ready, and ours a moment later: it has to last a little longer. It ends with ours.
-        let wanted = steps.saturating_add(steps / 8).saturating_add(2);
-        let until = std::time::Instant::now() + KERNELS_PATIENCE;
-        let mut asked = self.request_kernels(wanted);
-        while matches!(asked, Err(KernelsRefused::Busy { .. })) && std::time::Instant::now() < until {
-            // The window of the capture before is being closed.
-            std::thread::sleep(Duration::from_millis(5));
-            asked = self.request_kernels(wanted);
-        }
-        let kernels = asked.ok();
-        if kernels.is_some() {
-            self.wait_for_kernels(until.saturating_duration_since(std::time::Instant::now()));
-        }
         let ended = Arc::new(AtomicBool::new(false));
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));
         let request =
-            CaptureRequest { lane, run_id, steps, kernels, ended: ended.clone(), finished: finish, begun: begin, busy };
+            CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
-        // The pipeline answers at once, with nothing where a window was opened meanwhile, and drops the question when it ends.
+        // The pipeline answers when the recorder is on, with nothing where a window was opened meanwhile, and drops the
+        // question when it ends.
         match begun.recv() {
             Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);
@@ -231,34 +193,27 @@ impl Handle {
     /// # Errors
     /// While an earlier window is still open, or where the session has no recorder of kernels.
     pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
-        self.request_kernels(steps).map(KernelsTicket::keep)
-    }
-
-    fn request_kernels(&self, steps: u64) -> Result<KernelsTicket, KernelsRefused> {
-        let kernels = self.0.shared.kernels.as_ref().ok_or(KernelsRefused::NoRecorder)?;
-        if let Some(window) = kernels.window.request(steps) {
-            return Ok(KernelsTicket { shared: self.0.shared.clone(), window: Some(window) });
+        let window = self.0.shared.control.kernels().ok_or(KernelsRefused::NoRecorder)?;
+        match window.ask(steps) {
+            true => Ok(()),
+            false if window.has_failed() => Err(KernelsRefused::Failed),
+            false => Err(KernelsRefused::Busy { remaining: window.remaining() }),
         }
-        Err(if kernels.window.has_failed() {
-            KernelsRefused::Failed
-        } else {
-            KernelsRefused::Busy { remaining: kernels.window.remaining() }
-        })
     }
 
-    /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first time that can
-    /// take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
+    /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
+    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         let deadline = deadline(timeout);
-        let Some(kernels) = &self.0.shared.kernels else { return false };
-        while kernels.window.is_wanted() && std::time::Instant::now() < deadline {
+        let Some(window) = self.0.shared.control.kernels() else { return false };
+        while window.is_wanted() && std::time::Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        kernels.window.is_active() && !kernels.window.is_wanted()
+        window.is_on() && !window.is_wanted()
     }
 
-    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not included.
-    /// Does nothing once the session has ended.
+    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not
+    /// included. Does nothing once the session has ended.
     ///
     /// # Errors
     /// When that takes longer than `timeout`, an exporter cannot, or the process was forked from the one that records.
@@ -293,19 +248,19 @@ impl Handle {
 
     /// Numbers so far, at most four drain intervals old.
     pub fn stats(&self) -> Stats {
-        let facts = match self.0.shared.is_forked() {
-            true => Facts::default(),
-            false => *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner),
+        let tally = match self.0.shared.is_forked() {
+            true => Tally::default(),
+            false => *self.0.tally.lock().unwrap_or_else(PoisonError::into_inner),
         };
         Stats {
-            counts: RecordKind::ALL.into_iter().map(|k| (k, facts.counts[k as usize])).collect(),
-            loss: facts.loss,
+            counts: RecordKind::ALL.into_iter().map(|k| (k, tally.counts[k as usize])).collect(),
+            loss: tally.loss,
             exporters: self.0.ledgers.iter().map(|(name, ledger)| ledger.report(name)).collect(),
-            steps: facts.steps,
+            steps: tally.steps,
             requests_open: self.0.shared.open_requests.load(Ordering::Relaxed),
             tokens_in_flight: self.0.shared.steps_of_requests.tokens_in_flight(),
             capture_remaining: self.0.shared.control.remaining(),
-            overhead_ratio: overhead(self.0.per_interval_ns, facts.loss.emitted, facts.marks_ns, facts.step_ns).1,
+            overhead_ratio: overhead(self.0.per_interval_ns, &tally).1,
         }
     }
 
@@ -336,21 +291,9 @@ impl Handle {
         self.0.per_interval_ns
     }
 
-    fn note<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) {
-        if self.0.shared.is_forked() {
-            return;
+    fn note<R>(&self, add: impl FnOnce(&mut RunManifest) -> R) {
+        if !self.0.shared.is_forked() {
+            self.0.manifest.note(add);
         }
-        self.with_manifest(f);
-        self.0.manifest_changed.store(true, Ordering::Release);
     }
-
-    pub(crate) fn with_manifest<R>(&self, f: impl FnOnce(&mut RunManifest) -> R) -> R {
-        f(&mut self.0.manifest.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Time taken from the application's threads in nanoseconds as a loop says, and its share of the time in steps.
-pub(crate) fn overhead(per_interval_ns: f64, intervals: u64, marks_ns: u64, step_ns: u64) -> (u64, Option<f64>) {
-    let application_ns = (per_interval_ns * intervals as f64) as u64 + marks_ns;
-    (application_ns, (step_ns > 0).then(|| application_ns as f64 / step_ns as f64))
 }

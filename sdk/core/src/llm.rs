@@ -1,8 +1,8 @@
 //! Spans for LLM inference: requests and their phases, with OpenTelemetry GenAI names.
 //!
-//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields. Names
-//! and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`] (in
-//! development), fields of our own stand under `candlescope.`.
+//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields.
+//! Names and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`]
+//! (in development), fields of our own stand under `candlescope.`.
 //!
 //! ```
 //! use candlescope_core::llm::{self, Request, Tokens};
@@ -127,8 +127,8 @@ pub fn encode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
         .entered()
 }
 
-/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every thread
-/// that works for the request.
+/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every
+/// thread that works for the request.
 #[derive(Debug)]
 pub struct Request {
     span: Span,
@@ -181,8 +181,9 @@ impl Request {
         self
     }
 
-    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is ignored, as the
-    /// standard has it. Where the caller's trace is not recorded, exporters of traces leave the request out by default.
+    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is
+    /// ignored, as the standard has it. Where the caller's trace is not recorded, exporters of traces leave the request
+    /// out by default.
     #[must_use]
     pub fn traceparent(self, header: &str) -> Self {
         if let Ok(caller) = header.parse::<Traceparent>() {

@@ -73,8 +73,8 @@ impl Names {
         Self { index: Mutex::new(index), list: RwLock::new(vec![Arc::new(other)]) }
     }
 
-    /// Number of the name. A new one is announced before any thread gets its number: whoever makes the same span meanwhile waits. Spans
-    /// that are made while announcing are [`OTHER`].
+    /// Number of the name. A new one is announced before any thread gets its number: whoever makes the same span
+    /// meanwhile waits. Spans that are made while announcing are [`OTHER`].
     pub(crate) fn intern(&self, name: &Arc<str>, target: &Arc<str>, role: Role, announce: impl FnOnce(u32)) -> u32 {
         let Some(_announcing) = Announcing::begin() else { return OTHER };
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! What is noticed on the application's threads and has to be said: kept here, told by the drain, and part of the verdict.
-//! Those threads themselves tell nothing, because they may hold locks of `tracing` or of the program.
+//! What is noticed on the application's threads and has to be said: kept here, told by the drain, and part of the
+//! verdict. Those threads themselves tell nothing, because they may hold locks of `tracing` or of the program.
 
 use crate::diagnostics::Diagnostics;
 use crate::run::Finding;

@@ -1,6 +1,6 @@
 //! The fixed-size records that the hot path writes into a thread's ring.
 
-use crate::annotate::{Counts, Work};
+use crate::annotation::{Counts, Work};
 use crate::clock::Ticks;
 
 /// Step number of an interval that stands above steps (the entry of a request's span).
@@ -46,8 +46,8 @@ pub(crate) struct RawInterval {
     pub(crate) lost: u16,
     pub(crate) phase: u8,
     pub(crate) flags: u8,
-    /// Still open, while its step has grown so long that it is resolved in parts. A `bool` for the values it cannot have: they tell
-    /// the kinds of [`Raw`] apart without making it larger.
+    /// Still open, while its step has grown so long that it is resolved in parts. A `bool` for the values it cannot
+    /// have: they tell the kinds of [`Raw`] apart without making it larger.
     pub(crate) open: bool,
 }
 

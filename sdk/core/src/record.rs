@@ -3,7 +3,7 @@
 //! Data is converted once per boundary: the hot path writes a fixed-size raw record, the pipeline resolves it into the
 //! types here, and every exporter turns these into its own form. Nothing here refers back to the `tracing` registry.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::vocabulary::{DType, GpuSource, KernelKind, Phase, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -72,7 +72,8 @@ pub struct ThreadInfo {
     pub index: u32,
     /// The operating system's thread id, 0 where it is not known.
     pub os_id: u64,
-    /// The thread's name, or `thread-<index>` for unnamed threads; with `#<index>` where an earlier thread has the same.
+    /// The thread's name, or `thread-<index>` for unnamed threads; with `#<index>` where an earlier thread has the
+    /// same.
     pub name: Arc<str>,
 }
 
@@ -116,12 +117,14 @@ pub struct SpanRecord {
     pub gpu: Option<GpuTime>,
     /// Floating-point operations annotated on this interval itself, analytic; its children's are not included.
     pub flops: Option<u64>,
-    /// Floating-point operations that are executed, annotated on this interval itself: `flops` and what the model does not need, for
-    /// example the masked half of a prompt's attention. `None` where nobody said, which for `flops` means the same number.
+    /// Floating-point operations that are executed, annotated on this interval itself: `flops` and what the model does
+    /// not need, for example the masked half of a prompt's attention. `None` where nobody said, which for `flops` means
+    /// the same number.
     pub flops_executed: Option<u64>,
     /// Bytes of weights and KV cache moved, annotated on this interval itself, analytic lower bound.
     pub bytes: Option<u64>,
-    /// The same with activations in and out of the operation: what arithmetic intensity and GB/s of an operation are over.
+    /// The same with activations in and out of the operation: what arithmetic intensity and GB/s of an operation are
+    /// over.
     pub io_bytes: Option<u64>,
     /// Tokens processed.
     pub tokens: Option<u32>,
@@ -166,7 +169,8 @@ pub struct StepRecord {
     pub context_len: Option<u32>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
-    /// Tokens that are new in this step and belong to a sequence that still goes on; `tokens` counts padding and ended sequences, too.
+    /// Tokens that are new in this step and belong to a sequence that still goes on; `tokens` counts padding and ended
+    /// sequences, too.
     pub new_tokens: Option<u32>,
     /// Sum of the context lengths after the step over the sequences that go on.
     pub context_sum: Option<u64>,
@@ -182,8 +186,8 @@ pub struct StepRecord {
     pub io_bytes: Option<u64>,
     /// Intervals recorded in the step, itself included.
     pub intervals: u64,
-    /// Intervals of the step that were dropped because its thread's ring was full: where this is not 0, layers are missing from the step.
-    /// 65,535 stands for that many or more, `None` is of a run that does not say.
+    /// Intervals of the step that were dropped because its thread's ring was full: where this is not 0, layers are
+    /// missing from the step. 65,535 stands for that many or more, `None` is of a run that does not say.
     pub intervals_lost: Option<u64>,
 }
 

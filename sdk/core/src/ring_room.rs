@@ -4,7 +4,8 @@
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Records of the smallest ring that is worth its thread's other state; one of a session with smaller rings is as those.
+/// Records of the smallest ring that is worth its thread's other state; one of a session with smaller rings is as
+/// those.
 const LEAST: usize = 256;
 
 /// Bytes of one record in a ring.
@@ -39,9 +40,9 @@ impl RingRoom {
     /// A ring for one more thread, which needs `state` bytes besides: how many records it holds, `capacity` at most.
     /// `None` where there is no room for one.
     ///
-    /// Overload policy: while three quarters are free rings are as large as was asked for. From there on they shrink with
-    /// the fourth power of what is free, so that with the defaults a thousand threads have one, if a small one: losing a
-    /// part of many threads' records says more than losing all of some threads'.
+    /// Overload policy: while three quarters are free rings are as large as was asked for. From there on they shrink
+    /// with the fourth power of what is free, so that with the defaults a thousand threads have one, if a small one:
+    /// losing a part of many threads' records says more than losing all of some threads'.
     pub(crate) fn take(self: &Arc<Self>, capacity: usize, state: u64) -> Option<(usize, RingShare)> {
         let mut records = 0;
         let grant = |used: u64| {

@@ -76,8 +76,8 @@ impl RunManifest {
     }
 }
 
-/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost` +
-/// `open_at_end`.
+/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost`
+/// + `open_at_end`.
 ///
 /// The run of a capture has its own: the steps of its window, all of which were to be `captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -151,11 +151,11 @@ fn grouped(n: u64) -> String {
     text
 }
 
-/// The element type that most FLOPs of a phase are done in, as far as a run's `model` says, or else `most` (the type that most FLOPs
-/// are annotated with); `None` where it is not known: a peak of another type says nothing.
+/// The element type that most FLOPs of a phase are done in, as far as a run's `model` says, or else `most` (the type
+/// that most FLOPs are annotated with); `None` where it is not known: a peak of another type says nothing.
 ///
-/// A model says it in `compute_dtype` (a word, or an object with one for each phase), because that need not be the type of its weights:
-/// candle multiplies quantised weights by activations that it quantises to 8 bits.
+/// A model says it in `compute_dtype` (a word, or an object with one for each phase), because that need not be the type
+/// of its weights: candle multiplies quantised weights by activations that it quantises to 8 bits.
 pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Option<&str>) -> Option<String> {
     if let Some(told) = model.get("compute_dtype") {
         let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
@@ -208,9 +208,9 @@ pub struct GpuAccount {
     pub steps_partial: u64,
     /// Steps that were not marked.
     pub steps_unmarked: u64,
-    /// Marks by what became of them. `recorded` = `timed` + `lost` + `outstanding`; the others are marks that were never made: `shared`
-    /// (an earlier mark served, because nothing can have been launched since), and refusals `no_context`, `capturing`, `full`,
-    /// `failed`.
+    /// Marks by what became of them. `recorded` = `timed` + `lost` + `outstanding`; the others are marks that were
+    /// never made: `shared` (an earlier mark served, because nothing can have been launched since), and refusals
+    /// `no_context`, `capturing`, `full`, `failed`.
     pub marks: BTreeMap<String, u64>,
     /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`,
     /// `forgotten` (began more marks ago than are remembered), `late` (given up waiting), `cold` (in the first step of
@@ -327,8 +327,8 @@ pub struct KernelAccount {
     pub error: Option<String>,
 }
 
-/// Elapsed between an interval's marks ÷ first kernel's start to last kernel's end inside it: 1 where both agree, above 1 by what
-/// the stream waited before and after.
+/// Elapsed between an interval's marks ÷ first kernel's start to last kernel's end inside it: 1 where both agree, above
+/// 1 by what the stream waited before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct CrossCheck {
@@ -364,8 +364,8 @@ pub struct LossCounts {
     pub open_at_end: u64,
     /// Exits that matched no enter (never counted as emitted).
     pub unmatched_exits: u64,
-    /// Intervals that were still open when their step or request had ended and others began on the same thread, and that
-    /// were not left later: as a rule their guards were forgotten (never counted as emitted).
+    /// Intervals that were still open when their step or request had ended and others began on the same thread, and
+    /// that were not left later: as a rule their guards were forgotten (never counted as emitted).
     pub forgotten_guards: u64,
     /// Requests dropped because their queue was full.
     pub requests_lost: u64,

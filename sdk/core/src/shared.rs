@@ -3,8 +3,7 @@
 use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
-use crate::gpu::{Correlator, KernelWindow};
-use crate::layer::gpu::GpuShared;
+use crate::gpu::{Correlator, Marking};
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::probe::Probe;
@@ -32,8 +31,9 @@ pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) names: Names,
     pub(crate) taps: Vec<TapSlot>,
-    pub(crate) gpu: Option<GpuShared>,
-    pub(crate) kernels: Option<KernelsShared>,
+    pub(crate) gpu: Option<Marking>,
+    /// Told of steps and their intervals, where the session has a recorder of kernels.
+    pub(crate) correlator: Option<Arc<dyn Correlator>>,
     /// Leaves some steps plain, where that was asked for.
     pub(crate) probe: Option<Probe>,
     /// Whether anything besides a ring wants to know of enters and exits.
@@ -62,18 +62,12 @@ pub(crate) struct Shared {
     trace_base: u128,
 }
 
-/// What application threads need to record kernels.
-pub(crate) struct KernelsShared {
-    pub(crate) window: KernelWindow,
-    pub(crate) correlator: Arc<dyn Correlator>,
-}
-
 /// What a session does besides writing to rings, and whom it tells when that fails.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
-    pub(crate) gpu: Option<GpuShared>,
-    pub(crate) kernels: Option<KernelsShared>,
+    pub(crate) gpu: Option<Marking>,
+    pub(crate) correlator: Option<Arc<dyn Correlator>>,
     pub(crate) probe: Option<Probe>,
     pub(crate) diagnostics: Diagnostics,
 }
@@ -147,10 +141,10 @@ impl Shared {
             ticks: TickSource::new(),
             control,
             names: Names::new(),
-            hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.kernels.is_some(),
+            hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.correlator.is_some(),
             taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,
-            kernels: hooks.kernels,
+            correlator: hooks.correlator,
             probe: hooks.probe,
             excluded_targets,
             diagnostics: hooks.diagnostics,
@@ -168,24 +162,23 @@ impl Shared {
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
             trace_overrides: Mutex::new(FxHashMap::default()),
-            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to nothing.
+            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to
+            // nothing.
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
     }
 
-    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and any
-    /// lock may be held by one that is not there. Asks the system: not for the hot path.
+    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and
+    /// any lock may be held by one that is not there. Asks the system: not for the hot path.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// Whether a step of this kind, which was to be recorded, is left plain instead. Never one of a window that was
-    /// asked for.
+    /// Whether a step of this kind, which was to be recorded, is left plain instead.
     #[inline]
-    pub(crate) fn leaves_plain(&self, kind: u32, step: u64) -> bool {
-        let Some(probe) = &self.probe else { return false };
-        !self.control.in_window(step) && probe.leaves_plain(kind)
+    pub(crate) fn leaves_plain(&self, kind: u32) -> bool {
+        self.probe.as_ref().is_some_and(|probe| probe.leaves_plain(kind))
     }
 
     #[inline]
@@ -196,7 +189,8 @@ impl Shared {
     /// Hands a thread's ring to the drain, unless the session is over: then nobody would take it.
     pub(crate) fn announce_thread(&self, thread: NewThread) {
         let mut list = self.new_threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still taken.
+        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still
+        // taken.
         if !self.control.is_closed() {
             list.push(thread);
         }

@@ -1,9 +1,9 @@
-//! Stretches of time on one time line, and where rates of sampled steps can be taken: one rule, for reports and live metrics alike.
-//! Pure.
+//! Stretches of time on one time line, and where rates of sampled steps can be taken: one rule, for reports and live
+//! metrics alike. Pure.
 //!
-//! Where some steps have no record (a schedule, a window of kernels, a probe), those that have one stand beside others on other threads
-//! at the ends of a window: there the device and the processor worked for steps that nobody recorded. Rates over such time would be too
-//! low, so it is left out of them: [`covered`], [`beside`].
+//! Where some steps have no record (a schedule, a window of kernels, a probe), those that have one stand beside others
+//! on other threads at the ends of a window: there the device and the processor worked for steps that nobody recorded.
+//! Rates over such time would be too low, so it is left out of them: [`covered`], [`beside`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,7 +35,8 @@ pub fn merged(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     joined(stretches, |start, end| start <= end)
 }
 
-/// Stretches in order, those that overlap made one. What only touches stays apart: what lies at their ends is at an end.
+/// Stretches in order, those that overlap made one. What only touches stays apart: what lies at their ends is at an
+/// end.
 pub fn merged_but_touching(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     joined(stretches, |start, end| start < end)
 }
@@ -91,14 +92,15 @@ pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     out
 }
 
-/// Time in which every step that was open has a record, where some have none: in order, apart. `steps` are those that have one, in any
-/// order. `all` are the numbers of the steps that there were: what is not among `steps` has no record, what is outside of `all` does not
-/// matter. Where the number of steps is not known, it ends at `u64::MAX`.
+/// Time in which every step that was open has a record, where some have none: in order, apart. `steps` are those that
+/// have one, in any order. `all` are the numbers of the steps that there were: what is not among `steps` has no record,
+/// what is outside of `all` does not matter. Where the number of steps is not known, it ends at `u64::MAX`.
 ///
-/// In a row of numbers without a hole every step has a record that began in its time, but at its ends steps that began before, or go on
-/// after, may have none. So time counts from when each thread has begun a step of the row until one of them has ended its last, or the last
-/// step of the row has begun: steps are numbered as they begin, so nothing else has until then. A row in which a thread is missing that
-/// worked before and after says nothing, nor does a step alone: it shows one thread, however many there are.
+/// In a row of numbers without a hole every step has a record that began in its time, but at its ends steps that began
+/// before, or go on after, may have none. So time counts from when each thread has begun a step of the row until one of
+/// them has ended its last, or the last step of the row has begun: steps are numbered as they begin, so nothing else
+/// has until then. A row in which a thread is missing that worked before and after says nothing, nor does a step alone:
+/// it shows one thread, however many there are.
 pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
     let mut threads: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for step in steps {
@@ -134,8 +136,9 @@ pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
     out
 }
 
-/// When steps ran whose kernels were not recorded (`without`), on other threads than steps whose kernels were (`with`): at the ends of a
-/// window of kernels. What the device did for them nobody knows, so this time cannot be divided into busy and idle.
+/// When steps ran whose kernels were not recorded (`without`), on other threads than steps whose kernels were (`with`):
+/// at the ends of a window of kernels. What the device did for them nobody knows, so this time cannot be divided into
+/// busy and idle.
 pub fn beside(with: impl Iterator<Item = StepTime>, without: impl Iterator<Item = StepTime>) -> Vec<Stretch> {
     let mut threads: BTreeMap<u32, Vec<Stretch>> = BTreeMap::new();
     with.for_each(|step| threads.entry(step.thread).or_default().push(step.stretch()));
@@ -166,7 +169,8 @@ mod tests {
         assert_eq!(merged_but_touching(list), [(0, 12), (20, 30), (30, 40)]);
     }
 
-    /// Steps of two threads in turns, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on both threads have one open.
+    /// Steps of two threads in turns, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on both threads
+    /// have one open.
     #[test]
     fn the_ends_of_a_row_do_not_count() {
         let step = |n: u64| {
@@ -192,7 +196,8 @@ mod tests {
         let steps: Vec<StepTime> =
             [around].into_iter().chain((1..10).chain(100..110).chain(200..210).map(at)).collect();
         assert_eq!(covered(&steps, 0..u64::MAX), [(i64::MIN, 100), (1_000, 1_100), (2_000, 2_100)]);
-        // Where it is recorded as the last of a row it ends after the others, and so may the row; never later than the next one begins.
+        // Where it is recorded as the last of a row it ends after the others, and so may the row; never later than the
+        // next one begins.
         let late = StepTime { step: 10, thread: 0, start_ns: 100, end_ns: 2_560 };
         let steps: Vec<StepTime> = (1..10).map(at).chain([late]).chain((100..110).map(at)).collect();
         assert_eq!(covered(&steps, 0..u64::MAX), [(10, 1_000), (1_000, 1_100)]);

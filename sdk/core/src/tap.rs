@@ -28,11 +28,12 @@ pub struct TapInterval {
     pub depth: u16,
 }
 
-/// Runs on the application's threads: it must not allocate, lock, wait or panic. One that panics is not called again, by any
-/// thread; the program goes on. Until then calls balance on each thread, and come
-/// only for recorded intervals. Exits come in the reverse order of enters, except where the application itself leaves spans out of order.
+/// Runs on the application's threads: it must not allocate, lock, wait or panic. One that panics is not called again,
+/// by any thread; the program goes on. Until then calls balance on each thread, and come only for recorded intervals.
+/// Exits come in the reverse order of enters, except where the application itself leaves spans out of order.
 pub trait Tap: Send + Sync + 'static {
-    /// A name was interned; called before any interval uses it, not on the hot path, but while other threads that make the same span wait.
+    /// A name was interned; called before any interval uses it, not on the hot path, but while other threads that make
+    /// the same span wait.
     fn name(&self, id: u32, name: &str, target: &str);
     /// An interval begins on this thread.
     fn enter(&self, interval: TapInterval);

@@ -1,14 +1,14 @@
 //! Whether a run can be trusted, from what the pipeline saw.
 
 use crate::ledger::DropReason;
-use crate::pipeline::drain::Facts;
 use crate::record::RecordKind;
 use crate::run::{ClockInfo, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount, Severity, StepCounts, Verdict};
+use crate::tally::Tally;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
 /// Everything the verdict is drawn from.
 pub(crate) struct Evidence<'a> {
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a Tally,
     pub(crate) clock: &'a ClockInfo,
     pub(crate) exporters: &'a [ExporterReport],
     pub(crate) collector_failures: &'a [(&'static str, String)],

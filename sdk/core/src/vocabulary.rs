@@ -127,11 +127,13 @@ words! {
         Off = "off",
         /// Steps only.
         Steps = "steps",
-        /// Steps and, below them, intervals that have others inside, down to the first that repeats: the blocks of a model.
+        /// Steps and, below them, intervals that have others inside, down to the first that repeats: the blocks of a
+        /// model.
         Blocks = "blocks",
         /// Every interval.
         All = "all",
-        /// Every interval of one step in N and the others' steps alone, N such that the measured cost stays in the budget.
+        /// Every interval of one step in N and the others' steps alone, N such that the measured cost stays in the
+        /// budget.
         Adaptive = "adaptive",
     }
 }
@@ -148,7 +150,8 @@ words! {
     }
 }
 
-/// A tensor shape of at most [`Shape::MAX_RANK`] dimensions, stored inline so that it can be recorded without allocating.
+/// A tensor shape of at most [`Shape::MAX_RANK`] dimensions, stored inline so that it can be recorded without
+/// allocating.
 ///
 /// ```
 /// use candlescope_core::Shape;

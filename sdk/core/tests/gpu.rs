@@ -638,6 +638,28 @@ fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
 }
 
 #[test]
+fn a_capture_shares_the_recorder_with_a_window_that_is_open() {
+    let device = Device::new();
+    let memory = MemoryExporter::new();
+    let builder = Session::builder().kernels(Recorder(device.clone()), Some(ALWAYS));
+    let (batch, m) = record(builder, |handle| {
+        assert!(handle.wait_for_kernels(Duration::from_secs(20)));
+        steps(&device, 2);
+        let asked = Instant::now();
+        let capture = handle.capture(memory.clone(), 3).expect("begins");
+        assert!(asked.elapsed() < Duration::from_secs(5), "it waits for nothing");
+        steps(&device, 5);
+        capture.wait(Duration::from_secs(20)).expect("written");
+        assert!(device.recording(), "the other window goes on");
+    });
+    assert_eq!(memory.batch().kernels.len(), 3 * 8);
+    assert_eq!(batch.kernels.len(), 7 * 8);
+    let kernels = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((kernels.windows, kernels.steps, kernels.attributed), (2, 7, 56), "{kernels:?}");
+    assert_eq!(device.enables.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_capture_leaves_the_recorder_off_however_it_ends() {
     let device = Device::new();
     let session = Session::builder()

@@ -353,6 +353,50 @@ fn an_exporter_that_cannot_start_is_named() {
 }
 
 #[test]
+fn an_exporter_can_ask_how_its_session_stands() {
+    /// Notes how many steps it is told of, at the start and at each flush.
+    #[derive(Clone, Default)]
+    struct Asks(SessionStats, Arc<Mutex<Vec<Option<u64>>>>);
+    impl Asks {
+        fn ask(&self) {
+            let steps = self.0.get().map(|stats| stats.counts[&RecordKind::Step]);
+            self.1.lock().expect("whole").push(steps);
+        }
+    }
+    impl Exporter for Asks {
+        fn name(&self) -> &'static str {
+            "asks"
+        }
+        fn attach(&mut self, session: &SessionStats) {
+            self.0 = session.clone();
+        }
+        fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
+            self.ask();
+            Ok(())
+        }
+        fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+            ledger.exported_batch(batch);
+            Ok(())
+        }
+        fn flush(&mut self, _: &Ledger) -> Result<(), ExportError> {
+            self.ask();
+            Ok(())
+        }
+    }
+    let (own, captured) = (Asks::default(), Asks::default());
+    record(Session::builder().exporter(own.clone()), |handle| {
+        steps(3);
+        handle.flush(Duration::from_secs(20)).expect("flushes");
+        let capture = handle.capture(captured.clone(), 1).expect("begins");
+        capture.end();
+        capture.wait(Duration::from_secs(20)).expect("written");
+    });
+    let asked = |asks: &Asks| asks.1.lock().expect("whole").clone();
+    assert_eq!(asked(&own), [None, Some(3)], "there is no session before it has started");
+    assert_eq!(asked(&captured), [Some(3)], "of a capture there is one: the one that goes on");
+}
+
+#[test]
 fn a_failure_at_the_very_end_is_not_swallowed() {
     struct Forgetful;
     impl Exporter for Forgetful {

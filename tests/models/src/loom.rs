@@ -10,19 +10,17 @@
 
 /// In place of `core`'s module of this name.
 mod sync {
-    pub(crate) use loom::sync::Mutex;
     pub(crate) use loom::sync::atomic;
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use std::sync::PoisonError;
 }
 
 #[path = "../../../sdk/core/src/layer/cache.rs"]
 mod cache;
-#[path = "../../../sdk/core/src/control.rs"]
+#[path = "../../../sdk/core/src/control/mod.rs"]
 mod control;
 #[path = "../../../sdk/core/src/ring_room.rs"]
 mod ring_room;
-#[path = "../../../sdk/core/src/gpu/window.rs"]
-mod window;
 
 /// What these files name besides.
 mod names {
@@ -43,12 +41,12 @@ mod shared {
 }
 
 use cache::{Meta, MetaCache};
+use control::{Control, KernelWindow};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 use ring_room::RingRoom;
 use std::sync::Arc;
-use window::KernelWindow;
 
 fn check(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let begin = std::time::Instant::now();
@@ -67,82 +65,112 @@ fn check(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'stati
     );
 }
 
+/// A session with a recorder of kernels.
+fn with_recorder() -> Arc<Control> {
+    Arc::new(Control::new(None, false).with_kernels(None))
+}
+
+fn kernels(control: &Control) -> &KernelWindow {
+    control.kernels().expect("has a recorder")
+}
+
+/// Begins steps; of how many the kernels are recorded.
+fn begin_steps(control: &Control, n: usize) -> usize {
+    (0..n).filter(|_| control.begin_step(true, || false).kernels).count()
+}
+
 /// What the recorder's thread does between two looks: switch on what is wanted, off what is used up.
-fn recorder_looks(window: &KernelWindow, on: &AtomicUsize) {
-    if window.is_wanted() {
+fn recorder_looks(control: &Control, on: &AtomicUsize) {
+    if kernels(control).is_wanted() {
         // From here on kernels are recorded.
         on.fetch_add(1, Relaxed);
-        window.ready();
+        kernels(control).ready();
     }
-    if window.is_closing() {
+    if control.stop_recorder() {
         on.fetch_sub(1, Relaxed);
-        window.closed();
     }
 }
 
 fn windows_of_kernels() {
     check("a window of kernels has the steps it was asked for, and no more", 2, || {
-        let window = Arc::new(KernelWindow::new(None));
+        let control = with_recorder();
         let on = Arc::new(AtomicUsize::new(0));
-        let number = window.request(2).expect("none is open");
+        assert!(kernels(&control).ask(2));
         let steps: Vec<_> = (0..2)
             .map(|_| {
-                let window = window.clone();
-                thread::spawn(move || usize::from(window.begin_step()) + usize::from(window.begin_step()))
+                let control = control.clone();
+                thread::spawn(move || begin_steps(&control, 2))
             })
             .collect();
-        let (recorder, switch) = (window.clone(), on.clone());
+        let (recorder, switch) = (control.clone(), on.clone());
         thread::spawn(move || recorder_looks(&recorder, &switch)).join().expect("ends");
         let taken: usize = steps.into_iter().map(|s| s.join().expect("ends")).sum();
+        let window = kernels(&control);
         assert!(taken <= 2 && window.taken() == taken as u64 && window.remaining() == 2 - taken as u64);
         // What is left of it is there for later steps, and then it is closed.
-        recorder_looks(&window, &on);
+        recorder_looks(&control, &on);
         while window.remaining() > 0 {
-            assert!(window.begin_step());
+            assert_eq!(begin_steps(&control, 1), 1);
         }
-        recorder_looks(&window, &on);
-        window.end(number);
+        recorder_looks(&control, &on);
         assert!(!window.is_active() && on.load(Relaxed) == 0, "whoever used it up had it closed");
-        assert!(window.request(1).is_some());
+        assert!(window.ask(1));
     });
-    check("a window that is ended while steps begin is closed once", 3, || {
-        let window = Arc::new(KernelWindow::new(None));
-        let number = window.request(3).expect("none is open");
-        window.ready();
-        let step = {
-            let window = window.clone();
-            thread::spawn(move || u64::from(window.begin_step()) + u64::from(window.begin_step()))
-        };
-        let ending = window.clone();
-        let end = thread::spawn(move || ending.end(number));
-        let taken = step.join().expect("ends");
-        end.join().expect("ends");
-        assert!(window.is_closing() && window.remaining() == 0 && window.taken() == taken);
-    });
-    check("no step is in a window whose recorder is not on yet", 3, || {
-        let window = Arc::new(KernelWindow::new(None));
-        window.request(1).expect("none is open");
-        window.ready();
+    check("whoever sees a window used up sees all its steps counted", 3, || {
+        let control = with_recorder();
+        assert!(kernels(&control).ask(2));
+        kernels(&control).ready();
         let steps: Vec<_> = (0..2)
             .map(|_| {
-                let window = window.clone();
-                thread::spawn(move || u64::from(window.begin_step()))
+                let control = control.clone();
+                thread::spawn(move || begin_steps(&control, 1))
             })
             .collect();
-        // The recorder's thread is done with the first window, and another one is wanted before it is on again.
-        let recorder = window.clone();
-        let recorder = thread::spawn(move || {
-            if !recorder.is_closing() {
-                return None;
-            }
-            recorder.closed();
-            recorder.request(1)
-        });
-        let asked = recorder.join().expect("ends");
-        let taken: u64 = steps.into_iter().map(|s| s.join().expect("ends")).sum();
-        if asked.is_some() {
-            assert!(taken == 1 && window.remaining() == 1, "{taken} steps were taken, the second into no window");
+        if control.kernels_used_up() {
+            assert_eq!(kernels(&control).taken(), 2);
         }
+        assert_eq!(steps.into_iter().map(|s| s.join().expect("ends")).sum::<usize>(), 2);
+    });
+    check("no step is in a window whose recorder is not on yet", 3, || {
+        let control = with_recorder();
+        assert!(kernels(&control).ask(1));
+        kernels(&control).ready();
+        let steps: Vec<_> = (0..2)
+            .map(|_| {
+                let control = control.clone();
+                thread::spawn(move || begin_steps(&control, 1))
+            })
+            .collect();
+        // The recorder is switched off after the first window, and another one is wanted before it is on again.
+        let recorder = control.clone();
+        let recorder = thread::spawn(move || recorder.stop_recorder() && kernels(&recorder).ask(1));
+        let asked = recorder.join().expect("ends");
+        let taken: usize = steps.into_iter().map(|s| s.join().expect("ends")).sum();
+        assert_eq!((taken, kernels(&control).taken()), (1, 1), "the second step is in no window");
+        assert_eq!(kernels(&control).remaining(), u64::from(asked));
+    });
+    check("a capture has a recorder that is on, or none", 3, || {
+        let control = with_recorder();
+        let on = Arc::new(AtomicUsize::new(1));
+        // The recorder is still on for a window that is used up.
+        assert!(kernels(&control).ask(1));
+        kernels(&control).ready();
+        assert_eq!(begin_steps(&control, 1), 1);
+        let (recorder, switch) = (control.clone(), on.clone());
+        let recorder = thread::spawn(move || {
+            if recorder.stop_recorder() {
+                switch.fetch_sub(1, Relaxed);
+            }
+        });
+        assert!(kernels(&control).ask_for_capture());
+        let window = control.open_window(2, true).expect("none is open");
+        let kernels_of = begin_steps(&control, 1);
+        recorder.join().expect("ends");
+        assert_eq!(kernels_of, on.load(Relaxed), "kernels where the recorder is on, and only there");
+        control.close_window(window.end);
+        control.end_capture();
+        assert!(!kernels(&control).is_wanted());
+        assert_eq!(control.stop_recorder(), on.load(Relaxed) == 1);
     });
 }
 

@@ -18,7 +18,7 @@ mod sync {
 
 #[path = "../../../collectors/src/cupti/buffers.rs"]
 mod buffers;
-#[path = "../../../sdk/core/src/control.rs"]
+#[path = "../../../sdk/core/src/control/mod.rs"]
 mod control;
 #[path = "../../../collectors/src/cupti/detach.rs"]
 mod detach;
@@ -59,24 +59,28 @@ fn spawn_all<T: Send + 'static>(n: usize, work: impl Fn(usize) -> T + Send + Syn
 
 fn windows_of_steps(runs: usize) {
     check("a window has exactly the steps it was asked for", runs, || {
-        let control = Arc::new(Control::new(None, true));
+        let control = Arc::new(Control::new(None, true).with_kernels(None));
+        let kernels = control.kernels().expect("has a recorder");
+        assert!(kernels.ask_for_capture());
+        kernels.ready();
         let begins = control.clone();
         let opener = {
             let control = control.clone();
             thread::spawn(move || control.open_window(3, true).expect("none is open"))
         };
-        let begun = spawn_all(3, move |_| (0..2).map(|_| begins.begin_step()).collect::<Vec<_>>());
+        let step = |control: &Control| control.begin_step(true, || false);
+        let begun = spawn_all(3, move |_| (0..2).map(|_| step(&begins)).collect::<Vec<_>>());
         let window = opener.join().expect("ends");
-        let mut recorded: Vec<u64> =
-            begun.into_iter().flatten().filter(|d| d.fate.is_recorded()).map(|d| d.number).collect();
+        let mut steps: Vec<_> = begun.into_iter().flatten().collect();
         while control.remaining() > 0 {
-            let step = control.begin_step();
-            recorded.extend(step.fate.is_recorded().then_some(step.number));
+            steps.push(step(&control));
         }
+        let recorded: Vec<u64> = steps.iter().filter(|d| d.fate.is_recorded()).map(|d| d.number).collect();
         assert_eq!(recorded.iter().filter(|n| window.contains(n)).count(), 3, "{window:?} {recorded:?}");
         assert!(recorded.iter().all(|n| *n < window.end), "{window:?} {recorded:?}");
-        assert!(window.clone().all(|n| control.in_full(n)) && !control.in_full(window.end));
-        assert!(!control.begin_step().fate.is_recorded());
+        // With all detail, and their kernels.
+        assert!(steps.iter().all(|d| (d.full, d.kernels) == (d.fate.is_recorded(), d.fate.is_recorded())), "{steps:?}");
+        assert!(!step(&control).fate.is_recorded() && control.kernels_used_up());
     });
     check("of two windows that are asked for at once one is opened", runs, || {
         let control = Arc::new(Control::new(None, true));
@@ -86,13 +90,14 @@ fn windows_of_steps(runs: usize) {
         let end = opened.into_iter().flatten().next().expect("one").end;
         let closes = control.clone();
         let counts = spawn_all(2, move |i| match i {
-            0 => usize::from(closes.begin_step().fate.is_recorded()),
+            0 => usize::from(closes.begin_step(true, || false).fate.is_recorded()),
             _ => {
                 closes.close_window(end);
                 0
             }
         });
-        assert!(counts[0] <= 1 && control.remaining() == 0 && !control.begin_step().fate.is_recorded());
+        assert!(counts[0] <= 1 && control.remaining() == 0);
+        assert!(!control.begin_step(true, || false).fate.is_recorded());
     });
 }
 

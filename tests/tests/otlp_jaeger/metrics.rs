@@ -80,13 +80,9 @@ fn compare(protocol: OtlpProtocol) {
     config.interval = Some(Duration::from_secs(3_600));
     let (memory, sent) = (MemoryExporter::new(), OtlpMetricsExporter::create(config));
     let served = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
-    let (stats, endpoint) = (sent.session_stats(), served.endpoint());
+    let endpoint = served.endpoint();
     let builder = Session::builder().exporter(memory.clone()).exporter(sent).exporter(served);
     let (layer, session) = builder.start().expect("starts");
-    for source in [stats, endpoint.session_stats()] {
-        let handle = session.handle().clone();
-        source.with_stats(move || handle.stats());
-    }
     let subscriber = tracing_subscriber::registry().with(layer);
     let ours = tracing::subscriber::with_default(subscriber, || {
         work("4bf92f3577b34da6a3ce929d0e0e4736");

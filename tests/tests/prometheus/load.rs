@@ -94,8 +94,6 @@ impl Live {
             .environment("peaks", peaks)
             .start()
             .expect("starts");
-        let handle = session.handle().clone();
-        endpoint.with_stats(move || handle.stats());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {

@@ -1,7 +1,8 @@
 //! Files of others: opened without waiting, read within a limit, written whole or not at all.
 //!
-//! A path that somebody else chose can name a pipe that nobody writes to, a device without end, or a directory. Opening or
-//! reading such a thing as if it were a file hangs or fills memory, so it is refused by what it is before a byte is read.
+//! A path that somebody else chose can name a pipe that nobody writes to, a device without end, or a directory. Opening
+//! or reading such a thing as if it were a file hangs or fills memory, so it is refused by what it is before a byte is
+//! read.
 
 mod whole;
 
@@ -14,8 +15,8 @@ use std::path::Path;
 /// Opens the regular file at `path` for reading; links are followed.
 ///
 /// # Errors
-/// Where it cannot be opened, and where it is a pipe, a socket, a device or a directory: the error says which. Never waits for
-/// a pipe's other end.
+/// Where it cannot be opened, and where it is a pipe, a socket, a device or a directory: the error says which. Never
+/// waits for a pipe's other end.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Looked at before it is opened, because opening alone makes some devices act; and after, because it may have been
     // replaced in between.
@@ -35,8 +36,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// All bytes of the regular file at `path`, if there are at most `limit`.
 ///
 /// # Errors
-/// Those of [`open_regular`] and of reading; [`ErrorKind::FileTooLarge`] where there are more bytes, whatever the file's size
-/// was said to be.
+/// Those of [`open_regular`] and of reading; [`ErrorKind::FileTooLarge`] where there are more bytes, whatever the
+/// file's size was said to be.
 pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let size = file.metadata()?.len();
@@ -62,12 +63,12 @@ pub fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
-/// Makes the file at `path`, or empties the regular file that is there, for this process to write alone; says whether it was
-/// made. Nothing is written through a link; a device is opened as it is.
+/// Makes the file at `path`, or empties the regular file that is there, for this process to write alone; says whether
+/// it was made. Nothing is written through a link; a device is opened as it is.
 ///
 /// # Errors
-/// Where it cannot be opened, is a pipe, a socket or a directory, or another process that opened it in this way still writes.
-/// Then what is there is left as it is.
+/// Where it cannot be opened, is a pipe, a socket or a directory, or another process that opened it in this way still
+/// writes. Then what is there is left as it is.
 pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => {

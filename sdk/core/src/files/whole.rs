@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Writes `path` by way of a file beside it, synced and then renamed: whoever reads sees what was there before or all
 /// of the new, also after a crash. What is there and is no ordinary file, such as a symbolic link, is refused: nothing
-/// is written through a link. The name of the file beside it is one that nothing has: two processes that write `path` at once
-/// do not write into each other's file, and the last to finish is the one that stays.
+/// is written through a link. The name of the file beside it is one that nothing has: two processes that write `path`
+/// at once do not write into each other's file, and the last to finish is the one that stays.
 ///
 /// # Errors
-/// Where something else than a regular file is at `path`, where the directory cannot be written to, and those of `write`; then
-/// nothing is left but what was there before.
+/// Where something else than a regular file is at `path`, where the directory cannot be written to, and those of
+/// `write`; then nothing is left but what was there before.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
     let before = ordinary(path)?;
     let (temporary, file) = beside(path)?;

@@ -1,6 +1,6 @@
 //! The contract of what records kernels, and ties each to the interval that launched it.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use crate::record::SpanId;
 use crate::vocabulary::KernelKind;
 use serde_json::Value;
@@ -83,7 +83,8 @@ pub struct ActivitySink {
 
 /// A recorder of kernels. Lives on a thread of its own, because switching one on can take seconds.
 ///
-/// Calls come in this order: `prepare` once, then any number of windows of `enable`, `collect`…, `disable`, `collect`, `release`.
+/// Calls come in this order: `prepare` once, then any number of windows of `enable`, `collect`…, `disable`, `collect`,
+/// `release`.
 pub trait Activity: Send + 'static {
     /// Short stable name: `cupti`.
     fn name(&self) -> &'static str;
@@ -128,7 +129,8 @@ pub trait Activity: Send + 'static {
     /// When the driver refuses; what was delivered stays.
     fn collect(&mut self, all: bool, host: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError>;
 
-    /// A window is over and its kernels are delivered: lets go of what would slow the program down until the next `enable`.
+    /// A window is over and its kernels are delivered: lets go of what would slow the program down until the next
+    /// `enable`.
     ///
     /// # Errors
     /// When the driver refuses.

@@ -1,20 +1,23 @@
-//! The GPU's side of an interval: the contracts of what marks a stream, what records kernels, and how detailed both are.
+//! The GPU's side of an interval: the contracts of what marks a stream, what records kernels, and how detailed both
+//! are.
 //!
 //! Two independent sources attach device time to intervals, and neither ever waits for the device:
 //!
-//! - a [`GpuClock`] puts **marks** (pooled timing events) into the stream an application's thread launches into, and reads
-//!   them back later on the drain thread. What is between two marks is *stream elapsed* time, gaps in the queue included;
-//! - an [`Activity`] records every **kernel**, copy and memset in windows of steps, and knows which interval launched it.
+//! - a [`GpuClock`] puts **marks** (pooled timing events) into the stream an application's thread launches into, and
+//!   reads them back later on the drain thread. What is between two marks is *stream elapsed* time, gaps in the queue
+//!   included;
+//! - an [`Activity`] records every **kernel**, copy and memset in windows of steps, and knows which interval launched
+//!   it.
 //!
 //! No hardware is needed to use either trait: a scripted clock drives the same pipeline in the tests.
 
 mod activity;
-mod clock;
-mod window;
+mod gpu_clock;
+mod marking;
 
 pub use activity::{Activity, ActivityError, ActivitySink, Correlator, OUTSIDE_WINDOW, RawKernel};
-pub use clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
-pub(crate) use window::KernelWindow;
+pub use gpu_clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
+pub(crate) use marking::{Marking, StepKind};
 
 /// How GPU time is taken: a tier of detail, and what it may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

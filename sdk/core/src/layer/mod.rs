@@ -2,9 +2,10 @@
 
 mod cache;
 mod callsites;
-pub(crate) mod gpu;
+mod frame;
+mod mark_plan;
+mod marker;
 pub(crate) mod place;
-mod plan;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};
@@ -22,19 +23,20 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Records every enter/exit pair of every span as an interval. Made by [`Session`](crate::Session); add it to a
-/// `tracing_subscriber::Registry` **before the model loads**, because candle creates its spans then, and a span created while
-/// nobody listens stays disabled for ever.
+/// `tracing_subscriber::Registry` **before the model loads**, because candle creates its spans then, and a span created
+/// while nobody listens stays disabled for ever.
 ///
-/// Do not wrap it in a per-layer filter: that costs more than the layer itself. Exclude targets when building the session instead.
+/// Do not wrap it in a per-layer filter: that costs more than the layer itself. Exclude targets when building the
+/// session instead.
 ///
-/// A session's layer belongs in one registry, and a registry holds the layer of one session: a second one records nothing
-/// and says so, as a problem and in its session's verdict.
+/// A session's layer belongs in one registry, and a registry holds the layer of one session: a second one records
+/// nothing and says so, as a problem and in its session's verdict.
 pub struct CandlescopeLayer {
     shared: Arc<Shared>,
     /// Its place in a registry, once it has one.
     place: OnceLock<Place>,
-    /// The session's number, or 0 where another layer has the place: then this one records nothing. It stands here, so that
-    /// the hot path finds out without looking for it.
+    /// The session's number, or 0 where another layer has the place: then this one records nothing. It stands here, so
+    /// that the hot path finds out without looking for it.
     session: AtomicU64,
 }
 
@@ -140,8 +142,8 @@ where
         }
     }
 
-    // `on_layer` sees what stands below it, but not what joins in the same call (`and_then`). Not all wrappers pass this
-    // one on. Locks of `tracing` are held here: nothing may be told, and no span or event made.
+    // `on_layer` sees what stands below it, but not what joins in the same call (`and_then`). Not all wrappers pass
+    // this one on. Locks of `tracing` are held here: nothing may be told, and no span or event made.
     fn on_register_dispatch(&self, dispatch: &Dispatch) {
         if let Some(Err(why)) = self.place.get().map(|place| place.settle(dispatch)) {
             self.step_back(why);
@@ -238,8 +240,8 @@ where
                 let span = ctx.span(id)?;
                 let known =
                     span.extensions().get::<SpanState>().filter(|s| s.session == shared.session).map(|s| s.meta);
-                // A span whose fields matter, made before this layer joined the registry, is recorded under the name for
-                // unknown ones.
+                // A span whose fields matter, made before this layer joined the registry, is recorded under the name
+                // for unknown ones.
                 known.or_else(|| self.callsite(span.metadata()).meta)
             });
             state.enter(shared, span, meta.unwrap_or(Meta::OTHER));

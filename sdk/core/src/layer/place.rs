@@ -110,8 +110,8 @@ pub(crate) fn leave(session: u64) {
     places().retain(|entry| entry.session != session);
 }
 
-/// Where the registry lies, which tells it from every other that lives. Of a registry that is not `tracing_subscriber`'s
-/// own the outermost layer of ours does the same service; 0 where not even that is known.
+/// Where the registry lies, which tells it from every other that lives. Of a registry that is not
+/// `tracing_subscriber`'s own the outermost layer of ours does the same service; 0 where not even that is known.
 fn registry_of(dispatch: &Dispatch) -> usize {
     let registry = dispatch.downcast_ref::<Registry>().map(|r| std::ptr::from_ref(r) as usize);
     registry

@@ -6,13 +6,14 @@ mod aside;
 pub(crate) mod outlived;
 
 use super::cache::{Meta, MetaCache, meta_flag};
-use super::gpu::GpuThread;
-use crate::annotate::Annotation;
+use super::frame::{Frame, Kind, Placement, place};
+use super::marker::Marker;
+use crate::annotation::Annotation;
 use crate::clock::Ticks;
-use crate::control::StepFate;
+use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{NO_PHASE, NO_STEP, PlainStep, Raw, RawInterval, flag};
+use crate::raw::{PlainStep, Raw, RawInterval, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
@@ -27,8 +28,8 @@ const MAX_DEPTH: usize = 256;
 /// Ring slots that only steps may use, so that a flood of layers does not lose the step they belong to.
 const RESERVED_FOR_STEPS: usize = 64;
 
-/// A step with more intervals than this is resolved in parts, so that memory stays bounded when a program wraps its whole
-/// run in one span.
+/// A step with more intervals than this is resolved in parts, so that memory stays bounded when a program wraps its
+/// whole run in one span.
 const SPLIT_AFTER: u32 = 65_536;
 
 thread_local! {
@@ -47,9 +48,9 @@ pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
 }
 
-/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back, making
-/// the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called from
-/// within itself.
+/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back,
+/// making the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called
+/// from within itself.
 #[inline]
 pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     STATES
@@ -113,7 +114,7 @@ fn find_or_register<'a>(
     states.first_mut()
 }
 
-/// See [`crate::annotate`].
+/// See [`crate::annotate()`].
 #[inline]
 pub(crate) fn annotate_current(annotation: &Annotation) {
     let _ = STATES.try_with(|states| {
@@ -133,67 +134,29 @@ pub(crate) fn is_recording() -> bool {
         .unwrap_or(false)
 }
 
-/// One open interval.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Frame {
-    span: u64,
-    start: Ticks,
-    /// Own `seq`; for frames that are not recorded or transparent, the one their children take as parent.
-    pub(super) seq: u64,
-    pub(super) parent: u64,
-    pub(super) step: u64,
-    pub(super) name: u32,
-    request: u32,
-    /// Marks in the GPU's stream at enter and exit; 0 for none.
-    pub(super) marks: [u32; 2],
-    phase: u8,
-    pub(super) flags: u8,
-    /// How much of what is inside is marked; see [`super::gpu::detail`].
-    pub(super) gpu: u8,
-    recorded: bool,
-    /// Of an excluded target: children see through it.
-    transparent: bool,
-    annotated: bool,
-    has_fields: bool,
-    /// A step that is in no window of kernels, as the recorder was told.
-    outside_window: bool,
-    /// A step that is left plain, to be held against recorded ones.
-    plain: bool,
-}
-
-impl Frame {
-    fn is_detached(&self) -> bool {
-        self.flags & flag::DETACHED != 0
-    }
-
-    /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
-    #[inline]
-    fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
-        let Frame { start, seq, parent, step, name, request, marks, phase, .. } = self;
-        let (depth, flags) = (depth as u16, self.flags | flags);
-        RawInterval { start, end, seq, parent, step, name, request, marks, depth, lost: 0, phase, flags, open: false }
-    }
-}
-
 /// What one thread keeps for one session.
 pub(crate) struct ThreadState {
     session: u64,
     /// Set where nothing is recorded here; the fields below are empty then.
     aside: Option<Aside>,
     pub(crate) cache: MetaCache,
-    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied through the
-    /// stack is read back in wide loads before its narrow stores have landed, which costs more than all else here but the clock.
+    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied
+    /// through the stack is read back in wide loads before its narrow stores have landed, which costs more than all
+    /// else here but the clock.
     frames: Box<[Frame]>,
     depth: usize,
-    /// How many of them have outlived their step or request, and how many of these are detached: those stand in nobody's
-    /// way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been written.
+    /// How many of them have outlived their step or request, and how many of these are detached: those stand in
+    /// nobody's way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been
+    /// written.
     late_frames: usize,
     detached: usize,
-    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame is.
+    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame
+    /// is.
     late: Box<[u8]>,
     /// One for each frame, valid where the frame says so.
     annotations: Box<[Annotation]>,
-    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for each frame.
+    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for
+    /// each frame.
     lost_before: Box<[u64]>,
     /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
     overflow: u32,
@@ -203,7 +166,7 @@ pub(crate) struct ThreadState {
     emitted: u64,
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
-    gpu: Option<Box<GpuThread>>,
+    gpu: Option<Box<Marker>>,
 }
 
 impl ThreadState {
@@ -238,7 +201,7 @@ impl ThreadState {
             emitted: 0,
             ring,
             counts: counts.clone(),
-            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(GpuThread::new(gpu, index))),
+            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
@@ -294,55 +257,37 @@ impl ThreadState {
         if self.late_frames != 0 {
             around = self.around_among_late(shared, meta, around);
         }
-        let (parent, mut request, parent_phase, parent_step, parent_recorded, parent_flags) =
-            match self.frames.get(around) {
-                Some(p) => (p.seq, p.request, p.phase, p.step, p.recorded, p.flags),
-                None => (0, 0, NO_PHASE, NO_STEP, false, 0),
-            };
+        let placed = place(self.frames.get(around), meta);
+        let Placement { parent, request, mut step, phase, mut recorded, nested, .. } = placed;
         let at = self.depth;
-        // A request stands above steps, but may itself stand inside one.
-        let nested = if parent_step == NO_STEP { parent_flags & flag::NESTED_STEP } else { flag::NESTED_STEP };
-        // A phase inside a step that is in none is a step of its own.
-        let continues = parent_step != NO_STEP && (meta.phase == NO_PHASE || parent_phase != NO_PHASE);
-        let mut step = if continues { parent_step } else { NO_STEP };
-        let mut recorded = continues && parent_recorded;
-        let mut phase = if meta.phase == NO_PHASE { parent_phase } else { meta.phase };
         let mut flags = 0;
-        let mut first_of_request = false;
-        let mut plain = false;
-        let transparent = meta.flags & meta_flag::IGNORED != 0;
-        if transparent {
-            // What it would have begun, its children begin.
-        } else if meta.flags & meta_flag::REQUEST != 0 {
-            request = meta.request;
-            step = NO_STEP;
-            phase = NO_PHASE;
-            flags = nested;
-            recorded = shared.control.records_above_steps();
-            if recorded {
-                shared.steps_of_requests.mark_recorded(request);
-            }
-        } else if !continues {
-            let decision = shared.control.begin_step();
-            step = decision.number;
-            let mut fate = decision.fate;
-            if fate.is_recorded() {
-                plain = nested == 0 && shared.leaves_plain(meta.name, step);
-                // A step inside a plain one is part of it, unless somebody asked for that very step.
-                if plain || (self.open().iter().any(|f| f.plain) && !shared.control.in_window(step)) {
-                    fate = StepFate::Plain;
+        let (mut in_full, mut plain, mut first_of_request) = (false, false, false);
+        match placed.kind {
+            Kind::Transparent | Kind::Part => {}
+            Kind::Request => {
+                flags = nested;
+                recorded = shared.control.records_above_steps();
+                if recorded {
+                    shared.steps_of_requests.mark_recorded(request);
                 }
             }
-            recorded = fate.is_recorded();
-            flags = flag::STEP_ROOT | nested;
-            if fate == StepFate::Captured {
-                flags |= flag::CAPTURED;
+            Kind::Step => {
+                let decision;
+                (decision, plain) = self.begin_step(shared, meta.name, nested != 0);
+                (step, in_full, recorded) = (decision.number, decision.full, decision.fate.is_recorded());
+                flags = flag::STEP_ROOT | nested;
+                if decision.fate == StepFate::Captured {
+                    flags |= flag::CAPTURED;
+                }
+                if decision.kernels {
+                    flags |= flag::KERNELS | flag::WINDOW_ROOT;
+                }
+                first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
+                self.since_split = 0;
+                self.lost_before[at] = self.counts.ring_full.load(Relaxed);
             }
-            self.count_step(fate);
-            first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
-            self.since_split = 0;
-            self.lost_before[at] = self.counts.ring_full.load(Relaxed);
         }
+        let transparent = placed.kind == Kind::Transparent;
         let writes = recorded && !transparent;
         self.next_seq += u64::from(writes);
         let seq = match (transparent, writes) {
@@ -350,35 +295,33 @@ impl ThreadState {
             (false, true) => self.next_seq,
             (false, false) => 0,
         };
-        let has_fields = meta.flags & meta_flag::FIELDS != 0;
-        let (start, name, annotated, marks, gpu) = (Ticks(0), meta.name, false, [0; 2], 0);
         self.frames[at] = Frame {
             span,
-            start,
+            start: Ticks(0),
             seq,
             parent,
             step,
-            name,
+            name: meta.name,
             request,
-            marks,
+            marks: [0; 2],
             phase,
             flags,
-            gpu,
+            gpu: 0,
             recorded,
             transparent,
-            annotated,
-            has_fields,
+            annotated: false,
+            has_fields: meta.flags & meta_flag::FIELDS != 0,
             outside_window: false,
             plain,
         };
         self.depth = at + 1;
-        if flags & flag::STEP_ROOT != 0 && !recorded {
+        if placed.kind == Kind::Step && !recorded {
             self.leave_out(shared, at);
         }
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
             if shared.hooked {
-                self.hooks_enter(shared, at);
+                self.hooks_enter(shared, at, in_full);
             }
             self.frames[at].start = shared.ticks.now();
         }
@@ -386,6 +329,20 @@ impl ThreadState {
             let start = if writes { self.frames[at].start } else { shared.ticks.now() };
             shared.steps_of_requests.first_step(request, start);
         }
+    }
+
+    /// A step of kind `name` begins: what becomes of it, and whether it is left plain by itself.
+    #[inline]
+    fn begin_step(&self, shared: &Shared, name: u32, nested: bool) -> (StepDecision, bool) {
+        let own_kernels = shared.correlator.is_some() && !self.in_kernels();
+        let mut plain = false;
+        let decision = shared.control.begin_step(own_kernels, || {
+            plain = !nested && shared.leaves_plain(name);
+            // A step inside a plain one is part of it.
+            plain || self.open().iter().any(|f| f.plain)
+        });
+        self.count_step(decision.fate);
+        (decision, plain)
     }
 
     #[inline]
@@ -399,8 +356,8 @@ impl ThreadState {
         }
     }
 
-    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing that
-    /// happens here. `fields` gives the values of the span's fields, if it has any.
+    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing
+    /// that happens here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
         if self.overflow > 0 {
@@ -451,7 +408,7 @@ impl ThreadState {
     #[inline]
     fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
         let frame = &self.frames[at];
-        let is_root = frame.flags & flag::STEP_ROOT != 0;
+        let is_root = frame.is_step();
         let annotation = &self.annotations[at];
         let (work, counts) = (annotated && !annotation.work.is_empty(), annotated && !annotation.counts.is_empty());
         // All of an interval's records or none of them: one that stands alone would be taken for the next interval's.
@@ -481,12 +438,13 @@ impl ThreadState {
         }
     }
 
-    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them again.
+    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them
+    /// again.
     #[inline]
     fn lost_in_step(&mut self, at: usize) -> u16 {
         let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
         if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
-            let around = self.frames[..at].iter().rposition(|f| f.flags & flag::STEP_ROOT != 0);
+            let around = self.frames[..at].iter().rposition(Frame::is_step);
             if let Some(around) = around {
                 self.lost_before[around] += lost;
             }
@@ -530,9 +488,9 @@ impl ThreadState {
     /// A step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];
-        if let Some(kernels) = &shared.kernels {
+        if let Some(correlator) = &shared.correlator {
             frame.outside_window = true;
-            kernels.correlator.push(OUTSIDE_WINDOW);
+            correlator.push(OUTSIDE_WINDOW);
         }
         if frame.plain {
             // Last, as of a recorded step.
@@ -550,34 +508,37 @@ impl ThreadState {
                 let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
             }
         }
-        if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
-            kernels.correlator.pop();
+        if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
+            correlator.pop();
         }
+    }
+
+    /// Whether kernels of the innermost interval are recorded.
+    fn in_kernels(&self) -> bool {
+        let around = self.open().iter().rev().find(|f| !f.transparent && !f.is_detached());
+        around.is_some_and(|f| f.flags & flag::KERNELS != 0)
     }
 
     /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
-    fn hooks_enter(&mut self, shared: &Shared, at: usize) {
+    fn hooks_enter(&mut self, shared: &Shared, at: usize, in_full: bool) {
         if !shared.taps.is_empty() {
             self.tap(shared, at, true);
         }
         let (around, own) = self.frames.split_at_mut(at);
         let frame = &mut own[0];
         let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
-        if let Some(kernels) = &shared.kernels {
-            let inherited = parent.is_some_and(|p| p.flags & flag::KERNELS != 0);
-            let is_root = frame.flags & flag::STEP_ROOT != 0;
-            let begins = !inherited && is_root && kernels.window.begin_step();
-            if inherited || begins {
-                frame.flags |= flag::KERNELS | if begins { flag::WINDOW_ROOT } else { 0 };
-                kernels.correlator.push(shared.span_id(frame.seq));
-            } else if is_root {
+        if let Some(correlator) = &shared.correlator {
+            frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
+            if frame.flags & flag::KERNELS != 0 {
+                correlator.push(shared.span_id(frame.seq));
+            } else if frame.is_step() {
                 frame.outside_window = true;
-                kernels.correlator.push(OUTSIDE_WINDOW);
+                correlator.push(OUTSIDE_WINDOW);
             }
         }
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
-            thread.enter(shared, gpu, frame, parent);
+            thread.enter(gpu, &shared.ticks, frame, parent, in_full);
         }
     }
 
@@ -588,10 +549,10 @@ impl ThreadState {
         if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
             thread.exit(gpu, &shared.ticks, frame, end);
         }
-        if let Some(kernels) = &shared.kernels
+        if let Some(correlator) = &shared.correlator
             && (frame.flags & flag::KERNELS != 0 || frame.outside_window)
         {
-            kernels.correlator.pop();
+            correlator.pop();
         }
         if !shared.taps.is_empty() {
             self.tap(shared, at, false);
@@ -604,7 +565,7 @@ impl ThreadState {
             name: frame.name,
             span_id: shared.span_id(frame.seq),
             phase: Phase::from_index(frame.phase),
-            is_step: frame.flags & flag::STEP_ROOT != 0,
+            is_step: frame.is_step(),
             depth: at as u16,
         };
         for tap in &shared.taps {

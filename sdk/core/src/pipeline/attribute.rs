@@ -49,7 +49,6 @@ pub(crate) struct Delivery {
 
 /// The drain's end of a kernel recorder.
 pub(crate) struct Kernels {
-    name: &'static str,
     ask: Sender<Ask>,
     deliveries: Receiver<Delivery>,
     error: Arc<Mutex<Option<String>>>,
@@ -72,23 +71,18 @@ pub(crate) struct Kernels {
     remembered: FxHashMap<u64, Place>,
     steps_seen: u64,
     closing_since: Option<Instant>,
-    recorded: u64,
-    attributed: u64,
-    unattributed: u64,
-    late: u64,
-    outside_window: u64,
-    dropped: u64,
+    /// What became of kernels so far.
+    counts: KernelAccount,
     /// As the recorder says, and as its kernels do that began before they were launched.
     clock_bound_ns: Option<u64>,
     too_early_ns: u64,
-    negative_delays: u64,
-    most_negative_ns: u64,
 }
 
 /// First start and last end on the host.
 pub(crate) type Extent = (HostNs, HostNs);
 
-/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides about stray kernels.
+/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides
+/// about stray kernels.
 type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 
 /// Where a kernel without an interval was launched.
@@ -154,7 +148,6 @@ impl Kernels {
         error: Arc<Mutex<Option<String>>>,
     ) -> Self {
         Self {
-            name,
             ask,
             deliveries,
             error,
@@ -171,16 +164,9 @@ impl Kernels {
             remembered: FxHashMap::default(),
             steps_seen: 0,
             closing_since: None,
-            recorded: 0,
-            attributed: 0,
-            unattributed: 0,
-            late: 0,
-            outside_window: 0,
-            dropped: 0,
+            counts: KernelAccount { recorder: name.into(), ..KernelAccount::default() },
             clock_bound_ns: None,
             too_early_ns: 0,
-            negative_delays: 0,
-            most_negative_ns: 0,
         }
     }
 
@@ -188,12 +174,12 @@ impl Kernels {
     pub(crate) fn receive(&mut self, shared: &Shared) {
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.answered = self.answered.max(delivery.ticket);
-            self.dropped += delivery.sink.dropped;
-            self.recorded += delivery.sink.kernels.len() as u64;
+            self.counts.dropped += delivery.sink.dropped;
+            self.counts.recorded += delivery.sink.kernels.len() as u64;
             self.clock_bound_ns = self.clock_bound_ns.max(delivery.sink.clock_bound_ns);
             for kernel in delivery.sink.kernels {
                 match kernel.span {
-                    Some(OUTSIDE_WINDOW) => self.outside_window += 1,
+                    Some(OUTSIDE_WINDOW) => self.counts.outside_window += 1,
                     Some(span) if self.waiting_count < MAX_WAITING => {
                         self.waiting.entry(shared.seq_of(span)).or_default().push(kernel);
                         self.waiting_count += 1;
@@ -256,13 +242,14 @@ impl Kernels {
             for kernel in kernels {
                 let end = kernel.start.plus_ns(kernel.dur_ns);
                 inside[i].add(Inside { recorded: true, sum_ns: kernel.dur_ns, extent: Some((kernel.start, end)) });
-                self.attributed += 1;
+                self.counts.attributed += 1;
                 let row = self.row(kernel, Some(&place(span)), shared);
                 batch.kernels.push(row);
             }
             self.remembered.insert(span.seq, place(span));
         }
-        // Children come after their parents in enter order, so from the back every interval is complete when it is passed on.
+        // Children come after their parents in enter order, so from the back every interval is complete when it is
+        // passed on.
         for &i in in_window.iter().rev() {
             let i = i as usize;
             if let Some(&parent) = batch.spans[i].parent_seq.and_then(|seq| at.get(&seq)) {
@@ -275,7 +262,7 @@ impl Kernels {
 
     /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
     pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
-        let window = shared.kernels.as_ref().map(|k| &k.window);
+        let window = shared.control.kernels();
         // Where the recorder failed, steps that were in its window are still on their way.
         let more = window.is_some_and(|w| w.is_active() || w.has_failed());
         self.sort_out(into, shared, more);
@@ -284,11 +271,12 @@ impl Kernels {
     /// `more`: steps of a window may still come.
     fn sort_out(&mut self, into: &mut Batch, shared: &Shared, more: bool) {
         for kernel in std::mem::take(&mut self.excess) {
-            self.late += 1;
+            self.counts.late += 1;
             let row = self.row(kernel, None, shared);
             into.kernels.push(row);
         }
-        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something has changed.
+        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something
+        // has changed.
         let latest = self.windows.back().copied();
         let asked = if self.stray_known == Some((self.stray.len(), latest, self.current, more)) {
             Vec::new()
@@ -297,10 +285,10 @@ impl Kernels {
         };
         for kernel in asked {
             match self.launched(&kernel, more) {
-                Launched::Outside => self.outside_window += 1,
+                Launched::Outside => self.counts.outside_window += 1,
                 Launched::Unknown if self.stray.len() < MAX_WAITING => self.stray.push(kernel),
                 Launched::Within | Launched::Unknown => {
-                    self.unattributed += 1;
+                    self.counts.unattributed += 1;
                     let row = self.row(kernel, None, shared);
                     into.kernels.push(row);
                 }
@@ -331,7 +319,7 @@ impl Kernels {
         let place = self.remembered.get(&seq).cloned();
         for kernel in self.waiting.remove(&seq).unwrap_or_default() {
             self.waiting_count -= 1;
-            self.late += 1;
+            self.counts.late += 1;
             let row = self.row(kernel, place.as_ref(), shared);
             into.kernels.push(row);
         }
@@ -366,8 +354,8 @@ impl Kernels {
             let end = start.plus_ns(kernel.launch_dur_ns.unwrap_or(0));
             let early = end.since(kernel.start);
             if kernel.launch_dur_ns.is_some() && early > 0 {
-                self.negative_delays += 1;
-                self.most_negative_ns = self.most_negative_ns.max(early);
+                self.counts.negative_delays += 1;
+                self.counts.most_negative_ns = self.counts.most_negative_ns.max(early);
             }
         }
         record(kernel, place, shared)
@@ -375,12 +363,14 @@ impl Kernels {
 
     /// Lets the recorder be switched off once every step of the window has come through here.
     pub(crate) fn close_window_when_done(&mut self, shared: &Shared) {
-        let Some(window) = shared.kernels.as_ref().map(|k| &k.window).filter(|w| w.is_closing()) else {
+        let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
             self.closing_since = None;
             return;
         };
         let since = *self.closing_since.get_or_insert_with(Instant::now);
-        if self.steps_seen >= window.taken() || since.elapsed() > CLOSE_ANYWAY {
+        // A capture is over when it has all its steps.
+        let complete = self.steps_seen >= window.taken() && !window.has_capture();
+        if complete || since.elapsed() > CLOSE_ANYWAY {
             self.steps_seen = window.taken();
             if let Some(extent) = self.current.take() {
                 if self.windows.len() == MAX_WINDOWS {
@@ -394,24 +384,16 @@ impl Kernels {
 
     /// For the manifest.
     pub(crate) fn account(&self, shared: &Shared) -> KernelAccount {
-        let window = shared.kernels.as_ref().map(|k| &k.window);
+        let window = shared.control.kernels();
         KernelAccount {
-            recorder: self.name.to_string(),
             windows: window.map_or(0, |w| w.windows()),
             steps: window.map_or(0, |w| w.taken()),
-            recorded: self.recorded,
-            attributed: self.attributed,
-            unattributed: self.unattributed,
-            late: self.late,
-            outside_window: self.outside_window,
-            dropped: self.dropped,
             clock_bound_ns: match (self.clock_bound_ns, self.too_early_ns) {
                 (None, 0) => None,
                 (bound, early) => Some(bound.unwrap_or(0).max(early)),
             },
-            negative_delays: self.negative_delays,
-            most_negative_ns: self.most_negative_ns,
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            ..self.counts.clone()
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Enrich: attaches GPU time to resolved intervals once the device has got that far, and lets them go on.
 //!
-//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits for the
-//! device itself: what is not known yet is asked again at the next round, and what never comes is given up and counted.
+//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits
+//! for the device itself: what is not known yet is asked again at the next round, and what never comes is given up and
+//! counted.
 //!
 //! No clock of its own and no I/O: times come in, records go out.
 
 use super::attribute::{Attribution, Extent, Kernels, join};
-use super::marks::{Lookup, Timelines};
+use super::mark_times::{Lookup, MarkTimes};
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
 use crate::record::{Batch, GpuTime};
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Intervals that may wait for the device.
 ///
-/// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory must stay
-/// bounded and host times are worth more than nothing.
+/// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory
+/// must stay bounded and host times are worth more than nothing.
 const MAX_HELD: usize = 524_288;
 
 /// A batch waits no longer than this, whatever the clock says.
@@ -37,12 +38,12 @@ const MAX_COLD: usize = 256;
 /// Time that kernels of a step without marks get to finish before they are fetched.
 const UNMARKED_GRACE: Duration = Duration::from_millis(200);
 
-/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches then wait:
-/// measured on a small model, asking every 10 ms costs it a percent.
+/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches
+/// then wait: measured on a small model, asking every 10 ms costs it a percent.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first, because
-/// pools start small and grow with what they see.
+/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first,
+/// because pools start small and grow with what they see.
 const PRESSING: u64 = 2_048;
 const PRESSING_AT_FIRST: u64 = 512;
 const FIRST_MARKS: u64 = 16_384;
@@ -53,8 +54,8 @@ const MAX_RATIOS: usize = 16_384;
 /// Intervals shorter than this are left out of the cross-check: marks are a microsecond or two wide themselves.
 const CROSS_CHECK_FROM_NS: u64 = 100_000;
 
-/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the correlation of
-/// the clocks may be off by over the parent's duration.
+/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the
+/// correlation of the clocks may be off by over the parent's duration.
 fn nesting_tolerance(parent_ns: i64) -> i64 {
     1_000 + parent_ns / 10_000
 }
@@ -149,17 +150,42 @@ impl Resolved {
     }
 }
 
+/// A batch that is held back.
 struct Held {
     resolved: Resolved,
     since: Instant,
-    /// Number of the request for kernels, once made.
-    ticket: Option<u64>,
+    waits_for: WaitsFor,
+}
+
+/// What a batch waits for, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    /// For the device to be done with it.
+    Device,
+    /// For its kernels, which come with the delivery of this number.
+    Kernels(u64),
+    Nothing,
+}
+
+impl Held {
+    fn has_kernels(&self) -> bool {
+        !self.resolved.in_window.is_empty()
+    }
+
+    /// Whether the device is done with all that the batch launched. Where the last marks are known it is; without marks
+    /// there is nothing but to wait a while.
+    fn is_done(&self, mark_times: &MarkTimes) -> bool {
+        if self.resolved.marked.is_empty() && self.has_kernels() {
+            return self.since.elapsed() >= UNMARKED_GRACE;
+        }
+        self.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
+    }
 }
 
 /// Holds batches back until their GPU time is known.
 pub(crate) struct Enricher {
     clock: Option<Box<dyn GpuClock>>,
-    timelines: Timelines,
+    mark_times: MarkTimes,
     kernels: Option<Kernels>,
     /// Whether GPU time was asked for, and not only taken in case there is any.
     expected: bool,
@@ -182,7 +208,7 @@ impl Enricher {
     pub(crate) fn new(clock: Option<Box<dyn GpuClock>>, kernels: Option<Kernels>, expected: bool) -> Self {
         Self {
             clock,
-            timelines: Timelines::default(),
+            mark_times: MarkTimes::default(),
             kernels,
             expected,
             held: VecDeque::new(),
@@ -200,7 +226,7 @@ impl Enricher {
 
     /// A thread ended; intervals of it may still wait for the device.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
-        self.timelines.thread_ended(thread);
+        self.mark_times.thread_ended(thread);
     }
 
     /// Whether anything waits for the device.
@@ -208,18 +234,15 @@ impl Enricher {
         !self.held.is_empty()
     }
 
-    /// Whether a window of kernels is to be closed as soon as its kernels are in.
-    pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
-        shared.kernels.as_ref().is_some_and(|k| k.window.is_closing())
-    }
-
     /// Whether the clock should be asked now.
     fn is_due(&self, shared: &Shared) -> bool {
         let Some(last) = self.polled else { return true };
-        let (timed, lost) = self.timelines.marks();
+        let (timed, lost) = self.mark_times.marks();
         let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
         let pressing = if timed < FIRST_MARKS { PRESSING_AT_FIRST } else { PRESSING };
-        last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
+        last.elapsed() >= POLL_EVERY
+            || recorded.saturating_sub(timed + lost) >= pressing
+            || shared.control.kernels_used_up()
     }
 
     /// Takes a batch in.
@@ -229,7 +252,7 @@ impl Enricher {
         }
         self.held_spans += resolved.batch.spans.len();
         self.warm.extend(&resolved.warm);
-        self.held.push_back(Held { resolved, since: Instant::now(), ticket: None });
+        self.held.push_back(Held { resolved, since: Instant::now(), waits_for: WaitsFor::Device });
     }
 
     /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
@@ -242,24 +265,19 @@ impl Enricher {
     ) {
         let due = urgent || self.is_due(shared);
         if let Some(clock) = self.clock.as_mut().filter(|_| due) {
-            let timelines = &mut self.timelines;
-            clock.poll(host, &mut |report| timelines.take(report));
+            let mark_times = &mut self.mark_times;
+            clock.poll(host, &mut |report| mark_times.take(report));
             self.polled = Some(Instant::now());
         }
-        self.ask_for_kernels(shared, urgent);
-        let hurried = urgent || self.closes_window(shared);
-        while let Some(front) = self.held.front_mut() {
-            let waited = front.since.elapsed();
-            let overdue = self.held_spans > MAX_HELD || waited > PATIENCE;
-            let hopes =
-                !hurried && waited < COLD_PATIENCE && front.resolved.cold.iter().any(|c| !self.warm.contains(&c.kind));
-            if !overdue && (hopes || !is_complete(front, &self.timelines, self.kernels.as_ref())) {
-                break;
-            }
-            if let Some(held) = self.held.pop_front() {
-                self.held_spans -= held.resolved.batch.spans.len();
-                out(self.finish(held, shared));
-            }
+        let hurried = urgent || shared.control.kernels_used_up();
+        if let Some(kernels) = &mut self.kernels {
+            kernels.receive(shared);
+        }
+        self.look_at_held(hurried);
+        while self.held.front().is_some_and(|front| self.may_go(front, hurried)) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.held_spans -= held.resolved.batch.spans.len();
+            out(self.finish(held, shared));
         }
         if let Some(kernels) = &mut self.kernels {
             let mut loose = Batch::default();
@@ -271,26 +289,35 @@ impl Enricher {
         }
     }
 
-    /// Takes in what the recorder delivered, and asks it for the kernels of all batches that the device is done with.
-    fn ask_for_kernels(&mut self, shared: &Shared, urgent: bool) {
-        let Some(kernels) = &mut self.kernels else { return };
-        kernels.receive(shared);
-        let closing = shared.kernels.as_ref().is_some_and(|k| k.window.is_closing());
-        if !kernels.may_ask(urgent || closing) {
-            return;
-        }
-        let timelines = &self.timelines;
-        let mut ticket = None;
-        for held in self.held.iter_mut().filter(|h| h.ticket.is_none() && !h.resolved.in_window.is_empty()) {
-            // Where the last marks are known, the device is done with the step, and so its kernels are there for the asking.
-            let done = match held.resolved.marked.is_empty() {
-                true => held.since.elapsed() >= UNMARKED_GRACE,
-                false => marks_known(held, timelines),
+    /// Finds out what each batch waits for now. The recorder is asked for the kernels of all batches that the device is
+    /// done with at once.
+    fn look_at_held(&mut self, hurried: bool) {
+        let Self { held, mark_times, kernels, .. } = self;
+        let may_ask = kernels.as_ref().is_some_and(|kernels| kernels.may_ask(hurried));
+        let mut asked = None;
+        for held in held {
+            held.waits_for = match (held.waits_for, &mut *kernels) {
+                (WaitsFor::Device, Some(kernels)) if held.has_kernels() => match may_ask && held.is_done(mark_times) {
+                    true => WaitsFor::Kernels(*asked.get_or_insert_with(|| kernels.ask())),
+                    false => WaitsFor::Device,
+                },
+                (WaitsFor::Device, _) if held.is_done(mark_times) => WaitsFor::Nothing,
+                (WaitsFor::Kernels(delivery), Some(kernels)) if kernels.answered(delivery) => WaitsFor::Nothing,
+                (same, _) => same,
             };
-            if done {
-                held.ticket = Some(*ticket.get_or_insert_with(|| kernels.ask()));
-            }
         }
+    }
+
+    /// Whether a batch, the oldest there is, goes on now.
+    fn may_go(&self, oldest: &Held, hurried: bool) -> bool {
+        let waited = oldest.since.elapsed();
+        if self.held_spans > MAX_HELD || waited > PATIENCE {
+            return true;
+        }
+        let hopes_for_warm = !hurried
+            && waited < COLD_PATIENCE
+            && oldest.resolved.cold.iter().any(|cold| !self.warm.contains(&cold.kind));
+        oldest.waits_for == WaitsFor::Nothing && !hopes_for_warm
     }
 
     /// Fetches the last kernels and ends the recorder's thread, waiting no longer than `patience`.
@@ -319,15 +346,34 @@ impl Enricher {
         }
     }
 
+    /// Gives a batch's records their GPU time, as far as it is known.
     fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
         let Resolved { mut batch, marked, in_window, window_steps, window_extent, cold, .. } = held.resolved;
+        if !marked.is_empty() {
+            self.set_marked(&mut batch, &marked, cold);
+            self.check_nesting(&batch);
+        }
+        if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
+            source.steps_came(window_steps, window_extent);
+            let attribution = source.attribute(&mut batch, &in_window, shared);
+            self.apply(&mut batch, &attribution);
+        }
+        if !marked.is_empty() || !in_window.is_empty() {
+            let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
+            batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
+        }
+        batch
+    }
+
+    /// Sets the time between marks. Parts of a cold step have none where a warm one of its kind has come.
+    fn set_marked(&mut self, batch: &mut Batch, marked: &[Marked], cold: Vec<ColdStep>) {
         let (stripped, kept): (Vec<ColdStep>, Vec<ColdStep>) =
             cold.into_iter().partition(|c| self.warm.contains(&c.kind));
         self.cold_stripped += stripped.len() as u64;
         let room = MAX_COLD.saturating_sub(self.cold_kept.len());
         self.cold_kept.extend(kept.iter().map(|c| c.step).take(room));
-        for m in &marked {
-            let outcome = match self.timelines.between(m.thread, m.marks) {
+        for m in marked {
+            let outcome = match self.mark_times.between(m.thread, m.marks) {
                 Lookup::Known(_) if stripped.iter().any(|c| c.root < m.span && m.span <= c.last) => "cold",
                 Lookup::Known(gpu) => {
                     if let Some(span) = batch.spans.get_mut(m.span as usize) {
@@ -342,19 +388,6 @@ impl Enricher {
             };
             *self.intervals.entry(outcome).or_default() += 1;
         }
-        if !marked.is_empty() {
-            self.check_nesting(&batch);
-        }
-        if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
-            source.steps_came(window_steps, window_extent);
-            let attribution = source.attribute(&mut batch, &in_window, shared);
-            self.apply(&mut batch, &attribution);
-        }
-        if !marked.is_empty() || !in_window.is_empty() {
-            let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
-            batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
-        }
-        batch
     }
 
     /// Kernels are the truth where there are any: marks are checked against them and give way.
@@ -413,7 +446,7 @@ impl Enricher {
             timing: timing.tier.to_string(),
             budget: timing.budget,
             intervals: self.intervals.iter().map(|(k, n)| ((*k).to_string(), *n)).collect(),
-            devices: self.timelines.devices(),
+            devices: self.mark_times.devices(),
             outside_parent: self.outside_parent,
             kernels: self.kernels.as_ref().map(|kernels| kernels.account(shared)),
             cross_check: self.cross_check(),
@@ -423,7 +456,7 @@ impl Enricher {
         if let Some(gpu) = &shared.gpu {
             let c = &gpu.counts;
             let recorded = c.recorded.load(Relaxed);
-            let (timed, lost) = self.timelines.marks();
+            let (timed, lost) = self.mark_times.marks();
             account.marks = [
                 ("recorded", recorded),
                 ("timed", timed),
@@ -460,16 +493,4 @@ impl Enricher {
             p95: f64::from(at(0.95)?),
         })
     }
-}
-
-/// Whether all of a batch's GPU time that will ever be known is known.
-fn is_complete(held: &Held, timelines: &Timelines, kernels: Option<&Kernels>) -> bool {
-    match kernels.filter(|_| !held.resolved.in_window.is_empty()) {
-        Some(kernels) => held.ticket.is_some_and(|ticket| kernels.answered(ticket)),
-        None => marks_known(held, timelines),
-    }
-}
-
-fn marks_known(held: &Held, timelines: &Timelines) -> bool {
-    held.resolved.marked.iter().rev().all(|m| timelines.is_known(m.thread, m.marks))
 }

@@ -22,7 +22,7 @@ enum Message {
     Abandon,
 }
 
-/// Messages a queue holds at most; what bounds memory is the number of records, see [`Lane::queued`].
+/// Messages a queue holds at most; what bounds memory is the number of records, see `Lane::queued`.
 const MAX_MESSAGES: usize = 4096;
 
 /// Least time between two problems told of one exporter.
@@ -99,11 +99,6 @@ impl Lane {
         }
     }
 
-    /// Records waiting.
-    pub(crate) fn queued(&self) -> u64 {
-        self.queued.load(Ordering::Relaxed)
-    }
-
     /// Passes on facts that became known; may be left out when the queue is full, the final manifest has them again.
     pub(crate) fn update(&self, manifest: &Arc<RunManifest>) {
         let _ = self.sender.try_send(Message::Update(manifest.clone()));
@@ -115,14 +110,6 @@ impl Lane {
         if self.sender.try_send(Message::Flush(done.clone())).is_err() {
             let _ = done.send(false);
         }
-    }
-
-    pub(crate) fn request_close(&self, done: Sender<()>, deadline: Instant) {
-        let _ = self.sender.send_deadline(Message::Close(done), deadline);
-    }
-
-    pub(crate) fn request_finish(&self, manifest: Arc<RunManifest>, done: Sender<()>, deadline: Instant) {
-        let _ = self.sender.send_deadline(Message::Finish(manifest, done), deadline);
     }
 
     /// Takes back what the exporter made at its start, because the session cannot start; returns once that is done.
@@ -139,13 +126,49 @@ impl Lane {
     }
 
     /// Whether the exporter's thread has ended; joins it if so.
-    pub(crate) fn join_if_done(&mut self) {
+    fn join_if_done(&mut self) {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
         }
     }
+}
+
+/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time. Gives the
+/// names of those that have not when the time is over; what they have not settled is dropped.
+pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Vec<&'static str> {
+    let ask = |lane: &Lane| {
+        let (done, answer) = bounded(1);
+        let _ = lane.sender.send_deadline(Message::Close(done), deadline);
+        answer
+    };
+    let closing: Vec<_> = lanes.iter().map(ask).collect();
+    let late = lanes.iter().zip(closing).filter(|(_, answer)| answer.recv_deadline(deadline).is_err());
+    let settled = late.map(|(lane, _)| {
+        lane.ledger.settle(DropReason::Shutdown);
+        lane.name
+    });
+    settled.collect()
+}
+
+/// Gives all exporters but the `unresponsive` ones the manifest of the run, waits for them, and ends their threads.
+pub(crate) fn finish_all(
+    lanes: &mut [Lane],
+    unresponsive: &[&'static str],
+    manifest: &Arc<RunManifest>,
+    deadline: Instant,
+) {
+    let ask = |lane: &Lane| {
+        let (done, answer) = bounded(1);
+        let _ = lane.sender.send_deadline(Message::Finish(manifest.clone(), done), deadline);
+        answer
+    };
+    let finishing: Vec<_> = lanes.iter().filter(|lane| !unresponsive.contains(&lane.name)).map(ask).collect();
+    for answer in finishing {
+        let _ = answer.recv_deadline(deadline);
+    }
+    lanes.iter_mut().for_each(Lane::join_if_done);
 }
 
 struct Worker {

@@ -79,7 +79,7 @@ impl InPlace {
     }
 
     /// For the manifest; `None` where no plain step stood beside a recorded one. `name_of` gives a kind's name.
-    pub(crate) fn figures(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
+    pub(crate) fn overhead(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
         let mut figures = InPlaceOverhead::default();
         let mut weights = Vec::new();
         for (&name, kind) in &self.kinds {
@@ -202,7 +202,7 @@ mod tests {
                 false => in_place.recorded(thread, 3, (truth * 1.04) as u64),
             }
         }
-        let figures = in_place.figures(name).expect("measured");
+        let figures = in_place.overhead(name).expect("measured");
         assert_eq!((figures.n_plain, figures.n_recorded), (100, 100));
         assert!((figures.ratio - 0.04).abs() < 0.015, "{figures:?}");
         let (low, high) = (figures.low.expect("an interval"), figures.high.expect("an interval"));
@@ -222,7 +222,7 @@ mod tests {
                 _ => in_place.recorded(1, 1, (1.3e6 * held_up) as u64),
             }
         }
-        let figures = in_place.figures(name).expect("measured");
+        let figures = in_place.overhead(name).expect("measured");
         assert!((figures.ratio - 0.3).abs() < 0.02, "{figures:?}");
     }
 
@@ -257,7 +257,7 @@ mod tests {
             in_place.recorded(1, 2, 1_100);
             in_place.plain(1, 2, 1_100);
         }
-        let figures = in_place.figures(name).expect("measured");
+        let figures = in_place.overhead(name).expect("measured");
         assert!((figures.ratio - 0.09).abs() < 1e-9, "{figures:?}");
         assert!((figures.kinds["kind1"].ratio - 0.1).abs() < 1e-9 && figures.kinds["kind2"].ratio.abs() < 1e-9);
     }
@@ -265,18 +265,18 @@ mod tests {
     #[test]
     fn without_neighbours_nothing_is_said() {
         let mut in_place = InPlace::default();
-        assert_eq!(in_place.figures(name), None);
+        assert_eq!(in_place.overhead(name), None);
         in_place.plain(1, 1, 100);
         in_place.plain(1, 1, 100);
         in_place.recorded(2, 1, 100);
-        assert_eq!(in_place.figures(name), None, "another thread's is none");
+        assert_eq!(in_place.overhead(name), None, "another thread's is none");
         in_place.recorded(1, 1, 110);
         in_place.plain(1, 1, 100);
         in_place.recorded(1, 1, 110);
         in_place.plain(1, 1, 100);
         in_place.interrupted(1, 1);
         in_place.recorded(1, 1, 900);
-        let figures = in_place.figures(name).expect("two");
+        let figures = in_place.overhead(name).expect("two");
         assert_eq!((figures.n_plain, figures.low), (2, None));
         assert!((figures.ratio - 0.1).abs() < 1e-9);
     }
@@ -289,6 +289,6 @@ mod tests {
             in_place.plain(1, 1, 100);
         }
         assert!(in_place.kinds[&1].samples.len() <= MAX_SAMPLES);
-        assert_eq!(in_place.figures(name).map(|f| f.n_plain), Some(19_999));
+        assert_eq!(in_place.overhead(name).map(|f| f.n_plain), Some(19_999));
     }
 }

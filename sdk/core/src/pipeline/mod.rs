@@ -1,15 +1,15 @@
 //! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on threads of its own.
 
 pub(crate) mod attribute;
-pub(crate) mod capture;
+pub(crate) mod capture_run;
 pub(crate) mod collect;
 pub(crate) mod drain;
 pub(crate) mod enrich;
 pub(crate) mod fanout;
 pub(crate) mod in_place;
-mod marks;
+pub(crate) mod kernel_thread;
+mod mark_times;
 pub(crate) mod paths;
-pub(crate) mod recorder;
 pub(crate) mod resolve;
 pub(crate) mod threads;
 

@@ -10,7 +10,8 @@ pub(crate) const ROOT: u32 = u32::MAX;
 /// Ordinal of a name that does not repeat among its siblings.
 pub(crate) const UNIQUE: u32 = u32::MAX;
 
-/// Distinct paths kept. A program whose tree never repeats would grow without end; from here on names hang below `(other)`.
+/// Distinct paths kept. A program whose tree never repeats would grow without end; from here on names hang below
+/// `(other)`.
 const MAX_PATHS: usize = 200_000;
 
 pub(crate) struct Paths {

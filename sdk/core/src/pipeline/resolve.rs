@@ -1,14 +1,15 @@
 //! Order and resolve: raw records of one thread become a tree with stable paths, one step at a time.
 //!
-//! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval ends; only
-//! then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in parts.
+//! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval
+//! ends; only then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in
+//! parts.
 //!
 //! No I/O and no clocks here: records in, records out.
 
 use super::enrich::Resolved;
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
-use crate::annotate::Annotation;
+use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
@@ -49,23 +50,34 @@ pub(crate) struct Resolver {
 
 struct TemplateNode {
     name: u32,
-    parent: u32,
+    parent: Parent,
     path: Arc<PathInfo>,
 }
 
+/// What is found out about the intervals of one step, or of a part of it; by position in enter order, except `order`
+/// itself.
 #[derive(Default)]
 struct Scratch {
+    /// Indices into what is buffered.
     order: Vec<u32>,
-    parents: Vec<u32>,
+    parents: Vec<Parent>,
     paths: Vec<Arc<PathInfo>>,
+    /// By parent's position and name: how many siblings have it, and the next one's ordinal.
     repeats: FxHashMap<(u32, u32), (u32, u32)>,
 }
 
-const NO_PARENT: u32 = u32::MAX;
-/// The parent is an open interval of a step that is resolved in parts.
-const OPEN_PARENT: u32 = u32::MAX - 1;
-/// The parent's record was lost.
-const LOST_PARENT: u32 = u32::MAX - 2;
+/// Where an interval's parent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parent {
+    /// It has none: it is the step itself.
+    None,
+    /// At this position in enter order.
+    At(u32),
+    /// It is an open interval of a step that is resolved in parts.
+    Open,
+    /// Its record was lost.
+    Lost,
+}
 
 /// One thread's stream of raw records.
 pub(crate) struct ThreadStream {
@@ -282,7 +294,7 @@ impl Resolver {
         }
     }
 
-    /// Position in `order` of every interval's parent. The parents of an ordered tree are found with a stack.
+    /// The parents of an ordered tree are found with a stack.
     fn find_parents(&mut self, buffer: &StepBuffer) {
         let Scratch { order, parents, .. } = &mut self.scratch;
         parents.clear();
@@ -290,29 +302,22 @@ impl Resolver {
         for (position, &i) in order.iter().enumerate() {
             let item = &buffer.items[i as usize];
             // The interval entered just before is the parent, a sibling, or below a sibling: walk up from it.
-            let mut candidate = if position == 0 { NO_PARENT } else { position as u32 - 1 };
-            let parent = loop {
-                if candidate >= LOST_PARENT {
-                    break None;
-                }
-                let seq = seq_at(candidate);
-                if seq == item.parent {
-                    break Some(candidate);
-                }
-                if seq < item.parent {
-                    break None;
-                }
-                candidate = parents[candidate as usize];
-            };
-            let parent = parent.unwrap_or_else(|| {
+            let mut candidate = if position == 0 { Parent::None } else { Parent::At(position as u32 - 1) };
+            while let Parent::At(at) = candidate
+                && seq_at(at) > item.parent
+            {
+                candidate = parents[at as usize];
+            }
+            let parent = match candidate {
+                Parent::At(at) if seq_at(at) == item.parent => candidate,
                 // Off the straight walk after losses: look it up.
-                match order.binary_search_by_key(&item.parent, |&j| buffer.items[j as usize].seq) {
-                    Ok(found) if item.parent != 0 => found as u32,
-                    _ if item.flags & flag::STEP_ROOT != 0 => NO_PARENT,
-                    _ if buffer.open.contains_key(&item.parent) => OPEN_PARENT,
-                    _ => LOST_PARENT,
-                }
-            });
+                _ => match order.binary_search_by_key(&item.parent, |&j| buffer.items[j as usize].seq) {
+                    Ok(found) if item.parent != 0 => Parent::At(found as u32),
+                    _ if item.flags & flag::STEP_ROOT != 0 => Parent::None,
+                    _ if buffer.open.contains_key(&item.parent) => Parent::Open,
+                    _ => Parent::Lost,
+                },
+            };
             parents.push(parent);
         }
     }
@@ -321,14 +326,7 @@ impl Resolver {
         if self.paths_from_template(buffer) {
             return;
         }
-        // Which names repeat among siblings, then ordinals in enter order.
-        self.scratch.repeats.clear();
-        for position in 0..self.scratch.order.len() {
-            let i = self.scratch.order[position];
-            let text = self.name(buffer.items[i as usize].name, around).text;
-            let key = (self.scratch.parents[position], text);
-            self.scratch.repeats.entry(key).or_insert((0, 0)).0 += 1;
-        }
+        self.count_siblings(buffer, around);
         let mut paths = std::mem::take(&mut self.scratch.paths);
         paths.clear();
         for position in 0..self.scratch.order.len() {
@@ -338,36 +336,7 @@ impl Resolver {
                     buffer.closing.insert(item.seq);
                     path
                 }
-                None => {
-                    let parent = self.scratch.parents[position];
-                    let name = self.name(item.name, around);
-                    let ordinal = match parent {
-                        // Children of an interval so long that it is resolved in parts carry no ordinals: they would
-                        // grow without end, and with them the number of distinct paths.
-                        NO_PARENT | LOST_PARENT | OPEN_PARENT => UNIQUE,
-                        _ if buffer.closing.contains(&item.parent) => UNIQUE,
-                        _ => match self.scratch.repeats.get_mut(&(parent, name.text)) {
-                            Some((n, next)) if *n > 1 => {
-                                *next += 1;
-                                *next - 1
-                            }
-                            _ => UNIQUE,
-                        },
-                    };
-                    match parent {
-                        NO_PARENT => self.paths.child(None, item.name, &name, ordinal),
-                        LOST_PARENT => {
-                            self.orphans += 1;
-                            let lost = self.paths.lost();
-                            self.paths.child(Some(&lost), item.name, &name, ordinal)
-                        }
-                        OPEN_PARENT => {
-                            let parent = buffer.open.get(&item.parent).cloned().unwrap_or_else(|| self.paths.lost());
-                            self.paths.child(Some(&parent), item.name, &name, ordinal)
-                        }
-                        parent => self.paths.child(Some(&paths[parent as usize]), item.name, &name, ordinal),
-                    }
-                }
+                None => self.path_of(&item, self.scratch.parents[position], buffer, &paths, around),
             };
             paths.push(path);
         }
@@ -376,6 +345,58 @@ impl Resolver {
             self.remember_template(buffer);
         } else {
             buffer.closing.clear();
+        }
+    }
+
+    /// Which names repeat among siblings.
+    fn count_siblings(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
+        self.scratch.repeats.clear();
+        for position in 0..self.scratch.order.len() {
+            if let Parent::At(parent) = self.scratch.parents[position] {
+                let i = self.scratch.order[position];
+                let text = self.name(buffer.items[i as usize].name, around).text;
+                self.scratch.repeats.entry((parent, text)).or_default().0 += 1;
+            }
+        }
+    }
+
+    /// The path of an interval; `above` are those of all that were entered before it.
+    fn path_of(
+        &mut self,
+        item: &RawInterval,
+        parent: Parent,
+        buffer: &StepBuffer,
+        above: &[Arc<PathInfo>],
+        around: &Surroundings<'_>,
+    ) -> Arc<PathInfo> {
+        let name = self.name(item.name, around);
+        let lost;
+        let (parent, ordinal) = match parent {
+            Parent::None => (None, UNIQUE),
+            // Children of an interval so long that it is resolved in parts carry no ordinals: they would grow without
+            // end, and with them the number of distinct paths.
+            Parent::At(at) if buffer.closing.contains(&item.parent) => (Some(&above[at as usize]), UNIQUE),
+            Parent::At(at) => (Some(&above[at as usize]), self.next_ordinal(at, name.text)),
+            Parent::Open | Parent::Lost => match buffer.open.get(&item.parent) {
+                Some(open) => (Some(open), UNIQUE),
+                None => {
+                    self.orphans += u64::from(parent == Parent::Lost);
+                    lost = self.paths.lost();
+                    (Some(&lost), UNIQUE)
+                }
+            },
+        };
+        self.paths.child(parent, item.name, &name, ordinal)
+    }
+
+    /// Where a name repeats among the children of `parent`: how often it has been there.
+    fn next_ordinal(&mut self, parent: u32, name: u32) -> u32 {
+        match self.scratch.repeats.get_mut(&(parent, name)) {
+            Some((n, next)) if *n > 1 => {
+                *next += 1;
+                *next - 1
+            }
+            _ => UNIQUE,
         }
     }
 
@@ -407,7 +428,7 @@ impl Resolver {
         let Scratch { order, parents, paths, .. } = &self.scratch;
         let root = &buffer.items[order[0] as usize];
         let whole =
-            root.flags & flag::STEP_ROOT != 0 && !parents.iter().any(|p| matches!(*p, OPEN_PARENT | LOST_PARENT));
+            root.flags & flag::STEP_ROOT != 0 && !parents.iter().any(|p| matches!(p, Parent::Open | Parent::Lost));
         if !whole || order.len() > 16_384 || self.templates.len() >= 256 {
             return;
         }
@@ -454,8 +475,9 @@ impl Resolver {
                 Ok(found) => Some(buffer.annotations[found].1),
                 Err(_) => None,
             };
-            let parent = self.scratch.parents[position];
-            if parent < LOST_PARENT && buffer.items[self.scratch.order[parent as usize] as usize].end < item.end {
+            if let Parent::At(parent) = self.scratch.parents[position]
+                && buffer.items[self.scratch.order[parent as usize] as usize].end < item.end
+            {
                 self.outlived_parent += 1;
             }
             if let Some(a) = &annotation {
@@ -602,7 +624,7 @@ impl Resolver {
             self.names.get(name as usize).map_or_else(|| "(other)".into(), |n: &Arc<NameInfo>| n.name.to_string())
         };
         let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
-        in_place.figures(name).map(|figures| crate::run::InPlaceOverhead { left_plain, ..figures })
+        in_place.overhead(name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })
     }
 
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {

@@ -1,18 +1,15 @@
 //! The end of a session: flushed, accounted for, within its time limit.
 
 use crate::HostNs;
+use crate::account::Closing;
 use crate::clock::deadline;
 use crate::diagnostics::panic_message;
-use crate::handle::{Handle, overhead};
-use crate::ledger::DropReason;
+use crate::handle::Handle;
 use crate::pipeline::drain::{Command, DrainReport};
+use crate::pipeline::fanout::{close_all, finish_all};
 use crate::pipeline::{BackgroundCpu, collect};
-use crate::record::RecordKind;
-use crate::run::{
-    ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, OverheadInfo, RunManifest, Severity, Verdict,
-};
+use crate::run::{ExporterReport, Finding, RunManifest, Severity, Verdict};
 use crate::session::SessionBuilder;
-use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -56,8 +53,8 @@ impl Session {
 
     /// Ends the session and returns the final manifest: counts, losses, verdict.
     ///
-    /// In a process that was forked from the one that started the session it returns at once, with a manifest that holds
-    /// nothing but the finding [`FORKED`]: the run is the parent's.
+    /// In a process that was forked from the one that started the session it returns at once, with a manifest that
+    /// holds nothing but the finding [`FORKED`]: the run is the parent's.
     pub fn finish(mut self) -> RunManifest {
         self.shutdown();
         self.finished.clone().unwrap_or_default()
@@ -71,7 +68,8 @@ impl Session {
             return self.leave_to_parent(drain_thread);
         }
         let deadline = deadline(self.shutdown_timeout);
-        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others recorded.
+        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others
+        // recorded.
         self.stop_collect = None;
         if let Some(thread) = self.collect_thread.take() {
             let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
@@ -90,8 +88,8 @@ impl Session {
         }
     }
 
-    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks may
-    /// be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
+    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks
+    /// may be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
     fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
         std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
         std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));
@@ -128,7 +126,7 @@ impl Session {
                 ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
             }
         };
-        let mut manifest = self.handle.with_manifest(|m| m.clone());
+        let mut manifest = self.handle.0.manifest.get();
         manifest.verdict.ok = false;
         manifest.verdict.findings.push(Finding {
             severity: Severity::Error,
@@ -141,40 +139,11 @@ impl Session {
 
     /// Returns the threads that still write captured runs.
     fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
-        // All close at the same time, so that one slow exporter does not use up the others' time.
-        let closing: Vec<_> = report
-            .lanes
-            .iter()
-            .map(|lane| {
-                let (done, answer) = bounded(1);
-                lane.request_close(done, deadline);
-                answer
-            })
-            .collect();
-        let mut unresponsive = Vec::new();
-        for (lane, answer) in report.lanes.iter().zip(closing) {
-            if answer.recv_deadline(deadline).is_err() {
-                lane.ledger.settle(DropReason::Shutdown);
-                unresponsive.push(lane.name);
-            }
-        }
+        let unresponsive = close_all(&report.lanes, deadline);
         let manifest = Arc::new(self.final_manifest(&report, &unresponsive));
-        let finishing: Vec<_> = report
-            .lanes
-            .iter()
-            .filter(|lane| !unresponsive.contains(&lane.name))
-            .map(|lane| {
-                let (done, answer) = bounded(1);
-                lane.request_finish(manifest.clone(), done, deadline);
-                answer
-            })
-            .collect();
-        for answer in finishing {
-            let _ = answer.recv_deadline(deadline);
-        }
+        finish_all(&mut report.lanes, &unresponsive, &manifest, deadline);
         let mut manifest = (*manifest).clone();
-        for (lane, before) in report.lanes.iter_mut().zip(&mut manifest.exporters) {
-            lane.join_if_done();
+        for (lane, before) in report.lanes.iter().zip(&mut manifest.exporters) {
             let after = lane.ledger.report(lane.name);
             if after.last_error != before.last_error {
                 // Too late for the manifest that was exported, but not for whoever called `finish`.
@@ -188,42 +157,27 @@ impl Session {
     }
 
     fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
-        let facts = &report.facts;
-        let mut m = self.handle.with_manifest(|m| m.clone());
-        m.ended_ns = Some(HostNs::now().0);
-        m.complete = true;
-        m.clock = report.clock.clone();
-        m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), facts.counts[k as usize])).collect();
-        m.loss = facts.loss;
-        m.steps = Some(facts.steps);
-        m.exporters = report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect();
-        m.gpu = report.gpu.clone();
-        let marks_ns = m.gpu.as_ref().map_or(0, |gpu| gpu.marks_ns);
-        let (application_ns, ratio) =
-            overhead(self.handle.0.per_interval_ns, facts.loss.emitted, marks_ns, facts.step_ns);
-        m.overhead = OverheadInfo {
-            per_interval_ns: self.handle.0.per_interval_ns,
-            application_ns,
-            background_cpu_ns: self.background.total_ns(),
-            ratio,
-            estimate: if report.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
-            in_place: report.in_place.clone(),
-        };
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &self.handle.0;
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
-        m.verdict = verdict(&Evidence {
-            facts,
-            clock: &m.clock,
-            exporters: &m.exporters,
-            collector_failures: &failures,
+        let mut m = inner.manifest.get();
+        let closing = Closing {
+            ended: HostNs::now(),
+            tally: report.tally,
+            clock: report.clock.clone(),
+            exporters: report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect(),
             unresponsive,
-            unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
-            gpu: m.gpu.as_ref(),
+            gpu: report.gpu.clone(),
+            per_interval_ns: inner.per_interval_ns,
+            in_place: report.in_place.clone(),
+            background_cpu_ns: self.background.total_ns(),
+            collector_failures: &failures,
+            collectors_hang: self.collectors_hang,
             noticed: &noticed,
             paused_throughout: inner.started_paused && !inner.ever_started.load(Ordering::Relaxed),
             capture: false,
-        });
+        };
+        closing.close(&mut m);
         if let Some(error) = m.results.get("error").and_then(Value::as_str) {
             m.verdict.findings.push(program_failed(error));
             m.verdict.ok = false;

@@ -23,7 +23,7 @@ impl ThreadState {
     pub(crate) fn enter_aside(&mut self, shared: &Shared) {
         let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
         let recorded = if depth == 0 {
-            let fate = shared.control.begin_step().fate;
+            let fate = shared.control.begin_step(false, || false).fate;
             self.count_step(fate);
             fate.is_recorded()
         } else {

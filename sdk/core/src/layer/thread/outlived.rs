@@ -1,7 +1,8 @@
 //! Intervals that are left late, out of order, or never: those that outlive the step or the request they are part of.
 
-use super::{Frame, ThreadState, add};
+use super::{ThreadState, add};
 use crate::layer::cache::{Meta, meta_flag};
+use crate::layer::frame::Frame;
 use crate::raw::{NO_STEP, flag};
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +27,7 @@ impl ThreadState {
             return None;
         };
         let frame = self.frames[at];
-        if frame.flags & flag::STEP_ROOT != 0 {
+        if frame.is_step() {
             // From the top: so they end in the reverse order for whoever hears of it.
             for inside in (at + 1..self.depth).rev() {
                 if self.frames[inside].step == frame.step {
@@ -49,8 +50,8 @@ impl ThreadState {
         Some(at)
     }
 
-    /// What the frame was part of has ended. For whoever else hears of intervals it ends now; its record is written when it
-    /// is left, if it ever is.
+    /// What the frame was part of has ended. For whoever else hears of intervals it ends now; its record is written
+    /// when it is left, if it ever is.
     fn detach(&mut self, shared: &Shared, at: usize) {
         let Frame { recorded, transparent, outside_window, .. } = self.frames[at];
         if self.frames[at].is_detached() {
@@ -61,8 +62,8 @@ impl ThreadState {
                 let now = shared.ticks.now();
                 self.hooks_exit(shared, at, now);
             }
-        } else if let Some(kernels) = shared.kernels.as_ref().filter(|_| outside_window) {
-            kernels.correlator.pop();
+        } else if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
+            correlator.pop();
         }
         let frame = &mut self.frames[at];
         (frame.outside_window, frame.plain) = (false, false);
@@ -72,8 +73,8 @@ impl ThreadState {
         self.detached += 1;
     }
 
-    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it is to
-    /// stand in, or the largest for none.
+    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it
+    /// is to stand in, or the largest for none.
     #[cold]
     pub(super) fn around_among_late(&mut self, shared: &Shared, meta: Meta, around: usize) -> usize {
         match self.late[..self.depth].last() {
@@ -82,8 +83,9 @@ impl ThreadState {
         }
     }
 
-    /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and code
-    /// that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest for none.
+    /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and
+    /// code that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest
+    /// for none.
     fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
@@ -127,8 +129,8 @@ impl ThreadState {
         self.depth = kept;
     }
 
-    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth that
-    /// it stood at among the others.
+    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth
+    /// that it stood at among the others.
     #[cold]
     pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> usize {
         let late = std::mem::take(&mut self.late[at]);

@@ -21,7 +21,7 @@ const FETCH_EVERY: Duration = Duration::from_millis(500);
 /// Takes what a recorder knows about the machine.
 pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
 
-pub(crate) struct Recorder {
+pub(crate) struct KernelThread {
     pub(crate) activity: Box<dyn Activity>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) asks: Receiver<Ask>,
@@ -32,7 +32,7 @@ pub(crate) struct Recorder {
     pub(crate) describe: Describe,
 }
 
-impl Recorder {
+impl KernelThread {
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
         super::threads::spawn("cs-kernels", move || self.run())
     }
@@ -49,17 +49,16 @@ impl Recorder {
         }
         loop {
             let shared = self.shared.clone();
-            let Some(window) = shared.kernels.as_ref().map(|k| &k.window) else { return };
+            let Some(window) = shared.control.kernels() else { return };
             match self.asks.recv_timeout(if window.is_active() { BUSY } else { IDLE }) {
                 Ok(Ask::Collect(ticket)) => self.deliver(ticket, true),
                 Ok(Ask::CloseWindow) => {
-                    if on && window.is_closing() {
+                    if on && shared.control.stop_recorder() {
                         self.call(|activity, _| activity.disable());
                         on = false;
                         // What the switch itself brought to light.
                         self.deliver(0, true);
                         self.call(|activity, _| activity.release());
-                        window.closed();
                     }
                 }
                 Ok(Ask::Stop(ticket)) => {
@@ -79,13 +78,11 @@ impl Recorder {
                     return;
                 }
             }
-            if window.is_wanted()
-                && !on
-                && self.activity.wait().is_zero()
-                && self.call(|activity, _| activity.enable()).is_some()
-            {
-                on = true;
-                window.ready();
+            if window.is_wanted() {
+                on = on || (self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some());
+                if on {
+                    window.ready();
+                }
             }
             if on && fetched.elapsed() >= FETCH_EVERY {
                 self.deliver(0, false);
@@ -115,9 +112,7 @@ impl Recorder {
                 format!("the recorder of kernels panicked and is not asked again: {}", panic_message(payload.as_ref()))
             }
         };
-        if let Some(kernels) = &self.shared.kernels {
-            kernels.window.fail();
-        }
+        self.shared.control.recorder_failed();
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if error.is_none() {
             self.shared.diagnostics.report(self.activity.name(), message.as_str());

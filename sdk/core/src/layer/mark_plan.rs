@@ -1,42 +1,27 @@
 //! Which steps the adaptive tier marks in full: sampled steadily over the run, on each thread, within a budget.
 
-use super::gpu::detail;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::gpu::StepKind;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How much of a step is marked; the low bits of a frame's `gpu`.
+pub(crate) mod detail {
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const STEP: u8 = 1;
+    pub(crate) const BLOCKS: u8 = 2;
+    pub(crate) const ALL: u8 = 3;
+    pub(crate) const MASK: u8 = 3;
+    /// The frame is, or is inside, a block that repeats: nothing further in is marked in the blocks tier.
+    pub(crate) const INSIDE_BLOCK: u8 = 4;
+    /// The frame is marked.
+    pub(crate) const MARKED: u8 = 8;
+}
 
 /// A step in full at least once in so many, however dear it is.
 const MAX_WAIT: u32 = 100_000;
 
-/// Kinds of steps that threads share what they know about; one with a higher number is known to its threads alone.
-const KINDS: usize = 512;
-
 /// Where threads live for a step or two, each of which is its thread's first, one in so many of all threads' is in full
 /// nevertheless.
 const FIRSTS: u32 = 16;
-
-/// What all threads know about one kind of step.
-#[derive(Debug, Default)]
-pub(crate) struct Kind {
-    /// Whether one has begun.
-    seen: AtomicBool,
-    /// Steps that were their thread's first since the last in full, on any thread.
-    firsts: AtomicU32,
-}
-
-/// By number of the name.
-#[derive(Debug)]
-pub(crate) struct Kinds(Box<[Kind]>);
-
-impl Default for Kinds {
-    fn default() -> Self {
-        Self((0..KINDS).map(|_| Kind::default()).collect())
-    }
-}
-
-impl Kinds {
-    pub(super) fn get(&self, name: u32) -> Option<&Kind> {
-        self.0.get(name as usize)
-    }
-}
 
 /// What was chosen for a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +66,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Detail of the next step, which begins `now`.
-    pub(super) fn next(&mut self, kind: Option<&Kind>, thread: u32, now: u64, pause: u64) -> Next {
+    pub(super) fn next(&mut self, kind: Option<&StepKind>, thread: u32, now: u64, pause: u64) -> Next {
         let partly = Next { detail: detail::STEP, cold: true };
         if !self.seen {
             self.seen = true;
@@ -167,7 +152,7 @@ mod tests {
     /// Plays `n` steps of `step` ticks where full detail costs `full` and a step's own marks `partial`: the share marks
     /// took, and which steps were in full.
     fn play(plan: &mut Plan, n: u32, step: f64, full: f64, partial: f64, budget: f64) -> (f64, Vec<u32>) {
-        let kind = Kind::default();
+        let kind = StepKind::default();
         kind.seen.store(true, Relaxed);
         let (mut cost_sum, mut fulls) = (0.0, Vec::new());
         for i in 0..n {
@@ -247,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_first_step_of_a_kind_and_those_after_a_pause_are_cold() {
-        let kind = Kind::default();
+        let kind = StepKind::default();
         let mut plans = [Plan::default(); 3];
         let mut next = |plan: usize, now| plans[plan].next(Some(&kind), plan as u32, now, 1_000);
         let (all, step) = (detail::ALL, detail::STEP);
@@ -275,7 +260,7 @@ mod tests {
 
     #[test]
     fn threads_that_live_for_one_step_are_sampled_too() {
-        let kind = Kind::default();
+        let kind = StepKind::default();
         let firsts: Vec<Next> = (0..200).map(|t| Plan::default().next(Some(&kind), t, 0, u64::MAX)).collect();
         let warm = firsts.iter().filter(|n| n.detail == detail::ALL && !n.cold).count();
         assert_eq!(warm, 199 / FIRSTS as usize);

@@ -1,65 +1,16 @@
-//! When to record: runtime start and stop, schedules, and windows of steps. Decisions are taken where a step begins, so that
-//! enter and exit always balance.
+//! When to record: runtime start and stop, schedules, and windows of steps. What becomes of a step is decided in one
+//! call where it begins, so that enter and exit always balance.
+
+mod kernel_window;
+mod schedule;
+
+pub(crate) use kernel_window::KernelWindow;
+pub use schedule::{Schedule, StepAction};
 
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError};
 use std::ops::Range;
-
-/// Which steps are recorded, as in the PyTorch profiler: after `skip_first` steps, cycles of `wait` steps that are not recorded,
-/// `warmup` steps that are not recorded either but run right before the recorded ones, and `active` recorded steps; `repeat`
-/// cycles, 0 for no end.
-///
-/// ```
-/// use candlescope_core::{Schedule, StepAction};
-/// let schedule = Schedule { skip_first: 1, wait: 1, warmup: 1, active: 2, repeat: 1 };
-/// let actions: Vec<_> = (0..7).map(|step| schedule.action(step)).collect();
-/// use StepAction::*;
-/// assert_eq!(actions, [Skip, Skip, Warmup, Record, Record, Skip, Skip]);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Schedule {
-    /// Steps skipped once, at the start.
-    pub skip_first: u64,
-    /// Steps skipped at the start of each cycle.
-    pub wait: u64,
-    /// Steps after that which are not recorded yet.
-    pub warmup: u64,
-    /// Steps recorded in each cycle.
-    pub active: u64,
-    /// Cycles; 0 repeats for ever.
-    pub repeat: u64,
-}
-
-/// What a schedule says of one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepAction {
-    /// Not recorded.
-    Skip,
-    /// Not recorded; the recorded ones come next.
-    Warmup,
-    /// Recorded.
-    Record,
-}
-
-impl Schedule {
-    /// What to do with step number `step`, counted from 0.
-    pub fn action(&self, step: u64) -> StepAction {
-        let Some(step) = step.checked_sub(self.skip_first) else {
-            return StepAction::Skip;
-        };
-        let idle = self.wait.saturating_add(self.warmup);
-        let cycle = idle.saturating_add(self.active);
-        if cycle == 0 || (self.repeat > 0 && step / cycle >= self.repeat) {
-            return StepAction::Skip;
-        }
-        match step % cycle {
-            at if at < self.wait => StepAction::Skip,
-            at if at < idle => StepAction::Warmup,
-            _ => StepAction::Record,
-        }
-    }
-}
 
 /// How often a window is tried to be opened between two steps.
 const OPENING_ATTEMPTS: usize = 1_000;
@@ -78,6 +29,10 @@ pub(crate) struct Control {
     window_end: AtomicU64,
     /// Steps below this number get all the detail there is.
     full_end: AtomicU64,
+    /// Steps below this number have their kernels recorded, because the recorder is on for them.
+    kernels_end: AtomicU64,
+    /// Where the session has a recorder of kernels.
+    kernels: Option<KernelWindow>,
     /// Held while a window is opened; no application thread takes it.
     opening: Mutex<()>,
     closed: AtomicBool,
@@ -88,6 +43,10 @@ pub(crate) struct Control {
 pub(crate) struct StepDecision {
     pub(crate) number: u64,
     pub(crate) fate: StepFate,
+    /// It gets all the detail there is, whatever was chosen for the session.
+    pub(crate) full: bool,
+    /// Its kernels are recorded.
+    pub(crate) kernels: bool,
 }
 
 /// What becomes of a step.
@@ -127,18 +86,46 @@ impl Control {
             steps: AtomicU64::new(0),
             window_end: AtomicU64::new(0),
             full_end: AtomicU64::new(0),
+            kernels_end: AtomicU64::new(0),
+            kernels: None,
             opening: Mutex::new(()),
             closed: AtomicBool::new(false),
         }
     }
 
-    /// Called where a step begins.
-    pub(crate) fn begin_step(&self) -> StepDecision {
+    /// With a recorder of kernels, in the windows of `schedule` or only on request.
+    pub(crate) fn with_kernels(mut self, schedule: Option<Schedule>) -> Self {
+        self.kernels = Some(KernelWindow::new(schedule));
+        self
+    }
+
+    /// Windows of kernels, where the session has a recorder of them.
+    pub(crate) fn kernels(&self) -> Option<&KernelWindow> {
+        self.kernels.as_ref()
+    }
+
+    /// Called where a step begins. `own_kernels` is false where those of the step around it are recorded, or its own
+    /// cannot be. `leaves_plain` is asked of steps that are to be recorded although nobody asked for that very step.
+    #[inline]
+    pub(crate) fn begin_step(&self, own_kernels: bool, leaves_plain: impl FnOnce() -> bool) -> StepDecision {
         // The order of these two against those of `open_window` is what makes a window exact.
         let number = self.steps.fetch_add(1, SeqCst);
         let in_window = number < self.window_end.load(SeqCst);
-        let fate = if self.closed.load(Ordering::Relaxed) { StepFate::Closed } else { self.fate(number, in_window) };
-        StepDecision { number, fate }
+        let fate = match self.closed.load(Ordering::Relaxed) {
+            true => StepFate::Closed,
+            false => match self.fate(number, in_window) {
+                StepFate::Recorded if !in_window && leaves_plain() => StepFate::Plain,
+                fate => fate,
+            },
+        };
+        let full = in_window && number < self.full_end.load(SeqCst);
+        let kernels = match &self.kernels {
+            Some(window) if own_kernels && fate.is_recorded() => {
+                window.begin_step(full && number < self.kernels_end.load(SeqCst))
+            }
+            _ => false,
+        };
+        StepDecision { number, fate, full, kernels }
     }
 
     #[inline]
@@ -152,18 +139,6 @@ impl Control {
             _ => StepFate::Paused,
         };
         if in_window { StepFate::Captured } else { without_window }
-    }
-
-    /// Whether a step gets all the detail there is, whatever was chosen for the session.
-    #[inline]
-    pub(crate) fn in_full(&self, step: u64) -> bool {
-        step < self.full_end.load(Ordering::Relaxed)
-    }
-
-    /// Whether a step is recorded because somebody asked for it and the ones beside it.
-    #[inline]
-    pub(crate) fn in_window(&self, step: u64) -> bool {
-        step < self.window_end.load(SeqCst)
     }
 
     /// Whether intervals above steps are recorded now: whether a step that began now would be.
@@ -193,35 +168,51 @@ impl Control {
         self.schedule
     }
 
-    /// Records the next `steps` steps even where the mode says otherwise, `in_full` with all the detail there is. Returns their numbers,
-    /// or `None` while such a window is open. All of these steps are recorded, over all threads, and it says so before the first begins.
+    /// Records the next `steps` steps even where the mode says otherwise; `in_full` with all the detail there is, and
+    /// with their kernels where the recorder is on for that. Returns their numbers, or `None` while such a window is
+    /// open. All of these steps are recorded, over all threads, and it says so before the first begins.
     pub(crate) fn open_window(&self, steps: u64, in_full: bool) -> Option<Range<u64>> {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.steps.load(SeqCst);
         if self.window_end.load(SeqCst) > before {
             return None;
         }
-        // Where no step began while the end was written, those that come see it, and there are as many as were asked for.
-        let mut first = before;
-        for _ in 0..OPENING_ATTEMPTS {
-            let window = first..first.saturating_add(steps);
-            self.end_at(window.end, in_full);
-            let next = self.steps.load(SeqCst);
-            if next == first {
-                return Some(window);
+        // Held until all is said, so that a recorder that fails meanwhile is not taken for one that is on.
+        let recorder = self.kernels.as_ref().filter(|_| in_full).and_then(KernelWindow::on_for_capture);
+        let end_at = |end: u64| self.end_at(end, in_full, recorder.is_some());
+        // Where no step began while the end was written, those that come see it, and there are as many as were asked
+        // for.
+        let mut window = before..before.saturating_add(steps);
+        let mut attempts = 0..OPENING_ATTEMPTS;
+        loop {
+            if attempts.next().is_none() {
+                // Steps that follow one another that fast: until the first one's number is known every step is in the
+                // window. One that took its number after it was read cannot have missed that; one beyond the end may
+                // be recorded besides.
+                end_at(u64::MAX);
+                let first = self.steps.load(SeqCst);
+                window = first..first.saturating_add(steps);
+                end_at(window.end);
+                break;
             }
-            first = next;
+            end_at(window.end);
+            let next = self.steps.load(SeqCst);
+            if next == window.start {
+                break;
+            }
+            window = next..next.saturating_add(steps);
         }
-        // Steps that follow one another that fast: until the first one's number is known every step is in the window. One
-        // that took its number after it was read cannot have missed that; one beyond the end may be recorded besides.
-        self.end_at(u64::MAX, in_full);
-        let first = self.steps.load(SeqCst);
-        let window = first..first.saturating_add(steps);
-        self.end_at(window.end, in_full);
+        if let Some(mut recorder) = recorder {
+            recorder.capture_until(window.end);
+        }
         Some(window)
     }
 
-    fn end_at(&self, end: u64, in_full: bool) {
+    fn end_at(&self, end: u64, in_full: bool, with_kernels: bool) {
+        // The last of these lets steps in, which then see the others.
+        if with_kernels {
+            self.kernels_end.store(end, SeqCst);
+        }
         if in_full {
             self.full_end.store(end, SeqCst);
         }
@@ -232,8 +223,34 @@ impl Control {
     pub(crate) fn close_window(&self, end: u64) {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.window_end.load(SeqCst) == end {
+            self.kernels_end.store(0, SeqCst);
             self.full_end.store(0, SeqCst);
             self.window_end.store(0, SeqCst);
+        }
+    }
+
+    /// A capture is over, or does not begin: the recorder of kernels need not be on for it.
+    pub(crate) fn end_capture(&self) {
+        if let Some(window) = &self.kernels {
+            window.end_capture();
+        }
+    }
+
+    /// Whether the recorder of kernels is on and all steps it was switched on for have begun.
+    pub(crate) fn kernels_used_up(&self) -> bool {
+        self.kernels.as_ref().is_some_and(|window| window.is_used_up(self.steps.load(SeqCst)))
+    }
+
+    /// Has the windows of kernels that are used up be over; `false` where the recorder is still needed. From here on
+    /// it counts as off.
+    pub(crate) fn stop_recorder(&self) -> bool {
+        self.kernels.as_ref().is_some_and(|window| window.stop(self.steps.load(SeqCst)))
+    }
+
+    /// No kernels can be recorded in this session any more.
+    pub(crate) fn recorder_failed(&self) {
+        if let Some(window) = &self.kernels {
+            window.fail(|| self.kernels_end.store(0, SeqCst));
         }
     }
 
@@ -273,7 +290,7 @@ mod tests {
                         scope.spawn(|| {
                             let mut recorded = Vec::new();
                             while !stop.load(Ordering::Relaxed) {
-                                let step = control.begin_step();
+                                let step = control.begin_step(true, || false);
                                 if step.fate.is_recorded() {
                                     recorded.push(step.number);
                                 }
@@ -291,7 +308,8 @@ mod tests {
                 let recorded: Vec<u64> = workers.into_iter().flat_map(|w| w.join().expect("ends")).collect();
                 (recorded, window)
             });
-            // A step before it may be recorded besides, if it began while the window was being opened; none of it is missing.
+            // A step before it may be recorded besides, if it began while the window was being opened; none of it is
+            // missing.
             let inside = recorded.iter().filter(|n| window.contains(n)).count();
             assert_eq!(inside, 20, "{window:?}: {recorded:?}");
             assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");
@@ -303,21 +321,56 @@ mod tests {
         let control = Control::new(None, true);
         assert_eq!(control.open_window(3, true), Some(0..3));
         assert_eq!(control.open_window(1, false), None);
-        assert_eq!(control.begin_step().fate, StepFate::Captured);
-        assert!(control.in_full(0) && control.in_full(2) && !control.in_full(3));
+        let step = control.begin_step(true, || false);
+        assert_eq!((step.fate, step.full, step.kernels), (StepFate::Captured, true, false));
         assert_eq!(control.remaining(), 2);
         control.close_window(2);
         assert_eq!(control.remaining(), 2, "another window's end");
         control.close_window(3);
-        assert_eq!((control.remaining(), control.begin_step().fate), (0, StepFate::Paused));
+        assert_eq!((control.remaining(), control.begin_step(true, || false).fate), (0, StepFate::Paused));
         assert_eq!(control.open_window(1, false), Some(2..3));
     }
+
+    #[test]
+    fn a_capture_has_the_kernels_of_exactly_its_steps() {
+        let control = Control::new(None, false).with_kernels(None);
+        let steps = |n: usize| {
+            let all = (0..n).map(|_| control.begin_step(true, || true));
+            all.map(|s| (s.fate, s.full, s.kernels)).collect::<Vec<_>>()
+        };
+        let plain = (StepFate::Plain, false, false);
+        let kernels = control.kernels().expect("has a recorder");
+        assert!(kernels.ask_for_capture());
+        // Without the recorder a capture has none, and does not wait for it any longer.
+        control.end_capture();
+        assert_eq!(
+            (control.open_window(1, true), steps(2)),
+            (Some(0..1), vec![(StepFate::Recorded, true, false), plain])
+        );
+        assert!(kernels.ask_for_capture());
+        kernels.ready();
+        assert_eq!(steps(1), [plain], "the recorder is on, and the capture has not begun");
+        assert_eq!(control.open_window(2, true), Some(3..5));
+        let inside = control.begin_step(false, || true);
+        assert!(inside.full && !inside.kernels, "those of the step around it");
+        assert!(!control.kernels_used_up() && !control.stop_recorder());
+        assert_eq!(steps(2), [(StepFate::Recorded, true, true), plain]);
+        assert!(control.kernels_used_up() && control.stop_recorder() && !control.stop_recorder());
+        // One that fails takes the kernels of those that come, and nothing else.
+        assert!(kernels.ask_for_capture());
+        kernels.ready();
+        control.open_window(2, true);
+        assert_eq!(steps(1), [(StepFate::Recorded, true, true)]);
+        control.recorder_failed();
+        assert_eq!(steps(1), [(StepFate::Recorded, true, false)]);
+    }
+
     #[test]
     fn a_window_is_told_from_the_schedule_and_requests_from_steps() {
         use StepFate::{Captured, Closed, Paused, Recorded, ScheduledOut};
         let schedule = Schedule { skip_first: 1, wait: 1, warmup: 0, active: 1, repeat: 0 };
         let control = Control::new(Some(schedule), false);
-        let fates = |n: usize| (0..n).map(|_| control.begin_step().fate).collect::<Vec<_>>();
+        let fates = |n: usize| (0..n).map(|_| control.begin_step(true, || false).fate).collect::<Vec<_>>();
         assert_eq!(fates(3), [ScheduledOut, ScheduledOut, Recorded]);
         assert!(!control.records_above_steps() && control.records_requests());
         control.open_window(2, false);

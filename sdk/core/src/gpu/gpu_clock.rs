@@ -1,6 +1,6 @@
 //! The GPU clock's contract: marks in a stream, and when the device reached them.
 
-use crate::clock::HostNs;
+use crate::host_ns::HostNs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -40,8 +40,8 @@ pub enum NoMark {
 
 /// One application thread's end of a [`GpuClock`].
 pub trait GpuLane: Send + 'static {
-    /// Puts a mark into the stream that the calling thread launches into. Hot path: must not allocate (once warm), lock,
-    /// synchronise or panic, and must leave the driver's state as it found it.
+    /// Puts a mark into the stream that the calling thread launches into. Hot path: must not allocate (once warm),
+    /// lock, synchronise or panic, and must leave the driver's state as it found it.
     ///
     /// # Errors
     /// See [`NoMark`]; the interval then has no GPU time.
@@ -50,7 +50,8 @@ pub trait GpuLane: Send + 'static {
 
 /// Gives threads their lanes.
 pub trait GpuLanes: Send + Sync + 'static {
-    /// The lane of thread `thread` (its [`ThreadInfo::index`](crate::ThreadInfo::index)); asked for once a thread, on that thread.
+    /// The lane of thread `thread` (its [`ThreadInfo::index`](crate::ThreadInfo::index)); asked for once a thread, on
+    /// that thread.
     fn lane(&self, thread: u32) -> Box<dyn GpuLane>;
 }
 
@@ -110,7 +111,8 @@ pub trait GpuClock: Send + 'static {
         BTreeMap::new()
     }
 
-    /// Reports what has become known since the last call, without waiting for the device. `host` reads the host's clock.
+    /// Reports what has become known since the last call, without waiting for the device. `host` reads the host's
+    /// clock.
     ///
     /// A clock re-anchors each device at least every four seconds while marks come, and before the first of them.
     fn poll(&mut self, host: &dyn Fn() -> HostNs, report: &mut dyn FnMut(GpuReport));

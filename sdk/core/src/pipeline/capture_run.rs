@@ -1,17 +1,16 @@
-//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then ends.
+//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then
+//! ends.
 
-use super::drain::Facts;
-use super::fanout::Lane;
+use super::fanout::{Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
-use crate::control::Control;
+use crate::account::Closing;
+use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
-use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
-use crate::shared::Shared;
-use crate::verdict::{Evidence, verdict};
-use crossbeam_channel::{Sender, bounded};
+use crate::run::{ClockInfo, Finding, RunManifest, Severity, StepCounts};
+use crate::tally::Tally;
+use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,13 +30,14 @@ const UNCOUNTED: u64 = u16::MAX as u64;
 /// Time that the exporter gets to write what it was given.
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
 
+/// Longest wait for the recorder of kernels before a capture begins without.
+const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What the drain needs to begin a capture.
 pub(crate) struct CaptureRequest {
     pub(crate) lane: Lane,
     pub(crate) run_id: String,
     pub(crate) steps: u64,
-    /// The recorder's window, where there is one.
-    pub(crate) kernels: Option<KernelsTicket>,
     /// Told by the user that no more steps are wanted.
     pub(crate) ended: Arc<AtomicBool>,
     /// Hears of the finished run.
@@ -46,27 +46,6 @@ pub(crate) struct CaptureRequest {
     pub(crate) begun: Sender<Option<Range<u64>>>,
     /// Cleared when another capture may begin.
     pub(crate) busy: Busy,
-}
-
-/// A recorder's window that ends, if it has not, with this value.
-pub(crate) struct KernelsTicket {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) window: Option<u64>,
-}
-
-impl KernelsTicket {
-    /// Lets the window have all its steps.
-    pub(crate) fn keep(mut self) {
-        self.window = None;
-    }
-}
-
-impl Drop for KernelsTicket {
-    fn drop(&mut self) {
-        if let (Some(kernels), Some(window)) = (&self.shared.kernels, self.window) {
-            kernels.window.end(window);
-        }
-    }
 }
 
 /// Keeps others out while it lives.
@@ -85,6 +64,30 @@ impl Drop for Busy {
     }
 }
 
+/// A capture that begins when the recorder of kernels is on, or is not waited for any longer.
+pub(crate) struct Waiting {
+    request: CaptureRequest,
+    until: Instant,
+}
+
+impl Waiting {
+    pub(crate) fn new(request: CaptureRequest, control: &Control) -> Self {
+        let asked = control.kernels().is_some_and(KernelWindow::ask_for_capture);
+        Self { request, until: Instant::now() + if asked { KERNELS_PATIENCE } else { Duration::ZERO } }
+    }
+
+    /// Whether it is to begin now.
+    pub(crate) fn is_over(&self, control: &Control) -> bool {
+        control.kernels().is_none_or(|window| window.is_on() || window.has_failed()) || Instant::now() >= self.until
+    }
+
+    /// Lets go of the recorder and the exporter.
+    pub(crate) fn give_up(self, control: &Control) {
+        control.end_capture();
+        self.request.lane.request_abandon();
+    }
+}
+
 /// A capture under way.
 pub(crate) struct Capturing {
     request: CaptureRequest,
@@ -95,7 +98,7 @@ pub(crate) struct Capturing {
     /// When the window was opened, on the line of the run's times: the system clock may have been set meanwhile.
     started: HostNs,
     last_seen: Instant,
-    before: Facts,
+    before: Tally,
     step_ns: u64,
     model_spans: u64,
     /// Intervals of these steps that were dropped; `None` where a step lost more than it can say.
@@ -106,13 +109,14 @@ pub(crate) struct Capturing {
 
 impl Capturing {
     /// Opens the window; `None`, and the request is dropped, where one is open already.
-    pub(crate) fn begin(request: CaptureRequest, control: &Control, before: Facts, now: HostNs) -> Option<Self> {
-        let window = control.open_window(request.steps, true);
-        let _ = request.begun.send(window.clone());
+    pub(crate) fn begin(waiting: Waiting, control: &Control, before: Tally, now: HostNs) -> Option<Self> {
+        let window = control.open_window(waiting.request.steps, true);
+        let _ = waiting.request.begun.send(window.clone());
         let Some(window) = window else {
-            request.lane.request_abandon();
+            waiting.give_up(control);
             return None;
         };
+        let request = waiting.request;
         Some(Self {
             request,
             window,
@@ -138,8 +142,8 @@ impl Capturing {
         spans.iter_mut().filter(|s| roots.contains(&s.seq)).for_each(|s| s.parent_seq = None);
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
         self.requests.extend(steps.iter().filter_map(|s| s.request));
-        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began before has steps
-        // that are not here, and would look as if it had been idle.
+        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began
+        // before has steps that are not here, and would look as if it had been idle.
         let whole = |r: &&RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
         let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
@@ -161,8 +165,8 @@ impl Capturing {
     }
 
     /// Whether nothing more is to come.
-    pub(crate) fn is_done(&self, control: &Control, facts: &Facts) -> bool {
-        let patience = if facts.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
+    pub(crate) fn is_done(&self, control: &Control, tally: &Tally) -> bool {
+        let patience = if tally.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
         self.seen >= self.window.end - self.window.start
             || self.request.ended.load(Ordering::Relaxed)
             || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
@@ -170,15 +174,15 @@ impl Capturing {
 
     /// Writes the run on a thread of its own, because that may take as long as it likes.
     pub(crate) fn finish(
-        mut self,
+        self,
         end: CaptureEnd,
         control: &Control,
         diagnostics: &Diagnostics,
     ) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
-        let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // The kernels of all captured steps have come by now, unless the capture was ended before.
-        self.request.kernels = None;
+        control.end_capture();
+        let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
         threads::spawn("cs-capture", move || self.write(end, begun))
             .inspect_err(|e| {
@@ -192,73 +196,53 @@ impl Capturing {
     fn write(self, end: CaptureEnd, begun: u64) {
         // Nothing is told from here: what the exporter says, its own thread tells.
         super::prepare_background_thread(&Diagnostics::default());
-        let mut facts = end.facts.since(&self.before);
+        let mut tally = end.tally.since(&self.before);
         let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
-        let CaptureRequest { mut lane, run_id, finished, busy, .. } = request;
+        let CaptureRequest { lane, run_id, finished, busy, .. } = request;
+        let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
-        let (done, answer) = bounded(1);
-        lane.request_close(done, deadline);
-        let unresponsive = answer.recv_deadline(deadline).is_err();
-        if unresponsive {
-            lane.ledger.settle(DropReason::Shutdown);
-        }
-        let report = lane.ledger.report(lane.name);
-        let mut m = end.manifest;
-        m.run_id = run_id;
-        m.started_ns = started.0;
-        m.ended_ns = Some(end.now.0);
-        m.complete = true;
-        m.clock = end.clock;
-        m.counts.clone_from(&report.received);
+        let unresponsive = close_all(&lanes, deadline);
+        let report = lanes[0].ledger.report(lanes[0].name);
         for kind in RecordKind::ALL {
-            facts.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
+            tally.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
         }
-        let spans = facts.counts[RecordKind::Span as usize];
-        facts.step_ns = step_ns;
-        facts.model_spans = model_spans;
-        facts.helper_spans = spans - model_spans.min(spans);
-        facts.drained = spans;
-        facts.orphans = orphans;
-        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was; but where a step
-        // that is missing may have been dropped itself, all of it may have been theirs.
-        let missing = begun.saturating_sub(seen).min(facts.steps.lost);
-        facts.steps = StepCounts {
+        let spans = tally.counts[RecordKind::Span as usize];
+        tally.step_ns = step_ns;
+        tally.model_spans = model_spans;
+        tally.helper_spans = spans - model_spans.min(spans);
+        tally.drained = spans;
+        tally.orphans = orphans;
+        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was;
+        // but where a step that is missing may have been dropped itself, all of it may have been theirs.
+        let missing = begun.saturating_sub(seen).min(tally.steps.lost);
+        tally.steps = StepCounts {
             begun,
             captured: seen,
             lost: missing,
             open_at_end: begun.saturating_sub(seen + missing),
             ..StepCounts::default()
         };
-        m.steps = Some(facts.steps);
         if let Some(dropped) = dropped.filter(|_| missing == 0) {
-            facts.loss.ring_full = dropped;
+            tally.loss.ring_full = dropped;
         }
-        facts.loss.emitted = spans + facts.loss.lost();
-        facts.loss.requests_open_at_end = requests.len() as u64;
-        m.loss = facts.loss;
-        let (application_ns, ratio) = crate::handle::overhead(end.per_interval_ns, spans, facts.marks_ns, step_ns);
-        m.overhead = OverheadInfo {
-            per_interval_ns: end.per_interval_ns,
-            application_ns,
-            ratio,
-            estimate: ESTIMATE_LOOP.into(),
-            ..OverheadInfo::default()
-        };
-        m.exporters = vec![report];
-        let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
-        m.verdict = verdict(&Evidence {
-            facts: &facts,
-            clock: &m.clock,
-            exporters: &m.exporters,
-            collector_failures: &[],
+        tally.loss.emitted = spans + tally.loss.lost();
+        tally.loss.requests_open_at_end = requests.len() as u64;
+        let mut m = end.manifest;
+        m.run_id = run_id;
+        m.started_ns = started.0;
+        let closing = Closing {
+            ended: end.now,
+            tally,
+            clock: end.clock,
+            exporters: vec![report],
             unresponsive: &unresponsive,
-            unresponsive_collectors: None,
-            gpu: None,
-            noticed: &[],
+            per_interval_ns: end.per_interval_ns,
             // Without a step there is nothing to be said of its spans, but of the capture: see below.
             paused_throughout: seen == 0,
             capture: true,
-        });
+            ..Closing::default()
+        };
+        closing.close(&mut m);
         let wanted = window.end - window.start;
         if seen < wanted {
             m.verdict.ok &= seen > 0;
@@ -275,12 +259,7 @@ impl Capturing {
             });
         }
         let m = Arc::new(m);
-        if unresponsive.is_empty() {
-            let (done, answer) = bounded(1);
-            lane.request_finish(m.clone(), done, deadline);
-            let _ = answer.recv_deadline(deadline);
-        }
-        lane.join_if_done();
+        finish_all(&mut lanes, &unresponsive, &m, deadline);
         drop(busy);
         let _ = finished.send((*m).clone());
     }
@@ -288,7 +267,7 @@ impl Capturing {
 
 /// What the session knows when a capture ends.
 pub(crate) struct CaptureEnd {
-    pub(crate) facts: Facts,
+    pub(crate) tally: Tally,
     pub(crate) manifest: RunManifest,
     pub(crate) clock: ClockInfo,
     pub(crate) per_interval_ns: f64,

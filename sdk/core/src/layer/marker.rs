@@ -1,27 +1,12 @@
 //! GPU marks on the application's thread: which intervals get them, when two may share one, and what they may cost.
 
-use super::plan::{Kinds, Plan};
-use super::thread::Frame;
+use super::frame::Frame;
+use super::mark_plan::{Plan, detail};
 use crate::clock::{TickSource, Ticks};
-use crate::gpu::{GpuLane, GpuLanes, GpuTiming, MarkId, NoMark};
+use crate::gpu::{GpuLane, GpuTiming, MarkId, Marking, NoMark};
 use crate::raw::flag;
-use crate::shared::Shared;
 use crate::vocabulary::GpuTier;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// How much of a step is marked; the low bits of a frame's `gpu`.
-pub(crate) mod detail {
-    pub(crate) const NONE: u8 = 0;
-    pub(crate) const STEP: u8 = 1;
-    pub(crate) const BLOCKS: u8 = 2;
-    pub(crate) const ALL: u8 = 3;
-    pub(crate) const MASK: u8 = 3;
-    /// The frame is, or is inside, a block that repeats: nothing further in is marked in the blocks tier.
-    pub(crate) const INSIDE_BLOCK: u8 = 4;
-    /// The frame is marked.
-    pub(crate) const MARKED: u8 = 8;
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Marks needed before their cost is known well enough to share any.
 const SHARE_AFTER: u32 = 16;
@@ -37,54 +22,8 @@ const TELLING: usize = BLOCK / 8;
 /// What a mark took beyond so many times what marks cost, it waited: marks vary by less, with the state of the caches.
 const WAITED: u64 = 2;
 
-/// What the session's threads share about GPU time.
-pub(crate) struct GpuShared {
-    pub(crate) lanes: Arc<dyn GpuLanes>,
-    pub(crate) timing: GpuTiming,
-    pub(crate) counts: GpuCounts,
-    /// What an interval costs on the host, in ticks: part of what the adaptive tier may spend.
-    pub(crate) interval_ticks: AtomicU64,
-    /// After so many ticks without a step of a kind the next one counts as cold.
-    pub(crate) pause_ticks: AtomicU64,
-    /// What a mark costs in ticks; `u64::MAX` before enough were made.
-    cost_ticks: AtomicU64,
-    /// What all threads know about kinds of steps.
-    pub(crate) kinds: Kinds,
-}
-
-impl GpuShared {
-    pub(crate) fn new(lanes: Arc<dyn GpuLanes>, timing: GpuTiming) -> Self {
-        Self {
-            lanes,
-            timing,
-            counts: GpuCounts::default(),
-            interval_ticks: AtomicU64::new(0),
-            pause_ticks: AtomicU64::new(u64::MAX),
-            cost_ticks: AtomicU64::new(u64::MAX),
-            kinds: Kinds::default(),
-        }
-    }
-}
-
-/// What became of marks, over all threads.
-#[derive(Debug, Default)]
-pub(crate) struct GpuCounts {
-    pub(crate) recorded: AtomicU64,
-    pub(crate) shared: AtomicU64,
-    pub(crate) no_context: AtomicU64,
-    pub(crate) capturing: AtomicU64,
-    pub(crate) full: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    /// Ticks that recorded marks cost, and that they waited besides.
-    pub(crate) ticks: AtomicU64,
-    pub(crate) wait_ticks: AtomicU64,
-    pub(crate) steps_full: AtomicU64,
-    pub(crate) steps_partial: AtomicU64,
-    pub(crate) steps_unmarked: AtomicU64,
-}
-
 /// What one thread keeps about GPU time.
-pub(super) struct GpuThread {
+pub(super) struct Marker {
     thread: u32,
     lane: Box<dyn GpuLane>,
     timing: GpuTiming,
@@ -125,8 +64,8 @@ struct OpenStep {
     cold: bool,
 }
 
-impl GpuThread {
-    pub(super) fn new(shared: &GpuShared, thread: u32) -> Self {
+impl Marker {
+    pub(super) fn new(shared: &Marking, thread: u32) -> Self {
         Self {
             thread,
             lane: shared.lanes.lane(thread),
@@ -143,17 +82,24 @@ impl GpuThread {
     }
 
     /// An interval is about to begin: marks it if it is to be marked.
-    pub(super) fn enter(&mut self, session: &Shared, shared: &GpuShared, frame: &mut Frame, parent: Option<&Frame>) {
+    /// `in_full`: it is a step that gets every mark, whatever the tier.
+    pub(super) fn enter(
+        &mut self,
+        shared: &Marking,
+        ticks: &TickSource,
+        frame: &mut Frame,
+        parent: Option<&Frame>,
+        in_full: bool,
+    ) {
         self.entered += 1;
         let name = frame.name as usize;
         if name >= self.names.len() {
             // Grows when a span with a new name was made, never once warm.
             self.names.resize(name + 64, NameState::default());
         }
-        let is_root = frame.flags & flag::STEP_ROOT != 0;
+        let is_root = frame.is_step();
         let mut own = if is_root {
-            let in_full = session.control.in_full(frame.step);
-            self.begin_step(shared, &session.ticks, frame, in_full)
+            self.begin_step(shared, ticks, frame, in_full)
         } else {
             parent.map_or(detail::NONE, |p| p.gpu & (detail::MASK | detail::INSIDE_BLOCK))
         };
@@ -165,22 +111,22 @@ impl GpuThread {
         };
         if marked {
             own |= detail::MARKED;
-            frame.marks[0] = self.mark(shared, &session.ticks);
+            frame.marks[0] = self.mark(shared, ticks);
         }
         frame.gpu = own;
     }
 
     /// An interval has ended at `end`.
-    pub(super) fn exit(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &mut Frame, end: Ticks) {
+    pub(super) fn exit(&mut self, shared: &Marking, ticks: &TickSource, frame: &mut Frame, end: Ticks) {
         if frame.gpu & detail::MARKED != 0 {
             frame.marks[1] = self.mark(shared, ticks);
         }
-        if frame.flags & flag::STEP_ROOT != 0 {
+        if frame.is_step() {
             self.end_step(shared, frame, end);
         }
     }
 
-    fn begin_step(&mut self, shared: &GpuShared, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
+    fn begin_step(&mut self, shared: &Marking, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
         let mut cold = false;
         let chosen = match self.timing.tier {
             GpuTier::Off => detail::NONE,
@@ -219,8 +165,9 @@ impl GpuThread {
         chosen
     }
 
-    fn end_step(&mut self, shared: &GpuShared, frame: &Frame, end: Ticks) {
-        // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside along.
+    fn end_step(&mut self, shared: &Marking, frame: &Frame, end: Ticks) {
+        // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside
+        // along.
         let Some(at) = self.open.iter().rposition(|open| open.seq == frame.seq) else { return };
         let Some(open) = self.open.drain(at..).next() else { return };
         let plan = &mut self.names[open.name as usize].plan;
@@ -234,8 +181,8 @@ impl GpuThread {
         }
     }
 
-    /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side. Both are
-    /// learnt as intervals come by, so the first few of a kind go without.
+    /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side.
+    /// Both are learnt as intervals come by, so the first few of a kind go without.
     fn is_block(&mut self, frame: &Frame, parent: Option<&Frame>, own: &mut u8) -> bool {
         if let Some(parent) = parent.filter(|p| p.seq != 0)
             && let Some(state) = self.names.get_mut(parent.name as usize)
@@ -256,10 +203,11 @@ impl GpuThread {
 
     /// Number of the mark that stands here; 0 for none.
     ///
-    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a launch
-    /// takes two to three times as long), so nothing can have been launched between two that are less than the quickest
-    /// recording ever seen apart. With layers back to back, where one's end is the next one's start, that saves nearly half of them.
-    fn mark(&mut self, shared: &GpuShared, ticks: &TickSource) -> u32 {
+    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a
+    /// launch takes two to three times as long), so nothing can have been launched between two that are less than the
+    /// quickest recording ever seen apart. With layers back to back, where one's end is the next one's start, that
+    /// saves nearly half of them.
+    fn mark(&mut self, shared: &Marking, ticks: &TickSource) -> u32 {
         let before = ticks.now().0;
         if let Some((id, made)) = self.last
             && self.made >= SHARE_AFTER
@@ -305,7 +253,7 @@ impl GpuThread {
     /// driver's lock where other threads launch. That is no cost of marks: counted as one, it starves the adaptive tier
     /// just where the device is busy. So the quickest eighth of each block of marks tells; the least of all blocks and
     /// threads is what a mark costs, and what one took beyond twice that was waiting.
-    fn cost(&mut self, shared: &GpuShared, took: u64) -> u64 {
+    fn cost(&mut self, shared: &Marking, took: u64) -> u64 {
         let at = (self.made as usize).wrapping_sub(1) % BLOCK;
         self.took[at] = took;
         if at == BLOCK - 1 {

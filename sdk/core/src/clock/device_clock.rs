@@ -1,7 +1,7 @@
 //! From a device's clock to the host's time line.
 
-use super::HostNs;
 use crate::gpu::DeviceNs;
+use crate::host_ns::HostNs;
 use crate::run::{DeviceAnchor, GPU_CLOCK_BOUND_NS};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -23,7 +23,8 @@ const WIDE: u64 = 8;
 const DRIFT_UNKNOWN: f64 = 100e-6;
 const DRIFT_LEFT: f64 = 5e-6;
 
-/// Maps one device's clock through anchors: between two by interpolation, after the last by its offset and the drift seen so far.
+/// Maps one device's clock through anchors: between two by interpolation, after the last by its offset and the drift
+/// seen so far.
 ///
 /// A wide anchor is used only as long as there is nothing better: one that comes is dropped where the others say more
 /// about its moment than it does, and those that are there go when a better one comes.

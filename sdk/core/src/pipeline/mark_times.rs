@@ -44,7 +44,7 @@ pub(crate) enum Lookup {
 
 /// The device side of all lanes.
 #[derive(Debug, Default)]
-pub(crate) struct Timelines {
+pub(crate) struct MarkTimes {
     lanes: FxHashMap<u32, Lane>,
     /// Threads that have ended, the oldest first, whose marks are kept for intervals that still wait for them.
     ended: VecDeque<u32>,
@@ -75,7 +75,7 @@ impl Lane {
     }
 }
 
-impl Timelines {
+impl MarkTimes {
     /// A thread ended. The marks of the last few such threads are kept.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         if !self.lanes.contains_key(&thread) {
@@ -188,8 +188,8 @@ mod tests {
         MarkId(NonZeroU32::new(n).unwrap())
     }
 
-    fn with_devices() -> Timelines {
-        let mut t = Timelines::default();
+    fn with_devices() -> MarkTimes {
+        let mut t = MarkTimes::default();
         for device in 0..2 {
             let info = DeviceInfo { uuid: "u".into(), name: "n".into() };
             t.take(GpuReport::Device { device, info });
@@ -199,7 +199,7 @@ mod tests {
         t
     }
 
-    fn mark(t: &mut Timelines, n: u32, device: u8, at: Option<i64>) {
+    fn mark(t: &mut MarkTimes, n: u32, device: u8, at: Option<i64>) {
         t.take(GpuReport::Mark { thread: 1, id: id(n), device, at: at.map(DeviceNs) });
     }
 

@@ -1,0 +1,79 @@
+//! The end of a run's account: what was counted becomes its manifest, of a session and of a capture alike.
+
+use crate::host_ns::HostNs;
+use crate::record::RecordKind;
+use crate::run::{
+    ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, OverheadInfo,
+    RunManifest,
+};
+use crate::tally::Tally;
+use crate::verdict::{Evidence, verdict};
+
+/// What is known of a run when it ends.
+#[derive(Default)]
+pub(crate) struct Closing<'a> {
+    pub(crate) ended: HostNs,
+    pub(crate) tally: Tally,
+    pub(crate) clock: ClockInfo,
+    pub(crate) exporters: Vec<ExporterReport>,
+    /// Exporters that did not answer in time.
+    pub(crate) unresponsive: &'a [&'static str],
+    /// How GPU time was taken, where it was asked for.
+    pub(crate) gpu: Option<GpuAccount>,
+    /// What one interval costs, by a loop.
+    pub(crate) per_interval_ns: f64,
+    /// What plain steps showed that recording costs.
+    pub(crate) in_place: Option<InPlaceOverhead>,
+    pub(crate) background_cpu_ns: Option<u64>,
+    pub(crate) collector_failures: &'a [(&'static str, String)],
+    /// Whether the thread of the collectors is still busy.
+    pub(crate) collectors_hang: bool,
+    /// What was noticed while setting up, and on the application's threads.
+    pub(crate) noticed: &'a [Finding],
+    /// Recording was never on; of a capture: no step came.
+    pub(crate) paused_throughout: bool,
+    /// The run is a capture: it is cut out of one that goes on.
+    pub(crate) capture: bool,
+}
+
+impl Closing<'_> {
+    /// Writes into `m` what the run came to, and whether it can be trusted.
+    pub(crate) fn close(self, m: &mut RunManifest) {
+        let tally = &self.tally;
+        m.ended_ns = Some(self.ended.0);
+        m.complete = true;
+        m.clock = self.clock;
+        m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), tally.counts[k as usize])).collect();
+        m.loss = tally.loss;
+        m.steps = Some(tally.steps);
+        m.exporters = self.exporters;
+        m.gpu = self.gpu;
+        let (application_ns, ratio) = overhead(self.per_interval_ns, tally);
+        m.overhead = OverheadInfo {
+            per_interval_ns: self.per_interval_ns,
+            application_ns,
+            background_cpu_ns: self.background_cpu_ns,
+            ratio,
+            estimate: if self.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
+            in_place: self.in_place,
+        };
+        m.verdict = verdict(&Evidence {
+            facts: tally,
+            clock: &m.clock,
+            exporters: &m.exporters,
+            collector_failures: self.collector_failures,
+            unresponsive: self.unresponsive,
+            unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
+            gpu: m.gpu.as_ref(),
+            noticed: self.noticed,
+            paused_throughout: self.paused_throughout,
+            capture: self.capture,
+        });
+    }
+}
+
+/// Time taken from the application's threads in nanoseconds as a loop says, and its share of the time in steps.
+pub(crate) fn overhead(per_interval_ns: f64, tally: &Tally) -> (u64, Option<f64>) {
+    let application_ns = (per_interval_ns * tally.loss.emitted as f64) as u64 + tally.marks_ns;
+    (application_ns, (tally.step_ns > 0).then(|| application_ns as f64 / tally.step_ns as f64))
+}

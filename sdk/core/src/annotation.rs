@@ -1,0 +1,312 @@
+//! What can be said about an interval: what it does, and whom it works for.
+
+use crate::vocabulary::{DType, Shape};
+
+/// What can be said about an interval. Build it with the methods, hand it to [`annotate`](crate::annotate()).
+///
+/// It is a plain value of a few words: making one costs nothing but the arithmetic that goes into it. It has two
+/// halves, because a thread's ring takes records of 64 bytes: what an operation does, and whom a step works for. Only
+/// the halves that say something are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Annotation {
+    pub(crate) work: Work,
+    pub(crate) counts: Counts,
+}
+
+/// What an operation does. What is not said is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Work {
+    pub(crate) flops: u64,
+    pub(crate) flops_executed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) io_bytes: u64,
+    shape: Shape,
+    dtype: Option<DType>,
+    set: u8,
+}
+
+impl Work {
+    pub(crate) const FLOPS: u8 = 1;
+    pub(crate) const FLOPS_EXECUTED: u8 = 2;
+    pub(crate) const BYTES: u8 = 4;
+    pub(crate) const IO_BYTES: u8 = 8;
+    const SHAPE: u8 = 16;
+
+    const NOTHING: Self =
+        Self { flops: 0, flops_executed: 0, bytes: 0, io_bytes: 0, shape: Shape::EMPTY, dtype: None, set: 0 };
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.set == 0 && self.dtype.is_none()
+    }
+
+    fn merge(&mut self, other: &Work) {
+        self.flops = self.flops.saturating_add(other.flops);
+        self.flops_executed = self.flops_executed.saturating_add(other.flops_executed);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.io_bytes = self.io_bytes.saturating_add(other.io_bytes);
+        if other.set & Self::SHAPE != 0 {
+            self.shape = other.shape;
+        }
+        if other.dtype.is_some() {
+            self.dtype = other.dtype;
+        }
+        self.set |= other.set;
+    }
+
+    pub(crate) fn get(&self, bit: u8, value: u64) -> Option<u64> {
+        (self.set & bit != 0).then_some(value)
+    }
+}
+
+/// Whom a step works for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    context_sum: u64,
+    tokens: u32,
+    context_len: u32,
+    batch: u32,
+    new_tokens: u32,
+    sequences: u32,
+    set: u8,
+}
+
+impl Counts {
+    const TOKENS: u8 = 1;
+    const CONTEXT_LEN: u8 = 2;
+    const BATCH: u8 = 4;
+    const NEW_TOKENS: u8 = 8;
+    const CONTEXT_SUM: u8 = 16;
+    const SEQUENCES: u8 = 32;
+
+    const NOTHING: Self =
+        Self { context_sum: 0, tokens: 0, context_len: 0, batch: 0, new_tokens: 0, sequences: 0, set: 0 };
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.set == 0
+    }
+
+    fn merge(&mut self, other: &Counts) {
+        let has = |bit: u8| other.set & bit != 0;
+        if has(Self::TOKENS) {
+            self.tokens = other.tokens;
+        }
+        if has(Self::CONTEXT_LEN) {
+            self.context_len = other.context_len;
+        }
+        if has(Self::BATCH) {
+            self.batch = other.batch;
+        }
+        if has(Self::NEW_TOKENS) {
+            self.new_tokens = other.new_tokens;
+        }
+        if has(Self::CONTEXT_SUM) {
+            self.context_sum = other.context_sum;
+        }
+        if has(Self::SEQUENCES) {
+            self.sequences = other.sequences;
+        }
+        self.set |= other.set;
+    }
+
+    fn get<T>(&self, bit: u8, value: T) -> Option<T> {
+        (self.set & bit != 0).then_some(value)
+    }
+}
+
+/// A count as it is recorded.
+#[inline]
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl Annotation {
+    /// Nothing said yet.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { work: Work::NOTHING, counts: Counts::NOTHING }
+    }
+
+    /// Floating-point operations that the model needs, a multiply and an add being two: of masked attention the part
+    /// that is attended to. Several annotations of one interval add up. They make MFU.
+    #[must_use]
+    #[inline]
+    pub const fn flops(mut self, flops: u64) -> Self {
+        self.work.flops = flops;
+        self.work.set |= Work::FLOPS;
+        self
+    }
+
+    /// Floating-point operations that are executed: [`Annotation::flops`] and what the model does not need, such as the
+    /// masked half of a prompt's attention. Several annotations of one interval add up. They make HFU.
+    #[must_use]
+    #[inline]
+    pub const fn flops_executed(mut self, flops: u64) -> Self {
+        self.work.flops_executed = flops;
+        self.work.set |= Work::FLOPS_EXECUTED;
+        self
+    }
+
+    /// Bytes of weights read and of cached keys and values read and written: what the model cannot do without. Several
+    /// annotations of one interval add up. They make MBU.
+    #[must_use]
+    #[inline]
+    pub const fn bytes(mut self, bytes: u64) -> Self {
+        self.work.bytes = bytes;
+        self.work.set |= Work::BYTES;
+        self
+    }
+
+    /// All bytes that the operation moves: [`Annotation::bytes`] and the activations that go in and come out, each read
+    /// or written once. Several annotations of one interval add up. They make arithmetic intensity and GB/s of an
+    /// operation.
+    #[must_use]
+    #[inline]
+    pub const fn io_bytes(mut self, bytes: u64) -> Self {
+        self.work.io_bytes = bytes;
+        self.work.set |= Work::IO_BYTES;
+        self
+    }
+
+    /// Tokens processed, padding and sequences that have ended included.
+    #[must_use]
+    #[inline]
+    pub fn tokens(mut self, tokens: usize) -> Self {
+        self.counts.tokens = small(tokens);
+        self.counts.set |= Counts::TOKENS;
+        self
+    }
+
+    /// Context length after the operation, in tokens.
+    #[must_use]
+    #[inline]
+    pub fn context_len(mut self, context_len: usize) -> Self {
+        self.counts.context_len = small(context_len);
+        self.counts.set |= Counts::CONTEXT_LEN;
+        self
+    }
+
+    /// Sequences in the batch, those that have ended included.
+    #[must_use]
+    #[inline]
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.counts.batch = small(batch);
+        self.counts.set |= Counts::BATCH;
+        self
+    }
+
+    /// Of a step: tokens that are new in it and belong to sequences that go on. Neither padding, nor ended sequences of
+    /// a batch, nor earlier tokens that are passed again.
+    #[must_use]
+    #[inline]
+    pub fn new_tokens(mut self, tokens: usize) -> Self {
+        self.counts.new_tokens = small(tokens);
+        self.counts.set |= Counts::NEW_TOKENS;
+        self
+    }
+
+    /// Of a step: sum of the context lengths after it, in tokens, over the sequences that go on.
+    #[must_use]
+    #[inline]
+    pub const fn context_sum(mut self, tokens: u64) -> Self {
+        self.counts.context_sum = tokens;
+        self.counts.set |= Counts::CONTEXT_SUM;
+        self
+    }
+
+    /// Of a step: sequences that go on.
+    #[must_use]
+    #[inline]
+    pub fn sequences(mut self, sequences: usize) -> Self {
+        self.counts.sequences = small(sequences);
+        self.counts.set |= Counts::SEQUENCES;
+        self
+    }
+
+    /// Element type.
+    #[must_use]
+    #[inline]
+    pub const fn dtype(mut self, dtype: DType) -> Self {
+        self.work.dtype = Some(dtype);
+        self
+    }
+
+    /// Shape of the operation's output or principal operand, outermost dimension first.
+    #[must_use]
+    #[inline]
+    pub fn shape(self, dims: &[usize]) -> Self {
+        self.with_shape(Shape::new(dims))
+    }
+
+    #[inline]
+    pub(crate) fn with_shape(mut self, shape: Shape) -> Self {
+        self.work.shape = shape;
+        self.work.set |= Work::SHAPE;
+        self
+    }
+
+    /// Whether nothing was said.
+    pub const fn is_empty(&self) -> bool {
+        self.work.is_empty() && self.counts.is_empty()
+    }
+
+    /// Adds `other` to `self`: FLOPs and bytes add up, everything else is replaced where `other` says something.
+    pub fn merge(&mut self, other: &Annotation) {
+        if !other.work.is_empty() {
+            self.work.merge(&other.work);
+        }
+        if !other.counts.is_empty() {
+            self.counts.merge(&other.counts);
+        }
+    }
+
+    /// FLOPs that the model needs, if said.
+    pub fn get_flops(&self) -> Option<u64> {
+        self.work.get(Work::FLOPS, self.work.flops)
+    }
+    /// FLOPs that are executed, if said.
+    pub fn get_flops_executed(&self) -> Option<u64> {
+        self.work.get(Work::FLOPS_EXECUTED, self.work.flops_executed)
+    }
+    /// Bytes of weights and KV cache, if said.
+    pub fn get_bytes(&self) -> Option<u64> {
+        self.work.get(Work::BYTES, self.work.bytes)
+    }
+    /// Bytes with activations, if said.
+    pub fn get_io_bytes(&self) -> Option<u64> {
+        self.work.get(Work::IO_BYTES, self.work.io_bytes)
+    }
+    /// Tokens, if said.
+    pub fn get_tokens(&self) -> Option<u32> {
+        self.counts.get(Counts::TOKENS, self.counts.tokens)
+    }
+    /// Context length, if said.
+    pub fn get_context_len(&self) -> Option<u32> {
+        self.counts.get(Counts::CONTEXT_LEN, self.counts.context_len)
+    }
+    /// Batch, if said.
+    pub fn get_batch(&self) -> Option<u32> {
+        self.counts.get(Counts::BATCH, self.counts.batch)
+    }
+    /// New tokens of sequences that go on, if said.
+    pub fn get_new_tokens(&self) -> Option<u32> {
+        self.counts.get(Counts::NEW_TOKENS, self.counts.new_tokens)
+    }
+    /// Sum of context lengths of sequences that go on, if said.
+    pub fn get_context_sum(&self) -> Option<u64> {
+        self.counts.get(Counts::CONTEXT_SUM, self.counts.context_sum)
+    }
+    /// Sequences that go on, if said.
+    pub fn get_sequences(&self) -> Option<u32> {
+        self.counts.get(Counts::SEQUENCES, self.counts.sequences)
+    }
+    /// Element type, if said.
+    pub fn get_dtype(&self) -> Option<DType> {
+        self.work.dtype
+    }
+    /// Shape, if said.
+    pub fn get_shape(&self) -> Option<Shape> {
+        (self.work.set & Work::SHAPE != 0).then_some(self.work.shape)
+    }
+}

@@ -1,0 +1,363 @@
+//! Of which steps kernels are recorded, and whether the recorder has to be on for that.
+//!
+//! Switching a recorder on can take seconds, and the application must not wait for it. So a window is first asked for,
+//! a background thread switches the recorder on and says that it is ready, and what begins from then on is the window.
+//! There are two kinds: the next so many *recorded* steps, which are counted here, and the steps of a capture, whose
+//! numbers [`Control`](super::Control) knows. Both may be open at once; the recorder stays on for either.
+
+use super::schedule::{Schedule, StepAction};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The two highest bits of `counted` say how far its window is; those below, how many steps it still takes.
+const NONE: u64 = 0;
+const ASKED: u64 = 1 << 62;
+/// The recorder is on. With no steps left the window is used up.
+const OPEN: u64 = 2 << 62;
+/// Nothing can be recorded in this session any more.
+const FAILED: u64 = 3 << 62;
+const PHASE: u64 = 3 << 62;
+
+/// Shared between application threads, the recorder's thread and the drain.
+#[derive(Debug)]
+pub(crate) struct KernelWindow {
+    /// When windows are asked for by themselves; it counts recorded steps.
+    schedule: Option<Schedule>,
+    /// Recorded steps begun, where there is a schedule.
+    recorded: AtomicU64,
+    /// Set once by a schedule that asks for everything.
+    asked_once: AtomicBool,
+    /// The window of the next so many recorded steps.
+    counted: AtomicU64,
+    /// Steps whose kernels are recorded, so far.
+    taken: AtomicU64,
+    windows: AtomicU64,
+    /// No application thread takes this lock.
+    recorder: Mutex<Recorder>,
+}
+
+/// Whether the recorder is on, and for which capture.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    on: bool,
+    capture: Capture,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Capture {
+    #[default]
+    None,
+    /// One is to begin when the recorder is on.
+    Waits,
+    /// One goes on: its steps are those below this number.
+    Until(u64),
+}
+
+impl Recorder {
+    /// Has a capture that waited for the recorder go on until step `end`.
+    pub(super) fn capture_until(&mut self, end: u64) {
+        self.capture = Capture::Until(end);
+    }
+
+    /// Whether all steps of all windows have begun. `begun` is the number of steps so far.
+    fn is_used_up(&self, counted: u64, begun: u64) -> bool {
+        let captured = match self.capture {
+            Capture::None => true,
+            Capture::Waits => false,
+            Capture::Until(end) => begun >= end,
+        };
+        self.on && captured && (counted == NONE || counted == OPEN)
+    }
+}
+
+impl KernelWindow {
+    pub(super) fn new(schedule: Option<Schedule>) -> Self {
+        let window = Self {
+            schedule,
+            recorded: AtomicU64::new(0),
+            asked_once: AtomicBool::new(false),
+            counted: AtomicU64::new(NONE),
+            taken: AtomicU64::new(0),
+            windows: AtomicU64::new(0),
+            recorder: Mutex::new(Recorder::default()),
+        };
+        // Where the very first step is to be recorded, the recorder had better be on before it.
+        if let Some(s) = schedule
+            && s.skip_first == 0
+            && s.wait == 0
+            && s.active > 0
+        {
+            window.asked_once.store(true, Ordering::Relaxed);
+            window.ask(s.active);
+        }
+        window
+    }
+
+    /// A recorded step begins, one of a capture with kernels or not; whether its kernels are recorded.
+    pub(super) fn begin_step(&self, captured: bool) -> bool {
+        let counted = self.counted.load(Ordering::Acquire);
+        if let Some(schedule) = &self.schedule {
+            let nth = self.recorded.fetch_add(1, Ordering::Relaxed);
+            if counted == NONE
+                && let Some(active) = self.due(schedule, nth)
+            {
+                self.ask(active);
+            }
+        }
+        if self.take(counted) {
+            return true;
+        }
+        if captured {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+        }
+        captured
+    }
+
+    /// Takes a step of the counted window, of which `counted` was read.
+    fn take(&self, mut counted: u64) -> bool {
+        let has_steps = |counted: u64| counted & PHASE == OPEN && counted != OPEN;
+        if !has_steps(counted) {
+            return false;
+        }
+        // Before the step is taken: whoever sees that none is left sees all of them counted.
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        while has_steps(counted) {
+            match self.counted.compare_exchange_weak(counted, counted - 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => counted = now,
+            }
+        }
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    /// Steps of the window that the schedule wants prepared at the `nth` recorded step.
+    fn due(&self, s: &Schedule, nth: u64) -> Option<u64> {
+        let at = nth.checked_sub(s.skip_first)?;
+        let cycle = s.wait.saturating_add(s.warmup).saturating_add(s.active);
+        let wanted = s.action(nth) != StepAction::Skip && cycle > 0 && at % cycle >= s.wait;
+        // The window of a cycle is asked for once. One that became ready late may reach into the next cycle, which
+        // then has none.
+        let first = at % cycle.max(1) == s.wait || !self.asked_once.load(Ordering::Relaxed);
+        (wanted && first && s.active > 0).then(|| {
+            self.asked_once.store(true, Ordering::Relaxed);
+            s.active
+        })
+    }
+
+    /// Asks for a window of the next `steps` recorded steps; `false` while another is under way, or where nothing can
+    /// be recorded.
+    pub(crate) fn ask(&self, steps: u64) -> bool {
+        let asked = ASKED | steps.min(!PHASE);
+        let free = steps > 0 && self.counted.compare_exchange(NONE, asked, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        self.windows.fetch_add(u64::from(free), Ordering::Relaxed);
+        free
+    }
+
+    /// Asks for the recorder for a capture that is to begin when it is on; `false` where nothing can be recorded.
+    pub(crate) fn ask_for_capture(&self) -> bool {
+        let mut recorder = self.recorder();
+        if self.has_failed() {
+            return false;
+        }
+        recorder.capture = Capture::Waits;
+        true
+    }
+
+    /// The recorder, where it is on for a capture that waits for it.
+    pub(super) fn on_for_capture(&self) -> Option<MutexGuard<'_, Recorder>> {
+        let recorder = self.recorder();
+        let ready = recorder.on && recorder.capture == Capture::Waits;
+        self.windows.fetch_add(u64::from(ready), Ordering::Relaxed);
+        ready.then_some(recorder)
+    }
+
+    /// No capture needs the recorder any more.
+    pub(super) fn end_capture(&self) {
+        self.recorder().capture = Capture::None;
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the recorder has something to do before a window can begin.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let recorder = self.recorder();
+        self.counted.load(Ordering::Acquire) & PHASE == ASKED || (!recorder.on && recorder.capture != Capture::None)
+    }
+
+    /// Whether the recorder is, or is about to be, on.
+    pub(crate) fn is_active(&self) -> bool {
+        self.is_on() || self.is_wanted()
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.recorder().on
+    }
+
+    /// The recorder is on: the window that was asked for begins.
+    pub(crate) fn ready(&self) {
+        let mut recorder = self.recorder();
+        recorder.on = !self.has_failed();
+        let open = |counted: u64| (counted & PHASE == ASKED).then_some(counted & !PHASE | OPEN);
+        let _ = self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, open);
+    }
+
+    /// See [`Control::kernels_used_up`](super::Control::kernels_used_up).
+    pub(super) fn is_used_up(&self, begun: u64) -> bool {
+        self.recorder().is_used_up(self.counted.load(Ordering::Acquire), begun)
+    }
+
+    /// See [`Control::stop_recorder`](super::Control::stop_recorder).
+    pub(super) fn stop(&self, begun: u64) -> bool {
+        let mut recorder = self.recorder();
+        if !recorder.is_used_up(self.counted.load(Ordering::Acquire), begun) {
+            return false;
+        }
+        // One that is asked for at this moment has the recorder switched on again.
+        let _ = self.counted.compare_exchange(OPEN, NONE, Ordering::AcqRel, Ordering::Relaxed);
+        *recorder = Recorder::default();
+        true
+    }
+
+    /// Whether a capture still waits for kernels, if only for those of steps that have begun.
+    pub(crate) fn has_capture(&self) -> bool {
+        self.recorder().capture != Capture::None
+    }
+
+    /// No kernels can be recorded in this session; `then` is called before a capture can begin that does not know it.
+    pub(super) fn fail(&self, then: impl FnOnce()) {
+        let mut recorder = self.recorder();
+        self.counted.store(FAILED, Ordering::Release);
+        *recorder = Recorder::default();
+        then();
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.counted.load(Ordering::Acquire) == FAILED
+    }
+
+    /// Steps whose kernels are recorded, so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn windows(&self) -> u64 {
+        self.windows.load(Ordering::Relaxed)
+    }
+
+    /// Steps of the counted window that are still to come.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed) & !PHASE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(skip_first: u64, wait: u64, warmup: u64, active: u64, repeat: u64) -> Option<Schedule> {
+        Some(Schedule { skip_first, wait, warmup, active, repeat })
+    }
+
+    #[test]
+    fn without_a_request_nothing_happens() {
+        let window = KernelWindow::new(None);
+        assert!((0..10).all(|_| !window.begin_step(false)));
+        assert!(!window.is_active());
+    }
+
+    #[test]
+    fn a_request_takes_the_steps_after_it_became_ready() {
+        let window = KernelWindow::new(None);
+        assert!(!window.ask(0) && window.ask(2));
+        assert!(!window.ask(2), "one at a time");
+        assert!(!window.begin_step(false), "not ready yet");
+        assert!(window.is_wanted());
+        window.ready();
+        assert!(window.begin_step(false) && !window.is_used_up(0));
+        assert!(window.begin_step(false) && window.is_used_up(0));
+        assert!(!window.begin_step(false) && !window.ask(1), "the recorder is still on for it");
+        assert_eq!((window.taken(), window.windows()), (2, 1));
+        assert!(window.stop(0) && !window.is_on());
+        assert!(window.ask(1), "and then the next");
+    }
+
+    #[test]
+    fn a_capture_and_a_window_share_the_recorder() {
+        let window = KernelWindow::new(None);
+        assert!(window.ask_for_capture() && window.is_wanted() && window.on_for_capture().is_none());
+        window.ready();
+        window.on_for_capture().expect("it is on").capture_until(7);
+        assert!(window.ask(2) && window.is_wanted(), "a window is asked for besides");
+        assert!(window.begin_step(true), "of the capture");
+        window.ready();
+        // Steps of the capture are recorded ones, too.
+        assert!(window.begin_step(true) && window.begin_step(false) && !window.begin_step(false));
+        assert_eq!((window.taken(), window.windows()), (3, 2));
+        assert!(!window.is_used_up(6) && !window.stop(6), "the capture's steps have not begun");
+        assert!(window.is_used_up(7) && window.has_capture());
+        assert!(window.stop(7) && !window.has_capture() && !window.is_active());
+    }
+
+    #[test]
+    fn a_capture_that_is_given_up_leaves_the_recorder_off() {
+        let window = KernelWindow::new(None);
+        assert!(window.ask_for_capture());
+        window.end_capture();
+        assert!(!window.is_wanted());
+        // The recorder was being switched on meanwhile.
+        window.ready();
+        assert!(window.is_used_up(0) && window.stop(0));
+        // A capture that comes before the recorder is off keeps it on.
+        assert!(window.ask(1));
+        window.ready();
+        assert!(window.begin_step(false) && window.is_used_up(0));
+        assert!(window.ask_for_capture() && !window.stop(0) && window.on_for_capture().is_some());
+    }
+
+    /// Which of `n` steps have kernels, with a recorder that is quick.
+    fn taken(window: &KernelWindow, n: u64) -> Vec<u64> {
+        let step = |step: &u64| {
+            let taken = window.begin_step(false);
+            window.stop(*step);
+            if window.is_wanted() {
+                window.ready();
+            }
+            taken
+        };
+        (0..n).filter(step).collect()
+    }
+
+    #[test]
+    fn a_schedule_asks_before_its_window() {
+        // Asked for at step 5 of each ten, ready for the next ones.
+        let window = KernelWindow::new(schedule(0, 5, 2, 3, 0));
+        assert_eq!(taken(&window, 30), [6, 7, 8, 16, 17, 18, 26, 27, 28]);
+    }
+
+    #[test]
+    fn everything_is_wanted_before_the_first_step() {
+        let window = KernelWindow::new(schedule(0, 0, 0, u64::MAX, 1));
+        assert!(window.is_wanted());
+        window.ready();
+        assert!((0..1000).all(|_| window.begin_step(false)));
+    }
+
+    #[test]
+    fn a_finite_schedule_ends() {
+        let window = KernelWindow::new(schedule(0, 0, 0, 2, 1));
+        window.ready();
+        assert_eq!(taken(&window, 20), [0, 1]);
+    }
+
+    #[test]
+    fn after_a_failure_nothing_is_taken() {
+        let window = KernelWindow::new(schedule(0, 0, 0, 5, 0));
+        window.fail(|| ());
+        window.ready();
+        assert!(!window.begin_step(false) && !window.ask(1) && window.has_failed());
+        assert!(!window.ask_for_capture() && !window.is_active());
+    }
+}

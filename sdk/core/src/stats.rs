@@ -1,0 +1,56 @@
+//! Where a session stands: for whoever holds its handle, and for its exporters.
+
+use crate::record::RecordKind;
+use crate::run::{ExporterReport, LossCounts, StepCounts};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Numbers of a running session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Records resolved so far, by kind.
+    pub counts: BTreeMap<RecordKind, u64>,
+    /// Intervals lost so far.
+    pub loss: LossCounts,
+    /// Every exporter's account so far.
+    pub exporters: Vec<ExporterReport>,
+    /// Steps so far by what became of them.
+    pub steps: StepCounts,
+    /// Requests that have begun and not ended, now.
+    pub requests_open: u64,
+    /// Context of these requests after their latest steps, in tokens over all their sequences: of steps that say it
+    /// ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), recorded or not.
+    pub tokens_in_flight: u64,
+    /// Steps of [`Handle::capture_next`](crate::Handle::capture_next) still to come.
+    pub capture_remaining: u64,
+    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`]
+    /// of the final manifest (derived from the loop: registry and layer, caches warm); `None` before the first step.
+    pub overhead_ratio: Option<f64>,
+}
+
+type Source = Box<dyn Fn() -> Option<Stats> + Send + Sync>;
+
+/// Where an exporter asks for the numbers of the session that it is part of, see
+/// [`Exporter::attach`](crate::Exporter::attach). Clones ask the same session.
+#[derive(Clone, Default)]
+pub struct SessionStats(Arc<OnceLock<Source>>);
+
+impl fmt::Debug for SessionStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionStats")
+    }
+}
+
+impl SessionStats {
+    /// As [`Handle::stats`](crate::Handle::stats); `None` before the session has started, and when nobody holds it any
+    /// more. Takes locks: not for every batch.
+    pub fn get(&self) -> Option<Stats> {
+        self.0.get()?()
+    }
+
+    /// The session has started. `source` must not keep it alive.
+    pub(crate) fn set(&self, source: impl Fn() -> Option<Stats> + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(source));
+    }
+}
