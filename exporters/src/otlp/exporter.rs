@@ -1,10 +1,11 @@
 //! The exporter: when spans go out, and what becomes of them where they do not arrive.
 
+use super::attempt::{Message, SendError};
 use super::config::OtlpConfig;
 use super::convert;
 use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
-use super::transport::{Message, Pause, SendError, Transport};
+use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

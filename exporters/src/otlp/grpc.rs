@@ -3,8 +3,8 @@
 //! tonic wants a tokio runtime. It gets one that runs on the exporter's thread and only while that thread sends: the application needs
 //! none, and one that it has is left alone.
 
+use super::attempt::{Attempt, Message, SendError, reason};
 use super::settings::Settings;
-use super::transport::{Attempt, Message, SendError, reason};
 use candlescope_core::exporter::describe;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;

@@ -3,9 +3,9 @@
 //! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and a thread. That
 //! exporter also keeps to itself why something failed and how much was rejected, so requests are made here.
 
+use super::attempt::{Attempt, Message, SendError, reason};
 use super::sealed::Address;
 use super::settings::{Settings, Signal};
-use super::transport::{Attempt, Message, SendError, reason};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;

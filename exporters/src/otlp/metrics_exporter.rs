@@ -1,10 +1,11 @@
 //! The exporter of metrics: aggregates, and sends everything now and then.
 
+use super::attempt::Message;
 use super::config::OtlpConfig;
 use super::convert;
 use super::points;
 use super::settings::{Settings, Signal};
-use super::transport::{Message, Pause, Transport};
+use super::transport::{Pause, Transport};
 use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind};

@@ -33,6 +33,7 @@
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```
 
+mod attempt;
 mod config;
 mod convert;
 mod decodes;

@@ -5,8 +5,8 @@
 //! it sends a request with a field that says nothing, and on the way to the socket, behind everything that logs, the credentials take its
 //! place. ureq lets a program bring the layer for TLS; that is where this stands, also for connections without TLS.
 
+use super::attempt::SendError;
 use super::headers::Headers;
-use super::transport::SendError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use candlescope_core::RedactedUrl;

@@ -4,6 +4,7 @@
 //! both behave alike towards a collector that is not well. Neither needs a runtime of the application's or starts a thread that
 //! outlives the exporter's, so all of it can be kept out of the application's telemetry.
 
+use super::attempt::{Attempt, Message, SendError};
 #[cfg(feature = "otlp-grpc")]
 use super::grpc::Grpc;
 use super::headers::Headers;
@@ -12,57 +13,8 @@ use super::settings::{Protocol, Settings};
 use candlescope_core::RedactedUrl;
 use candlescope_core::redacted_url::scrub;
 use opentelemetry::Context;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use std::time::{Duration, Instant};
 use tracing::dispatcher::{self, Dispatch};
-
-/// What is sent.
-#[derive(Debug, Clone)]
-pub(super) enum Message {
-    Traces(ExportTraceServiceRequest),
-    Metrics(ExportMetricsServiceRequest),
-}
-
-/// Why a message did not arrive, and what may help.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SendError {
-    #[error("cannot reach it: {0}; is a collector listening there?")]
-    Unreachable(String),
-    /// What was sent is the reason, so the next message may fare better.
-    #[error("it answered with status {0}{1}")]
-    Unwanted(String, String),
-    #[error("it answered with status {0}{1}")]
-    Refused(String, String),
-    #[error("it answered with something that is not OTLP; is it a collector's {0}?")]
-    NotOtlp(&'static str),
-    #[error("no time was left to send")]
-    NoTime,
-    #[error("the request could not be made: {0}")]
-    Client(String),
-}
-
-impl SendError {
-    /// The same with the words of others as `f` has them.
-    fn map(self, f: impl Fn(String) -> String) -> Self {
-        match self {
-            Self::Unreachable(text) => Self::Unreachable(f(text)),
-            Self::Unwanted(status, said) => Self::Unwanted(status, f(said)),
-            Self::Refused(status, said) => Self::Refused(status, f(said)),
-            Self::Client(text) => Self::Client(f(text)),
-            Self::NotOtlp(_) | Self::NoTime => self,
-        }
-    }
-}
-
-/// What one attempt led to.
-#[derive(Debug)]
-pub(super) enum Attempt {
-    /// Nothing more to do. Of what arrived so many were rejected all the same.
-    Done(Result<u64, SendError>),
-    /// Try again, after this long if the collector said so.
-    Again(SendError, Option<Duration>),
-}
 
 #[derive(Debug)]
 enum Way {
@@ -136,13 +88,6 @@ fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Res
 fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     dispatcher::with_default(&Dispatch::none(), f)
-}
-
-/// What a refusal says, as far as it is a line of text.
-pub(super) fn reason(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default().trim();
-    let printable = !line.is_empty() && !line.contains(|c: char| c.is_control());
-    if printable { format!(" ({})", line.chars().take(200).collect::<String>()) } else { String::new() }
 }
 
 /// Waiting times between attempts: doubling, with some disorder so that many processes do not come back at once.
@@ -244,13 +189,6 @@ mod tests {
         });
         assert_eq!((outcome, attempts), (Err(SendError::NoTime), 1));
         assert!(started.elapsed() < Duration::from_secs(5));
-    }
-
-    #[test]
-    fn refusals_are_quoted_as_far_as_they_are_a_line_of_text() {
-        assert_eq!(reason(" too old \nsecond line"), " (too old)");
-        assert_eq!(reason("\u{1b}[31mred"), "");
-        assert_eq!(reason(&"x".repeat(1_000)).len(), 203);
     }
 
     #[test]
