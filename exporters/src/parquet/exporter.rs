@@ -3,7 +3,8 @@
 use super::chunk::ChunkWriter;
 use super::config::ParquetConfig;
 use super::segment::{SegmentError, Shared, TableWriter};
-use super::store::{Disk, Files, RunDir};
+use super::file_system::{Disk, Files};
+use super::store::RunDir;
 use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, Steps};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger};

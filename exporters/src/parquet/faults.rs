@@ -1,6 +1,6 @@
 //! A disk that fails at the n-th thing it is asked, for every n: once, or from there on for good. Tests only.
 
-use super::store::{Files, SegmentFile};
+use super::file_system::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;

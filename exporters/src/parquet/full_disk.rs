@@ -1,6 +1,6 @@
 //! What a full disk does to a run. Tests only.
 
-use super::store::{Files, SegmentFile};
+use super::file_system::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;

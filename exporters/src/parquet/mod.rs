@@ -23,6 +23,7 @@ mod config;
 mod dictionary;
 mod dirs;
 mod exporter;
+mod file_system;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

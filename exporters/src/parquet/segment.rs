@@ -2,7 +2,8 @@
 
 use super::chunk::ChunkWriter;
 use super::schema::TableSchema;
-use super::store::{Files, SegmentFile, remedy};
+use super::file_system::{Files, SegmentFile};
+use super::store::remedy;
 use super::tables::{RunColumns, Table};
 use candlescope_core::run::IN_PROGRESS_SUFFIX;
 use candlescope_core::{DropReason, Ledger, RecordKind};
