@@ -33,6 +33,7 @@ mod anchor;
 mod backlog;
 mod context;
 mod cost;
+mod device;
 mod driver;
 mod error;
 mod lane;
@@ -47,9 +48,10 @@ mod tests;
 mod track;
 
 pub use cost::{CallCosts, call_costs, capture_mode};
+pub use device::{CudaDevice, DriverVersion};
 pub use error::CudaError;
 pub use pool_memory::PoolMemory;
-pub use probe::{CudaDevice, DriverVersion, Probe, probe};
+pub use probe::{Probe, probe};
 pub use stream::{Stream, with_stream};
 
 use candlescope_core::HostNs;

@@ -1,7 +1,7 @@
 //! Memory in use in the devices' default pools.
 
 use super::error::CudaError;
-use super::probe::CudaDevice;
+use super::device::CudaDevice;
 use super::sys::Cuda;
 use candlescope_core::{CollectError, Collector, Samples};
 use std::sync::Arc;
