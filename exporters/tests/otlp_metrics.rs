@@ -20,10 +20,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
 fn config(address: SocketAddr) -> OtlpConfig {
-    let mut config = OtlpConfig::new(format!("http://{address}"));
-    config.timeout = Some(Duration::from_millis(500));
-    config.service_name = Some("tester".into());
-    config
+    OtlpConfig::new(format!("http://{address}")).timeout(Duration::from_millis(500)).service_name("tester")
 }
 
 /// The sum of a counter over all its series.
@@ -37,7 +34,7 @@ fn total(got: &Got, name: &str) -> f64 {
 /// Runs `steps` steps, `pause` apart, and returns how many intervals there were and the exporter's account.
 fn profile(config: OtlpConfig, steps: usize, pause: Duration) -> (u64, ExporterReport) {
     let memory = MemoryExporter::new();
-    let session = Session::builder().exporter(memory.clone()).exporter(OtlpMetricsExporter::create(config));
+    let session = Session::builder().exporter(memory.clone()).exporter(OtlpMetricsExporter::new(config));
     let (layer, session) = session.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = tracing::info_span!("linear");
