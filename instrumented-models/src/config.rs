@@ -1,13 +1,20 @@
 //! Dimensions of the models and the configurations known by name.
 
+mod gguf;
 mod hf;
 mod limits;
 
-use crate::cost::AttentionDims;
 use serde::{Deserialize, Serialize};
 
 /// Name of the tiny model made in the process.
 pub const EMBEDDED: &str = "embedded";
+
+/// Token that begins a text of the embedded model.
+pub const BYTES_BOS: u32 = 256;
+/// Token that ends a text of the embedded model.
+pub const BYTES_EOS: u32 = 257;
+/// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
+pub const BYTES_VOCAB: usize = 259;
 
 /// Configurations known by name: `config:NAME`.
 pub const NAMED: &[&str] = &["smollm2-135m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-7b", "llama-3-8b", EMBEDDED];
@@ -61,6 +68,17 @@ pub struct Rope {
     pub scaling: Option<Llama3Scaling>,
 }
 
+/// Head counts of an attention and the width of what it caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttentionDims {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+}
+
 /// Dimensions of a Llama-family decoder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
@@ -100,6 +118,7 @@ pub struct ModelConfig {
 
 /// Why a configuration could not be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The name is not in [`NAMED`].
     #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = NAMED.join(", "))]
@@ -118,6 +137,12 @@ pub enum ConfigError {
         field: String,
         /// What it should be.
         expected: &'static str,
+    },
+    /// The metadata of a GGUF file lack something.
+    #[error("it lacks {what}; the file is incomplete: convert the model again, or take another one")]
+    Lacks {
+        /// What is not there.
+        what: String,
     },
     /// The model's architecture is not one of ours.
     #[error("architecture `{found}` is not supported; supported are {supported}")]
@@ -220,11 +245,11 @@ impl ModelConfig {
                 eos: vec![128_001, 128_009],
                 ..decoder("llama-3-8b", "llama", 128_256, 4096, 14_336, 32, (32, 8, 128), 8192, 500_000.)
             },
-            // A vocabulary of the 256 bytes and three specials: see `Tokenizer::Bytes`.
+            // See `Tokenizer::Bytes`.
             EMBEDDED => Self {
-                bos: Some(crate::tokenizer::BYTES_BOS),
-                eos: vec![crate::tokenizer::BYTES_EOS],
-                ..decoder(EMBEDDED, "llama", crate::tokenizer::BYTES_VOCAB, 128, 384, 4, (4, 2, 32), 2048, 10_000.)
+                bos: Some(BYTES_BOS),
+                eos: vec![BYTES_EOS],
+                ..decoder(EMBEDDED, "llama", BYTES_VOCAB, 128, 384, 4, (4, 2, 32), 2048, 10_000.)
             },
             _ => {
                 return Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() });

@@ -21,7 +21,6 @@
 mod attention;
 mod decoder;
 
-pub use attention::AttentionDims;
 pub use decoder::{DecoderCost, decoder_step};
 
 use candlescope_core::Annotation;

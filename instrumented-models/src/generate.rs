@@ -11,7 +11,7 @@
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
-use crate::load::LoadedModel;
+use crate::load::{LoadedModel, PromptTooLong};
 use crate::sampling::{Sampler, SamplingOptions};
 use candle_core::Tensor;
 use candlescope_core::llm::{self, Request};
@@ -142,23 +142,14 @@ impl GenerationOutput {
 
 /// Why nothing, or not everything, was generated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GenerateError {
     /// The prompt has no tokens.
     #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
     EmptyPrompt,
-    /// The prompt does not fit.
-    #[error(
-        "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
-         shorten the prompt by {over} tokens or use a model with a longer context",
-        most = context - 1,
-        over = prompt.saturating_add(1) - context
-    )]
-    PromptTooLong {
-        /// Tokens of the prompt.
-        prompt: usize,
-        /// The model's context.
-        context: usize,
-    },
+    /// A prompt does not fit the model's context.
+    #[error(transparent)]
+    PromptTooLong(#[from] PromptTooLong),
     /// Prompts of a batch differ in length.
     #[error(
         "prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other"
@@ -189,13 +180,6 @@ pub enum GenerateError {
     /// Tokens did not become text.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
-}
-
-impl GenerateError {
-    /// Fails where a prompt of `prompt` tokens leaves no room for one more in `context`.
-    pub(crate) const fn check_length(prompt: usize, context: usize) -> Result<(), Self> {
-        if prompt < context { Ok(()) } else { Err(Self::PromptTooLong { prompt, context }) }
-    }
 }
 
 /// Continues `prompts`, tokens of equal length, and calls `on_token` for each token as it appears.
@@ -261,7 +245,7 @@ fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) 
         return Err(GenerateError::UnequalPrompts(length, other.len()));
     }
     let (context, vocabulary) = (model.max_context(), model.vocab_size());
-    GenerateError::check_length(length, context)?;
+    PromptTooLong::check(length, context)?;
     if prompts.len() > 1 && length > 1 && !model.takes_batches_of_prompts() {
         return Err(GenerateError::BatchOfPrompts(prompts.len()));
     }

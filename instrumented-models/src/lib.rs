@@ -23,6 +23,7 @@ pub mod chat;
 pub mod config;
 pub mod cost;
 pub mod generate;
+mod hub;
 pub mod info;
 pub mod layers;
 pub mod llama;
@@ -39,9 +40,10 @@ pub use config::ModelConfig;
 pub use generate::{
     FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate, generate_for,
 };
+pub use hub::HubError;
 pub use info::ModelInfo;
 pub use llama::Llama;
-pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError};
+pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError, PromptTooLong};
 pub use sampling::SamplingOptions;
 pub use source::ModelSource;
 pub use tokenizer::Tokenizer;

@@ -4,7 +4,7 @@ use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, ModelConfig};
-use crate::generate::GenerateError;
+use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
 use crate::layers::ggml_dtype_word;
 use crate::llama::Llama;
@@ -54,6 +54,7 @@ impl Default for LoadOptions {
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The configuration's name is unknown.
     #[error(transparent)]
@@ -73,15 +74,8 @@ pub enum LoadError {
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     /// The model could not be had from the hub.
-    #[error(
-        "cannot fetch `{id}` from the model hub: {reason}; download it elsewhere and pass its directory or a .gguf file"
-    )]
-    Hub {
-        /// `org/name`.
-        id: String,
-        /// What went wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// The element type is not one to compute in.
     #[error("a model cannot run in {0:?}; pass f32, f16 or bf16")]
     DType(DType),
@@ -106,6 +100,7 @@ const MAX_CONFIG_FILE: u64 = 16 << 20;
 
 /// Why a prompt could not be encoded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PromptError {
     /// The model came without a tokenizer.
     #[error("{model} has no tokenizer ({reason}); give a number of prompt tokens in place of a text")]
@@ -127,6 +122,29 @@ pub enum PromptError {
     /// The template failed.
     #[error(transparent)]
     Chat(#[from] ChatError),
+}
+
+/// A prompt does not fit the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
+     shorten the prompt by {over} tokens or use a model with a longer context",
+    most = context - 1,
+    over = prompt.saturating_add(1) - context
+)]
+#[non_exhaustive]
+pub struct PromptTooLong {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// The model's context.
+    pub context: usize,
+}
+
+impl PromptTooLong {
+    /// Fails where a prompt of `prompt` tokens leaves no room for one more in `context`.
+    pub(crate) const fn check(prompt: usize, context: usize) -> Result<(), Self> {
+        if prompt < context { Ok(()) } else { Err(Self { prompt, context }) }
+    }
 }
 
 /// A model with all that generation needs.
@@ -166,7 +184,7 @@ impl LoadedModel {
             ModelSource::Config(name) => loader.random(name),
             ModelSource::Gguf(path) => loader.gguf(path),
             ModelSource::Directory(path) => loader.directory(path),
-            ModelSource::Hub(id) => loader.directory(&crate::source::fetch(id)?),
+            ModelSource::Hub(id) => loader.directory(&crate::hub::fetch(id)?),
         })
         .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
     }
@@ -190,9 +208,9 @@ impl LoadedModel {
 
     /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated, where so many
     /// do not fit the model's context.
-    pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, GenerateError> {
+    pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, PromptTooLong> {
         use rand::{Rng, SeedableRng, rngs::StdRng};
-        GenerateError::check_length(count, self.model.max_context())?;
+        PromptTooLong::check(count, self.model.max_context())?;
         let mut rng = StdRng::seed_from_u64(seed);
         let vocabulary = u32::try_from(self.config.vocab_size).unwrap_or(u32::MAX);
         // A vocabulary of end tokens only has no other token to give.

@@ -1,7 +1,6 @@
 //! What a model is named by.
 
 use crate::config::EMBEDDED;
-use crate::load::LoadError;
 use std::path::PathBuf;
 
 /// Where a model comes from.
@@ -21,6 +20,7 @@ pub enum ModelSource {
 
 /// The text names no model.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// Nothing at this path, and no other form fits.
     #[error(
@@ -84,35 +84,6 @@ fn is_hub_id(text: &str) -> bool {
         !p.is_empty() && !p.starts_with('.') && p.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     };
     matches!(text.split_once('/'), Some((org, name)) if part(org) && part(name))
-}
-
-/// Fetches the files of a hub model and returns the directory they lie in.
-#[cfg(feature = "hub")]
-pub(crate) fn fetch(id: &str) -> Result<PathBuf, LoadError> {
-    use hf_hub::api::sync::ApiBuilder;
-    let failed = |what: &str, error: hf_hub::api::sync::ApiError| LoadError::Hub {
-        id: id.to_string(),
-        reason: format!("{what}: {error}"),
-    };
-    let api = ApiBuilder::from_env().with_progress(false).build().map_err(|e| failed("setting up", e))?;
-    let repo = api.model(id.to_string());
-    let info = repo.info().map_err(|e| failed("listing its files", e))?;
-    let mut directory = None;
-    for file in info.siblings.iter().map(|s| s.rfilename.as_str()) {
-        let wanted = matches!(file, "config.json" | "tokenizer.json" | "tokenizer_config.json")
-            || (file.ends_with(".safetensors") && !file.contains('/'));
-        if wanted {
-            let path = repo.get(file).map_err(|e| failed(file, e))?;
-            directory = path.parent().map(PathBuf::from);
-        }
-    }
-    directory.ok_or_else(|| LoadError::Hub { id: id.to_string(), reason: "it holds no safetensors model".into() })
-}
-
-/// Without the feature `hub` nothing is fetched.
-#[cfg(not(feature = "hub"))]
-pub(crate) fn fetch(id: &str) -> Result<PathBuf, LoadError> {
-    Err(LoadError::Hub { id: id.to_string(), reason: "this build has the feature `hub` switched off".into() })
 }
 
 impl std::fmt::Display for ModelSource {

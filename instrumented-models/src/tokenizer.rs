@@ -1,6 +1,7 @@
 //! Text to tokens and back, with streaming that never emits half a character.
 
 use crate::candle_message;
+use crate::config::{BYTES_BOS, BYTES_VOCAB};
 use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::GgufFile;
 use candle_core::quantized::tokenizer::TokenizerFromGguf;
@@ -8,13 +9,6 @@ use std::path::{Path, PathBuf};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
-
-/// Token that begins a text of the embedded model.
-pub const BYTES_BOS: u32 = 256;
-/// Token that ends a text of the embedded model.
-pub const BYTES_EOS: u32 = 257;
-/// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
-pub const BYTES_VOCAB: usize = 259;
 
 /// Largest `tokenizer.json`, in bytes. One of 256,000 tokens has some 33 MB.
 const MAX_FILE: u64 = 64 << 20;
@@ -24,6 +18,7 @@ const MAX_PENDING: usize = 16;
 
 /// Why text and tokens could not be converted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenizerError {
     /// `tokenizer.json` cannot be read.
     #[error("cannot read the tokenizer {path}: {reason}; put the model's own tokenizer.json there", path = path.display())]
@@ -55,7 +50,7 @@ pub enum TokenizerError {
 pub enum Tokenizer {
     /// One of the `tokenizers` library.
     Library(Box<tokenizers::Tokenizer>),
-    /// A token for each byte of UTF-8, and [`BYTES_BOS`], [`BYTES_EOS`].
+    /// A token for each byte of UTF-8, and [`BYTES_BOS`], [`BYTES_EOS`](crate::config::BYTES_EOS).
     Bytes,
 }
 

@@ -1,8 +1,9 @@
 //! Analytic FLOPs and bytes against figures worked out by hand.
 #![allow(missing_docs, reason = "a test")]
 
+use candlescope_models::config::AttentionDims;
 use candlescope_models::config::{FeedForward, ModelConfig};
-use candlescope_models::cost::{AttentionDims, Cost, Widths, Work, decoder_step, gemm, linear, lookup, norm, swiglu};
+use candlescope_models::cost::{Cost, Widths, Work, decoder_step, gemm, linear, lookup, norm, swiglu};
 
 fn llama3() -> ModelConfig {
     ModelConfig::named("llama-3-8b").unwrap()

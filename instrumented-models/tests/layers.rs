@@ -5,7 +5,8 @@ mod common;
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Conv2dConfig, Module, RNN, VarBuilder, VarMap};
 use candlescope_core::{MemoryExporter, Session};
-use candlescope_models::cost::{AttentionDims, Cost, Work, pointwise};
+use candlescope_models::config::AttentionDims;
+use candlescope_models::cost::{Cost, Work, pointwise};
 use candlescope_models::layers::{Activation, Conv2d, Instrumented, LayerNorm, Linear, Lstm, Mlp, Projection};
 use tracing_subscriber::prelude::*;
 

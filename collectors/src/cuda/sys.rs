@@ -7,9 +7,9 @@
 //! handles of cudarc and of the CUDA runtime can be used here.
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
-use super::driver::{CaptureMode, Context, Driver, Event, Fault, StreamId};
+use super::cuda_device::{CudaDevice, DriverVersion, uuid_text};
+use super::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
 use super::error::CudaError;
-use super::probe::{CudaDevice, DriverVersion};
 use super::stream::Stream;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -141,7 +141,7 @@ impl Cuda {
         };
         Ok(CudaDevice {
             ordinal: usize::try_from(ordinal).unwrap_or(0),
-            uuid: super::probe::uuid_text(uuid),
+            uuid: uuid_text(uuid),
             name: self.text("cuDeviceGetName", self.0.device_name, device)?,
             pci: self.text("cuDeviceGetPCIBusId", self.0.device_pci, device)?.to_lowercase(),
             compute_capability: (attribute(MAJOR)?, attribute(MINOR)?),

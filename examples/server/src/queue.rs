@@ -1,8 +1,14 @@
 //! A bounded queue whose places are free again as soon as whoever waits in them goes away.
 
-use crate::engine::Refused;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Why an item is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full(usize),
+    Stopping,
+}
 
 #[derive(Debug)]
 pub(crate) struct Queue<T> {

@@ -26,8 +26,8 @@ mod computed;
 #[cfg(feature = "otlp")]
 mod otel_names;
 mod recent;
-mod requests;
-mod samples;
+mod request_metrics;
+mod sample_series;
 mod utilisation;
 
 use prometheus::Registry;

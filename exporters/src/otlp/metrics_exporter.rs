@@ -1,10 +1,11 @@
 //! The exporter of metrics: aggregates, and sends everything now and then.
 
-use super::config::OtlpConfig;
-use super::convert;
+use super::attempt::Message;
+use super::otlp_config::OtlpConfig;
+use super::otlp_spans;
 use super::points;
 use super::settings::{Settings, Signal};
-use super::transport::{Message, Pause, Transport};
+use super::transport::{Pause, Transport};
 use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, gather};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, HostNs, Ledger, RecordKind, SessionStats};
@@ -12,12 +13,13 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use std::time::Instant;
 
-use super::exporter::LAST_WORDS;
+use super::trace_exporter::LAST_WORDS;
 
 /// Sends metrics to an OpenTelemetry collector, the same that Prometheus can scrape; see the [module](super).
 ///
-/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it all again. A
-/// record counts as exported once an export that has it in it was taken whole, and as lost if none was until the end.
+/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it
+/// all again. A record counts as exported once an export that has it in it was taken whole, and as lost if none was
+/// until the end.
 #[derive(Debug)]
 pub struct OtlpMetricsExporter {
     config: OtlpConfig,
@@ -40,9 +42,9 @@ struct Running {
 }
 
 impl OtlpMetricsExporter {
-    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first export, so a
-    /// collector may come later.
-    pub fn create(config: OtlpConfig) -> Self {
+    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
+    /// export, so a collector may come later.
+    pub fn new(config: OtlpConfig) -> Self {
         Self { config, session: SessionStats::default(), running: None }
     }
 }
@@ -66,7 +68,7 @@ impl Exporter for OtlpMetricsExporter {
         aggregate.learn(run);
         self.running = Some(Running {
             transport,
-            resource: (&convert::resource(run, &settings)).into(),
+            resource: (&otlp_spans::resource(run, &settings.common)).into(),
             started: HostNs(run.started_ns),
             aggregate,
             accountant: Accountant::new(self.session.clone()),
@@ -81,7 +83,7 @@ impl Exporter for OtlpMetricsExporter {
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
             r.aggregate.learn(run);
-            r.resource = (&convert::resource(run, &r.settings)).into();
+            r.resource = (&otlp_spans::resource(run, &r.settings.common)).into();
         }
         Ok(())
     }
@@ -104,7 +106,7 @@ impl Exporter for OtlpMetricsExporter {
     fn flush(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
         r.accountant.account_now(&mut r.aggregate);
-        r.send(ledger, Instant::now() + r.settings.timeout)
+        r.send(ledger, Instant::now() + r.settings.common.timeout)
     }
 
     fn tick(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
@@ -116,7 +118,7 @@ impl Exporter for OtlpMetricsExporter {
     fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
         r.accountant.account_now(&mut r.aggregate);
-        let sent = r.send(ledger, Instant::now() + r.settings.timeout.min(LAST_WORDS));
+        let sent = r.send(ledger, Instant::now() + r.settings.common.timeout.min(LAST_WORDS));
         for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut r.unsettled)) {
             ledger.dropped(kind, DropReason::Io, n);
         }
@@ -130,7 +132,7 @@ impl Running {
         if now < self.due || self.pause.is_on(now) {
             return Ok(());
         }
-        self.send(ledger, now + self.settings.timeout)
+        self.send(ledger, now + self.settings.common.timeout)
     }
 
     fn send(&mut self, ledger: &Ledger, deadline: Instant) -> Result<(), ExportError> {

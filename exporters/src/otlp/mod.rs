@@ -1,12 +1,14 @@
-//! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and everything behind them.
+//! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and
+//! everything behind them.
 //!
-//! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their intervals, with the
-//! ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its caller's trace id stands in the caller's trace.
+//! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their
+//! intervals, with the ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its
+//! caller's trace id stands in the caller's trace.
 //!
-//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step all, of the others
-//! the step alone; what is left out is summed up in the request's attributes and events. Slow requests can be kept whole. All traces
-//! together have 2,000 spans a second in the long run: beyond that a request is one span. Which traces are sent at all is up to
-//! OpenTelemetry's samplers, see [`OtlpSampler`].
+//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step
+//! all, of the others the step alone; what is left out is summed up in the request's attributes and events. Slow
+//! requests can be kept whole. All traces together have 2,000 spans a second in the long run: beyond that a request
+//! is one span. Which traces are sent at all is up to OpenTelemetry's samplers, see [`OtlpSampler`].
 //!
 //! GPU time is sampled, and says so. An interval and a step carry `candlescope.gpu.duration` where they were
 //! measured, with `candlescope.gpu.source`: `event`, elapsed on the stream, or `cupti`, the sum of the kernels. A
@@ -15,49 +17,57 @@
 //! `candlescope.gpu.duration` what that says of all recorded steps (mean × number for each kind of step,
 //! [`candlescope_core::estimate`]), left out where a kind of step was never measured.
 //!
-//! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
-//! the end.
+//! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative,
+//! every 60 seconds and at the end.
 //!
-//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime. The standard
-//! `OTEL_*` variables are honoured, see [`OtlpConfig`].
+//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime.
+//! The standard `OTEL_*` variables are honoured, see [`OtlpConfig`]. A program that uses the OpenTelemetry SDK already
+//! can hand over an exporter of it ([`OtlpExporter::with_span_exporter`]) or its provider
+//! ([`OtlpExporter::with_tracer_provider`]): spans then take the way that its own take.
 //!
-//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the exporter's own
-//! thread behind a bounded queue, each export is tried again until its deadline, what is lost is counted, and the log has one line a
-//! minute.
+//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the
+//! exporter's own thread behind a bounded queue, each export is tried again until its deadline, what is lost is
+//! counted, and the log has one line a minute.
 //!
 //! ```no_run
 //! use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
 //! let (layer, session) = candlescope_core::Session::builder()
-//!     .exporter(OtlpExporter::create(OtlpConfig::new("http://localhost:4318")))
+//!     .exporter(OtlpExporter::new(OtlpConfig::new("http://localhost:4318")))
 //!     .start()?;
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```
 
-mod config;
-mod convert;
+mod attempt;
+mod counts;
 mod decodes;
-mod exporter;
-#[cfg(feature = "otlp-grpc")]
-mod grpc;
 mod headers;
-mod http;
+mod held;
 mod metrics_exporter;
+mod otlp_config;
+#[cfg(feature = "otlp-grpc")]
+mod otlp_grpc;
+mod otlp_http;
+mod otlp_spans;
 mod points;
 mod replay;
 mod sealed;
 mod settings;
+mod sink;
+mod step_plan;
 mod tls;
+mod trace_exporter;
 mod traces;
 mod transport;
 mod volume;
 
-pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
-pub use exporter::OtlpExporter;
 pub use metrics_exporter::OtlpMetricsExporter;
+pub use otlp_config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
 pub use replay::send_run;
+pub use sink::RecordIds;
+pub use trace_exporter::OtlpExporter;
 
 /// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
-pub(crate) fn settings_resolve(env: impl Fn(&'static str) -> Option<String>) -> bool {
+pub(crate) fn settings_resolve(env: impl Fn(&str) -> Option<String>) -> bool {
     let config = env("url").map(OtlpConfig::new).unwrap_or_default();
     [settings::Signal::Traces, settings::Signal::Metrics].into_iter().all(|signal| {
         match settings::Settings::resolve(&config, signal, "program", &env) {

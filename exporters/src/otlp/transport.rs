@@ -1,68 +1,33 @@
 //! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
 //!
-//! How a message travels is the business of [`http`](super::http) and [`grpc`](super::grpc); here is what they have in common, so that
-//! both behave alike towards a collector that is not well. Neither needs a runtime of the application's or starts a thread that
-//! outlives the exporter's, so all of it can be kept out of the application's telemetry.
+//! How a message travels is the business of [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc); here is what they have
+//! in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of the
+//! application's or starts a thread that outlives the exporter's, so all of it can be kept out of the application's
+//! telemetry.
+//!
+//! `opentelemetry-otlp` can take its place for traces
+//! ([`with_span_exporter`](super::OtlpExporter::with_span_exporter)). It is not the default, because a run's account
+//! needs what that crate (0.33) does not give:
+//!
+//! - How many spans or points of a message a collector rejected. It writes them to its log and calls the export a
+//!   success.
+//! - An end to an export under way. The SDK's processors wait for it without a limit of their own.
+//! - `OTEL_EXPORTER_OTLP_CERTIFICATE` and its kin, which it does not read.
+//! - Metrics that were aggregated elsewhere: the fields of the SDK's `ResourceMetrics` are private, so nobody but the
+//!   SDK's own instruments can fill one.
 
-#[cfg(feature = "otlp-grpc")]
-use super::grpc::Grpc;
+use super::attempt::{Attempt, Message, SendError};
 use super::headers::Headers;
-use super::http::Http;
-use super::settings::{Protocol, Settings};
+use super::otlp_config::OtlpProtocol;
+#[cfg(feature = "otlp-grpc")]
+use super::otlp_grpc::Grpc;
+use super::otlp_http::Http;
+use super::settings::Settings;
 use candlescope_core::RedactedUrl;
 use candlescope_core::redacted_url::scrub;
 use opentelemetry::Context;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use std::time::{Duration, Instant};
 use tracing::dispatcher::{self, Dispatch};
-
-/// What is sent.
-#[derive(Debug, Clone)]
-pub(super) enum Message {
-    Traces(ExportTraceServiceRequest),
-    Metrics(ExportMetricsServiceRequest),
-}
-
-/// Why a message did not arrive, and what may help.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SendError {
-    #[error("cannot reach it: {0}; is a collector listening there?")]
-    Unreachable(String),
-    /// What was sent is the reason, so the next message may fare better.
-    #[error("it answered with status {0}{1}")]
-    Unwanted(String, String),
-    #[error("it answered with status {0}{1}")]
-    Refused(String, String),
-    #[error("it answered with something that is not OTLP; is it a collector's {0}?")]
-    NotOtlp(&'static str),
-    #[error("no time was left to send")]
-    NoTime,
-    #[error("the request could not be made: {0}")]
-    Client(String),
-}
-
-impl SendError {
-    /// The same with the words of others as `f` has them.
-    fn map(self, f: impl Fn(String) -> String) -> Self {
-        match self {
-            Self::Unreachable(text) => Self::Unreachable(f(text)),
-            Self::Unwanted(status, said) => Self::Unwanted(status, f(said)),
-            Self::Refused(status, said) => Self::Refused(status, f(said)),
-            Self::Client(text) => Self::Client(f(text)),
-            Self::NotOtlp(_) | Self::NoTime => self,
-        }
-    }
-}
-
-/// What one attempt led to.
-#[derive(Debug)]
-pub(super) enum Attempt {
-    /// Nothing more to do. Of what arrived so many were rejected all the same.
-    Done(Result<u64, SendError>),
-    /// Try again, after this long if the collector said so.
-    Again(SendError, Option<Duration>),
-}
 
 #[derive(Debug)]
 enum Way {
@@ -82,16 +47,17 @@ impl Transport {
     /// Connects to nothing yet.
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let way = match settings.protocol {
-            Protocol::HttpProtobuf => Way::Http(Http::new(settings)?),
+            OtlpProtocol::HttpProtobuf => Way::Http(Http::new(settings)?),
             #[cfg(feature = "otlp-grpc")]
-            Protocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
+            OtlpProtocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
             #[cfg(not(feature = "otlp-grpc"))]
-            Protocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
+            OtlpProtocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
         };
         Ok(Self { way, endpoint: settings.endpoint.clone(), headers: settings.headers.clone() })
     }
 
-    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but rejected.
+    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but
+    /// rejected.
     pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
         let sent = quietly(|| match &mut self.way {
             Way::Http(http) => {
@@ -131,25 +97,17 @@ fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Res
     }
 }
 
-/// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting must not make
-/// more to export.
-fn quietly<T>(f: impl FnOnce() -> T) -> T {
+/// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting
+/// must not make more to export.
+pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     dispatcher::with_default(&Dispatch::none(), f)
-}
-
-/// What a refusal says, as far as it is a line of text.
-pub(super) fn reason(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default().trim();
-    let printable = !line.is_empty() && !line.contains(|c: char| c.is_control());
-    if printable { format!(" ({})", line.chars().take(200).collect::<String>()) } else { String::new() }
 }
 
 /// Waiting times between attempts: doubling, with some disorder so that many processes do not come back at once.
 #[derive(Debug)]
 struct Backoff {
     next: Duration,
-    disorder: u64,
 }
 
 impl Backoff {
@@ -157,19 +115,14 @@ impl Backoff {
     const LONGEST: Duration = Duration::from_secs(5);
 
     fn new() -> Self {
-        // Any number will do that differs between processes.
-        let seed =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-        Self { next: Self::FIRST, disorder: seed ^ (u64::from(std::process::id()) << 32) }
+        Self { next: Self::FIRST }
     }
 
     /// The next wait, at least what the collector asked for.
     fn next(&mut self, asked: Option<Duration>) -> Duration {
-        self.disorder = self.disorder.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let base = self.next;
         self.next = (base * 2).min(Self::LONGEST);
-        let share = (self.disorder >> 33) as f64 / f64::from(1u32 << 31);
-        base.mul_f64(1.0 + 0.25 * share).max(asked.unwrap_or_default())
+        base.mul_f64(1.0 + 0.25 * fastrand::f64()).max(asked.unwrap_or_default())
     }
 }
 
@@ -244,13 +197,6 @@ mod tests {
         });
         assert_eq!((outcome, attempts), (Err(SendError::NoTime), 1));
         assert!(started.elapsed() < Duration::from_secs(5));
-    }
-
-    #[test]
-    fn refusals_are_quoted_as_far_as_they_are_a_line_of_text() {
-        assert_eq!(reason(" too old \nsecond line"), " (too old)");
-        assert_eq!(reason("\u{1b}[31mred"), "");
-        assert_eq!(reason(&"x".repeat(1_000)).len(), 203);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Directories: made so that one knows which, and durable.
 
-use super::store::{Disk, Files};
-use std::fs::{self, File};
+use super::file_system::{Disk, Files};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,12 +55,6 @@ fn sync_parent(files: &dyn Files, path: &Path) -> io::Result<()> {
 fn refuses_sync(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported)
-}
-
-/// Makes a rename in `dir` durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    // Only Unix lets a directory be opened and synced; elsewhere the rename itself has to do.
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]

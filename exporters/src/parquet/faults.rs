@@ -1,6 +1,6 @@
 //! A disk that fails at the n-th thing it is asked, for every n: once, or from there on for good. Tests only.
 
-use super::store::{Files, SegmentFile};
+use super::file_system::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
@@ -86,8 +86,7 @@ struct Outcome {
 
 /// A whole run of four segments, whatever the disk says: errors are kept, and nothing panics.
 fn write_run(run: &Path, disk: &Faulty) -> Outcome {
-    let mut config = ParquetConfig::new(run);
-    (config.row_group_rows, config.rotate_rows) = (500, 1_200);
+    let config = ParquetConfig::new(run).row_group_rows(500).rotate_rows(1_200);
     let mut exporter = ParquetExporter::with_files(config, Arc::new(disk.clone()));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
     let manifest = RunManifest { run_id: "faults".into(), ..RunManifest::default() };

@@ -11,30 +11,28 @@
 //! make the folder `spans`, and the others refuse. A session that cannot start takes back what it made, and nothing
 //! else.
 //!
-//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open ones
-//! and nothing else. Records count as exported when their segment has its final name.
+//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open
+//! ones and nothing else. Records count as exported when their segment has its final name.
 //!
-//! The path of a record: `tables` (records → columns in memory) → `chunk` (columns → encoded pages) → `segment` (pages →
-//! file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
+//! The path of a record: `tables` (records → columns in memory) → `encoding` (columns → encoded pages) → `segment`
+//! (pages → file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
 
-mod chunk;
-mod column;
-mod config;
-mod dictionary;
 mod dirs;
-mod exporter;
+mod encoding;
 #[cfg(test)]
 mod faults;
+mod file_system;
 #[cfg(test)]
 mod full_disk;
-mod hybrid;
+mod parquet_config;
+mod parquet_exporter;
 mod schema;
 mod segment;
 mod store;
 mod tables;
 
-pub use config::ParquetConfig;
 pub use dirs::{create_dirs, remove_dirs};
-pub use exporter::ParquetExporter;
+pub use parquet_config::ParquetConfig;
+pub use parquet_exporter::ParquetExporter;
 pub use schema::arrow_schema;
 pub use store::RunDirError;

@@ -1,9 +1,10 @@
 //! The run's directory: that it can be used, its manifest, and the files segments go to.
 
-use super::dirs::{create_dirs_with, remove_dirs, sync_dir};
+use super::dirs::{create_dirs_with, remove_dirs};
+use super::file_system::Files;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{MANIFEST_FILE, RunManifest};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,49 +161,5 @@ impl RunDir {
         });
         written?;
         self.files.sync_dir(&self.path).map_err(io_error("sync run directory", &self.path))
-    }
-}
-
-/// A file that a segment is written to.
-pub(super) trait SegmentFile: Write + Send {
-    /// Returns once everything written has reached the disk.
-    fn sync(&self) -> io::Result<()>;
-}
-
-impl SegmentFile for File {
-    fn sync(&self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
-
-/// What is asked of the file system for a run to be written; a test puts a full or failing disk here. What is removed is
-/// not: a failure to remove has nothing to follow it.
-pub(super) trait Files: std::fmt::Debug + Send + Sync {
-    /// Creates or truncates a file.
-    fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
-
-    /// Makes a directory.
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
-    }
-
-    /// Gives a file its final name.
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
-    }
-
-    /// Makes the names in a directory durable.
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        sync_dir(dir)
-    }
-}
-
-/// The file system.
-#[derive(Debug)]
-pub(super) struct Disk;
-
-impl Files for Disk {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
-        Ok(Box::new(File::create(path)?))
     }
 }

@@ -2,17 +2,7 @@
 //! afterwards, with every intermediate in memory.
 
 use super::{Cost, Widths, Work, cast, pointwise};
-
-/// Head counts of an attention and the width of what it caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttentionDims {
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Features of a head.
-    pub head_dim: usize,
-}
+use crate::config::AttentionDims;
 
 impl AttentionDims {
     /// Elements of the queries: rows·q·d.

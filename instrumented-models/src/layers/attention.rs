@@ -1,7 +1,8 @@
 //! Grouped-query causal self-attention.
 
 use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
-use crate::cost::{AttentionDims, Cost, Widths, Work};
+use crate::config::AttentionDims;
+use crate::cost::{Cost, Widths, Work};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;

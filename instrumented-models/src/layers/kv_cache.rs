@@ -1,7 +1,8 @@
 //! The cache of keys and values of one attention.
 
 use super::{dtype_word, layer_span, record};
-use crate::cost::{AttentionDims, Work};
+use crate::config::AttentionDims;
+use crate::cost::Work;
 use candle_core::{Result, Tensor, bail};
 use tracing::Span;
 

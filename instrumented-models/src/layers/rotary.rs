@@ -1,8 +1,8 @@
 //! Rotary position embeddings.
 
 use super::{dtype_word, layer_span, record};
-use crate::config::{Llama3Scaling, Rope};
-use crate::cost::{AttentionDims, Work};
+use crate::config::{AttentionDims, Llama3Scaling, Rope};
+use crate::cost::Work;
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::rotary_emb::{rope, rope_i};
 use std::f32::consts::PI;

@@ -3,8 +3,8 @@
 use super::gguf_header::{self, Fault};
 use super::{WeightError, WeightSource, tensor_error};
 use crate::candle_message;
-use crate::config::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
-use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use crate::config::ModelConfig;
+use candle_core::quantized::gguf_file::{Content, TensorInfo};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use candlescope_core::files::open_regular;
@@ -90,20 +90,6 @@ impl GgufFile {
         self.content.metadata.get(key).and_then(|v| v.to_string().ok()).map(String::as_str)
     }
 
-    /// A whole number of the metadata, of any width.
-    pub fn whole(&self, key: &str) -> Option<u64> {
-        match self.content.metadata.get(key)? {
-            Value::I32(v) => u64::try_from(*v).ok(),
-            Value::I64(v) => u64::try_from(*v).ok(),
-            value => value.to_u64().ok(),
-        }
-    }
-
-    fn float(&self, key: &str) -> Option<f64> {
-        let value = self.content.metadata.get(key)?;
-        value.to_f32().map(f64::from).or_else(|_| value.to_f64()).ok()
-    }
-
     /// The element type that most bytes of the tensors are stored in, if there are any, and the bytes of all as stored.
     pub fn quantization(&self) -> (Option<GgmlDType>, u64) {
         let mut by_type: Vec<(GgmlDType, u64)> = Vec::new();
@@ -121,103 +107,9 @@ impl GgufFile {
 
     /// The configuration that the metadata describes.
     pub fn config(&self) -> Result<ModelConfig, WeightError> {
-        let fail = |cause| WeightError::Config { path: self.path.clone(), cause };
-        let architecture = self.text("general.architecture").unwrap_or("(none)").to_string();
-        if !GGUF_ARCHITECTURES.contains(&architecture.as_str()) {
-            return Err(fail(ConfigError::Architecture {
-                found: architecture,
-                supported: GGUF_ARCHITECTURES.join(", "),
-            }));
-        }
-        let key = |name: &str| format!("{architecture}.{name}");
-        let required = |name: &str| {
-            self.whole(&key(name)).map(|n| n as usize).ok_or_else(|| WeightError::NotA {
-                path: self.path.clone(),
-                expected: "complete GGUF",
-                reason: format!("its metadata lack `{}`; convert the model again", key(name)),
-            })
-        };
-        let experts = self.whole(&key("expert_count")).unwrap_or(0);
-        if experts > 1 {
-            return Err(fail(ConfigError::Unsupported {
-                what: format!("a mixture of {experts} experts"),
-                remedy: "run it with candle's own model, or pass a dense one",
-            }));
-        }
-        self.refuse_rope_scaling(&architecture).map_err(fail)?;
-        let hidden_size = required("embedding_length")?;
-        let num_heads = required("attention.head_count")?;
-        if num_heads == 0 {
-            return Err(fail(ConfigError::Inconsistent("heads is 0".into())));
-        }
-        let embedding = self.info("token_embd.weight")?;
-        let token = |name: &str| self.whole(&format!("tokenizer.ggml.{name}")).and_then(|id| u32::try_from(id).ok());
-        let name = self.text("general.name").or_else(|| self.path.file_stem().and_then(|s| s.to_str()));
-        let mut eos: Vec<u32> = ["eos_token_id", "eot_token_id"].into_iter().filter_map(token).collect();
-        eos.dedup();
-        let config = ModelConfig {
-            name: name.unwrap_or("model").to_string(),
-            vocab_size: embedding.shape.dims().first().copied().unwrap_or(0),
-            hidden_size,
-            feed_forward: FeedForward::SwiGlu { intermediate: required("feed_forward_length")? },
-            num_layers: required("block_count")?,
-            num_heads,
-            num_kv_heads: self.whole(&key("attention.head_count_kv")).map_or(num_heads, |n| n as usize),
-            head_dim: self.whole(&key("attention.key_length")).map_or(hidden_size / num_heads, |n| n as usize),
-            max_context: self.whole(&key("context_length")).map_or(2048, |n| n as usize),
-            rms_norm_eps: self.float(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
-            rope: Rope {
-                theta: self.float(&key("rope.freq_base")).unwrap_or(10_000.) as f32,
-                // llama.cpp's converter permutes Llama's queries and keys for interleaved pairs, and Qwen's it leaves.
-                interleaved: architecture == "llama",
-                scaling: None,
-            },
-            tie_embeddings: !self.content.tensor_infos.contains_key("output.weight"),
-            qkv_bias: self.content.tensor_infos.contains_key("blk.0.attn_q.bias"),
-            bos: token("bos_token_id"),
-            eos,
-            architecture: architecture.clone(),
-        };
-        config.check().map_err(fail)?;
-        if self.whole(&key("rope.dimension_count")).is_some_and(|n| n as usize != config.head_dim) {
-            return Err(fail(ConfigError::Unsupported {
-                what: "a rotary embedding of only part of the head".into(),
-                remedy: "pass another model",
-            }));
-        }
-        Ok(config)
-    }
-
-    /// Fails where the metadata scale the rotary embedding: without that the model would run, and compute other logits. (Llama
-    /// 3's scaling is no metadata but a tensor, see `rope_factors`.) Like llama.cpp's `llama_model::load_hparams`, takes a factor
-    /// without a type for linear scaling, and a factor of 0 or 1 for none.
-    fn refuse_rope_scaling(&self, architecture: &str) -> Result<(), ConfigError> {
-        let refuse = |key: &str, value: String| {
-            Err(ConfigError::Unsupported {
-                what: format!("rope scaling (`{key}` is `{value}`)"),
-                remedy: "convert the model again without rope scaling and keep the context within the original length, or pass \
-                         another model",
-            })
-        };
-        let kind = format!("{architecture}.rope.scaling.type");
-        match self.content.metadata.get(&kind) {
-            Some(Value::String(none)) if none == "none" => return Ok(()),
-            Some(Value::String(other)) => return refuse(&kind, other.clone()),
-            Some(other) => return refuse(&kind, format!("{other:?}")),
-            None => {}
-        }
-        for name in ["scaling.factor", "scaling.attn_factor", "scale_linear"] {
-            let key = format!("{architecture}.rope.{name}");
-            match self.content.metadata.get(&key) {
-                None => {}
-                Some(value) => match self.float(&key) {
-                    Some(factor) if factor == 0. || factor == 1. => {}
-                    Some(factor) => return refuse(&key, factor.to_string()),
-                    None => return refuse(&key, format!("{value:?}")),
-                },
-            }
-        }
-        Ok(())
+        let name = self.path.file_stem().and_then(|s| s.to_str()).unwrap_or("model");
+        ModelConfig::from_gguf(name, &self.content)
+            .map_err(|cause| WeightError::Config { path: self.path.clone(), cause })
     }
 
     fn info(&self, name: &str) -> Result<&TensorInfo, WeightError> {

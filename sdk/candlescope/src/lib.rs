@@ -52,7 +52,7 @@ pub use candlescope_core::{
     ScheduleError, Shape, StartError, Stats, Tap, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
-pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
+pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol, OtlpSampler, RecordIds};
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]

@@ -1,0 +1,460 @@
+//! Switching recording on and off, and turning what comes of it into kernels with their intervals.
+
+use super::backend::{Backend, Switch};
+use super::calls::{self, Domain};
+use super::clock::{Anchors, bracketed};
+use super::detach::{Event, State};
+use super::errors;
+use super::join::{Call, Join, Joined, Ran};
+use super::names::Names;
+use super::records::{self, Record, What, kind};
+use super::{Correlate, CuptiOptions, lanes, search};
+use candlescope_core::gpu::{ActivityError, ActivitySink, RawKernel};
+use candlescope_core::{HostNs, SpanId};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What runs on a device. Copies between devices are extra, as some shared devices refuse them.
+const WORK: [u32; 3] = [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET];
+
+/// `cuLaunchKernel`, without which nothing is worth following.
+const LAUNCH_KERNEL: u32 = 307;
+
+/// How long a window waits for a launch that is detaching CUPTI. It takes milliseconds.
+const DETACHING: Duration = Duration::from_secs(5);
+
+/// A recorder that is ready for windows.
+#[derive(Debug)]
+pub(super) struct KernelRecorder<B: Backend> {
+    backend: B,
+    version: u32,
+    correlate: Correlate,
+    runtime: bool,
+    /// Whether CUPTI leaves the process between windows.
+    detaches: bool,
+    /// Whether it was this recorder that attached CUPTI last.
+    mine: bool,
+    /// What to turn on in a window, once it is known what works. In the order they are switched on; off goes the other way round.
+    switches: Option<Vec<Switch>>,
+    /// What has to be on for a launch to detach CUPTI.
+    exits: Vec<Switch>,
+    recording: bool,
+    join: Join,
+    numbers: Numbers,
+    names: Names,
+    devices: FxHashMap<u32, Arc<str>>,
+    /// CUPTI's clock beside the host's.
+    cupti: Anchors,
+    /// The callbacks' clock, in nanoseconds since `origin`, beside the host's.
+    ticks: Anchors,
+    origin: u64,
+    /// Readings of both clocks when windows began and ended, and half the bracket. The host's clock is not at hand
+    /// then, and is put to them later.
+    noted: Vec<(u64, u64, u64)>,
+}
+
+impl<B: Backend> KernelRecorder<B> {
+    /// Does what is slow the first time: starts the driver, and, unless that is left to the first window, attaches to the process
+    /// and turns everything on and off once.
+    pub(super) fn new(backend: B, options: &CuptiOptions) -> Result<Self, ActivityError> {
+        let version = backend.version();
+        if !search::understood(version) {
+            return Err(errors::version(backend.path(), version));
+        }
+        lanes::configure(options.ring_calls);
+        let mut recorder = Self {
+            backend,
+            version,
+            correlate: options.correlate,
+            runtime: options.runtime_calls,
+            detaches: !options.keep_attached && search::detachable(version),
+            mine: false,
+            switches: None,
+            exits: Vec::new(),
+            recording: false,
+            join: Join::new(options.correlate != Correlate::Nothing),
+            numbers: Numbers::default(),
+            names: Names::default(),
+            devices: FxHashMap::default(),
+            cupti: Anchors::default(),
+            ticks: Anchors::default(),
+            origin: lanes::clock().raw(),
+            noted: Vec::new(),
+        };
+        recorder.backend.start(options)?;
+        if !options.attach_late {
+            recorder.attach()?;
+            recorder.release();
+        }
+        Ok(recorder)
+    }
+
+    /// Whether this thread may call CUPTI. When it is detached, any call would attach it again; when a launch is to detach it, that
+    /// may happen at any time.
+    fn is_attached(&self) -> bool {
+        self.mine && self.backend.link().state() == State::Attached
+    }
+
+    /// Has CUPTI in the process, ready to record.
+    fn attach(&mut self) -> Result<(), ActivityError> {
+        let state = self.backend.link().settle(DETACHING);
+        if let Some(status) = self.backend.link().failed() {
+            // What went wrong once is not tried again, in the middle of the application's launches.
+            self.detaches = false;
+            let message = format!("detaching failed with error {status}, so it stays attached from now on");
+            candlescope_core::diagnostics::report("cupti", message);
+        }
+        match state {
+            State::Attached if self.mine => {
+                // The request was taken back, or there was none.
+                for exit in &self.exits {
+                    let _ = self.backend.turn(*exit, false);
+                }
+            }
+            State::Attached | State::Detached => {
+                if let Err(error) = self.backend.attach() {
+                    self.backend.stop();
+                    return Err(error);
+                }
+                self.backend.link().step(Event::Attach);
+                self.begin_anew();
+            }
+            State::Requested | State::Detaching => {
+                return Err(ActivityError(
+                    "CUPTI is still being detached after 5 s, so kernels cannot be recorded: set the option `keep_attached`, or \
+                        CANDLESCOPE_CUPTI_KEEP_ATTACHED=1"
+                        .to_string(),
+                ));
+            }
+        }
+        if self.switches.is_none() { self.warm_up() } else { Ok(()) }
+    }
+
+    /// CUPTI was attached: what it says from now on has nothing to do with what it said before, not even the numbers of calls.
+    fn begin_anew(&mut self) {
+        if std::mem::replace(&mut self.mine, true) {
+            // What came while it was being detached: only now may it be read, as CUPTI itself walks its buffers.
+            self.read();
+            self.join.new_ids();
+        } else {
+            // Another recorder's.
+            self.backend.records(&mut |_, _| {});
+            self.backend.dropped();
+        }
+        self.numbers.begin_anew();
+    }
+
+    /// A window is over and its kernels are delivered: has the next launch detach CUPTI.
+    pub(super) fn release(&mut self) {
+        if self.recording || !self.detaches || !self.is_attached() {
+            return;
+        }
+        let mut any = false;
+        for exit in &self.exits {
+            any |= self.backend.turn(*exit, true).is_ok();
+        }
+        // Without a call that can do it, it stays.
+        if any {
+            self.backend.link().step(Event::Request);
+        }
+    }
+
+    /// Turns every switch on and off, and keeps those that work.
+    fn warm_up(&mut self) -> Result<(), ActivityError> {
+        let exits = calls::FREQUENT.iter().filter(|cbid| self.knows(Domain::Driver, **cbid));
+        self.exits = exits.map(|cbid| Switch::Callback(Domain::Driver, *cbid)).collect();
+        let mut wanted = self.followed();
+        wanted.extend(WORK.map(Switch::Kind));
+        wanted.push(Switch::Kind(kind::MEMCPY2));
+        let mut works = Vec::new();
+        for switch in wanted {
+            match self.backend.turn(switch, true) {
+                Ok(()) => works.push(switch),
+                Err(code) if needed(switch) => {
+                    let _ = self.all_off(&works);
+                    return Err(errors::refused(&meaning(switch), code));
+                }
+                // A call that this library or this driver does not offer is never made either.
+                Err(_) => {}
+            }
+        }
+        self.all_off(&works).map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))?;
+        self.switches = Some(works);
+        self.backend.timestamp();
+        Ok(())
+    }
+
+    /// Whether the library knows a call by this number. Its own name decides, not its version.
+    fn knows(&self, domain: Domain, cbid: u32) -> bool {
+        let theirs = self.backend.call_name(domain, cbid);
+        theirs.is_some_and(|theirs| calls::name(domain, cbid) == Some(calls::plain(&theirs)))
+    }
+
+    /// What has to be on to follow calls.
+    fn followed(&self) -> Vec<Switch> {
+        let domains: &[Domain] = match (self.correlate, self.runtime) {
+            (Correlate::Nothing, _) => &[],
+            (Correlate::Callbacks, false) => &[Domain::Driver],
+            (Correlate::Callbacks, true) => &[Domain::Driver, Domain::Runtime],
+        };
+        let all = domains.iter().flat_map(|domain| domain.calls().iter().map(|(cbid, _)| (*domain, *cbid)));
+        all.filter(|(domain, cbid)| self.knows(*domain, *cbid))
+            .map(|(domain, cbid)| Switch::Callback(domain, cbid))
+            .collect()
+    }
+
+    /// Turns these off, whatever fails; tells the first that did.
+    fn all_off(&mut self, switches: &[Switch]) -> Result<(), (Switch, errors::Code)> {
+        let mut outcome = Ok(());
+        for switch in switches.iter().rev() {
+            outcome = outcome.and(self.backend.turn(*switch, false).map_err(|code| (*switch, code)));
+        }
+        outcome
+    }
+
+    pub(super) fn enable(&mut self) -> Result<(), ActivityError> {
+        if self.recording {
+            return Ok(());
+        }
+        let outcome = self.attach().and_then(|()| self.turn_on());
+        if outcome.is_err() {
+            // The window is given up, and must not slow down what comes after.
+            self.release();
+        }
+        outcome
+    }
+
+    fn turn_on(&mut self) -> Result<(), ActivityError> {
+        lanes::begin();
+        self.note();
+        let switches = self.switches.clone().unwrap_or_default();
+        for switch in &switches {
+            if let Err(code) = self.backend.turn(*switch, true) {
+                // Turning off what was not on does nothing. The refusal is the better news than what fails on the way back.
+                let _ = self.all_off(&switches);
+                return Err(errors::refused(&meaning(*switch), code));
+            }
+        }
+        self.recording = true;
+        Ok(())
+    }
+
+    pub(super) fn disable(&mut self) -> Result<(), ActivityError> {
+        if !self.recording {
+            return Ok(());
+        }
+        self.recording = false;
+        let switches = self.switches.clone().unwrap_or_default();
+        let outcome = self.all_off(&switches);
+        self.note();
+        outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
+    }
+
+    /// Delivers what is known.
+    ///
+    /// A plain flush hands over the buffers whose records are all complete; one kernel that is still running holds its buffer back,
+    /// and no record is lost. That is what a window that goes on wants. With `all` the work is done on the device, so a plain flush
+    /// has everything; a forced one follows for buffers that hold a record which will never be complete, as its time stamp was lost.
+    /// When CUPTI is detached there is nothing to fetch.
+    pub(super) fn collect(
+        &mut self,
+        all: bool,
+        host: &dyn Fn() -> HostNs,
+        into: &mut ActivitySink,
+    ) -> Result<(), ActivityError> {
+        let attached = self.is_attached();
+        let mut flushed = Ok(());
+        if attached {
+            flushed = self.backend.flush(false);
+            if all {
+                flushed = flushed.and(self.backend.flush(true));
+            }
+        }
+        // After the flush, so that all times it brought lie between anchors.
+        self.anchor(host, attached);
+        if attached {
+            into.dropped += self.read() + self.backend.dropped();
+        }
+        into.dropped += lanes::lost();
+        // Of the clock that kernels are timed by, and of the calls' clock, which they are held against.
+        into.clock_bound_ns = self.cupti.bound_ns().map(|bound| bound + self.ticks.bound_ns().unwrap_or(0));
+        let Self { join, cupti, ticks, devices, backend, numbers, .. } = self;
+        join.deliver(all, |joined| {
+            let number = numbers.unique(joined.ran.work.correlation);
+            let uuid = || backend.uuid(joined.ran.work.device).unwrap_or_else(|| "unknown".to_string()).into();
+            let device = Arc::clone(devices.entry(joined.ran.work.device).or_insert_with(uuid));
+            into.kernels.extend(kernel(joined, number, device, cupti, ticks));
+        });
+        flushed.map_err(|code| errors::refused("hand over its records", code))
+    }
+
+    /// Takes in the records of CUPTI's buffers and of the threads' rings. Returns how many could not be used.
+    fn read(&mut self) -> u64 {
+        let Self { backend, join, names, .. } = self;
+        let mut lost = 0;
+        lost += backend.records(&mut |bytes, name| match records::parse(bytes) {
+            // Times are zero where the device had no room for them, or where the record was forced out before its end.
+            Some(Record::Work(work)) if work.start == 0 || work.end == 0 => lost += 1,
+            Some(Record::Work(work)) => {
+                let name = match &work.what {
+                    What::Kernel { .. } => name.unwrap_or(b"unknown"),
+                    What::Copy { direction, .. } => direction.as_bytes(),
+                    What::Set { .. } => b"memset",
+                };
+                join.ran(Ran { name: names.readable(name), work });
+            }
+            Some(Record::Other) => {}
+            None => lost += 1,
+        });
+        // After the buffers: a kernel can be over before its call has returned, hardly the other way round.
+        let nanoseconds = |raw: u64| lanes::clock().delta_as_nanos(self.origin, raw);
+        lanes::drain(|launch| {
+            let Some(name) = calls::name(launch.domain, launch.cbid) else { return };
+            let start = Some(launch.start).filter(|start| *start != 0).map(nanoseconds);
+            let span = Some(SpanId(launch.span)).filter(|span| span.0 != 0);
+            join.launched(launch.correlation, span, Call { name, start, end: nanoseconds(launch.end) });
+        });
+        lost
+    }
+
+    fn now(&self) -> u64 {
+        let clock = lanes::clock();
+        clock.delta_as_nanos(self.origin, clock.raw())
+    }
+
+    fn note(&mut self) {
+        let host = || HostNs(i64::try_from(self.now()).unwrap_or(i64::MAX));
+        if let Some((at, ticks, half)) = bracketed(&host, &|| self.backend.timestamp()) {
+            self.noted.push((at, u64::try_from(ticks.0).unwrap_or(0), half));
+        }
+    }
+
+    /// Reads all clocks together; CUPTI's only while it is attached.
+    fn anchor(&mut self, host: &dyn Fn() -> HostNs, attached: bool) {
+        if let Some((at, host, half)) = bracketed(host, &|| Some(self.now())) {
+            self.ticks.add(at, host, half);
+        }
+        for (at, ticks, half) in std::mem::take(&mut self.noted) {
+            if let Some(host) = self.ticks.host(ticks) {
+                self.cupti.add(at, host, half);
+            }
+        }
+        if attached && let Some((at, host, half)) = bracketed(host, &|| self.backend.timestamp()) {
+            self.cupti.add(at, host, half);
+        }
+    }
+
+    pub(super) fn describe(&self) -> BTreeMap<String, Value> {
+        let mut facts = BTreeMap::from([
+            ("cupti_version".to_string(), search::toolkit(self.version).into()),
+            ("cupti_library".to_string(), self.backend.path().display().to_string().into()),
+            ("cupti_strategy".to_string(), self.correlate.name().into()),
+            ("cupti_detaches".to_string(), self.detaches.into()),
+        ]);
+        if let Some(switches) = &self.switches {
+            let followed = switches.iter().filter(|switch| matches!(switch, Switch::Callback(..))).count();
+            facts.insert("cupti_calls_followed".to_string(), followed.into());
+        }
+        facts
+    }
+}
+
+impl<B: Backend> Drop for KernelRecorder<B> {
+    fn drop(&mut self) {
+        // Nothing can be reported any more. The flush brings CUPTI's buffers home, for the next recorder.
+        let _ = self.disable();
+        if self.is_attached() {
+            let _ = self.backend.flush(true);
+            self.backend.records(&mut |_, _| {});
+            self.release();
+        }
+        // Where the next launch detaches CUPTI, the subscription ends with that.
+        if self.is_attached() {
+            self.backend.stop();
+        }
+    }
+}
+
+/// Makes the numbers of calls unique in the process: CUPTI may count from the beginning when it is attached again.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Added to what CUPTI says.
+    offset: u32,
+    /// The highest it said so far, and the highest it had said when it was attached, until it says more.
+    highest: u32,
+    before: Option<u32>,
+}
+
+impl Numbers {
+    fn begin_anew(&mut self) {
+        self.before = Some(self.highest);
+    }
+
+    fn unique(&mut self, number: u32) -> u32 {
+        if self.before.take().is_some_and(|before| number <= before) {
+            self.offset = self.offset.wrapping_add(self.highest);
+            self.highest = 0;
+        }
+        self.highest = self.highest.max(number);
+        number.wrapping_add(self.offset)
+    }
+}
+
+fn needed(switch: Switch) -> bool {
+    match switch {
+        Switch::Kind(kind) => kind != kind::MEMCPY2,
+        Switch::Callback(domain, cbid) => (domain, cbid) == (Domain::Driver, LAUNCH_KERNEL),
+    }
+}
+
+fn meaning(switch: Switch) -> String {
+    match switch {
+        Switch::Kind(kind::CONCURRENT_KERNEL) => "record kernels".to_string(),
+        Switch::Kind(kind::MEMCPY | kind::MEMCPY2) => "record copies".to_string(),
+        Switch::Kind(kind::MEMSET) => "record memsets".to_string(),
+        Switch::Kind(_) => "record this kind of work".to_string(),
+        Switch::Callback(domain, cbid) => format!("follow {}", calls::name(domain, cbid).unwrap_or("a call")),
+    }
+}
+
+/// A joined record on the host's time line. `None` before any clock was read, which `collect` rules out.
+fn kernel(joined: Joined, correlation: u32, device: Arc<str>, cupti: &Anchors, calls: &Anchors) -> Option<RawKernel> {
+    let Joined { ran: Ran { work, name }, span, call } = joined;
+    let launch_start = call.and_then(|call| calls.host(call.start?));
+    let launch_end = call.and_then(|call| calls.host(call.end));
+    let mut kernel = RawKernel {
+        kind: work.what.kind(),
+        name,
+        span,
+        device,
+        stream: work.stream,
+        start: cupti.host(work.start)?,
+        dur_ns: work.end.saturating_sub(work.start),
+        grid: None,
+        block: None,
+        registers: None,
+        shared_static: None,
+        shared_dynamic: None,
+        bytes: None,
+        launch: call.map(|call| call.name),
+        launch_start,
+        launch_dur_ns: launch_start.and_then(|start| Some(launch_end?.since(start))),
+        correlation,
+        graph: work.graph,
+    };
+    match work.what {
+        What::Kernel { grid, block, registers, shared_static, shared_dynamic } => {
+            (kernel.grid, kernel.block, kernel.registers) = (Some(grid), Some(block), Some(registers));
+            (kernel.shared_static, kernel.shared_dynamic) = (Some(shared_static), Some(shared_dynamic));
+        }
+        What::Copy { bytes, .. } | What::Set { bytes } => kernel.bytes = Some(bytes),
+    }
+    Some(kernel)
+}
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

@@ -1,0 +1,353 @@
+//! Records → OpenTelemetry spans, with the ids, parents and nanoseconds they have everywhere else. Pure.
+
+use candlescope_core::estimate::{Measured, MeasuredBySource};
+use candlescope_core::llm::SEMCONV_VERSION;
+use candlescope_core::run::RunManifest;
+use candlescope_core::{GpuSource, GpuTime, HostNs, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
+use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use super::decodes::Group;
+use super::settings::Common;
+
+/// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128
+/// that OpenTelemetry sets as a limit.
+pub(super) const MAX_ENTRIES: usize = 64;
+
+/// Sums over all steps of a request, those that are not sent included.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) steps: u64,
+    pub(super) intervals: u64,
+    pub(super) decode_steps: u64,
+    pub(super) decode_ns: u64,
+    pub(super) prefill_ns: u64,
+    /// GPU time by kind of step, because a prefill says nothing about a decode step.
+    gpu: BTreeMap<Option<Phase>, OfKind>,
+    pub(super) flops: Option<u64>,
+    pub(super) bytes: Option<u64>,
+}
+
+/// Steps of one kind, and what was measured of them on the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct OfKind {
+    steps: u64,
+    measured: MeasuredBySource,
+}
+
+/// GPU time of several steps from one source.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct StepsOnGpu {
+    source: GpuSource,
+    measured: Measured,
+    /// Of all steps, in nanoseconds, by [`candlescope_core::estimate`]; `None` where a kind of step was never measured.
+    total_ns: Option<f64>,
+}
+
+impl StepsOnGpu {
+    /// Steps of one kind.
+    pub(super) fn of(steps: u64, measured: MeasuredBySource) -> Option<Self> {
+        let source = measured.shown()?;
+        let measured = measured.of(source);
+        Some(Self { source, measured, total_ns: measured.total_of(steps) })
+    }
+}
+
+impl Totals {
+    /// GPU time of all steps from the source that measured more of them.
+    pub(super) fn gpu(&self) -> Option<StepsOnGpu> {
+        // Where there are phases, a step outside of them may stand around others, and their time would count twice.
+        let phased = self.gpu.keys().any(Option::is_some);
+        let kinds = || self.gpu.iter().filter(|(phase, _)| phase.is_some() || !phased).map(|(_, kind)| kind);
+        let mut all = MeasuredBySource::default();
+        kinds().for_each(|kind| all.absorb(kind.measured));
+        let source = all.shown()?;
+        let totals = kinds().map(|kind| kind.measured.of(source).total_of(kind.steps));
+        Some(StepsOnGpu { source, measured: all.of(source), total_ns: totals.sum() })
+    }
+
+    pub(super) fn add(&mut self, step: &StepRecord) {
+        let sum = |total: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *total = Some(total.unwrap_or(0).saturating_add(more));
+            }
+        };
+        self.steps += 1;
+        self.intervals += step.intervals;
+        match step.phase {
+            Some(Phase::Decode) => {
+                self.decode_steps += 1;
+                self.decode_ns += step.host_dur_ns;
+            }
+            Some(Phase::Prefill) => self.prefill_ns += step.host_dur_ns,
+            _ => {}
+        }
+        let kind = self.gpu.entry(step.phase).or_default();
+        kind.steps += 1;
+        if let Some(gpu) = step.gpu {
+            kind.measured.of_mut(gpu.source).add(gpu.dur_ns);
+        }
+        sum(&mut self.flops, step.flops);
+        sum(&mut self.bytes, step.bytes);
+    }
+}
+
+/// Who made the spans.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("candlescope")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}"))
+        .build()
+}
+
+/// Nanoseconds since the Unix epoch as the system's time, which holds them exactly.
+pub(super) fn system_time(time: HostNs) -> SystemTime {
+    let distance = Duration::from_nanos(time.0.unsigned_abs());
+    match time.0 {
+        0.. => SystemTime::UNIX_EPOCH + distance,
+        _ => SystemTime::UNIX_EPOCH - distance,
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// OTLP has signed integers; what does not fit is not a plausible count.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn context(trace: TraceId, span: SpanId) -> SpanContext {
+    SpanContext::new(
+        opentelemetry::trace::TraceId::from(trace.0),
+        opentelemetry::trace::SpanId::from(span.0),
+        TraceFlags::SAMPLED,
+        false,
+        TraceState::NONE,
+    )
+}
+
+fn parent_id(parent: Option<SpanId>) -> opentelemetry::trace::SpanId {
+    parent.map_or(opentelemetry::trace::SpanId::INVALID, |id| opentelemetry::trace::SpanId::from(id.0))
+}
+
+/// Collects attributes, leaving out what is not known.
+struct Attributes(Vec<KeyValue>);
+
+impl Attributes {
+    fn put(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.0.push(KeyValue::new(key, value));
+    }
+
+    fn maybe(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
+    }
+
+    fn gpu(&mut self, gpu: Option<GpuTime>) {
+        if let Some(gpu) = gpu {
+            self.put("candlescope.gpu.duration", seconds(gpu.dur_ns));
+            self.put("candlescope.gpu.start_time_unix_nano", gpu.start.0);
+            self.put("candlescope.gpu.source", gpu.source.as_str());
+        }
+    }
+
+    /// Of several steps: what was measured, on how many of them, and what that says about all.
+    fn steps_on_gpu(&mut self, gpu: Option<StepsOnGpu>) {
+        if let Some(gpu) = gpu {
+            self.maybe("candlescope.gpu.duration", gpu.total_ns.map(|ns| ns / 1e9));
+            self.put("candlescope.gpu.measured_duration", seconds(gpu.measured.total_ns));
+            self.put("candlescope.gpu.measured_steps", int(gpu.measured.n));
+            self.put("candlescope.gpu.source", gpu.source.as_str());
+        }
+    }
+}
+
+/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's own
+/// facts.
+pub(super) fn span(
+    record: &SpanRecord,
+    parent: Option<SpanId>,
+    step: Option<&StepRecord>,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let mut a = Attributes(Vec::with_capacity(16));
+    a.put("candlescope.path", record.path.path.clone());
+    a.maybe("candlescope.phase", record.phase.map(|p| p.as_str()));
+    a.gpu(step.and_then(|s| s.gpu).or(record.gpu));
+    // A step's figures are those of everything in it; an interval's are its own.
+    a.maybe("candlescope.flops", step.map_or(record.flops, |s| s.flops).map(int));
+    a.maybe("candlescope.bytes", step.map_or(record.bytes, |s| s.bytes).map(int));
+    a.maybe("candlescope.io_bytes", step.map_or(record.io_bytes, |s| s.io_bytes).map(int));
+    a.maybe("candlescope.tokens", record.tokens.map(i64::from));
+    a.maybe("candlescope.context_len", record.context_len.map(i64::from));
+    a.maybe("candlescope.batch", record.batch.map(i64::from));
+    a.maybe("candlescope.dtype", record.dtype.map(|d| d.as_str()));
+    a.maybe("candlescope.shape", record.shape.map(|s| s.to_string()));
+    a.maybe("candlescope.step", record.step.map(int));
+    a.put("candlescope.seq", int(record.seq));
+    if let Some(step) = step {
+        a.put("candlescope.intervals", int(step.intervals));
+        a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));
+        a.maybe("candlescope.energy_joules", step.energy_mj.map(|mj| mj / 1e3));
+    }
+    a.put("candlescope.target", record.path.target.to_string());
+    a.put("thread.name", record.thread.name.to_string());
+    if record.thread.os_id > 0 {
+        a.put("thread.id", int(record.thread.os_id));
+    }
+    let name = record.path.name.to_string();
+    finish(record.trace_id, record.span_id, parent, name, (record.host_start, record.host_dur_ns), a, scope)
+}
+
+/// A request as a span. Its events are `entries`, the intervals during which a thread worked for it, and `course`,
+/// its decode steps in groups.
+pub(super) fn request(
+    record: &RequestRecord,
+    totals: &Totals,
+    course: &[Group],
+    entries: &[SpanRecord],
+    spans_omitted: u64,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let mut a = Attributes(Vec::with_capacity(20));
+    a.put("gen_ai.operation.name", record.operation.to_string());
+    a.put("gen_ai.provider.name", "candle");
+    a.put("gen_ai.request.model", record.model.to_string());
+    a.maybe("gen_ai.usage.input_tokens", record.input_tokens().map(int));
+    a.maybe("gen_ai.usage.output_tokens", record.output_tokens.map(int));
+    a.maybe("gen_ai.response.time_to_first_chunk", record.ttft_ns.map(seconds));
+    a.maybe("candlescope.time_to_last_token", record.last_token_ns.map(seconds));
+    a.maybe("candlescope.queue_time", record.queue_ns.map(seconds));
+    a.put("candlescope.request", int(record.request));
+    a.maybe("candlescope.batch", record.batch.map(i64::from));
+    if totals.steps > 0 {
+        a.put("candlescope.steps", int(totals.steps));
+        a.put("candlescope.intervals", int(totals.intervals));
+        a.put("candlescope.prefill.duration", seconds(totals.prefill_ns));
+        a.put("candlescope.decode.steps", int(totals.decode_steps));
+        a.put("candlescope.decode.duration", seconds(totals.decode_ns));
+        a.steps_on_gpu(totals.gpu());
+        a.maybe("candlescope.flops", totals.flops.map(int));
+        a.maybe("candlescope.bytes", totals.bytes.map(int));
+    }
+    if spans_omitted > 0 {
+        // Whoever looks at the trace should not have to guess that it is a part.
+        a.put("candlescope.spans_omitted", int(spans_omitted));
+    }
+    let name = format!("{} {}", record.operation, record.model);
+    let time = (record.host_start, record.host_dur_ns);
+    let mut span = finish(record.trace_id, record.span_id, record.parent_span_id, name, time, a, scope);
+    span.parent_span_is_remote = record.parent_span_id.is_some();
+    span.events = SpanEvents::default();
+    span.events.events = entries.iter().map(entered).chain(course.iter().map(decoded)).collect();
+    span
+}
+
+/// What several decode steps took together, for those that are no spans.
+fn decoded(group: &Group) -> Event {
+    let mut a = Attributes(Vec::with_capacity(8));
+    a.put("candlescope.decode.first", int(group.first));
+    a.put("candlescope.decode.steps", int(group.steps));
+    a.put("candlescope.decode.duration", seconds(group.total_ns));
+    a.put("candlescope.decode.max_duration", seconds(group.max_ns));
+    a.steps_on_gpu(StepsOnGpu::of(group.steps, group.gpu));
+    Event::new("candlescope.decoded", system_time(group.start), a.0, 0)
+}
+
+fn entered(entry: &SpanRecord) -> Event {
+    let attributes = vec![
+        KeyValue::new("candlescope.duration", seconds(entry.host_dur_ns)),
+        KeyValue::new("candlescope.seq", int(entry.seq)),
+        KeyValue::new("thread.name", entry.thread.name.to_string()),
+    ];
+    Event::new("candlescope.entered", system_time(entry.host_start), attributes, 0)
+}
+
+fn finish(
+    trace: TraceId,
+    id: SpanId,
+    parent: Option<SpanId>,
+    name: String,
+    (start, dur_ns): (HostNs, u64),
+    attributes: Attributes,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    SpanData {
+        span_context: context(trace, id),
+        parent_span_id: parent_id(parent),
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Internal,
+        name: Cow::Owned(name),
+        start_time: system_time(start),
+        end_time: system_time(start.plus_ns(dur_ns)),
+        attributes: attributes.0,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+/// What all spans of the run have in common: service, host, process, GPU, driver, model.
+pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
+    let mut facts: BTreeMap<String, Value> = BTreeMap::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            facts.insert(key.to_string(), value);
+        }
+    };
+    let text = |map: &BTreeMap<String, serde_json::Value>, key: &str| map.get(key).and_then(value_of);
+    put("telemetry.sdk.name", Some("candlescope".into()));
+    put("telemetry.sdk.language", Some("rust".into()));
+    put("telemetry.sdk.version", Some(env!("CARGO_PKG_VERSION").into()));
+    put("host.name", Some(run.host.clone().into()));
+    put("host.arch", text(&run.environment, "arch"));
+    put("os.type", text(&run.environment, "os"));
+    put("process.pid", text(&run.environment, "pid"));
+    put("candlescope.run_id", Some(run.run_id.clone().into()));
+    put("candlescope.rank", Some(i64::from(run.rank).into()));
+    put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
+    put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
+    // Without it, nobody could tell that steps are missing from a trace by design.
+    put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
+    let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
+    for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
+        let words: Vec<opentelemetry::StringValue> = gpus
+            .into_iter()
+            .flatten()
+            .filter_map(|gpu| gpu.get(field)?.as_str())
+            .map(|word| word.to_string().into())
+            .collect();
+        put(key, (!words.is_empty()).then(|| Value::Array(words.into())));
+    }
+    for (key, value) in &run.model {
+        put(&format!("candlescope.model.{key}"), value_of(value));
+    }
+    // What the user says of the resource goes before what was found out.
+    for (key, value) in &common.resource {
+        put(key, Some(value.clone().into()));
+    }
+    put("service.name", Some(common.service_name.clone().into()));
+    let attributes = facts.into_iter().map(|(key, value)| KeyValue::new(key, value));
+    let schema = format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}");
+    Resource::builder_empty().with_schema_url(attributes, schema).build()
+}
+
+/// A fact of the manifest as an attribute; lists and objects have no place in one.
+fn value_of(value: &serde_json::Value) -> Option<Value> {
+    match value {
+        serde_json::Value::Bool(b) => Some((*b).into()),
+        serde_json::Value::String(s) if !s.is_empty() => Some(s.clone().into()),
+        serde_json::Value::Number(n) => n.as_i64().map(Value::I64).or_else(|| n.as_f64().map(Value::F64)),
+        _ => None,
+    }
+}

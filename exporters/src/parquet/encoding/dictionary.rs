@@ -1,0 +1,215 @@
+//! Dictionaries of the row group being filled: from what a record carries to a dense key, without hashing a string
+//! per row.
+
+use super::column::NULL;
+use candlescope_core::{PathInfo, ThreadInfo};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Distinct texts. Looked up by content: for tables with few rows and for values behind another dictionary.
+#[derive(Debug, Default)]
+pub(in crate::parquet) struct TextDict {
+    values: Vec<Arc<str>>,
+    keys: HashMap<Arc<str>, u32>,
+}
+
+impl TextDict {
+    pub(in crate::parquet) fn key(&mut self, text: &Arc<str>) -> u32 {
+        if let Some(key) = self.keys.get(text) {
+            return *key;
+        }
+        let key = self.values.len() as u32;
+        self.values.push(text.clone());
+        self.keys.insert(text.clone(), key);
+        key
+    }
+
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|v| &**v)
+    }
+
+    pub(in crate::parquet) fn clear(&mut self) {
+        self.values.clear();
+        self.keys.clear();
+    }
+}
+
+/// Distinct paths, found by [`PathInfo::id`]. Names and targets follow from the path, so their columns need no keys
+/// of their own.
+#[derive(Debug, Default)]
+pub(in crate::parquet) struct PathDict {
+    /// By `PathInfo::id`.
+    key_of: Vec<u32>,
+    paths: Vec<Arc<PathInfo>>,
+    /// By key.
+    pub(in crate::parquet) name_of: Vec<u32>,
+    pub(in crate::parquet) target_of: Vec<u32>,
+    pub(in crate::parquet) names: TextDict,
+    pub(in crate::parquet) targets: TextDict,
+}
+
+impl PathDict {
+    #[inline]
+    pub(in crate::parquet) fn key(&mut self, path: &Arc<PathInfo>) -> u32 {
+        match self.key_of.get(path.id as usize) {
+            Some(&key) if key != NULL => key,
+            _ => self.insert(path),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, path: &Arc<PathInfo>) -> u32 {
+        let id = path.id as usize;
+        if self.key_of.len() <= id {
+            self.key_of.resize(id + 1, NULL);
+        }
+        let key = self.paths.len() as u32;
+        self.key_of[id] = key;
+        self.paths.push(path.clone());
+        self.name_of.push(self.names.key(&path.name));
+        self.target_of.push(self.targets.key(&path.target));
+        key
+    }
+
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(|p| p.path.as_str())
+    }
+
+    pub(in crate::parquet) fn clear(&mut self) {
+        self.key_of.fill(NULL);
+        self.paths.clear();
+        self.name_of.clear();
+        self.target_of.clear();
+        self.names.clear();
+        self.targets.clear();
+    }
+}
+
+/// Distinct threads, found by [`ThreadInfo::index`].
+#[derive(Debug, Default)]
+pub(in crate::parquet) struct ThreadDict {
+    key_of: Vec<u32>,
+    names: TextDict,
+}
+
+impl ThreadDict {
+    #[inline]
+    pub(in crate::parquet) fn key(&mut self, thread: &ThreadInfo) -> u32 {
+        match self.key_of.get(thread.index as usize) {
+            Some(&key) if key != NULL => key,
+            _ => self.insert(thread),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, thread: &ThreadInfo) -> u32 {
+        let index = thread.index as usize;
+        if self.key_of.len() <= index {
+            self.key_of.resize(index + 1, NULL);
+        }
+        // Two threads of one name share a key: dictionary values should be distinct.
+        self.key_of[index] = self.names.key(&thread.name);
+        self.key_of[index]
+    }
+
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
+        self.names.values()
+    }
+
+    pub(in crate::parquet) fn clear(&mut self) {
+        self.key_of.fill(NULL);
+        self.names.clear();
+    }
+}
+
+/// Distinct values of a small `Copy` type. Repeats at one *slot* (for example one path) are found without hashing.
+#[derive(Debug)]
+pub(in crate::parquet) struct ValueDict<T> {
+    values: Vec<T>,
+    keys: HashMap<T, u32>,
+    /// Last value and its key, by slot.
+    last: Vec<Option<(T, u32)>>,
+}
+
+impl<T> Default for ValueDict<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), keys: HashMap::new(), last: Vec::new() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> ValueDict<T> {
+    #[inline]
+    pub(in crate::parquet) fn key(&mut self, slot: u32, value: Option<T>) -> u32 {
+        let Some(value) = value else { return NULL };
+        match self.last.get(slot as usize) {
+            Some(Some((last, key))) if *last == value => *key,
+            _ => self.find(slot as usize, value),
+        }
+    }
+
+    fn find(&mut self, slot: usize, value: T) -> u32 {
+        let key = *self.keys.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len() as u32 - 1
+        });
+        if self.last.len() <= slot {
+            self.last.resize(slot + 1, None);
+        }
+        self.last[slot] = Some((value, key));
+        key
+    }
+
+    pub(in crate::parquet) fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    pub(in crate::parquet) fn clear(&mut self) {
+        self.values.clear();
+        self.keys.clear();
+        self.last.clear();
+    }
+
+    pub(in crate::parquet) fn memory(&self) -> usize {
+        self.values.capacity() * 3 * size_of::<T>() + self.last.capacity() * size_of::<Option<(T, u32)>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(id: u32, path: &str, name: &str) -> Arc<PathInfo> {
+        Arc::new(PathInfo {
+            id,
+            path: path.into(),
+            rollup: path.into(),
+            rollup_id: id,
+            name: name.into(),
+            target: "model".into(),
+        })
+    }
+
+    #[test]
+    fn paths_are_numbered_as_they_come_and_share_names() {
+        let mut dict = PathDict::default();
+        let (a, b) = (path(7, "step/linear[0]", "linear"), path(2, "step/linear[1]", "linear"));
+        assert_eq!([dict.key(&a), dict.key(&b), dict.key(&a)], [0, 1, 0]);
+        assert_eq!(dict.values().collect::<Vec<_>>(), ["step/linear[0]", "step/linear[1]"]);
+        assert_eq!((dict.name_of.as_slice(), dict.names.values().count()), ([0, 0].as_slice(), 1));
+        dict.clear();
+        assert_eq!(dict.key(&b), 0);
+        assert_eq!(dict.values().collect::<Vec<_>>(), ["step/linear[1]"]);
+    }
+
+    #[test]
+    fn values_are_distinct_over_all_slots() {
+        let mut dict = ValueDict::<i64>::default();
+        let keys: Vec<u32> = [(0, Some(5)), (1, Some(6)), (9, Some(5)), (0, None), (0, Some(6))]
+            .into_iter()
+            .map(|(slot, value)| dict.key(slot, value))
+            .collect();
+        assert_eq!(keys, [0, 1, 0, NULL, 1]);
+        assert_eq!(dict.values(), [5, 6]);
+    }
+}

@@ -1,0 +1,43 @@
+//! `RUN/requests`: one row per inference request.
+
+use super::columns::{Columns, Ints, Texts, Words};
+use super::table;
+use crate::parquet::encoding::chunk::signed;
+use candlescope_core::{RequestRecord, TraceId};
+
+table! {
+    /// Requests of the next row group.
+    Requests: RequestRecord, Request {
+        request: Ints,
+        trace_id: Words<TraceId>,
+        span_id: Ints,
+        operation: Texts,
+        model: Texts,
+        host_start: Ints,
+        host_dur: Ints,
+        ttft: Ints,
+        prompt_tokens: Ints,
+        output_tokens: Ints,
+        batch: Ints,
+        last_token: Ints,
+        queue: Ints,
+    }
+}
+
+impl Requests {
+    fn add(&mut self, request: &RequestRecord) {
+        self.request.push(signed(request.request));
+        self.trace_id.push(0, Some(request.trace_id));
+        self.span_id.push(request.span_id.0 as i64);
+        self.operation.push(&request.operation);
+        self.model.push(&request.model);
+        self.host_start.push(request.host_start.0);
+        self.host_dur.push(signed(request.host_dur_ns));
+        self.ttft.push_opt(request.ttft_ns.map(signed));
+        self.prompt_tokens.push_opt(request.prompt_tokens.map(signed));
+        self.output_tokens.push_opt(request.output_tokens.map(signed));
+        self.batch.push_opt(request.batch.map(i64::from));
+        self.last_token.push_opt(request.last_token_ns.map(signed));
+        self.queue.push_opt(request.queue_ns.map(signed));
+    }
+}
