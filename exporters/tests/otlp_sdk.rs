@@ -58,11 +58,11 @@ fn profile(exporter: OtlpExporter) -> (Batch, ExporterReport) {
             let request = Request::new("text_completion", "tiny").prompt_tokens(5).traceparent(CALLER);
             let _in_request = request.enter();
             for step in 0..4 {
-                let _phase = llm::decode(1, step, 1);
+                let _phase = llm::decode(llm::Tokens::new(1).context(step));
                 (0..3).for_each(|_| linear.in_scope(|| ()));
             }
         }
-        let _phase = llm::decode(1, 9, 1);
+        let _phase = llm::decode(llm::Tokens::new(1).context(9));
         linear.in_scope(|| ());
     });
     let manifest = session.finish();

@@ -7,17 +7,15 @@
 //! how far the process grew while one of them wrote. Figures: `docs/measurements/pipeline.md`.
 #![allow(missing_docs, reason = "a benchmark")]
 
-#[path = "../../tests/common/synthetic.rs"]
-mod synthetic;
 mod with_arrow;
 
 use candlescope_core::run::{RunManifest, SCHEMA_VERSION};
 use candlescope_core::{Batch, Exporter, Ledger, RecordKind};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_testkit::Decoder;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use synthetic::Synthetic;
 use with_arrow::WithArrow;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -52,7 +50,7 @@ fn main() -> Result<()> {
 }
 
 fn child(writer: &str, records: usize, intervals: usize) -> Result<()> {
-    let mut source = Synthetic::new(7);
+    let mut source = Decoder::new(7);
     (_, source.annotated, source.gpu) = RECORDS[records];
     let figures = if writer == "arrow" { with_arrow(source, intervals)? } else { own(source, intervals)? };
     println!("{figures}");
@@ -77,7 +75,7 @@ impl std::fmt::Display for Figures {
 }
 
 /// Our exporter: all tables, segments and syncs.
-fn own(source: Synthetic, intervals: usize) -> Result<Figures> {
+fn own(source: Decoder, intervals: usize) -> Result<Figures> {
     let dir = tempfile::tempdir()?;
     let run = dir.path().join("run");
     let ledger = Ledger::new();
@@ -101,7 +99,7 @@ fn own(source: Synthetic, intervals: usize) -> Result<Figures> {
     Ok(timed.figures(bytes))
 }
 
-fn with_arrow(source: Synthetic, intervals: usize) -> Result<Figures> {
+fn with_arrow(source: Decoder, intervals: usize) -> Result<Figures> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("spans.parquet");
     let mut writer = WithArrow::create(&file)?;
@@ -140,7 +138,7 @@ impl Timed {
         Ok(())
     }
 
-    fn all(&mut self, mut source: Synthetic, n: usize, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
+    fn all(&mut self, mut source: Decoder, n: usize, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
         while self.intervals < n {
             let batches: Vec<Batch> = (0..PREPARED).map(|_| source.decode()).collect();
             self.run(|| batches.iter().try_for_each(&mut take))?;

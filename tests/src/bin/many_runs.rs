@@ -6,6 +6,9 @@
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tracing_subscriber::prelude::*;
@@ -91,17 +94,11 @@ fn cases(dtypes: &[DType]) -> Vec<Case> {
 
 /// `n` cases: all of them in random order, again and again. The same order every time.
 fn shuffled(cases: &[Case], n: usize) -> Vec<Case> {
-    let mut state = 42u64;
-    let mut below = move |most: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % most
-    };
+    let mut random = StdRng::seed_from_u64(42);
     let mut order = Vec::new();
     while order.len() < n {
         let mut round = cases.to_vec();
-        for i in (1..round.len()).rev() {
-            round.swap(i, below(i + 1));
-        }
+        round.shuffle(&mut random);
         order.extend(round);
     }
     order.truncate(n);
