@@ -12,7 +12,9 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod analyse;
 pub mod definitions;
+mod findings;
 pub mod limits;
 pub mod nsys;
 pub mod passes;

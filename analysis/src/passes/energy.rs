@@ -10,6 +10,7 @@ use super::phases::Phases;
 use super::sensor::{Joules, Sensor};
 use super::stats::total_if_known;
 use super::step_rows::{StepRow, windows};
+use super::warmup::Warmup;
 use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{difference, merged};
 use candlescope_core::{RequestRecord, SampleRecord};
@@ -86,10 +87,8 @@ pub struct Around<'a> {
     pub phases: &'a Phases,
     /// Tokens of the measured requests.
     pub latency: &'a Latency,
-    /// Requests that warmed up.
-    pub warmup: &'a BTreeSet<u64>,
-    /// When nothing else ran: [`Warmup::alone`](super::Warmup::alone).
-    pub warmup_alone: &'a [(i64, i64)],
+    /// What only warmed up.
+    pub warmup: &'a Warmup,
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
     /// Whether steps are known to be missing, which then ran while none was recorded.
@@ -132,7 +131,7 @@ impl EnergyPass {
 
     /// The figures, once every sample was added.
     pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, warmup_alone, started_ns, steps_missing, used } = around;
+        let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
@@ -153,15 +152,15 @@ impl EnergyPass {
             false => steps.first().map(|step| step.start_ns),
         };
         // A step around warm-up, such as a program's `main`, measures nothing meanwhile.
-        let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup)));
-        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup_alone);
-        let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup))));
-        let measured_requests = || requests.iter().filter(|r| !warmup.contains(&r.request));
+        let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup.requests())));
+        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup.alone());
+        let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup.requests()))));
+        let measured_requests = || requests.iter().filter(|r| !warmup.requests().contains(&r.request));
         let in_requests = merged(measured_requests().map(span));
         // Steps in steps are part of them: their energy would count twice.
         let outermost = phases.rows.iter().filter(|row| row.inside.is_none());
         let by_phase = outermost.filter_map(|row| {
-            let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup));
+            let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup.requests()));
             let tokens = total_if_known(of_row().map(|s| s.counted_tokens().map(u64::from)));
             Some(PhaseEnergy {
                 name: row.name.clone(),

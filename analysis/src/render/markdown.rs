@@ -365,9 +365,9 @@ fn findings(out: &mut String, analysis: &Analysis) {
         let _ = writeln!(
             out,
             "- **{severity}** ({}): {}. *{}.*",
-            code(&finding.code),
-            escape(finding.message.trim_end_matches('.')),
-            escape(finding.remedy.trim_end_matches('.'))
+            code(finding.code.as_str()),
+            escape(finding.message().trim_end_matches('.')),
+            escape(finding.remedy().trim_end_matches('.'))
         );
     }
 }

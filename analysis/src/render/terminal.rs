@@ -361,7 +361,7 @@ impl Out {
                 Severity::Warning => ("warning", "33"),
                 Severity::Info => ("note", "36"),
             };
-            let text = format!("{mark}: {}", printable(&finding.message));
+            let text = format!("{mark}: {}", printable(&finding.message()));
             for (i, line) in wrap(&text, width).into_iter().enumerate() {
                 let line = match (i, self.options.color) {
                     (0, true) => format!("  \x1b[{color}m{mark}\x1b[0m{}", &line[mark.len()..]),
@@ -370,7 +370,7 @@ impl Out {
                 };
                 self.line(&line);
             }
-            for line in wrap(&format!("→ {}", printable(&finding.remedy)), width) {
+            for line in wrap(&format!("→ {}", printable(&finding.remedy())), width) {
                 self.line(&format!("    {line}"));
             }
         }

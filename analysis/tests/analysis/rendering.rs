@@ -4,6 +4,7 @@ use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
+use candlescope_core::run::{Code, Finding};
 use tempfile::tempdir;
 
 fn analysis(scenario: &Scenario) -> Analysis {
@@ -27,13 +28,11 @@ fn terminal_summary() {
 #[test]
 fn terminal_summary_of_a_run_with_gpu_and_trouble() {
     let mut analysis = analysis(&Scenario { gpu: true, requests: 2, ..Scenario::default() });
-    analysis.verdict.ok = false;
-    analysis.verdict.findings.push(candlescope_core::run::Finding {
-        severity: candlescope_core::run::Severity::Error,
-        code: "segment_corrupt".into(),
-        message: "`runs/example/spans/part-00007.parquet` is not a readable Parquet file (EOF: file size of 12 is less than footer); its rows are missing".into(),
-        remedy: "Copy the file again from where the run was made, or delete it to accept the loss".into(),
-    });
+    analysis.verdict.add(Finding::new(
+        Code::SegmentCorrupt,
+        "`runs/example/spans/part-00007.parquet` is not a readable Parquet file (EOF: file size of 12 is less than footer); its rows are missing",
+        "Copy the file again from where the run was made, or delete it to accept the loss",
+    ));
     insta::assert_snapshot!(terminal::summary(
         &analysis,
         &TerminalOptions { tree: 6, operators: 4, ..Default::default() }
@@ -116,12 +115,9 @@ fn every_line_fits_the_terminal() {
         (Scenario { layers: 30, requests: 12, ..Scenario::on_gpu() }, 100),
     ] {
         let mut analysis = analysis(&scenario);
-        analysis.verdict.findings.push(candlescope_core::run::Finding {
-            severity: candlescope_core::run::Severity::Warning,
-            code: "x".into(),
-            message: "a long sentence ".repeat(20) + &"x".repeat(300),
-            remedy: "another one ".repeat(20),
-        });
+        let finding = Finding::new("x", "{words}", "{other}").text("other", "another one ".repeat(20));
+        let words = "a long sentence ".repeat(20) + &"x".repeat(300);
+        analysis.verdict.findings.push(finding.text("words", words));
         let text = terminal::summary(&analysis, &TerminalOptions::default());
         for line in text.lines() {
             assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());

@@ -439,7 +439,7 @@ fn a_schedule_voids_what_needs_every_step() {
     let analysis = run.analysis();
     assert_eq!((analysis.phases.in_steps_ns, analysis.phases.outside_ns()), (None, None));
     let finding = analysis.verdict.findings.iter().find(|f| f.code == "steps_sampled").expect("said");
-    assert!(finding.message.starts_with("90 steps "), "{finding:?}");
+    assert!(finding.message().starts_with("90 steps "), "{finding:?}");
     let text = candlescope_analysis::render::terminal::summary(&analysis, &Default::default());
     assert!(text.contains("some of its steps were not recorded") && !text.contains("outside steps"), "{text}");
     let all = cold_start(Some(1));

@@ -2,7 +2,7 @@
 
 mod ending;
 
-pub use ending::{FORKED, Session};
+pub use ending::Session;
 
 use crate::HostNs;
 use crate::clock::TickMapper;

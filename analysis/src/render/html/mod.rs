@@ -107,9 +107,9 @@ fn findings(analysis: &Analysis) -> Value {
         };
         json!({
             "severity": severity,
-            "code": printable(&finding.code),
-            "message": printable(&finding.message),
-            "remedy": printable(&finding.remedy),
+            "code": printable(finding.code.as_str()),
+            "message": printable(&finding.message()),
+            "remedy": printable(&finding.remedy()),
         })
     });
     rows.collect()

@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::diagnostics::Diagnostics;
 use crate::ledger::DropReason;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
+use crate::run::{ClockInfo, Code, ESTIMATE_LOOP, Finding, OverheadInfo, RunManifest, Severity, StepCounts};
 use crate::shared::Shared;
 use crate::verdict::{Evidence, verdict};
 use crossbeam_channel::{Sender, bounded};
@@ -247,13 +247,11 @@ impl Capturing {
         m.exporters = vec![report];
         let unresponsive: Vec<&'static str> = unresponsive.then_some(lane.name).into_iter().collect();
         m.verdict = verdict(&Evidence {
+            manifest: &m,
             facts: &facts,
-            clock: &m.clock,
-            exporters: &m.exporters,
             collector_failures: &[],
             unresponsive: &unresponsive,
             unresponsive_collectors: None,
-            gpu: None,
             noticed: &[],
             // Without a step there is nothing to be said of its spans, but of the capture: see below.
             paused_throughout: seen == 0,
@@ -261,18 +259,19 @@ impl Capturing {
         });
         let wanted = window.end - window.start;
         if seen < wanted {
-            m.verdict.ok &= seen > 0;
-            m.verdict.findings.push(Finding {
-                severity: if seen == 0 { Severity::Error } else { Severity::Warning },
-                code: "capture_cut_short".into(),
-                message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
-                remedy: if missing > 0 {
-                    "others were dropped (see ring_full): capture again when the machine has less to do"
-                } else {
-                    "it was ended before the others came; ask again while the program is at work"
-                }
-                .into(),
-            });
+            let remedy = if missing > 0 {
+                "others were dropped (see ring_full): capture again when the machine has less to do"
+            } else {
+                "it was ended before the others came; ask again while the program is at work"
+            };
+            let finding = Finding::new(
+                Code::CaptureCutShort,
+                "the capture has {seen} of the {wanted} steps that were asked for",
+                remedy,
+            )
+            .count("seen", seen)
+            .count("wanted", wanted);
+            m.verdict.add(if seen == 0 { finding.severity(Severity::Error) } else { finding });
         }
         let m = Arc::new(m);
         if unresponsive.is_empty() {

@@ -11,7 +11,7 @@ use crate::layer::thread::outlived::OUTLIVED_KEPT;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
-use crate::run::{ClockInfo, GpuAccount, InPlaceOverhead, LossCounts, RunManifest, StepCounts};
+use crate::run::{ClockInfo, Code, GpuAccount, InPlaceOverhead, LossCounts, RunManifest, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
@@ -293,7 +293,7 @@ impl Drain {
         // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has ended.
         let given_up = |source: &Source| source.counts.forgotten.load(Ordering::Relaxed) > OUTLIVED_KEPT as u64;
         if state.gone.loss.forgotten_guards > 0 || state.sources.iter().any(given_up) {
-            self.shared.notices.say("guards_forgotten", FORGOTTEN);
+            self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
         }
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = facts;
         meter.update();
@@ -336,7 +336,7 @@ impl Drain {
             }
             if thread.share.is_none() {
                 self.shared.notices.say(
-                    "threads_without_ring",
+                    Code::ThreadsWithoutRing,
                     "a thread found no room for a ring: what it does is not recorded but counted; give rings more \
                      memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
                 );
@@ -496,7 +496,7 @@ impl Drain {
         self.end_capture(&mut state);
         let mut facts = self.facts(&state);
         if facts.loss.forgotten_guards > 0 {
-            self.shared.notices.say("guards_forgotten", FORGOTTEN);
+            self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
             self.shared.notices.tell(&self.shared.diagnostics);
         }
         // Whatever was emitted since the final round is a record that nobody will read.
