@@ -2,6 +2,7 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
+use candlescope_analysis::definitions::{DEFINITIONS, Definition};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
 use candlescope_core::run::{Code, Finding};
@@ -60,6 +61,52 @@ fn operators_markdown() {
 #[test]
 fn report_markdown() {
     insta::assert_snapshot!(markdown::report(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn a_report_opens_with_its_conclusion() {
+    let opening = |analysis: &Analysis| {
+        let report = markdown::report(analysis);
+        let mut lines = report.lines().filter(|line| !line.is_empty()).map(str::to_string);
+        (lines.next().unwrap(), lines.next().unwrap())
+    };
+    let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::default() }));
+    assert_eq!(title, "# smollm2-135m on Example CPU @ 2.0 GHz, 2026-01-31");
+    assert_eq!(
+        conclusion,
+        "**A request decodes 276 tokens/s, and the first token comes after 26.3 ms; 68.0 % of step time is in `decode/lm_head`; the \
+         data can be trusted.**"
+    );
+    let (title, conclusion) = opening(&analysis(&Scenario::on_gpu()));
+    assert_eq!(title, "# smollm2-135m on Example GPU, 2026-01-31");
+    assert!(conclusion.contains("the GPU waits for the host in 39.9 % of the recorded steps' time"), "{conclusion}");
+    let mut doubtful = analysis(&Scenario { requests: 0, ..Scenario::default() });
+    doubtful.verdict.add(Finding::new(Code::RingFull, "7 were dropped", "enlarge it"));
+    (doubtful.manifest.started_ns, doubtful.manifest.model) = (0, Default::default());
+    doubtful.manifest.environment.clear();
+    let (title, conclusion) = opening(&doubtful);
+    assert_eq!(title, "# Run synthetic");
+    assert!(conclusion.starts_with("**The data cannot be trusted: "), "{conclusion}");
+}
+
+#[test]
+fn a_report_defines_what_it_shows_and_nothing_else() {
+    let keys = |scenario: &Scenario| {
+        let report = markdown::report(&analysis(scenario));
+        let (_, table) = report.split_once("\n## Definitions\n").unwrap();
+        let is_shown = |d: &&Definition| table.contains(&format!("| {} | {} |", d.title, d.label));
+        DEFINITIONS.iter().filter(is_shown).map(|d| d.key).collect::<Vec<_>>()
+    };
+    let on_cpu = keys(&Scenario::default());
+    for key in ["ttft", "tpot", "peak_memory", "self", "share", "gflops", "overhead", "background"] {
+        assert!(on_cpu.contains(&key), "{key}");
+    }
+    for key in ["gpu", "gpu_share", "launch_bound", "queue_delay", "launches", "mfu", "energy", "power"] {
+        assert!(!on_cpu.contains(&key), "{key} without a GPU");
+    }
+    let on_gpu = keys(&Scenario::on_gpu());
+    let missing: Vec<&str> = DEFINITIONS.iter().map(|d| d.key).filter(|key| !on_gpu.contains(key)).collect();
+    assert_eq!(missing, ["queue", "hfu"], "this run does not tell them, and shows all the others");
 }
 
 #[test]

@@ -46,20 +46,31 @@ pub fn machine(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.environment;
     let mut facts = Vec::new();
     let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
-    facts.extend(text(&["cpu_model", "cpu"]));
+    facts.extend(processor(manifest));
     if let Some(n) = cores(manifest) {
         facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
     }
     if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
         facts.push(format!("{} memory", bytes(n)));
     }
-    facts.extend(gpus(map).or_else(|| text(&["gpu_name", "gpu"])));
+    facts.extend(gpu_names(manifest));
     let system: Vec<String> = [text(&["os"]), text(&["kernel"])].into_iter().flatten().collect();
     if !system.is_empty() {
         facts.push(system.join(" "));
     }
     facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
     facts
+}
+
+/// The processor's name.
+pub fn processor(manifest: &RunManifest) -> Option<String> {
+    known(&manifest.environment, &["cpu_model", "cpu"]).map(|v| printable(&json(v)))
+}
+
+/// The GPUs' names.
+pub fn gpu_names(manifest: &RunManifest) -> Option<String> {
+    let map = &manifest.environment;
+    gpus(map).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
 }
 
 /// Names of the GPUs that were sampled, equal ones counted.
