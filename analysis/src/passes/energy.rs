@@ -4,7 +4,7 @@
 //! From the counter of total energy, shaped by power between its readings and cross-checked against the integral of power; gross,
 //! and less what the GPU draws while nothing runs. Every figure has its bound, and a window too short for the sensors says so.
 
-use super::kernels::Kernels;
+use super::kernel_sums::Kernels;
 use super::latency::Latency;
 use super::phases::Phases;
 use super::sensor::{Joules, Sensor};

@@ -9,13 +9,13 @@ pub mod devices;
 pub mod energy;
 pub mod flame;
 pub mod gaps;
-pub mod gpu;
+pub mod gpu_of_steps;
 pub mod gpu_time;
 pub mod intervals;
-pub mod kernels;
+pub mod kernel_sums;
+pub mod kernels_by_path;
 pub mod latency;
 pub mod memory;
-pub mod nsys;
 pub mod operators;
 pub mod overhead;
 pub mod overlap;
@@ -40,12 +40,12 @@ use std::collections::{BTreeMap, HashSet};
 
 pub use devices::Device;
 pub use energy::Energy;
-pub use gpu::Gpu;
+pub use gpu_of_steps::Gpu;
 pub use intervals::Intervals;
-pub use kernels::Kernels;
+pub use kernel_sums::Kernels;
+pub use kernels_by_path::KernelsByPath;
 pub use latency::Latency;
 pub use memory::Memory;
-pub use nsys::KernelsByPath;
 pub use operators::Operator;
 pub use overhead::Background;
 pub use phases::Phases;
@@ -108,7 +108,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let mut has_measured_steps = false;
     let open_intervals = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
     let mut spans = intervals::IntervalPass::default().at_most(open_intervals);
-    let mut kernels = kernels::KernelPass::default();
+    let mut kernels = kernel_sums::KernelPass::default();
     let mut power = energy::EnergyPass::default();
     let mut batches = run.batches().held();
     let mut known: Option<(Warmup, memory::MemoryPass)> = None;
@@ -180,7 +180,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let (kernels, recorded) = kernels.finish(&intervals);
     warmup.kernels = kernels.warmup;
     let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
-    let gpu = gpu::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
+    let gpu = gpu_of_steps::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
     let energy = power.finish(&energy::Around {
         requests: &requests,
         steps: &steps,

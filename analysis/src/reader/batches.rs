@@ -5,7 +5,7 @@ use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::pages::rows_at_a_time;
-use super::{Run, Segment, kernels, requests, samples, spans, steps};
+use super::{Run, Segment, kernels_table, requests_table, samples_table, spans_table, steps_table};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_core::run::{Code, Finding, Place, columns};
@@ -191,11 +191,11 @@ impl<'a> Batches<'a> {
         let interner = &mut self.interner;
         let mut batch = Batch::default();
         let kept = match kind {
-            RecordKind::Span => unpack(spans::rows(rows, interner, &keep), &mut batch.spans),
-            RecordKind::Step => unpack(steps::rows(rows, interner, &keep), &mut batch.steps),
-            RecordKind::Request => unpack(requests::rows(rows, interner, &keep), &mut batch.requests),
-            RecordKind::Sample => unpack(samples::rows(rows, interner, &keep), &mut batch.samples),
-            RecordKind::Kernel => unpack(kernels::rows(rows, interner, &keep), &mut batch.kernels),
+            RecordKind::Span => unpack(spans_table::rows(rows, interner, &keep), &mut batch.spans),
+            RecordKind::Step => unpack(steps_table::rows(rows, interner, &keep), &mut batch.steps),
+            RecordKind::Request => unpack(requests_table::rows(rows, interner, &keep), &mut batch.requests),
+            RecordKind::Sample => unpack(samples_table::rows(rows, interner, &keep), &mut batch.samples),
+            RecordKind::Kernel => unpack(kernels_table::rows(rows, interner, &keep), &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         let malformed = kept - batch.count(kind);

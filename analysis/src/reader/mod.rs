@@ -8,13 +8,13 @@ mod columns;
 mod discover;
 mod footer;
 mod intern;
-mod kernels;
+mod kernels_table;
 mod manifest;
 mod pages;
-mod requests;
-mod samples;
-mod spans;
-mod steps;
+mod requests_table;
+mod samples_table;
+mod spans_table;
+mod steps_table;
 mod structs;
 mod thrift;
 

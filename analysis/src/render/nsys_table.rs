@@ -2,7 +2,7 @@
 
 use super::format::{count, duration, head, percent, printable, significant, tail};
 use crate::passes::Analysis;
-use crate::passes::nsys::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use crate::passes::kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 use crate::passes::tree::ratio;
 use serde_json::{Value, json};
 

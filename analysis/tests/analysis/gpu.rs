@@ -5,7 +5,7 @@ use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
 use candlescope_analysis::passes::device_work::DeviceWork;
 use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
-use candlescope_analysis::passes::gpu::Gpu;
+use candlescope_analysis::passes::gpu_of_steps::Gpu;
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
 use candlescope_analysis::passes::phases::Phases;

@@ -6,7 +6,7 @@ use candlescope_analysis::Analysis;
 use candlescope_analysis::Run;
 use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
-use candlescope_analysis::passes::kernels::KernelPass;
+use candlescope_analysis::passes::kernel_sums::KernelPass;
 use candlescope_core::{HostNs, KernelKind, KernelRecord};
 use tempfile::tempdir;
 

@@ -3,7 +3,7 @@
 use super::spread;
 use crate::passes::busy::Busy;
 use crate::passes::gaps::GapSum;
-use crate::passes::gpu::Elapsed;
+use crate::passes::gpu_of_steps::Elapsed;
 use crate::passes::gpu_time::{GpuSums, source_name};
 use crate::passes::sensor::{IdleFrom, Joules};
 use crate::passes::{Analysis, Operator};
