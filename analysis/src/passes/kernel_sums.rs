@@ -2,8 +2,8 @@
 
 use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks};
-use super::intervals::{Intervals, by_rollup};
 use super::overlap::merged_shares;
+use super::path_totals::{Intervals, by_rollup};
 use super::stats::{P95_FROM, percentile};
 use super::tree::ratio;
 use super::warmup::Warmup;

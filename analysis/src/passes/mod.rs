@@ -1,6 +1,6 @@
 //! Passes turn records into figures; one question a file.
 //!
-//! [`figures`] streams a run once and asks them all.
+//! `figures` streams a run once and asks them all.
 
 pub mod busy;
 pub mod covered;
@@ -19,6 +19,7 @@ pub mod memory;
 pub mod operators;
 pub mod overhead;
 pub mod overlap;
+pub mod path_totals;
 pub mod peaks;
 pub mod phases;
 pub mod rates;
@@ -41,13 +42,13 @@ use std::collections::{BTreeMap, HashSet};
 pub use devices::Device;
 pub use energy::Energy;
 pub use gpu_of_steps::Gpu;
-pub use intervals::Intervals;
 pub use kernel_sums::Kernels;
 pub use kernels_by_path::KernelsByPath;
 pub use latency::Latency;
 pub use memory::Memory;
 pub use operators::Operator;
 pub use overhead::Background;
+pub use path_totals::{Intervals, PathTotals};
 pub use phases::Phases;
 pub use sampling::Sampling;
 pub use stats::Distribution;

@@ -1,12 +1,13 @@
 //! GPU time by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
+use candlescope_analysis::passes::Intervals;
 use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
 use candlescope_analysis::passes::device_work::DeviceWork;
 use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
 use candlescope_analysis::passes::gpu_of_steps::Gpu;
-use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
+use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
 use candlescope_analysis::passes::phases::Phases;
 use candlescope_analysis::passes::step_rows::StepRow;

@@ -77,7 +77,7 @@ fn a_report_opens_with_its_conclusion() {
         "**A request decodes 276 tokens/s, and the first token comes after 26.3 ms; 68.0 % of step time is in `decode/lm_head`; the \
          data can be trusted.**"
     );
-    let (title, conclusion) = opening(&analysis(&Scenario::on_gpu()));
+    let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
     assert_eq!(title, "# smollm2-135m on Example GPU, 2026-01-31");
     assert!(conclusion.contains("the GPU waits for the host in 39.9 % of the recorded steps' time"), "{conclusion}");
     let mut doubtful = analysis(&Scenario { requests: 0, ..Scenario::default() });
