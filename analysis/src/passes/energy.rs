@@ -17,9 +17,9 @@ use candlescope_core::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counter of energy used, in joules.
-pub const ENERGY: &str = "hw_energy_joules_total";
+pub(crate) const ENERGY: &str = "hw_energy_joules_total";
 /// Power drawn now, in watts.
-pub const POWER: &str = "hw_power_watts";
+pub(crate) const POWER: &str = "hw_power_watts";
 
 /// Energy of the GPUs that the run worked on, together.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,7 +78,7 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
 
 /// What energy is attributed to. Requests and steps are in order of start.
 #[derive(Debug)]
-pub struct Around<'a> {
+pub(crate) struct Around<'a> {
     /// All requests.
     pub requests: &'a [RequestRecord],
     /// All steps.
@@ -98,14 +98,14 @@ pub struct Around<'a> {
 }
 
 /// GPUs that the run is known to have worked on.
-pub fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> BTreeSet<String> {
+pub(crate) fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> BTreeSet<String> {
     let marked = manifest.gpu.iter().flat_map(|gpu| &gpu.devices).map(|device| device.uuid.clone());
     marked.chain(kernels.devices.iter().map(|uuid| uuid.to_string())).collect()
 }
 
 /// Collects the two sensors' samples.
 #[derive(Debug, Default)]
-pub struct EnergyPass {
+pub(crate) struct EnergyPass {
     devices: BTreeMap<String, Readings>,
 }
 
@@ -117,7 +117,7 @@ struct Readings {
 
 impl EnergyPass {
     /// Takes one sample.
-    pub fn add(&mut self, sample: &SampleRecord) {
+    pub(crate) fn add(&mut self, sample: &SampleRecord) {
         if sample.metric != ENERGY && sample.metric != POWER {
             return;
         }
@@ -130,7 +130,7 @@ impl EnergyPass {
     }
 
     /// The figures, once every sample was added.
-    pub fn finish(mut self, around: &Around<'_>) -> Energy {
+    pub(crate) fn finish(mut self, around: &Around<'_>) -> Energy {
         let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));

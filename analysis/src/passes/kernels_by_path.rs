@@ -204,7 +204,7 @@ impl Join {
 
 /// Calls `visit` for every kernel whose launch is known, with the ranges open on the launching thread when the launch call began,
 /// outermost first.
-pub fn around_launches(ranges: &[Range], kernels: &[Kernel], mut visit: impl FnMut(&Kernel, &[Range])) {
+pub(crate) fn around_launches(ranges: &[Range], kernels: &[Kernel], mut visit: impl FnMut(&Kernel, &[Range])) {
     let mut ranges: Vec<&Range> = ranges.iter().collect();
     // Of two that start together the longer is around the other; the sort keeps the order of those that also end together.
     ranges.sort_by_key(|r| (r.thread, r.start, Reverse(r.end.unwrap_or(i64::MAX))));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Merged time ÷ summed time of what each path and the paths below it launched; only of paths where it is under 1.
 /// `rollup` tells a path's text by the number in [`Activity::path`].
-pub fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
+pub(crate) fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
     let mut devices: HashMap<&Arc<str>, Vec<&Activity>> = HashMap::new();
     for ((_, device), activities) in &recorded.steps {
         devices.entry(device).or_default().extend(activities);

@@ -1,14 +1,14 @@
 //! Figures and texts as people read them. Pure functions.
 
-pub use candlescope_core::numbers::{bytes, count, duration, flops, joules, percent, significant, value, watts};
+pub(super) use candlescope_core::numbers::{bytes, count, duration, flops, joules, percent, significant, value, watts};
 
 /// A figure with the half width of its 95 % interval, where it has one: `512 ±3.1 %`.
-pub fn with_error(figure: String, relative: Option<f64>) -> String {
+pub(super) fn with_error(figure: String, relative: Option<f64>) -> String {
     relative.map_or(figure.clone(), |error| format!("{figure} ±{}", percent(error)))
 }
 
 /// Two values of `unit`, the unit said once where it is the same: `13.9 – 14.0 ms`.
-pub fn range(unit: &str, low: f64, high: f64) -> String {
+pub(super) fn range(unit: &str, low: f64, high: f64) -> String {
     let (low, high) = (value(unit, low), value(unit, high));
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (Some((number, a)), Some((_, b))) if a == b => format!("{number} – {high}"),
@@ -17,7 +17,7 @@ pub fn range(unit: &str, low: f64, high: f64) -> String {
 }
 
 /// Text cut to `most` characters, the end kept: the last names of a path tell most.
-pub fn tail(text: &str, most: usize) -> String {
+pub(super) fn tail(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
         return text.to_string();
@@ -27,7 +27,7 @@ pub fn tail(text: &str, most: usize) -> String {
 }
 
 /// A path cut to `most` characters: its first name and its last ones tell most, `decode/…/mlp/linear`.
-pub fn path(text: &str, most: usize) -> String {
+pub(super) fn path(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
@@ -42,12 +42,12 @@ pub fn path(text: &str, most: usize) -> String {
 }
 
 /// A number of things: `1 window`, `2 windows`.
-pub fn plural(n: u64, thing: &str) -> String {
+pub(super) fn plural(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Text cut to `most` characters, the beginning kept.
-pub fn head(text: &str, most: usize) -> String {
+pub(super) fn head(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
@@ -56,7 +56,7 @@ pub fn head(text: &str, most: usize) -> String {
 }
 
 /// Control characters made visible, so that a name cannot move the cursor, colour the screen or break a line.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi(c) { '\u{fffd}' } else { c }).collect()
 }
 
@@ -65,7 +65,7 @@ fn is_bidi(c: char) -> bool {
 }
 
 /// Unix nanoseconds as `2026-01-31 12:34:56 UTC`.
-pub fn utc(ns: i64) -> String {
+pub(super) fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
@@ -86,7 +86,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// A JSON value on one line for people: strings bare, lists and objects compact.
-pub fn json(value: &serde_json::Value) -> String {
+pub(super) fn json(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {
         Value::String(text) => text.clone(),

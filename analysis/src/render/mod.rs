@@ -1,13 +1,13 @@
 //! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
 //!
-//! What several of them show is data first: [`headline_figures`], [`head_facts`], the sheets (`sheet`, `gpu_sheets`), the
+//! What several of them show is data first: `headline_figures`, `head_facts`, the sheets (`sheet`, `gpu_sheets`), the
 //! table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and none knows another.
 
 mod conclusion;
-pub mod format;
+mod format;
 mod gpu_sheets;
-pub mod head_facts;
-pub mod headline_figures;
+mod head_facts;
+mod headline_figures;
 pub mod html;
 pub mod json;
 mod kernel_name;

@@ -2,6 +2,9 @@
 
 use crate::common::{T0, span, step};
 use candlescope_analysis::passes::Intervals;
+use candlescope_analysis::passes::Phases;
+use candlescope_analysis::passes::StepRow;
+use candlescope_analysis::passes::Tree;
 use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
 use candlescope_analysis::passes::device_work::DeviceWork;
@@ -9,9 +12,6 @@ use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
 use candlescope_analysis::passes::gpu_of_steps::Gpu;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
-use candlescope_analysis::passes::phases::Phases;
-use candlescope_analysis::passes::step_rows::StepRow;
-use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::stretches::merged_but_touching;
 use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;

@@ -245,7 +245,7 @@ fn figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["itl"]["n"], 5 * 47);
     assert!(metrics["figures"]["itl"]["p99"].is_number());
     assert_eq!(metrics["figures"]["itl"]["samples"].as_array().unwrap().len(), 5 * 47);
-    let shown = candlescope_analysis::render::format::duration(ttft.median);
+    let shown = candlescope_core::numbers::duration(ttft.median);
     assert!(terminal::summary(&analysis, &TerminalOptions::default()).contains(&shown));
     assert!(markdown::report(&analysis).contains(&shown));
     let page = html::page(&analysis).unwrap();
@@ -309,10 +309,10 @@ fn gpu_figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["gpu_busy"]["value"], busy);
     assert_eq!(metrics["figures"]["gpu_busy"]["n"], 8, "recorded steps");
     assert_eq!(metrics["gpu"]["all"]["busy_share"], busy);
-    let shown = candlescope_analysis::render::format::percent(busy);
+    let shown = candlescope_core::numbers::percent(busy);
     let (gross, _) = analysis.energy.per_output_token().unwrap();
     assert_eq!(metrics["energy"]["joules_per_output_token"], gross);
-    let token = candlescope_analysis::render::format::joules(gross);
+    let token = candlescope_core::numbers::joules(gross);
     let account = "adaptive within 2.0 % of step time: every interval of 72 steps, 216 steps in part, 0 not at all";
     for text in [
         terminal::summary(&analysis, &TerminalOptions { width: 400, ..Default::default() }),

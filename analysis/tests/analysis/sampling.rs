@@ -1,8 +1,8 @@
 //! What a run with a schedule, a pause or losses can say, and what it cannot.
 
 use crate::common::step;
+use candlescope_analysis::passes::Sampling;
 use candlescope_analysis::passes::StepRow;
-use candlescope_analysis::passes::sampling::Sampling;
 use candlescope_core::run::{RunManifest, Severity, StepCounts};
 
 fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<StepRow> {

@@ -1,7 +1,7 @@
 //! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
 
 use crate::common::{T0, path, span, step, thread, write_run};
-use candlescope_analysis::passes::path_totals::PathTotals;
+use candlescope_analysis::passes::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
