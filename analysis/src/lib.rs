@@ -1,7 +1,9 @@
 //! Reads runs on disk and answers questions about them.
 //!
-//! [`Run`] opens a directory in whatever state it is and streams its records; [`passes`] turn records into figures; [`render`]
-//! turns figures into text, Markdown, JSON and HTML; [`write_report`] does all three.
+//! What most programs call is [`write_report`]. Who wants figures opens a [`Run`], whatever state its directory is in, and
+//! asks [`Analysis::of`]; what the fields of an [`Analysis`] are made of is in [`passes`]. Who wants records streams them with
+//! [`Run::batches`]. [`render`] turns an analysis into text, Markdown, JSON and HTML, and [`definitions`] says what each
+//! number means.
 //!
 //! ```no_run
 //! use candlescope_analysis::{ReportOptions, write_report};
@@ -12,7 +14,9 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod analyse;
 pub mod definitions;
+mod findings;
 pub mod limits;
 pub mod nsys;
 pub mod passes;

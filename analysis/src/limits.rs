@@ -3,7 +3,7 @@
 //! Runs are passed around, and a file of some kilobytes can claim, or decode to, more than a machine holds. Every such place has
 //! a limit here, far above what real runs reach. A reader that meets one says so, with the limit's name, and reads what it can.
 
-use candlescope_core::run::{Finding, Severity};
+use candlescope_core::run::{Code, Finding};
 use std::fmt;
 
 /// Name of the environment variable that sets limits for the command line: `NAME=VALUE`, joined by commas.
@@ -191,22 +191,30 @@ pub struct Exceeded {
 impl Exceeded {
     /// What raises it.
     pub fn remedy(&self) -> String {
-        let name = self.limit.name();
-        let enough = self.found.unwrap_or(self.allowed.saturating_mul(4));
-        format!(
-            "If you trust who made it, read it with --limit {name}={enough} (`candlescope report` and `export` have it; where there is no \
-             such option set {VARIABLE}={name}={enough}, in a program ReadLimits)"
-        )
+        // Its words need no place and no effect.
+        self.finding("", "").remedy()
     }
 
     /// What to say in a verdict of what is at `place`, and of `effect`.
     pub(crate) fn finding(&self, place: &str, effect: &str) -> Finding {
-        Finding {
-            severity: Severity::Error,
-            code: "limit_reached".to_string(),
-            message: format!("{place} {self}: {effect}"),
-            remedy: self.remedy(),
-        }
+        let finding = Finding::new(
+            Code::LimitReached,
+            "{at} {exceeded}: {effect}",
+            "If you trust who made it, read it with --limit {limit}={enough:raw} (`candlescope report` and `export` have \
+             it; where there is no such option set {variable}={limit}={enough:raw}, in a program ReadLimits)",
+        );
+        let finding = match self.found {
+            Some(found) => finding.count("found", found),
+            None => finding,
+        };
+        finding
+            .text("at", place)
+            .text("exceeded", self.to_string())
+            .text("effect", effect)
+            .text("limit", self.limit.name())
+            .text("variable", VARIABLE)
+            .count("allowed", self.allowed)
+            .count("enough", self.found.unwrap_or(self.allowed.saturating_mul(4)))
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
 
 fn warn(findings: &[Finding]) {
     for finding in findings {
-        note(&format!("warning: {}; {}", finding.message, finding.remedy));
+        note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
     }
 }
 

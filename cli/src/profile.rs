@@ -62,8 +62,13 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let manifest = manifest.unwrap_or_default();
     show(args, &options, out, &manifest, &outputs, limits)?;
     // The figures above are of what could be kept; that something could not is an error all the same.
-    match manifest.verdict.findings.iter().find(|f| f.code.starts_with("exporter_") && f.severity == Severity::Error) {
-        Some(finding) => bail!("{}; {}", finding.message, finding.remedy),
+    match manifest
+        .verdict
+        .findings
+        .iter()
+        .find(|f| f.code.as_str().starts_with("exporter_") && f.severity == Severity::Error)
+    {
+        Some(finding) => bail!("{}; {}", finding.message(), finding.remedy()),
         None => Ok(()),
     }
 }

@@ -108,7 +108,7 @@ fn a_truncated_gguf() {
 /// The real model, with another template in the place of its own.
 #[test]
 fn a_chat_template_that_takes_all_memory() {
-    let Some(model) = smollm2() else { return };
+    let Some(model) = require(&SMOLLM2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = std::fs::read(model).unwrap();
     let start = bytes.windows(8).position(|found| found == b"{% for m").expect("its template");

@@ -169,7 +169,7 @@ fn a_layer_installed_after_the_model_loaded_says_so() {
     assert_eq!(paths(&batch, None), ["prefill"]);
     let finding = &manifest.verdict.findings[0];
     assert_eq!(finding.code, "no_model_spans");
-    assert!(finding.remedy.contains("before the model loads"));
+    assert!(finding.remedy().contains("before the model loads"));
     assert!(!manifest.verdict.ok);
 }
 

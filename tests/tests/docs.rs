@@ -62,7 +62,10 @@ const MANIFEST: &[(&str, &str)] = &[
         "Object: what recording cost, from a warm loop over registry and layer; `in_place` if steps were left plain to \
          measure it; `estimate` says which of the two is the better one",
     ),
-    ("verdict", "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`"),
+    (
+        "verdict",
+        "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`; where there are any, `place` (kind and name) and `evidence` (list of `name`, `value`, `unit`)",
+    ),
     ("results", "Object: what the program reported about itself"),
 ];
 

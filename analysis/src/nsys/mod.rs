@@ -4,10 +4,10 @@
 //! [`passes::nsys`](crate::passes::nsys) joins it with a run.
 
 #[cfg(feature = "nsys")]
-mod sqlite;
+mod sqlite_export;
 
 #[cfg(feature = "nsys")]
-pub use sqlite::ProfileError;
+pub use sqlite_export::ProfileError;
 
 use std::path::PathBuf;
 

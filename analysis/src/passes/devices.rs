@@ -56,7 +56,7 @@ fn of_gpu(metric: &str) -> bool {
 }
 
 /// Every GPU with samples, by UUID. `has_steps` says whether the run has measured steps: where it has none, all samples count.
-pub fn devices(memory: &Memory, manifest: &RunManifest, has_steps: bool) -> Vec<Device> {
+pub(crate) fn devices(memory: &Memory, manifest: &RunManifest, has_steps: bool) -> Vec<Device> {
     let mut uuids: Vec<&str> =
         memory.series.iter().filter(|s| s.device != "host" && of_gpu(&s.metric)).map(|s| s.device.as_str()).collect();
     uuids.sort_unstable();

@@ -4,21 +4,22 @@
 //! From the counter of total energy, shaped by power between its readings and cross-checked against the integral of power; gross,
 //! and less what the GPU draws while nothing runs. Every figure has its bound, and a window too short for the sensors says so.
 
-use super::kernels::Kernels;
+use super::kernel_sums::Kernels;
 use super::latency::Latency;
 use super::phases::Phases;
 use super::sensor::{Joules, Sensor};
 use super::stats::total_if_known;
 use super::step_rows::{StepRow, windows};
+use super::warmup::Warmup;
 use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{difference, merged};
 use candlescope_core::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counter of energy used, in joules.
-pub const ENERGY: &str = "hw_energy_joules_total";
+pub(crate) const ENERGY: &str = "hw_energy_joules_total";
 /// Power drawn now, in watts.
-pub const POWER: &str = "hw_power_watts";
+pub(crate) const POWER: &str = "hw_power_watts";
 
 /// Energy of the GPUs that the run worked on, together.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -77,7 +78,7 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
 
 /// What energy is attributed to. Requests and steps are in order of start.
 #[derive(Debug)]
-pub struct Around<'a> {
+pub(crate) struct Around<'a> {
     /// All requests.
     pub requests: &'a [RequestRecord],
     /// All steps.
@@ -86,10 +87,8 @@ pub struct Around<'a> {
     pub phases: &'a Phases,
     /// Tokens of the measured requests.
     pub latency: &'a Latency,
-    /// Requests that warmed up.
-    pub warmup: &'a BTreeSet<u64>,
-    /// When nothing else ran: [`Warmup::alone`](super::Warmup::alone).
-    pub warmup_alone: &'a [(i64, i64)],
+    /// What only warmed up.
+    pub warmup: &'a Warmup,
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
     /// Whether steps are known to be missing, which then ran while none was recorded.
@@ -99,14 +98,14 @@ pub struct Around<'a> {
 }
 
 /// GPUs that the run is known to have worked on.
-pub fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> BTreeSet<String> {
+pub(crate) fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> BTreeSet<String> {
     let marked = manifest.gpu.iter().flat_map(|gpu| &gpu.devices).map(|device| device.uuid.clone());
     marked.chain(kernels.devices.iter().map(|uuid| uuid.to_string())).collect()
 }
 
 /// Collects the two sensors' samples.
 #[derive(Debug, Default)]
-pub struct EnergyPass {
+pub(crate) struct EnergyPass {
     devices: BTreeMap<String, Readings>,
 }
 
@@ -118,7 +117,7 @@ struct Readings {
 
 impl EnergyPass {
     /// Takes one sample.
-    pub fn add(&mut self, sample: &SampleRecord) {
+    pub(crate) fn add(&mut self, sample: &SampleRecord) {
         if sample.metric != ENERGY && sample.metric != POWER {
             return;
         }
@@ -131,8 +130,8 @@ impl EnergyPass {
     }
 
     /// The figures, once every sample was added.
-    pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, warmup_alone, started_ns, steps_missing, used } = around;
+    pub(crate) fn finish(mut self, around: &Around<'_>) -> Energy {
+        let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
@@ -153,15 +152,15 @@ impl EnergyPass {
             false => steps.first().map(|step| step.start_ns),
         };
         // A step around warm-up, such as a program's `main`, measures nothing meanwhile.
-        let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup)));
-        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup_alone);
-        let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup))));
-        let measured_requests = || requests.iter().filter(|r| !warmup.contains(&r.request));
+        let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup.requests())));
+        let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup.alone());
+        let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup.requests()))));
+        let measured_requests = || requests.iter().filter(|r| !warmup.requests().contains(&r.request));
         let in_requests = merged(measured_requests().map(span));
         // Steps in steps are part of them: their energy would count twice.
         let outermost = phases.rows.iter().filter(|row| row.inside.is_none());
         let by_phase = outermost.filter_map(|row| {
-            let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup));
+            let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup.requests()));
             let tokens = total_if_known(of_row().map(|s| s.counted_tokens().map(u64::from)));
             Some(PhaseEnergy {
                 name: row.name.clone(),

@@ -12,11 +12,11 @@
 use super::stats::student;
 use candlescope_core::GpuSource;
 
-pub use candlescope_core::estimate::extrapolated;
+pub(crate) use candlescope_core::estimate::extrapolated;
 
 /// Groups that steps are dealt into, so that leaving out one group at a time shows how certain a total is (delete-a-group jackknife,
 /// Kott 2001).
-pub const GROUPS: usize = 16;
+pub(crate) const GROUPS: usize = 16;
 
 /// Fewer groups with measurements say nothing about the spread.
 const FEWEST_GROUPS: usize = 6;
@@ -92,7 +92,7 @@ impl GpuBySource {
 }
 
 /// What reports call a source's time.
-pub fn source_name(source: GpuSource) -> &'static str {
+pub(crate) fn source_name(source: GpuSource) -> &'static str {
     match source {
         GpuSource::Event => "stream elapsed",
         GpuSource::Cupti => "kernels",
@@ -101,7 +101,7 @@ pub fn source_name(source: GpuSource) -> &'static str {
 
 /// One path of a tree, parents before children.
 #[derive(Debug, Clone, Copy)]
-pub struct Sampled<'a> {
+pub(crate) struct Sampled<'a> {
     /// Place of its parent.
     pub parent: Option<usize>,
     /// All its intervals.
@@ -114,7 +114,7 @@ pub struct Sampled<'a> {
 
 /// GPU time of all intervals of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Of all its intervals, children included, in nanoseconds.
     pub total_ns: f64,
     /// The same less their children's; `None` where no interval's children were all measured.
@@ -124,7 +124,7 @@ pub struct Estimate {
 }
 
 /// Totals of every path from what `source` measured of it; `None` where it measured nothing.
-pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>> {
+pub(crate) fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>> {
     let whole: Vec<GpuBySource> = tree.iter().map(|path| *path.sums).collect();
     let mut all = point(tree, &whole, source);
     let sampled: Vec<bool> = tree.iter().map(|path| path.sums.measured(source) < path.calls).collect();

@@ -4,10 +4,10 @@ use candlescope_core::SampleRecord;
 use std::collections::BTreeMap;
 
 /// Resident memory of the process, as the host collector names it.
-pub const RESIDENT: &str = "process_resident_memory_bytes";
+pub(crate) const RESIDENT: &str = "process_resident_memory_bytes";
 
 /// The largest it ever was, as the kernel keeps it (`VmHWM` in `/proc/self/status`).
-pub const RESIDENT_MARK: &str = "process_peak_resident_memory_bytes";
+pub(crate) const RESIDENT_MARK: &str = "process_peak_resident_memory_bytes";
 
 /// All series of samples.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -98,7 +98,7 @@ const POINTS: usize = 2048;
 
 /// Collects [`Memory`] from samples in any order.
 #[derive(Debug, Default)]
-pub struct MemoryPass {
+pub(crate) struct MemoryPass {
     /// Start and end of the time in which measured steps ran, in order.
     steps: Vec<(i64, i64)>,
     series: BTreeMap<(String, &'static str), Collecting>,
@@ -121,12 +121,12 @@ struct Collecting {
 
 impl MemoryPass {
     /// Takes samples within `steps` apart, too: start and end of the time in which measured steps ran, in order and not overlapping.
-    pub fn beside_steps(steps: Vec<(i64, i64)>) -> Self {
+    pub(crate) fn beside_steps(steps: Vec<(i64, i64)>) -> Self {
         Self { steps, series: BTreeMap::new() }
     }
 
     /// Takes one sample.
-    pub fn add(&mut self, sample: &SampleRecord) {
+    pub(crate) fn add(&mut self, sample: &SampleRecord) {
         let (time, value) = (sample.time.0, sample.value);
         let series = self.series.entry((sample.device.to_string(), sample.metric)).or_insert_with(|| Collecting {
             unit: sample.unit,
@@ -173,7 +173,7 @@ impl MemoryPass {
     }
 
     /// The result, once every sample was added.
-    pub fn finish(self) -> Memory {
+    pub(crate) fn finish(self) -> Memory {
         let series = self.series.into_iter().map(|((device, metric), mut c)| {
             c.points.sort_by_key(|p| p.0);
             let mut gaps: Vec<u64> =

@@ -1,63 +1,63 @@
 //! Passes turn records into figures; one question a file.
 //!
-//! [`Analysis::of`] streams a run once and asks them all.
+//! `figures` streams a run once and asks them all.
 
 pub mod busy;
 pub mod covered;
-pub mod devices;
-pub mod energy;
-pub mod findings;
+pub mod device_work;
+pub(crate) mod devices;
+pub(crate) mod energy;
 pub mod flame;
 pub mod gaps;
-pub mod gpu;
-pub mod gpu_findings;
-pub mod gpu_time;
+pub mod gpu_of_steps;
+pub(crate) mod gpu_time;
 pub mod intervals;
-pub mod kernels;
+pub mod kernel_sums;
+pub(crate) mod kernels_by_path;
 pub mod latency;
-pub mod memory;
-pub mod nsys;
+pub(crate) mod memory;
 pub mod operators;
-pub mod overhead;
-pub mod overlap;
+pub(crate) mod overhead;
+pub(crate) mod overlap;
+pub(crate) mod path_totals;
 pub mod peaks;
-pub mod phases;
-pub mod rates;
-pub mod recorded;
-pub mod sampling;
+pub(crate) mod phases;
+pub(crate) mod rates;
+pub(crate) mod sampling;
 pub mod sensor;
 pub mod stats;
-pub mod step_rows;
+pub(crate) mod step_rows;
 mod timeline;
-pub mod tokens;
-pub mod tree;
-pub mod warmup;
+pub(crate) mod tokens;
+pub(crate) mod tree;
+pub(crate) mod warmup;
 
 use crate::limits::Limit;
 use crate::reader::Run;
-use candlescope_core::run::{RunManifest, Verdict};
+use candlescope_core::run::{Finding, RunManifest, Verdict};
 use candlescope_core::stretches::difference;
 use candlescope_core::{RecordKind, RequestRecord, SpanRecord};
 use std::collections::{BTreeMap, HashSet};
 
 pub use devices::Device;
-pub use energy::Energy;
-pub use findings::Limits;
-pub use gpu::Gpu;
-pub use intervals::Intervals;
-pub use kernels::Kernels;
+pub use energy::{Energy, PhaseEnergy};
+pub use gpu_of_steps::Gpu;
+pub use gpu_time::{GpuBySource, GpuSums};
+pub use kernel_sums::Kernels;
+pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 pub use latency::Latency;
-pub use memory::Memory;
-pub use nsys::KernelsByPath;
+pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::Operator;
-pub use overhead::Background;
-pub use phases::Phases;
-pub use sampling::{NeedsAllSteps, Sampling};
+pub use overhead::{Background, Whole};
+pub use path_totals::{Intervals, PathTotals};
+pub use phases::{PhaseGpu, PhaseRow, Phases};
+pub use rates::RateErrors;
+pub use sampling::Sampling;
 pub use stats::Distribution;
 pub use step_rows::StepRow;
-pub use tokens::Tokens;
-pub use tree::Tree;
-pub use warmup::Warmup;
+pub use tokens::{TokenPoint, Tokens, Trend};
+pub use tree::{Tree, TreeRow};
+pub use warmup::{Warmup, WarmupRow};
 
 /// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
 #[derive(Debug, Clone)]
@@ -102,132 +102,129 @@ pub struct Analysis {
     pub verdict: Verdict,
 }
 
-impl Analysis {
-    /// Reads the whole run and computes every figure.
-    pub fn of(run: &Run) -> Self {
-        let manifest = run.manifest().cloned().unwrap_or_default();
-        let mut requests: Vec<RequestRecord> = Vec::new();
-        let mut steps: Vec<StepRow> = Vec::new();
-        let mut has_measured_steps = false;
-        let open_intervals = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
-        let mut spans = intervals::IntervalPass::default().at_most(open_intervals);
-        let mut kernels = kernels::KernelPass::default();
-        let mut power = energy::EnergyPass::default();
-        let mut batches = run.batches().held();
-        let mut known: Option<(Warmup, memory::MemoryPass)> = None;
-        let mut first_step = None;
-        let clocks = busy::Clocks::of(&manifest);
-        let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
-        let cold: HashSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
-        for batch in batches.by_ref() {
-            batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
-            if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
-                // Requests and steps come before samples, these before kernels, and these before spans: each meets the whole list of
-                // those before.
-                let (warmup, samples) = known.get_or_insert_with(|| {
-                    in_order(&mut requests, &mut steps);
-                    first_step = steps.first().map(|step| step.start_ns);
-                    let warmup = Warmup::of(&manifest, &requests, &steps);
-                    let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
-                    let measured = difference(&measured, warmup.alone());
-                    has_measured_steps = !measured.is_empty();
-                    (warmup, memory::MemoryPass::beside_steps(measured))
-                });
-                batch.samples.iter().for_each(|sample| {
-                    samples.add(sample);
-                    power.add(sample);
-                });
-                // Where the clocks are too far apart nobody knows what ran before the first step.
-                let loaded_until = first_step.filter(|_| !clocks.apart());
-                batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
-                spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
-                for span in &batch.spans {
-                    if warmup.takes(span) {
-                        spans.add_warmup(span);
-                    } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
-                        // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
-                        // inside a request is not the outermost interval, was timed as the others were.
-                        spans.add(&SpanRecord { gpu: None, ..span.clone() });
-                    } else {
-                        spans.add(span);
-                    }
+/// Reads the whole run and computes every figure. With them comes what was noticed on the way: their verdict is still to
+/// be drawn.
+pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
+    let manifest = run.manifest().cloned().unwrap_or_default();
+    let mut requests: Vec<RequestRecord> = Vec::new();
+    let mut steps: Vec<StepRow> = Vec::new();
+    let mut has_measured_steps = false;
+    let open_intervals = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
+    let mut spans = intervals::IntervalPass::default().at_most(open_intervals);
+    let mut kernels = kernel_sums::KernelPass::default();
+    let mut power = energy::EnergyPass::default();
+    let mut batches = run.batches().held();
+    let mut known: Option<(Warmup, memory::MemoryPass)> = None;
+    let mut first_step = None;
+    let clocks = busy::Clocks::of(&manifest);
+    let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
+    let cold: HashSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
+    for batch in batches.by_ref() {
+        batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
+        if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
+            // Requests and steps come before samples, these before kernels, and these before spans: each meets the whole list of
+            // those before.
+            let (warmup, samples) = known.get_or_insert_with(|| {
+                in_order(&mut requests, &mut steps);
+                first_step = steps.first().map(|step| step.start_ns);
+                let warmup = Warmup::of(&manifest, &requests, &steps);
+                let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
+                let measured = difference(&measured, warmup.alone());
+                has_measured_steps = !measured.is_empty();
+                (warmup, memory::MemoryPass::beside_steps(measured))
+            });
+            batch.samples.iter().for_each(|sample| {
+                samples.add(sample);
+                power.add(sample);
+            });
+            // Where the clocks are too far apart nobody knows what ran before the first step.
+            let loaded_until = first_step.filter(|_| !clocks.apart());
+            batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
+            spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
+            for span in &batch.spans {
+                if warmup.takes(span) {
+                    spans.add_warmup(span);
+                } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
+                    // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
+                    // inside a request is not the outermost interval, was timed as the others were.
+                    spans.add(&SpanRecord { gpu: None, ..span.clone() });
+                } else {
+                    spans.add(span);
                 }
             }
-            requests.extend(batch.requests);
         }
-        let (mut warmup, samples) = known.unwrap_or_else(|| {
-            in_order(&mut requests, &mut steps);
-            (Warmup::of(&manifest, &requests, &steps), memory::MemoryPass::default())
-        });
-        let measured = warmup.measured(&steps);
-        let measured_requests: Vec<&RequestRecord> =
-            requests.iter().filter(|r| !warmup.requests().contains(&r.request)).collect();
-
-        let intervals = spans.finish();
-        let whole = latency::every_step_recorded(&manifest);
-        let sampling = Sampling::of(&manifest, &steps);
-        // What the session recorded may have been lost since.
-        let whole = whole && sampling.recorded.missing() == 0;
-        let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
-        let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
-        if sampling.requests_missing(&manifest, &measured_requests) {
-            // Tokens of some requests over the time of all of them.
-            latency.output_tps = None;
-        }
-        if sampling.is_sampled() {
-            latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
-        }
-        let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
-        let tokens = tokens::Tokens::of(&steps, warmup.requests());
-        let tree = tree::Tree::of(&intervals);
-        let (kernels, recorded) = kernels.finish(&intervals);
-        warmup.kernels = kernels.warmup;
-        let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
-        let gpu = gpu::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
-        let energy = power.finish(&energy::Around {
-            requests: &requests,
-            steps: &steps,
-            phases: &phases,
-            latency: &latency,
-            warmup: warmup.requests(),
-            warmup_alone: warmup.alone(),
-            started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
-            steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
-            used: energy::used_devices(&manifest, &kernels),
-        });
-        let memory = samples.finish();
-        let mut analysis = Self {
-            dir: run.dir().to_path_buf(),
-            rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
-            file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
-            warmup,
-            sampling,
-            intervals,
-            latency,
-            phases,
-            tokens,
-            tree,
-            operators,
-            gpu,
-            kernels,
-            devices: devices::devices(&memory, &manifest, has_measured_steps),
-            memory,
-            energy,
-            nsys: None,
-            manifest,
-            verdict: Verdict::default(),
-        };
-        let mut seen: Vec<_> = run.findings().iter().cloned().chain(batches.findings()).collect();
-        if analysis.intervals.let_go_early > 0 {
-            let effect = format!(
-                "{} were counted before all their parents and children were known, so self times may be too large",
-                analysis.intervals.let_go_early
-            );
-            seen.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
-        }
-        analysis.verdict = findings::verdict(&analysis, run.manifest().is_some(), seen, &Limits::default());
-        analysis
+        requests.extend(batch.requests);
     }
+    let (mut warmup, samples) = known.unwrap_or_else(|| {
+        in_order(&mut requests, &mut steps);
+        (Warmup::of(&manifest, &requests, &steps), memory::MemoryPass::default())
+    });
+    let measured = warmup.measured(&steps);
+    let measured_requests: Vec<&RequestRecord> =
+        requests.iter().filter(|r| !warmup.requests().contains(&r.request)).collect();
+
+    let intervals = spans.finish();
+    let whole = latency::every_step_recorded(&manifest);
+    let sampling = Sampling::of(&manifest, &steps);
+    // What the session recorded may have been lost since.
+    let whole = whole && sampling.missing == 0;
+    let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
+    let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
+    if sampling.requests_missing(&manifest, &measured_requests) {
+        // Tokens of some requests over the time of all of them.
+        latency.output_tps = None;
+    }
+    if sampling.is_sampled() {
+        latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
+    }
+    let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
+    let tokens = tokens::Tokens::of(&steps, warmup.requests());
+    let tree = tree::Tree::of(&intervals);
+    let (kernels, recorded) = kernels.finish(&intervals);
+    warmup.kernels = kernels.warmup;
+    let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
+    let gpu = gpu_of_steps::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
+    let energy = power.finish(&energy::Around {
+        requests: &requests,
+        steps: &steps,
+        phases: &phases,
+        latency: &latency,
+        warmup: &warmup,
+        started_ns: Some(manifest.started_ns).filter(|&ns| ns > 0),
+        steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
+        used: energy::used_devices(&manifest, &kernels),
+    });
+    let memory = samples.finish();
+    let analysis = Analysis {
+        dir: run.dir().to_path_buf(),
+        rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),
+        file_bytes: RecordKind::ALL.iter().map(|&kind| (kind.table(), run.bytes(kind))).collect(),
+        warmup,
+        sampling,
+        intervals,
+        latency,
+        phases,
+        tokens,
+        tree,
+        operators,
+        gpu,
+        kernels,
+        devices: devices::devices(&memory, &manifest, has_measured_steps),
+        memory,
+        energy,
+        nsys: None,
+        manifest,
+        verdict: Verdict::default(),
+    };
+    let mut seen: Vec<_> = run.findings().iter().cloned().chain(batches.findings()).collect();
+    if analysis.intervals.let_go_early > 0 {
+        let effect = format!(
+            "{} were counted before all their parents and children were known, so self times may be too large",
+            analysis.intervals.let_go_early
+        );
+        seen.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
+    }
+    (analysis, seen)
 }
 
 /// Segments are written as records end; figures want them as they began.

@@ -1,7 +1,7 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with the rate at which it worked.
 
 use super::gpu_time::{Estimate, Sampled, estimate};
-use super::intervals::{Intervals, PathTotals};
+use super::path_totals::{Intervals, PathTotals};
 use super::tree::{Tree, TreeRow, ratio};
 use candlescope_core::GpuSource;
 use std::collections::BTreeMap;

@@ -2,14 +2,14 @@
 //!
 //! A rate (FLOP/s, bytes/s) over the sum of kernel times is too low where two streams work at once.
 
+use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks};
-use super::recorded::Recorded;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Merged time ÷ summed time of what each path and the paths below it launched; only of paths where it is under 1.
 /// `rollup` tells a path's text by the number in [`Activity::path`].
-pub fn merged_shares(recorded: &Recorded, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
+pub(crate) fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
     let mut devices: HashMap<&Arc<str>, Vec<&Activity>> = HashMap::new();
     for ((_, device), activities) in &recorded.steps {
         devices.entry(device).or_default().extend(activities);

@@ -5,7 +5,7 @@
 
 use super::Analysis;
 use super::gpu_time::source_name;
-use super::intervals::Intervals;
+use super::path_totals::Intervals;
 use candlescope_core::GpuSource;
 use candlescope_core::run::{RunManifest, multiplied_dtype};
 use serde_json::Value;

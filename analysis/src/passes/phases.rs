@@ -5,7 +5,7 @@
 //! none of these was open ([`Covered`]). Durations of single steps say so.
 
 use super::covered::{Covered, Part};
-use super::intervals::{Intervals, by_rollup};
+use super::path_totals::{Intervals, by_rollup};
 use super::rates::RateErrors;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};

@@ -157,7 +157,7 @@ impl StepRow {
 
 /// Statistics of a figure of single steps. Steps of one request hang together, so the interval comes from requests; a step of no
 /// request counts for itself. Steps without the figure are left out.
-pub fn spread_by_request<'a>(
+pub(crate) fn spread_by_request<'a>(
     steps: impl IntoIterator<Item = &'a StepRow>,
     figure: impl Fn(&StepRow) -> Option<f64>,
 ) -> Option<Distribution> {
@@ -187,6 +187,6 @@ fn outermost<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
 }
 
 /// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.
-pub fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<Stretch> {
+pub(crate) fn windows<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<Stretch> {
     merged(steps.into_iter().map(StepRow::window))
 }

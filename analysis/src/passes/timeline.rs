@@ -2,8 +2,8 @@
 
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
+use super::device_work::DeviceWork;
 use super::gaps::{Activity, Block, Occupancy, blocks};
-use super::recorded::Recorded;
 use super::stats::Distribution;
 use super::step_rows::StepRow;
 use candlescope_core::stretches::{beside, difference, length, merged_but_touching};
@@ -37,7 +37,7 @@ pub(super) struct OnDevice<'a> {
 /// The devices that anything was recorded on in `steps`, which are in order of start.
 pub(super) fn timelines<'a>(
     steps: &'a [StepRow],
-    recorded: &'a Recorded,
+    recorded: &'a DeviceWork,
     clocks: Clocks,
     covered: &'a Covered,
 ) -> Vec<Timeline<'a>> {
@@ -84,7 +84,7 @@ pub(super) fn timelines<'a>(
 }
 
 /// When steps ran whose kernels were not recorded, of kinds that have recorded ones elsewhere: see [`beside`].
-fn beside_windows(steps: &[StepRow], recorded: &Recorded) -> Vec<(i64, i64)> {
+fn beside_windows(steps: &[StepRow], recorded: &DeviceWork) -> Vec<(i64, i64)> {
     let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
     let kinds: BTreeSet<&str> = steps.iter().filter(|s| numbers.contains(&s.step)).map(StepRow::group).collect();
     let (with, without): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|step| numbers.contains(&step.step));
@@ -210,7 +210,7 @@ fn add(all: &mut Busy, one: &Busy) {
 /// Recorded steps with another recorded one inside, on the same thread.
 ///
 /// All steps together are without them: their time holds the others' and what lies between.
-fn around_others(steps: &[StepRow], recorded: &Recorded) -> BTreeSet<u64> {
+fn around_others(steps: &[StepRow], recorded: &DeviceWork) -> BTreeSet<u64> {
     let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
     let mut open: HashMap<u32, Vec<&StepRow>> = HashMap::new();
     let mut around = BTreeSet::new();

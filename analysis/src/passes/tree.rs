@@ -2,7 +2,7 @@
 //!
 //! The tree is a flat list in display order: a crafted run may be thousands deep, and nothing here recurses.
 
-use super::intervals::{Intervals, PathTotals};
+use super::path_totals::{Intervals, PathTotals};
 use super::stats::total;
 use std::collections::BTreeMap;
 

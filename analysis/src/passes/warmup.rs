@@ -9,6 +9,7 @@ use super::step_rows::{StepRow, windows as open_windows};
 use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{Stretch, difference, merged};
 use candlescope_core::{RequestRecord, SpanId, SpanRecord};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Requests and steps that are left out of every other figure.
@@ -121,7 +122,10 @@ impl Warmup {
 
     /// The steps that count, once all spans were [taken](Self::takes). One around steps that warmed up, such as a program's `main`, has its
     /// time less theirs and that of their requests.
-    pub fn measured(&self, steps: &[StepRow]) -> Vec<StepRow> {
+    pub fn measured<'a>(&self, steps: &'a [StepRow]) -> Cow<'a, [StepRow]> {
+        if self.steps.is_empty() && self.entries.is_empty() {
+            return Cow::Borrowed(steps);
+        }
         let mut measured: Vec<StepRow> =
             steps.iter().filter(|step| !self.steps.contains(&step.step)).cloned().collect();
         let mut warm: BTreeMap<u32, Vec<&StepRow>> = self.entries.keys().map(|thread| (*thread, Vec::new())).collect();
@@ -141,7 +145,7 @@ impl Warmup {
                 step.leave_out(warm, windows);
             }
         }
-        measured
+        Cow::Owned(measured)
     }
 }
 

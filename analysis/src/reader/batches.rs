@@ -5,10 +5,10 @@ use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::pages::rows_at_a_time;
-use super::{Run, Segment, finding, kernels, requests, samples, spans, steps};
+use super::{Run, Segment, kernels_table, requests_table, samples_table, spans_table, steps_table};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
-use candlescope_core::run::{Finding, Severity, columns};
+use candlescope_core::run::{Code, Finding, Place, columns};
 use candlescope_core::{Batch, RecordKind};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
@@ -92,24 +92,22 @@ impl<'a> Batches<'a> {
         let (names, rows) = &self.other_runs;
         if *rows > 0 {
             let names: Vec<_> = names.iter().take(3).map(|name| format!("`{}`", short(name))).collect();
-            findings.push(finding(
-                Severity::Warning,
-                "rows_of_other_runs",
-                format!(
-                    "{rows} rows belong to other runs ({}) than `{}` and are left out",
-                    names.join(", "),
-                    self.run_id.as_deref().unwrap_or_default()
-                ),
+            let finding = Finding::new(
+                Code::RowsOfOtherRuns,
+                "{rows:raw} rows belong to other runs ({names}) than `{run}` and are left out",
                 "Keep one run to a directory",
-            ));
+            );
+            let finding = finding.count("rows", *rows).text("names", names.join(", "));
+            findings.push(finding.text("run", self.run_id.as_deref().unwrap_or_default()));
         }
         for (kind, rows) in &self.malformed {
-            findings.push(finding(
-                Severity::Warning,
-                "rows_malformed",
-                format!("{rows} rows of table `{}` lack a start, duration, thread or number, or have an impossible one; they are left out", kind.table()),
+            let finding = Finding::new(
+                Code::RowsMalformed,
+                "{rows:raw} rows of table `{table}` lack a start, duration, thread or number, or have an impossible one; \
+                 they are left out",
                 "Write runs with candlescope's Parquet exporter",
-            ));
+            );
+            findings.push(finding.at(Place::Table, kind.table()).count("rows", *rows));
         }
         findings
     }
@@ -124,20 +122,25 @@ impl<'a> Batches<'a> {
     }
 
     fn refused(&mut self, segment: &Segment, rows: u64, why: &Refusal) {
-        let missing = format!("{} of its {} rows are missing", segment.rows.saturating_sub(rows), segment.rows);
-        let place = format!("`{}`", segment.path.display());
+        let missing = segment.rows.saturating_sub(rows);
         if self.findings.len() >= MOST_FINDINGS {
             self.unsaid += 1;
             return;
         }
+        let path = segment.path.display().to_string();
         self.findings.push(match why {
-            Refusal::Limit(exceeded) => exceeded.finding(&place, &missing),
-            Refusal::Damaged(why) => finding(
-                Severity::Error,
-                "segment_corrupt",
-                format!("{place} is damaged ({}): {missing}", short(why)),
+            Refusal::Limit(exceeded) => {
+                exceeded.finding(&format!("`{path}`"), &format!("{missing} of its {} rows are missing", segment.rows))
+            }
+            Refusal::Damaged(why) => Finding::new(
+                Code::SegmentCorrupt,
+                "`{file}` is damaged ({why}): {missing:raw} of its {rows:raw} rows are missing",
                 "Copy the file again from where the run was made, or delete it to accept the loss",
-            ),
+            )
+            .at(Place::File, path)
+            .text("why", short(why))
+            .count("missing", missing)
+            .count("rows", segment.rows),
         });
     }
 
@@ -188,11 +191,11 @@ impl<'a> Batches<'a> {
         let interner = &mut self.interner;
         let mut batch = Batch::default();
         let kept = match kind {
-            RecordKind::Span => unpack(spans::rows(rows, interner, &keep), &mut batch.spans),
-            RecordKind::Step => unpack(steps::rows(rows, interner, &keep), &mut batch.steps),
-            RecordKind::Request => unpack(requests::rows(rows, interner, &keep), &mut batch.requests),
-            RecordKind::Sample => unpack(samples::rows(rows, interner, &keep), &mut batch.samples),
-            RecordKind::Kernel => unpack(kernels::rows(rows, interner, &keep), &mut batch.kernels),
+            RecordKind::Span => unpack(spans_table::rows(rows, interner, &keep), &mut batch.spans),
+            RecordKind::Step => unpack(steps_table::rows(rows, interner, &keep), &mut batch.steps),
+            RecordKind::Request => unpack(requests_table::rows(rows, interner, &keep), &mut batch.requests),
+            RecordKind::Sample => unpack(samples_table::rows(rows, interner, &keep), &mut batch.samples),
+            RecordKind::Kernel => unpack(kernels_table::rows(rows, interner, &keep), &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         let malformed = kept - batch.count(kind);

@@ -2,10 +2,10 @@
 
 use super::columns::missing_columns;
 use super::footer::{self, Refusal};
-use super::{OpenError, Segment, finding};
+use super::{OpenError, Segment};
 use crate::limits::{Limit, ReadLimits};
 use candlescope_core::RecordKind;
-use candlescope_core::run::{Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Severity, columns};
+use candlescope_core::run::{Code, Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Place, columns};
 use std::path::{Path, PathBuf};
 
 /// Rows that a table may have whatever the size of its files.
@@ -55,15 +55,13 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with(IN_PROGRESS_SUFFIX) {
                 found.files += 1;
-                say(finding(
-                    Severity::Warning,
-                    "segment_unfinished",
-                    format!(
-                        "`{}` was not finished: its rows are lost ({file_bytes} bytes on disk), those of earlier segments are not",
-                        path.display()
-                    ),
+                let finding = Finding::new(
+                    Code::SegmentUnfinished,
+                    "`{file}` was not finished: its rows are lost ({bytes:raw} bytes on disk), those of earlier segments \
+                     are not",
                     "The process was killed or is still running. Rotate segments more often to lose less",
-                ));
+                );
+                say(finding.at(Place::File, path.display().to_string()).number("bytes", "bytes", file_bytes as f64));
             } else if name.ends_with(".parquet") {
                 found.files += 1;
                 let inspected = inspect(&path, kind, limits).and_then(|rows| {
@@ -87,9 +85,12 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
 
 /// What to say of files beyond those that are named.
 pub(super) fn more_segments(count: u64) -> Option<Finding> {
-    let message = format!("{count} more files of the run cannot be read, or not as a whole");
-    let remedy = "Copy the run again from where it was made";
-    (count > 0).then(|| finding(Severity::Error, "more_segments", message, remedy))
+    let finding = Finding::new(
+        Code::MoreSegments,
+        "{files:raw} more files of the run cannot be read, or not as a whole",
+        "Copy the run again from where it was made",
+    );
+    (count > 0).then(|| finding.count("files", count))
 }
 
 /// Rows cost next to nothing where all of them are alike, but those of a run differ: each has a number and a time of its own.
@@ -104,26 +105,23 @@ fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path:
 fn inspect(path: &Path, kind: RecordKind, limits: &ReadLimits) -> Result<u64, Finding> {
     let (_, metadata) = footer::open(path, limits).map_err(|refusal| match refusal {
         Refusal::Limit(exceeded) => exceeded.finding(&format!("`{}`", path.display()), "its rows are missing"),
-        Refusal::Damaged(why) => finding(
-            Severity::Error,
-            "segment_corrupt",
-            format!("`{}` is not a readable Parquet file ({}); its rows are missing", path.display(), short(&why)),
+        Refusal::Damaged(why) => Finding::new(
+            Code::SegmentCorrupt,
+            "`{file}` is not a readable Parquet file ({why}); its rows are missing",
             "Copy the file again from where the run was made, or delete it to accept the loss",
-        ),
+        )
+        .at(Place::File, path.display().to_string())
+        .text("why", short(&why)),
     })?;
     let missing = missing_columns(metadata.schema(), columns(kind));
     if !missing.is_empty() {
-        return Err(finding(
-            Severity::Error,
-            "segment_foreign",
-            format!(
-                "`{}` is a Parquet file but not one of table `{}`: {}; it is left out",
-                path.display(),
-                kind.table(),
-                missing.join(", ")
-            ),
+        let finding = Finding::new(
+            Code::SegmentForeign,
+            "`{file}` is a Parquet file but not one of table `{table}`: {missing}; it is left out",
             "Move files that are not part of the run out of its folders",
-        ));
+        );
+        let finding = finding.at(Place::File, path.display().to_string()).at(Place::Table, kind.table());
+        return Err(finding.text("missing", missing.join(", ")));
     }
     let groups = metadata.metadata().row_groups();
     // The decoder goes by the row groups, whatever the whole claims to have.

@@ -1,9 +1,9 @@
 //! Reads `run.json`.
 
-use super::{OpenError, finding};
+use super::OpenError;
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_core::files::read_limited;
-use candlescope_core::run::{Finding, MANIFEST_FILE, RunManifest, SCHEMA_VERSION, Severity};
+use candlescope_core::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -17,29 +17,25 @@ pub(super) fn read(
     findings: &mut Vec<Finding>,
 ) -> Result<Option<RunManifest>, OpenError> {
     let path = dir.join(MANIFEST_FILE);
+    let about = |code, message, remedy| Finding::new(code, message, remedy).at(Place::File, path.display().to_string());
     let unreadable = |why: String| {
-        finding(
-            Severity::Warning,
-            "manifest_unreadable",
-            format!(
-                "`{}` cannot be read ({why}): model, environment, options and loss counts are unknown",
-                path.display()
-            ),
+        about(
+            Code::ManifestUnreadable,
+            "`{file}` cannot be read ({why}): model, environment, options and loss counts are unknown",
             "The tables are still analysed. Copy run.json again from where the run was made",
         )
+        .text("why", why)
     };
     let most = limits.get(Limit::ManifestBytes);
     let bytes = match read_limited(&path, most) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            findings.push(finding(
-                Severity::Warning,
-                "manifest_missing",
-                format!(
-                    "`{}` is missing: the run ended before writing it, or it was deleted. Model, environment, options and loss counts are unknown",
-                    path.display()
-                ),
-                "The tables are still analysed. Keep the session's guard until the end of main so that the run is closed in order",
+            findings.push(about(
+                Code::ManifestMissing,
+                "`{file}` is missing: the run ended before writing it, or it was deleted. Model, environment, options and \
+                 loss counts are unknown",
+                "The tables are still analysed. Keep the session's guard until the end of main so that the run is closed \
+                 in order",
             ));
             return Ok(None);
         }
@@ -75,12 +71,11 @@ pub(super) fn read(
             });
         }
         Some(1..) => {}
-        _ => findings.push(finding(
-            Severity::Info,
-            "schema_version_missing",
-            format!("`{}` names no schema version; it is read as version {SCHEMA_VERSION}", path.display()),
-            "Write runs with candlescope's Parquet exporter",
-        )),
+        _ => {
+            let message = "`{file}` names no schema version; it is read as version {version}";
+            let finding = about(Code::SchemaVersionMissing, message, "Write runs with candlescope's Parquet exporter");
+            findings.push(finding.count("version", SCHEMA_VERSION.into()));
+        }
     }
     match serde_json::from_value(value) {
         Ok(manifest) => Ok(Some(manifest)),

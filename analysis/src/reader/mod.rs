@@ -8,20 +8,20 @@ mod columns;
 mod discover;
 mod footer;
 mod intern;
-mod kernels;
+mod kernels_table;
 mod manifest;
 mod pages;
-mod requests;
-mod samples;
-mod spans;
-mod steps;
+mod requests_table;
+mod samples_table;
+mod spans_table;
+mod steps_table;
 mod structs;
 mod thrift;
 
 pub use batches::Batches;
 
 use crate::limits::ReadLimits;
-use candlescope_core::run::{Finding, RunManifest, SCHEMA_VERSION, Severity};
+use candlescope_core::run::{Code, Finding, RunManifest, SCHEMA_VERSION};
 use candlescope_core::{RecordKind, run};
 use std::path::{Path, PathBuf};
 
@@ -123,9 +123,9 @@ impl Run {
         let found = discover::segments(&dir, &limits, &mut findings)?;
         if manifest.is_none() && found.readable.is_empty() {
             if found.files > 0 {
-                let said = |f: &Finding| match f.code.as_str() {
-                    "limit_reached" => format!("{}. {}", f.message, f.remedy),
-                    _ => f.message.clone(),
+                let said = |f: &Finding| match f.code {
+                    Code::LimitReached => format!("{}. {}", f.message(), f.remedy()),
+                    _ => f.message(),
                 };
                 let reasons: Vec<_> = findings.iter().take(4).map(said).collect();
                 return Err(OpenError::NothingReadable { dir, reasons: reasons.join("; ") });
@@ -183,9 +183,4 @@ impl Run {
     pub fn table(&self, kind: RecordKind) -> Batches<'_> {
         Batches::new(self, &[kind])
     }
-}
-
-/// A finding in one line; every reader module makes them.
-pub(crate) fn finding(severity: Severity, code: &str, message: String, remedy: &str) -> Finding {
-    Finding { severity, code: code.to_string(), message, remedy: remedy.to_string() }
 }

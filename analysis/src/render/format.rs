@@ -1,119 +1,14 @@
-//! Numbers as people read them. Pure functions.
+//! Figures and texts as people read them. Pure functions.
 
-/// Nanoseconds in the unit that leaves one to three digits before the point: `842 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`.
-pub fn duration(ns: f64) -> String {
-    let magnitude = ns.abs();
-    // The boundaries are where three digits would round up to the next unit.
-    let (value, unit) = if magnitude < 999.5 {
-        (ns, "ns")
-    } else if magnitude < 999.5e3 {
-        (ns / 1e3, "µs")
-    } else if magnitude < 999.5e6 {
-        (ns / 1e6, "ms")
-    } else {
-        (ns / 1e9, "s")
-    };
-    if unit == "ns" { format!("{value:.0} ns") } else { format!("{} {unit}", significant(value)) }
-}
-
-/// Three significant digits without an exponent; thousands separated from 1000 on.
-pub fn significant(value: f64) -> String {
-    let magnitude = value.abs();
-    if !value.is_finite() {
-        "–".to_string()
-    } else if magnitude >= 999.5 {
-        count_f64(value)
-    } else if magnitude >= 99.95 {
-        format!("{value:.0}")
-    } else if magnitude >= 9.995 {
-        format!("{value:.1}")
-    } else if magnitude >= 0.01 || magnitude == 0.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1e}")
-    }
-}
-
-fn count_f64(value: f64) -> String {
-    let sign = if value < 0.0 { "-" } else { "" };
-    format!("{sign}{}", count(value.abs().round() as u64))
-}
-
-/// A whole number with its thousands separated: `12,345`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
+pub(super) use candlescope_core::numbers::{bytes, count, duration, flops, joules, percent, significant, value, watts};
 
 /// A figure with the half width of its 95 % interval, where it has one: `512 ±3.1 %`.
-pub fn with_error(figure: String, relative: Option<f64>) -> String {
+pub(super) fn with_error(figure: String, relative: Option<f64>) -> String {
     relative.map_or(figure.clone(), |error| format!("{figure} ±{}", percent(error)))
 }
 
-/// A share as a percentage: `12.3 %`; `<0.1 %` for what is there but would read as nothing.
-pub fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if share > 0.0 && percent < 0.05 { "<0.1 %".to_string() } else { format!("{percent:.1} %") }
-}
-
-/// Bytes in binary units: `512 B`, `1.50 GiB`.
-pub fn bytes(n: f64) -> String {
-    scaled(n, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
-}
-
-/// FLOPs in decimal units: `15.0 GFLOP`.
-pub fn flops(n: f64) -> String {
-    scaled(n, 1000.0, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"])
-}
-
-/// Joules in the unit that leaves one to three digits before the point: `312 mJ`, `1.25 kJ`.
-pub fn joules(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        v if v >= 999.5e3 => (value / 1e6, "MJ"),
-        v if v >= 999.5 => (value / 1e3, "kJ"),
-        v if v >= 0.9995 || v == 0.0 => (value, "J"),
-        _ => (value * 1e3, "mJ"),
-    };
-    format!("{} {unit}", significant(value))
-}
-
-/// Watts.
-pub fn watts(value: f64) -> String {
-    format!("{} W", significant(value))
-}
-
-fn scaled(n: f64, step: f64, units: &[&str]) -> String {
-    let mut value = n;
-    let mut unit = 0;
-    while value.abs() >= step * 0.9995 && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value:.0} {}", units[0]) } else { format!("{} {}", significant(value), units[unit]) }
-}
-
-/// A value of `unit` as written in `metrics.json`.
-pub fn value(unit: &str, value: f64) -> String {
-    match unit {
-        "count" if value.fract() == 0.0 && (0.0..1e15).contains(&value) => count(value as u64),
-        "ns" => duration(value),
-        "bytes" => bytes(value),
-        "ratio" => percent(value),
-        "J" => joules(value),
-        "W" => watts(value),
-        _ => significant(value),
-    }
-}
-
 /// Two values of `unit`, the unit said once where it is the same: `13.9 – 14.0 ms`.
-pub fn range(unit: &str, low: f64, high: f64) -> String {
+pub(super) fn range(unit: &str, low: f64, high: f64) -> String {
     let (low, high) = (value(unit, low), value(unit, high));
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (Some((number, a)), Some((_, b))) if a == b => format!("{number} – {high}"),
@@ -122,7 +17,7 @@ pub fn range(unit: &str, low: f64, high: f64) -> String {
 }
 
 /// Text cut to `most` characters, the end kept: the last names of a path tell most.
-pub fn tail(text: &str, most: usize) -> String {
+pub(super) fn tail(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
         return text.to_string();
@@ -132,7 +27,7 @@ pub fn tail(text: &str, most: usize) -> String {
 }
 
 /// A path cut to `most` characters: its first name and its last ones tell most, `decode/…/mlp/linear`.
-pub fn path(text: &str, most: usize) -> String {
+pub(super) fn path(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
@@ -147,12 +42,12 @@ pub fn path(text: &str, most: usize) -> String {
 }
 
 /// A number of things: `1 window`, `2 windows`.
-pub fn plural(n: u64, thing: &str) -> String {
+pub(super) fn plural(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Text cut to `most` characters, the beginning kept.
-pub fn head(text: &str, most: usize) -> String {
+pub(super) fn head(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
@@ -161,7 +56,7 @@ pub fn head(text: &str, most: usize) -> String {
 }
 
 /// Control characters made visible, so that a name cannot move the cursor, colour the screen or break a line.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi(c) { '\u{fffd}' } else { c }).collect()
 }
 
@@ -170,7 +65,7 @@ fn is_bidi(c: char) -> bool {
 }
 
 /// Unix nanoseconds as `2026-01-31 12:34:56 UTC`.
-pub fn utc(ns: i64) -> String {
+pub(super) fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
@@ -191,7 +86,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// A JSON value on one line for people: strings bare, lists and objects compact.
-pub fn json(value: &serde_json::Value) -> String {
+pub(super) fn json(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {
         Value::String(text) => text.clone(),
@@ -213,35 +108,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_choose_their_unit() {
-        let cases = [
-            (0.0, "0 ns"),
-            (842.4, "842 ns"),
-            (999.4, "999 ns"),
-            (999.6, "1.00 µs"),
-            (12_345.0, "12.3 µs"),
-            (999_600.0, "1.00 ms"),
-            (4_560_000.0, "4.56 ms"),
-            (1.234e9, "1.23 s"),
-            (4.2e12, "4,200 s"),
-        ];
-        for (ns, text) in cases {
-            assert_eq!(duration(ns), text);
-        }
-    }
-
-    #[test]
-    fn counts_and_shares() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.0, 0.0001, 0.1234, 1.0].map(percent), ["0.0 %", "<0.1 %", "12.3 %", "100.0 %"]);
-        assert_eq!(bytes(512.0), "512 B");
-        assert_eq!(bytes(1.5 * 1024.0 * 1024.0 * 1024.0), "1.50 GiB");
-        assert_eq!(flops(15.009e9), "15.0 GFLOP");
-        assert_eq!(significant(1234.5), "1,235");
-        assert_eq!(significant(0.001), "1.0e-3");
-    }
-
-    #[test]
     fn paths_lose_their_middle() {
         assert_eq!(path("decode/block/mlp/linear", 19), "decode/…/mlp/linear");
         assert_eq!(path("decode/block/mlp/linear", 18), "decode/…/linear");
@@ -249,15 +115,6 @@ mod tests {
         assert_eq!(path("decode/block", 12), "decode/block");
         assert_eq!(path("décode/é", 4), "…e/é");
         assert_eq!([plural(1, "window"), plural(2000, "window")], ["1 window", "2,000 windows"]);
-    }
-
-    #[test]
-    fn energy_chooses_its_unit() {
-        assert_eq!(
-            [0.0, 0.0124, 1.0, 1250.0, 2.5e6].map(joules),
-            ["0.00 J", "12.4 mJ", "1.00 J", "1.25 kJ", "2.50 MJ"]
-        );
-        assert_eq!(watts(694.5), "694 W");
     }
 
     #[test]

@@ -1,13 +1,18 @@
 //! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
+//!
+//! What several of them show is data first: `headline_figures`, `head_facts`, the sheets (`sheet`, `gpu_sheets`), the
+//! table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and none knows another.
 
-pub mod facts;
-pub mod figures;
-pub mod format;
-mod gpu;
+mod conclusion;
+mod format;
+mod gpu_sheets;
+mod head_facts;
+mod headline_figures;
 pub mod html;
 pub mod json;
 mod kernel_name;
 pub mod markdown;
-mod nsys;
+mod nsys_table;
 mod sheet;
+mod shown_definitions;
 pub mod terminal;

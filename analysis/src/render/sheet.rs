@@ -1,8 +1,5 @@
-//! A table that every report shows: the same rows in the terminal, in Markdown and in HTML.
-
-use super::format::{head, path, printable};
-use super::markdown;
-use serde_json::{Value, json};
+//! A table that every report shows: the same rows in the terminal, in Markdown and in HTML. This is its content; each
+//! renderer draws it.
 
 /// One table.
 pub(super) struct Sheet {
@@ -22,9 +19,9 @@ pub(super) struct Sheet {
 }
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-const MOST_ROWS: usize = 200;
-/// Characters of a name in Markdown.
-const LONGEST_NAME: usize = 100;
+pub(super) const MOST_ROWS: usize = 200;
+/// Characters of a name in these.
+pub(super) const LONGEST_NAME: usize = 100;
 
 /// One column after the first.
 pub(super) struct Column {
@@ -58,8 +55,8 @@ pub(super) struct Row {
 
 /// One value, and what it sorts by. Missing sorts below everything.
 pub(super) struct Cell {
-    text: Option<String>,
-    sort: f64,
+    pub(super) text: Option<String>,
+    pub(super) sort: f64,
 }
 
 /// A value.
@@ -75,60 +72,4 @@ pub(super) fn maybe(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
 /// No value.
 pub(super) fn missing() -> Cell {
     Cell { text: None, sort: f64::MIN }
-}
-
-impl Cell {
-    fn text(&self) -> String {
-        self.text.as_deref().map_or("–".to_string(), printable)
-    }
-}
-
-impl Sheet {
-    /// Head and rows for a terminal, names cut to `width` characters.
-    pub(super) fn terminal(&self, width: usize) -> (Vec<&'static str>, Vec<Vec<String>>) {
-        let shown = |i: usize| self.columns.get(i).is_some_and(|column| column.in_terminal);
-        let mut header = vec![""];
-        header.extend(self.columns.iter().filter(|c| c.in_terminal).map(|c| c.name));
-        let rows = self.rows.iter().take(self.terminal_rows).map(|row| {
-            let name = printable(&row.name);
-            let mut cells = vec![if name.contains('/') { path(&name, width) } else { head(&name, width) }];
-            cells.extend(row.cells.iter().enumerate().filter(|(i, _)| shown(*i)).map(|(_, cell)| cell.text()));
-            cells
-        });
-        (header, rows.collect())
-    }
-
-    /// The section of `report.md`.
-    pub(super) fn markdown(&self) -> String {
-        let mut header = vec![self.first];
-        header.extend(self.columns.iter().map(|c| c.name));
-        let rows = self.rows.iter().take(MOST_ROWS).map(|row| {
-            let mut cells = vec![markdown::code(&head(&row.name, LONGEST_NAME))];
-            let text = |cell: &Cell| cell.text.as_deref().map_or(String::new(), markdown::escape);
-            cells.extend(row.cells.iter().map(text));
-            cells
-        });
-        let more = self.rows.len().saturating_sub(MOST_ROWS);
-        let more = if more > 0 { format!("\n{more} more {} are in metrics.json.\n", self.what) } else { String::new() };
-        let table = markdown::table(&header, rows);
-        format!("\n## {}\n\n{}\n\n{table}{more}", self.title, markdown::escape(&self.note))
-    }
-
-    /// Values for `report.html`.
-    pub(super) fn html(&self) -> Value {
-        let rows = self.rows.iter().take(MOST_ROWS).map(|row| {
-            let cells = row.cells.iter().map(|c| json!({ "text": c.text(), "sort": c.sort })).collect::<Vec<_>>();
-            json!({
-                "name": printable(&head(&row.name, LONGEST_NAME)),
-                "whole": row.whole.as_deref().map(printable),
-                "bar": row.bar.map(|share| share.clamp(0.0, 1.0) * 100.0),
-                "cells": cells,
-            })
-        });
-        let columns = self.columns.iter().map(|c| json!({ "name": c.name, "hint": c.hint })).collect::<Vec<_>>();
-        json!({
-            "id": self.id, "title": self.title, "note": self.note, "first": self.first, "columns": columns,
-            "rows": rows.collect::<Vec<_>>(), "what": self.what, "more": self.rows.len().saturating_sub(MOST_ROWS),
-        })
-    }
 }

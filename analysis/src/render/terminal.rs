@@ -1,10 +1,12 @@
 //! The summary on a terminal: what a person wants to know before opening anything.
 
-use super::facts::{background, machine, model, model_name, overhead};
-use super::figures::{FigureValue, figures, interval};
+use super::conclusion::verdict_line;
 use super::format::{
     bytes, count, duration, head, path, percent, printable, significant, tail, utc, value, with_error,
 };
+use super::head_facts::{background, machine, model, model_name, overhead};
+use super::headline_figures::{FigureValue, figures, interval};
+use super::sheet::Sheet;
 use crate::passes::Analysis;
 use crate::passes::gpu_time::source_name;
 use crate::passes::rates::RateErrors;
@@ -300,15 +302,15 @@ impl Out {
     }
 
     fn gpu(&mut self, analysis: &Analysis) {
-        let lines = super::gpu::lines(analysis);
+        let lines = super::gpu_sheets::lines(analysis);
         if !lines.is_empty() {
             self.heading("GPU", "");
         }
         for (label, text) in lines {
             self.field(label, &text);
         }
-        for sheet in super::gpu::sheets(analysis) {
-            let (header, rows) = sheet.terminal(30);
+        for sheet in super::gpu_sheets::sheets(analysis) {
+            let (header, rows) = sheet_table(&sheet, 30);
             let shown = rows.len();
             self.heading(sheet.title, "");
             self.table(&header, rows, &[0]);
@@ -318,8 +320,8 @@ impl Out {
 
     fn nsys(&mut self, analysis: &Analysis) {
         let most = self.options.operators;
-        if let Some(kernels) = super::nsys::terminal(analysis, most) {
-            self.heading(super::nsys::TITLE, &kernels.note);
+        if let Some(kernels) = super::nsys_table::terminal(analysis, most) {
+            self.heading(super::nsys_table::TITLE, &kernels.note);
             if !kernels.rows.is_empty() {
                 self.table(&kernels.header, kernels.rows, &[0]);
             }
@@ -361,7 +363,7 @@ impl Out {
                 Severity::Warning => ("warning", "33"),
                 Severity::Info => ("note", "36"),
             };
-            let text = format!("{mark}: {}", printable(&finding.message));
+            let text = format!("{mark}: {}", printable(&finding.message()));
             for (i, line) in wrap(&text, width).into_iter().enumerate() {
                 let line = match (i, self.options.color) {
                     (0, true) => format!("  \x1b[{color}m{mark}\x1b[0m{}", &line[mark.len()..]),
@@ -370,7 +372,7 @@ impl Out {
                 };
                 self.line(&line);
             }
-            for line in wrap(&format!("→ {}", printable(&finding.remedy)), width) {
+            for line in wrap(&format!("→ {}", printable(&finding.remedy())), width) {
                 self.line(&format!("    {line}"));
             }
         }
@@ -378,18 +380,18 @@ impl Out {
     }
 }
 
-/// The verdict in a few words.
-pub(crate) fn verdict_line(analysis: &Analysis) -> String {
-    let findings = &analysis.verdict.findings;
-    let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    match (errors, warnings) {
-        (0, 0) => "the data can be trusted".to_string(),
-        (0, n) => format!("the data can be trusted, with {}", plural(n, "warning")),
-        (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
-        (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
-    }
+/// Head and rows of a sheet, names cut to `width` characters.
+fn sheet_table(sheet: &Sheet, width: usize) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let mut header = vec![""];
+    header.extend(sheet.columns.iter().filter(|c| c.in_terminal).map(|c| c.name));
+    let rows = sheet.rows.iter().take(sheet.terminal_rows).map(|row| {
+        let name = printable(&row.name);
+        let shown = sheet.columns.iter().zip(&row.cells).filter(|(column, _)| column.in_terminal);
+        let mut cells = vec![if name.contains('/') { path(&name, width) } else { head(&name, width) }];
+        cells.extend(shown.map(|(_, cell)| cell.text.as_deref().map_or("–".to_string(), printable)));
+        cells
+    });
+    (header, rows.collect())
 }
 
 fn optional(value: Option<f64>) -> String {

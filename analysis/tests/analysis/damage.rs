@@ -42,7 +42,7 @@ fn a_missing_manifest_is_said() {
     let (dir, batch, _) = run();
     fs::remove_file(dir.path().join("run.json")).unwrap();
     let analysis = analyse(dir.path());
-    assert!(find(&analysis, "manifest_missing").message.contains("run.json"));
+    assert!(find(&analysis, "manifest_missing").message().contains("run.json"));
     assert_eq!(analysis.rows["spans"], batch.spans.len() as u64);
     assert!(analysis.latency.ttft.is_some());
     write_report(dir.path(), &ReportOptions::default()).unwrap();
@@ -53,7 +53,7 @@ fn an_unreadable_manifest_is_said() {
     for text in ["{\"schema_version\": 1, \"run_id\"", "[1, 2]", "", "{\"schema_version\": 1, \"counts\": 7}"] {
         let (dir, ..) = run();
         fs::write(dir.path().join("run.json"), text).unwrap();
-        assert!(find(&analyse(dir.path()), "manifest_unreadable").message.contains("run.json"), "{text}");
+        assert!(find(&analyse(dir.path()), "manifest_unreadable").message().contains("run.json"), "{text}");
     }
 }
 
@@ -73,7 +73,7 @@ fn an_unfinished_segment_is_counted() {
     fs::write(dir.path().join("spans/part-00099.parquet.inprogress"), [0u8; 1234]).unwrap();
     let analysis = analyse(dir.path());
     let finding = find(&analysis, "segment_unfinished");
-    assert!(finding.message.contains("part-00099") && finding.message.contains("1234 bytes"), "{finding:?}");
+    assert!(finding.message().contains("part-00099") && finding.message().contains("1234 bytes"), "{finding:?}");
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn a_truncated_segment_is_named_and_the_rest_read() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     let analysis = analyse(dir.path());
-    assert!(find(&analysis, "segment_corrupt").message.contains("part-00001.parquet"));
+    assert!(find(&analysis, "segment_corrupt").message().contains("part-00001.parquet"));
     assert_eq!(analysis.rows["spans"], batch.spans.len() as u64 - 500);
     let missing = find(&analysis, "rows_missing");
-    assert!(missing.message.contains("spans") && !analysis.verdict.ok, "{missing:?}");
+    assert!(missing.message().contains("spans") && !analysis.verdict.ok, "{missing:?}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_segment_with_damaged_pages_is_named_and_the_rest_read() {
     fs::write(&file, &bytes).unwrap();
     let analysis = analyse(dir.path());
     let finding = find(&analysis, "segment_corrupt");
-    assert!(finding.message.contains("part-00001.parquet") && finding.message.contains("500 rows"), "{finding:?}");
+    assert!(finding.message().contains("part-00001.parquet") && finding.message().contains("500 rows"), "{finding:?}");
     assert!(analysis.rows["spans"] >= batch.spans.len() as u64 - 500);
 }
 
@@ -124,7 +124,7 @@ fn a_foreign_parquet_file_is_named_and_left_out() {
     crate::common::tables::write_file(&dir.path().join("spans/taxi-trips.parquet"), &foreign);
     let analysis = analyse(dir.path());
     let finding = find(&analysis, "segment_foreign");
-    assert!(finding.message.contains("taxi-trips.parquet") && finding.message.contains("run_id"), "{finding:?}");
+    assert!(finding.message().contains("taxi-trips.parquet") && finding.message().contains("run_id"), "{finding:?}");
     assert_eq!(analysis.rows["spans"], batch.spans.len() as u64);
 }
 
@@ -133,7 +133,7 @@ fn a_table_under_another_name_is_foreign() {
     let (dir, ..) = run();
     fs::copy(dir.path().join("steps/part-00000.parquet"), dir.path().join("samples/part-00077.parquet")).unwrap();
     let analysis = analyse(dir.path());
-    assert!(find(&analysis, "segment_foreign").message.contains("part-00077"));
+    assert!(find(&analysis, "segment_foreign").message().contains("part-00077"));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn rows_of_another_run_are_left_out() {
     write_run(other.path(), &other_batch, &RunManifest { run_id: "other".into(), ..manifest }, 1_000_000);
     fs::copy(other.path().join("spans/part-00000.parquet"), dir.path().join("spans/part-00500.parquet")).unwrap();
     let analysis = analyse(dir.path());
-    assert!(find(&analysis, "rows_of_other_runs").message.contains("`other`"));
+    assert!(find(&analysis, "rows_of_other_runs").message().contains("`other`"));
     let read = analysis.intervals.count + analysis.intervals.above_steps + analysis.warmup.intervals;
     assert_eq!(read, batch.spans.len() as u64);
 }
@@ -154,7 +154,7 @@ fn a_segment_twice_is_noticed() {
     let (dir, ..) = run();
     fs::copy(dir.path().join("spans/part-00000.parquet"), dir.path().join("spans/part-00000 (copy).parquet")).unwrap();
     let analysis = analyse(dir.path());
-    assert!(find(&analysis, "rows_surplus").message.contains("spans"));
+    assert!(find(&analysis, "rows_surplus").message().contains("spans"));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn missing_tables_are_no_error() {
         fs::remove_dir_all(dir.path().join(table)).unwrap();
         let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
         assert!(!report.verdict.ok, "rows that were written are gone");
-        assert!(report.verdict.findings.iter().any(|f| f.code == "rows_missing" && f.message.contains(table)));
+        assert!(report.verdict.findings.iter().any(|f| f.code == "rows_missing" && f.message().contains(table)));
     }
 }
 
@@ -189,7 +189,7 @@ fn a_run_killed_before_its_first_segment_says_so() {
     find(&analysis, "run_incomplete");
     find(&analysis, "segment_unfinished");
     let finding = find(&analysis, "no_readable_spans");
-    assert!(!finding.remedy.contains("layer"), "the layer is not to blame");
+    assert!(!finding.remedy().contains("layer"), "the layer is not to blame");
     assert!(analysis.verdict.findings.iter().all(|f| f.code != "no_spans"));
 }
 

@@ -307,7 +307,7 @@ fn devices_show_what_was_sampled_and_nothing_else() {
     assert_eq!(device.throttled, [("sw_power_cap".to_string(), 2.0 / 3.0)], "idle is no throttling");
     assert_eq!(device.pool_bytes, (Some(170.0), None), "the high-water mark sees what samples miss");
     assert_eq!((device.power_watts, device.memory_bytes, device.celsius, &device.name), (None, None, None, &None));
-    assert!(analysis.verdict.findings.iter().any(|f| f.code == "gpu_throttled" && f.message.contains("66.7 %")));
+    assert!(analysis.verdict.findings.iter().any(|f| f.code == "gpu_throttled" && f.message().contains("66.7 %")));
     assert_eq!(analysis.energy, candlescope_analysis::passes::Energy::default());
 }
 

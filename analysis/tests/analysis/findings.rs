@@ -3,7 +3,7 @@
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::run::{ExporterReport, Finding, RunManifest, Severity};
+use candlescope_core::run::{Code, ExporterReport, Finding, RunManifest, Severity};
 use candlescope_core::{Batch, GpuSource, GpuTime};
 use serde_json::json;
 use tempfile::tempdir;
@@ -35,19 +35,18 @@ fn loss_is_said_once() {
         m.loss.emitted += 70;
         m.loss.ring_full = 70;
     };
+    // As of a run that nobody judged when it ended.
     let analysis = analyse(&Scenario::default(), lossy);
-    let finding = code(&analysis, "intervals_lost").unwrap();
-    assert!(finding.message.starts_with("70 of ") && finding.severity == Severity::Warning);
+    let finding = code(&analysis, "ring_full").unwrap();
+    assert!(finding.message().starts_with("70 of ") && finding.severity == Severity::Error);
+    assert_eq!(finding.figure("lost"), Some(70.0));
     let told = analyse(&Scenario::default(), |m| {
         lossy(m);
-        m.verdict.findings.push(Finding {
-            severity: Severity::Error,
-            code: "ring_full".into(),
-            message: "70 dropped".into(),
-            remedy: "enlarge the ring".into(),
-        });
+        m.verdict.findings.push(Finding::new(Code::RingFull, "70 dropped", "enlarge the ring"));
     });
-    assert!(code(&told, "intervals_lost").is_none(), "the session said it better");
+    let said: Vec<String> =
+        told.verdict.findings.iter().filter(|f| f.code == Code::RingFull).map(Finding::message).collect();
+    assert_eq!(said, ["70 dropped"], "the session's words stand");
     assert!(!told.verdict.ok, "and its errors count");
     assert_eq!(told.verdict.findings[0].code, "ring_full", "errors first");
 }
@@ -68,7 +67,7 @@ fn an_exporter_must_account_for_everything() {
             ..ExporterReport::default()
         });
     });
-    assert!(code(&analysis, "not_conserved").unwrap().message.contains("otlp"));
+    assert!(code(&analysis, "not_conserved").unwrap().message().contains("otlp"));
     assert!(!analysis.verdict.ok);
 }
 
@@ -83,8 +82,9 @@ fn dropped_records_are_said_with_their_reason() {
             ..ExporterReport::default()
         });
     });
-    assert!(code(&analysis, "exporter_dropped").unwrap().message.contains("queue_full 3"));
-    assert!(analysis.verdict.ok);
+    let finding = code(&analysis, "exporter_dropped").unwrap();
+    assert!(finding.message().contains("3 spans (queue_full)"), "{finding:?}");
+    assert!(finding.severity == Severity::Error && !analysis.verdict.ok, "as the end of the run would have said");
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn a_peak_that_is_passed_is_a_measurement_error() {
     assert!(code(&fine, "utilisation_above_one").is_none());
     let impossible = analyse(&Scenario::default(), peaks(10e9));
     let finding = code(&impossible, "utilisation_above_one").unwrap();
-    assert!(finding.message.contains("MFU of prefill") && finding.message.contains("measured"), "{finding:?}");
+    assert!(finding.message().contains("MFU of prefill") && finding.message().contains("measured"), "{finding:?}");
     assert!(!impossible.verdict.ok);
 }
 
 #[test]
 fn overhead_and_context_are_noticed() {
     let analysis = analyse(&Scenario { output: 400, ..Scenario::default() }, |m| m.overhead.ratio = Some(0.07));
-    assert!(code(&analysis, "overhead_high").unwrap().message.contains("7.0 %"));
+    assert!(code(&analysis, "overhead_high").unwrap().message().contains("7.0 %"));
     // 25 ns a token of context and layer: slower with the context, but by less than the limit on this model.
     let trend = analysis.tokens.trend.unwrap();
     let expected = 25.0 * 6.0;
@@ -124,7 +124,7 @@ fn overhead_and_context_are_noticed() {
 fn few_requests_have_no_spread() {
     let analysis = analyse(&Scenario { requests: 2, warmup: 1, ..Scenario::default() }, |_| {});
     let finding = code(&analysis, "few_requests").unwrap();
-    assert!(finding.message.starts_with("1 measured request:"), "{finding:?}");
+    assert!(finding.message().starts_with("1 measured request:"), "{finding:?}");
     assert!(analysis.verdict.ok);
 }
 
@@ -141,7 +141,7 @@ fn gpu_time_that_was_asked_for_and_is_not_there_is_an_error() {
         manifest.exporters.clear();
     });
     let finding = code(&absent, "no_gpu_time").unwrap();
-    assert!(finding.message.contains("`adaptive`") && finding.severity == Severity::Error && !absent.verdict.ok);
+    assert!(finding.message().contains("`adaptive`") && finding.severity == Severity::Error && !absent.verdict.ok);
     // Not asked for is no loss.
     let off = on_gpu(|batch, manifest| {
         bare(batch);
@@ -159,7 +159,7 @@ fn kernels_outside_every_interval_are_counted() {
         }
     });
     let finding = code(&analysis, "kernels_unattributed").unwrap();
-    assert!(finding.message.starts_with("100 of 512 ") && finding.severity == Severity::Warning, "{finding:?}");
+    assert!(finding.message().starts_with("100 of 512 ") && finding.severity == Severity::Warning, "{finding:?}");
     assert_eq!(analysis.kernels.unattributed.0, 100);
     let one = on_gpu(|batch, _| (batch.kernels[0].seq, batch.kernels[0].step) = (None, None));
     assert_eq!(code(&one, "kernels_unattributed").unwrap().severity, Severity::Info, "one of 512");
@@ -173,7 +173,7 @@ fn a_parent_with_too_little_gpu_time_is_said() {
         prefill.gpu = Some(GpuTime { start, dur_ns: 10_000, source: GpuSource::Event });
     });
     let finding = code(&analysis, "gpu_parent_shorter_than_children").unwrap();
-    assert!(finding.message.contains("the worst is `prefill` with 10000 ns"), "{finding:?}");
+    assert!(finding.message().contains("the worst is `prefill` with 10000 ns"), "{finding:?}");
 }
 
 #[test]
@@ -183,19 +183,14 @@ fn loss_of_kernels_is_said_once() {
         (kernels.dropped, kernels.late) = (7, 3);
     };
     let analysis = on_gpu(|_, m| lossy(m));
-    assert!(code(&analysis, "kernels_dropped").unwrap().message.contains("lost 7 records"));
-    assert!(code(&analysis, "kernels_late").unwrap().message.starts_with("3 kernels"));
+    assert!(code(&analysis, "kernels_dropped").unwrap().message().contains("lost 7 records"));
+    assert!(code(&analysis, "kernels_late").unwrap().message().starts_with("3 kernels"));
     let told = on_gpu(|_, m| {
         lossy(m);
-        m.verdict.findings.push(Finding {
-            severity: Severity::Warning,
-            code: "kernels_dropped".into(),
-            message: "as the session says it".into(),
-            remedy: "shorter windows".into(),
-        });
+        m.verdict.findings.push(Finding::new(Code::KernelsDropped, "as the session says it", "shorter windows"));
     });
     let said: Vec<_> = told.verdict.findings.iter().filter(|f| f.code == "kernels_dropped").collect();
-    assert!(said.len() == 1 && said[0].message == "as the session says it", "{said:?}");
+    assert!(said.len() == 1 && said[0].message() == "as the session says it", "{said:?}");
 }
 
 #[test]
@@ -220,7 +215,7 @@ fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
     let peak = json!([{ "kind": "bandwidth", "value": 22e9, "label": "measured", "source": "copy" }]);
     let above = on_gpu(|_, m| drop(m.environment.insert("peaks".into(), peak)));
     let finding = code(&above, "utilisation_above_one").unwrap();
-    assert!(finding.message.starts_with("MBU of decode over GPU time (stream elapsed)"), "{finding:?}");
+    assert!(finding.message().starts_with("MBU of decode over GPU time (stream elapsed)"), "{finding:?}");
 }
 
 #[test]
@@ -230,14 +225,14 @@ fn sensors_that_disagree_are_said() {
         power.for_each(|s| s.value *= 0.5);
     });
     let finding = code(&analysis, "energy_sensors_disagree").unwrap();
-    assert!(finding.message.contains("0.50 of the energy counter's difference"), "{finding:?}");
+    assert!(finding.message().contains("0.50 of the energy counter's difference"), "{finding:?}");
     assert!(code(&on_gpu(|_, _| {}), "energy_sensors_disagree").is_none());
 }
 
 #[test]
 fn a_gpu_that_waits_for_the_host_is_said_and_one_that_outlasts_its_steps_too() {
     let waits = on_gpu(|_, _| {});
-    assert!(code(&waits, "launch_bound").unwrap().message.contains("63 kernels a step"));
+    assert!(code(&waits, "launch_bound").unwrap().message().contains("63 kernels a step"));
     let outlasts = on_gpu(|batch, _| batch.kernels.iter_mut().for_each(|k| k.gpu_dur_ns *= 4));
     assert!(code(&outlasts, "gpu_outlasts_steps").unwrap().severity == Severity::Info);
     assert!(code(&outlasts, "launch_bound").is_none() && outlasts.verdict.ok, "{:?}", outlasts.verdict);

@@ -1,16 +1,17 @@
 //! GPU time by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
+use candlescope_analysis::passes::Intervals;
+use candlescope_analysis::passes::Phases;
+use candlescope_analysis::passes::StepRow;
+use candlescope_analysis::passes::Tree;
 use candlescope_analysis::passes::busy::Clocks;
 use candlescope_analysis::passes::covered::Covered;
+use candlescope_analysis::passes::device_work::DeviceWork;
 use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
-use candlescope_analysis::passes::gpu::Gpu;
-use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
+use candlescope_analysis::passes::gpu_of_steps::Gpu;
+use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
-use candlescope_analysis::passes::phases::Phases;
-use candlescope_analysis::passes::recorded::Recorded;
-use candlescope_analysis::passes::step_rows::StepRow;
-use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::stretches::merged_but_touching;
 use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;
@@ -252,15 +253,15 @@ fn work_that_reaches_over_a_window_counts_where_it_is() {
     assert_eq!((o.busy_ns, o.edges_ns), (10, 0));
 }
 
-fn gpu_of(steps: &[StepRecord], recorded: Recorded) -> Gpu {
+fn gpu_of(steps: &[StepRecord], recorded: DeviceWork) -> Gpu {
     let rows: Vec<StepRow> = steps.iter().map(StepRow::of).collect();
     let phases = Phases::of(&[], &rows, &Intervals::default(), &Covered::default(), &[]);
     Gpu::of(&rows, &phases, &recorded, Clocks { bound_ns: Some(0) }, &Covered::default())
 }
 
-fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> Recorded {
+fn recorded(list: &[(u64, &str, Vec<Activity>)]) -> DeviceWork {
     let steps = list.iter().map(|(step, device, activities)| ((*step, (*device).into()), activities.clone()));
-    Recorded { steps: steps.collect(), ..Recorded::default() }
+    DeviceWork { steps: steps.collect(), ..DeviceWork::default() }
 }
 
 #[test]
@@ -344,7 +345,7 @@ fn stream_time_of_steps_is_no_busy_share() {
         timed(2, cupti, Some(400), 8_000),
         timed(3, event, None, 1),
     ];
-    let gpu = gpu_of(&steps, Recorded::default());
+    let gpu = gpu_of(&steps, DeviceWork::default());
     assert_eq!(gpu.busy, None, "marks do not tell how busy the device is");
     let [stream, kernels] = &gpu.kinds[0].elapsed[..] else { panic!("{:?}", gpu.kinds) };
     assert_eq!((stream.source, stream.measured, stream.measured_ns, stream.wall_ns), (event, 2, 1_600, 2_000));

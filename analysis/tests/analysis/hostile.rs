@@ -42,12 +42,9 @@ fn hostile_names_stay_text() {
             map.insert(name.to_string(), json!({ name: [name] }));
             map.insert("name".to_string(), json!(name));
         }
-        manifest.verdict.findings.push(candlescope_core::run::Finding {
-            severity: candlescope_core::run::Severity::Info,
-            code: name.to_string(),
-            message: name.to_string(),
-            remedy: name.to_string(),
-        });
+        let finding = candlescope_core::run::Finding::new(name, "{name} {path}", "{name}").text("name", name);
+        let finding = finding.at(candlescope_core::run::Place::Path, name);
+        manifest.verdict.findings.push(finding.severity(candlescope_core::run::Severity::Info));
         write_run(dir.path(), &batch, &manifest, 1_000_000);
         let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
 
@@ -149,7 +146,7 @@ fn no_number_ends_a_report() {
     assert!(fs::read_to_string(&report.files[0]).unwrap().trim_end().ends_with("</html>"));
     for table in ["kernels", "samples"] {
         let text = format!("rows of table `{table}`");
-        let said = report.verdict.findings.iter().any(|f| f.code == "rows_malformed" && f.message.contains(&text));
+        let said = report.verdict.findings.iter().any(|f| f.code == "rows_malformed" && f.message().contains(&text));
         assert!(said, "impossible times in {table} are left out and counted");
     }
     // Each sensor's readings alone, and every pair of extremes.

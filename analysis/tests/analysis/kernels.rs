@@ -4,9 +4,10 @@ use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{self, T0, path, write_run};
 use candlescope_analysis::Analysis;
 use candlescope_analysis::Run;
+use candlescope_analysis::passes::Intervals;
 use candlescope_analysis::passes::Warmup;
-use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
-use candlescope_analysis::passes::kernels::KernelPass;
+use candlescope_analysis::passes::intervals::IntervalPass;
+use candlescope_analysis::passes::kernel_sums::KernelPass;
 use candlescope_core::{HostNs, KernelKind, KernelRecord};
 use tempfile::tempdir;
 

@@ -2,8 +2,8 @@
 
 use crate::common::{T0, request, step};
 use candlescope_analysis::passes::StepRow;
+use candlescope_analysis::passes::Tokens;
 use candlescope_analysis::passes::latency::{Latency, warmup_requests};
-use candlescope_analysis::passes::tokens::Tokens;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Phase, RequestRecord};
 use serde_json::json;

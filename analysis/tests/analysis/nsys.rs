@@ -3,7 +3,7 @@
 use crate::common::{manifest, span, write_run};
 use candlescope_analysis::nsys::{Profile, ProfileError};
 use candlescope_analysis::passes::Warmup;
-use candlescope_analysis::passes::nsys::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use candlescope_analysis::passes::{Comparison, KernelSum, KernelsByPath, PathKernels};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
 use candlescope_core::{Batch, GpuSource, GpuTime};

@@ -2,8 +2,10 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
+use candlescope_analysis::definitions::{DEFINITIONS, Definition};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
+use candlescope_core::run::{Code, Finding};
 use tempfile::tempdir;
 
 fn analysis(scenario: &Scenario) -> Analysis {
@@ -27,13 +29,11 @@ fn terminal_summary() {
 #[test]
 fn terminal_summary_of_a_run_with_gpu_and_trouble() {
     let mut analysis = analysis(&Scenario { gpu: true, requests: 2, ..Scenario::default() });
-    analysis.verdict.ok = false;
-    analysis.verdict.findings.push(candlescope_core::run::Finding {
-        severity: candlescope_core::run::Severity::Error,
-        code: "segment_corrupt".into(),
-        message: "`runs/example/spans/part-00007.parquet` is not a readable Parquet file (EOF: file size of 12 is less than footer); its rows are missing".into(),
-        remedy: "Copy the file again from where the run was made, or delete it to accept the loss".into(),
-    });
+    analysis.verdict.add(Finding::new(
+        Code::SegmentCorrupt,
+        "`runs/example/spans/part-00007.parquet` is not a readable Parquet file (EOF: file size of 12 is less than footer); its rows are missing",
+        "Copy the file again from where the run was made, or delete it to accept the loss",
+    ));
     insta::assert_snapshot!(terminal::summary(
         &analysis,
         &TerminalOptions { tree: 6, operators: 4, ..Default::default() }
@@ -61,6 +61,52 @@ fn operators_markdown() {
 #[test]
 fn report_markdown() {
     insta::assert_snapshot!(markdown::report(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn a_report_opens_with_its_conclusion() {
+    let opening = |analysis: &Analysis| {
+        let report = markdown::report(analysis);
+        let mut lines = report.lines().filter(|line| !line.is_empty()).map(str::to_string);
+        (lines.next().unwrap(), lines.next().unwrap())
+    };
+    let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::default() }));
+    assert_eq!(title, "# smollm2-135m on Example CPU @ 2.0 GHz, 2026-01-31");
+    assert_eq!(
+        conclusion,
+        "**A request decodes 276 tokens/s, and the first token comes after 26.3 ms; 68.0 % of step time is in `decode/lm_head`; the \
+         data can be trusted.**"
+    );
+    let (title, conclusion) = opening(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
+    assert_eq!(title, "# smollm2-135m on Example GPU, 2026-01-31");
+    assert!(conclusion.contains("the GPU waits for the host in 39.9 % of the recorded steps' time"), "{conclusion}");
+    let mut doubtful = analysis(&Scenario { requests: 0, ..Scenario::default() });
+    doubtful.verdict.add(Finding::new(Code::RingFull, "7 were dropped", "enlarge it"));
+    (doubtful.manifest.started_ns, doubtful.manifest.model) = (0, Default::default());
+    doubtful.manifest.environment.clear();
+    let (title, conclusion) = opening(&doubtful);
+    assert_eq!(title, "# Run synthetic");
+    assert!(conclusion.starts_with("**The data cannot be trusted: "), "{conclusion}");
+}
+
+#[test]
+fn a_report_defines_what_it_shows_and_nothing_else() {
+    let keys = |scenario: &Scenario| {
+        let report = markdown::report(&analysis(scenario));
+        let (_, table) = report.split_once("\n## Definitions\n").unwrap();
+        let is_shown = |d: &&Definition| table.contains(&format!("| {} | {} |", d.title, d.label));
+        DEFINITIONS.iter().filter(is_shown).map(|d| d.key).collect::<Vec<_>>()
+    };
+    let on_cpu = keys(&Scenario::default());
+    for key in ["ttft", "tpot", "peak_memory", "self", "share", "gflops", "overhead", "background"] {
+        assert!(on_cpu.contains(&key), "{key}");
+    }
+    for key in ["gpu", "gpu_share", "launch_bound", "queue_delay", "launches", "mfu", "energy", "power"] {
+        assert!(!on_cpu.contains(&key), "{key} without a GPU");
+    }
+    let on_gpu = keys(&Scenario::on_gpu());
+    let missing: Vec<&str> = DEFINITIONS.iter().map(|d| d.key).filter(|key| !on_gpu.contains(key)).collect();
+    assert_eq!(missing, ["queue", "hfu"], "this run does not tell them, and shows all the others");
 }
 
 #[test]
@@ -116,12 +162,9 @@ fn every_line_fits_the_terminal() {
         (Scenario { layers: 30, requests: 12, ..Scenario::on_gpu() }, 100),
     ] {
         let mut analysis = analysis(&scenario);
-        analysis.verdict.findings.push(candlescope_core::run::Finding {
-            severity: candlescope_core::run::Severity::Warning,
-            code: "x".into(),
-            message: "a long sentence ".repeat(20) + &"x".repeat(300),
-            remedy: "another one ".repeat(20),
-        });
+        let finding = Finding::new("x", "{words}", "{other}").text("other", "another one ".repeat(20));
+        let words = "a long sentence ".repeat(20) + &"x".repeat(300);
+        analysis.verdict.findings.push(finding.text("words", words));
         let text = terminal::summary(&analysis, &TerminalOptions::default());
         for line in text.lines() {
             assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
@@ -202,7 +245,7 @@ fn figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["itl"]["n"], 5 * 47);
     assert!(metrics["figures"]["itl"]["p99"].is_number());
     assert_eq!(metrics["figures"]["itl"]["samples"].as_array().unwrap().len(), 5 * 47);
-    let shown = candlescope_analysis::render::format::duration(ttft.median);
+    let shown = candlescope_core::numbers::duration(ttft.median);
     assert!(terminal::summary(&analysis, &TerminalOptions::default()).contains(&shown));
     assert!(markdown::report(&analysis).contains(&shown));
     let page = html::page(&analysis).unwrap();
@@ -266,10 +309,10 @@ fn gpu_figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["gpu_busy"]["value"], busy);
     assert_eq!(metrics["figures"]["gpu_busy"]["n"], 8, "recorded steps");
     assert_eq!(metrics["gpu"]["all"]["busy_share"], busy);
-    let shown = candlescope_analysis::render::format::percent(busy);
+    let shown = candlescope_core::numbers::percent(busy);
     let (gross, _) = analysis.energy.per_output_token().unwrap();
     assert_eq!(metrics["energy"]["joules_per_output_token"], gross);
-    let token = candlescope_analysis::render::format::joules(gross);
+    let token = candlescope_core::numbers::joules(gross);
     let account = "adaptive within 2.0 % of step time: every interval of 72 steps, 216 steps in part, 0 not at all";
     for text in [
         terminal::summary(&analysis, &TerminalOptions { width: 400, ..Default::default() }),

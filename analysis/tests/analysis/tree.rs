@@ -2,10 +2,11 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::{span, step};
+use candlescope_analysis::passes::Intervals;
+use candlescope_analysis::passes::Tree;
 use candlescope_analysis::passes::flame::collapsed;
-use candlescope_analysis::passes::intervals::{IntervalPass, Intervals};
+use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::operators;
-use candlescope_analysis::passes::tree::Tree;
 use candlescope_core::SpanRecord;
 use std::collections::BTreeMap;
 

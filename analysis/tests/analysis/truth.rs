@@ -1,7 +1,7 @@
 //! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
 
 use crate::common::{self, T0, path, span, step, thread, write_run};
-use candlescope_analysis::passes::intervals::PathTotals;
+use candlescope_analysis::passes::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
@@ -407,7 +407,7 @@ fn a_schedule_voids_what_needs_every_step() {
     let analysis = run.analysis();
     assert_eq!((analysis.phases.in_steps_ns, analysis.phases.outside_ns()), (None, None));
     let finding = analysis.verdict.findings.iter().find(|f| f.code == "steps_sampled").expect("said");
-    assert!(finding.message.starts_with("90 steps "), "{finding:?}");
+    assert!(finding.message().starts_with("90 steps "), "{finding:?}");
     let text = candlescope_analysis::render::terminal::summary(&analysis, &Default::default());
     assert!(text.contains("some of its steps were not recorded") && !text.contains("outside steps"), "{text}");
     let all = cold_start(Some(1));

@@ -25,13 +25,6 @@ struct State<T> {
     open: bool,
 }
 
-/// Why something is not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Full(usize),
-    Stopping,
-}
-
 /// Somebody's place. Dropping it takes what still waits there out of the queue.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {

@@ -182,7 +182,7 @@ fn everything_on_and_everything_going_wrong() {
             "background_cpu_share": m.overhead.background_cpu_ns.map(|ns| {
                 ns as f64 / (m.ended_ns.unwrap_or(m.started_ns) - m.started_ns) as f64
             }),
-            "findings": m.verdict.findings.iter().map(|f| &f.message).collect::<Vec<_>>(),
+            "findings": m.verdict.findings.iter().map(|f| f.message()).collect::<Vec<_>>(),
         })
     );
     assert!(m.loss.lost() * 20 < m.loss.emitted, "more than 5 % lost: {:?}", m.loss);

@@ -303,7 +303,7 @@ fn steps_in(run: &Path) -> (usize, bool) {
         inside.get(&step.step) == Some(&step.intervals) && made(step) == usual && usual > 10
     });
     let (lost, theirs) = (manifest.loss.lost(), steps.iter().filter_map(|s| s.intervals_lost).sum::<u64>());
-    let steps_lost = manifest.verdict.findings.iter().any(|f| f.remedy.contains("others were dropped"));
+    let steps_lost = manifest.verdict.findings.iter().any(|f| f.remedy().contains("others were dropped"));
     assert!(lost == theirs || (lost > theirs && steps_lost), "{lost} lost, {theirs} of these steps: {manifest:?}");
     assert_eq!(manifest.verdict.ok, lost == 0 && !steps.is_empty(), "{:?}", manifest.verdict);
     (steps.len(), whole)

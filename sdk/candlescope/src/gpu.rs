@@ -1,7 +1,7 @@
 //! The GPU's side of a session: what is asked for, and what this machine can give.
 
 #[cfg(any(feature = "cuda", feature = "nvml"))]
-use candlescope_core::run::{Finding, Severity};
+use candlescope_core::run::{Code, Finding, Severity};
 use candlescope_core::{Schedule, SessionBuilder};
 
 /// The steps whose kernels are recorded.
@@ -105,7 +105,7 @@ fn cuda(
                 Err(_) => session,
             }
         }
-        Err(error) if asked => lacking(session, "no_gpu_time", "GPU time is not taken", &error.to_string()),
+        Err(error) if asked => lacking(session, Code::NoGpuTime, "GPU time is not taken", &error.to_string()),
         Err(_) => session,
     }
 }
@@ -119,7 +119,7 @@ fn nvml(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
     match NvmlCollector::builder().only(visible_gpus()).build() {
         Ok(collector) => session.collector(collector),
         Err(error) if matches!(choice, Choice::On(())) => {
-            lacking(session, "no_gpu_samples", "GPU power, memory and clocks are not sampled", &error.to_string())
+            lacking(session, Code::NoGpuSamples, "GPU power, memory and clocks are not sampled", &error.to_string())
         }
         Err(_) => session,
     }
@@ -150,12 +150,9 @@ fn nvtx(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
 
 /// Says what the session goes on without: at once, and in the run's verdict.
 #[cfg(any(feature = "cuda", feature = "nvml"))]
-fn lacking(session: SessionBuilder, code: &str, what: &str, why: &str) -> SessionBuilder {
+fn lacking(session: SessionBuilder, code: Code, what: &'static str, why: &str) -> SessionBuilder {
     session.report_problem("gpu", &format!("{what}: {why}"));
-    session.finding(Finding {
-        severity: Severity::Warning,
-        code: code.into(),
-        message: format!("{what}: {why}"),
-        remedy: "`candlescope doctor` shows what this machine has".into(),
-    })
+    let finding = Finding::new(code, "{what}: {why}", "`candlescope doctor` shows what this machine has");
+    // The machine lacks it, and the rest of the run is whole: no error.
+    session.finding(finding.severity(Severity::Warning).text("what", what).text("why", why))
 }

@@ -1,6 +1,6 @@
 //! What keeps a session alive.
 
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{Code, RunManifest};
 use candlescope_core::{FlushError, Handle, Session};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Scope {
     fn end(&mut self) -> Option<RunManifest> {
         let manifest = self.session.take()?.finish();
         // In a forked child there is no account: the run is the parent's, and that has been told.
-        let forked = manifest.verdict.findings.iter().any(|f| f.code == candlescope_core::FORKED);
+        let forked = manifest.verdict.findings.iter().any(|f| f.code == Code::ForkedProcess);
         if self.report_at_end && !forked {
             candlescope_core::diagnostics::print(&account(&manifest, &self.destinations));
         }
@@ -86,7 +86,7 @@ fn account(m: &RunManifest, destinations: &[String]) -> String {
         text.push_str(&format!("candlescope: wrote {destination}\n"));
     }
     for finding in &m.verdict.findings {
-        text.push_str(&format!("candlescope: {}: {}; {}\n", finding.code, finding.message, finding.remedy));
+        text.push_str(&format!("candlescope: {}: {}; {}\n", finding.code, finding.message(), finding.remedy()));
     }
     text
 }

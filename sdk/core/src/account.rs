@@ -58,13 +58,11 @@ impl Closing<'_> {
             in_place: self.in_place,
         };
         m.verdict = verdict(&Evidence {
+            manifest: m,
             facts: tally,
-            clock: &m.clock,
-            exporters: &m.exporters,
             collector_failures: self.collector_failures,
             unresponsive: self.unresponsive,
             unresponsive_collectors: self.collectors_hang.then_some("their thread is still busy"),
-            gpu: m.gpu.as_ref(),
             noticed: self.noticed,
             paused_throughout: self.paused_throughout,
             capture: self.capture,

@@ -2,7 +2,7 @@
 //! verdict. Those threads themselves tell nothing, because they may hold locks of `tracing` or of the program.
 
 use crate::diagnostics::Diagnostics;
-use crate::run::Finding;
+use crate::run::{Code, Finding};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ pub(crate) struct Notices {
 
 #[derive(Debug)]
 struct Notice {
-    code: &'static str,
+    code: Code,
     line: String,
     /// Absent where the verdict finds the words itself, from what was counted.
     finding: Option<Finding>,
@@ -25,13 +25,13 @@ struct Notice {
 
 impl Notices {
     /// Keeps what was noticed, unless there is one of its code.
-    pub(crate) fn add(&self, code: &'static str, finding: Finding) {
-        let line = format!("{}; {}", finding.message, finding.remedy);
-        self.keep(Notice { code, line, finding: Some(finding), told: false });
+    pub(crate) fn add(&self, finding: Finding) {
+        let line = format!("{}; {}", finding.message(), finding.remedy());
+        self.keep(Notice { code: finding.code.clone(), line, finding: Some(finding), told: false });
     }
 
     /// Has a line told, once for each code.
-    pub(crate) fn say(&self, code: &'static str, line: &str) {
+    pub(crate) fn say(&self, code: Code, line: &str) {
         self.keep(Notice { code, line: line.into(), finding: None, told: false });
     }
 

@@ -2,6 +2,18 @@
 //!
 //! Whoever reads a run needs this module and nothing else of ours.
 
+mod code;
+mod evidence;
+mod finding;
+pub(crate) mod judge;
+mod wording;
+
+pub use code::Code;
+pub use evidence::{Evidence, EvidenceValue};
+pub use finding::{Finding, Place, Severity, Verdict};
+pub use judge::judge;
+
+use crate::numbers::count;
 use crate::record::RecordKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -120,7 +132,7 @@ impl StepCounts {
 /// `recorded 1,270 of 12,744 steps (11,474 left out by the schedule)`.
 impl fmt::Display for StepCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "recorded {} of {} steps", grouped(self.with_record()), grouped(self.begun))?;
+        write!(f, "recorded {} of {} steps", count(self.with_record()), count(self.begun))?;
         let why = [
             (self.captured, "only because a capture asked for them"),
             (self.scheduled_out, "left out by the schedule"),
@@ -131,24 +143,11 @@ impl fmt::Display for StepCounts {
         ];
         let mut before = " (";
         for (n, what) in why.into_iter().filter(|(n, _)| *n > 0) {
-            write!(f, "{before}{} {what}", grouped(n))?;
+            write!(f, "{before}{} {what}", count(n))?;
             before = ", ";
         }
         f.write_str(if before == ", " { ")" } else { "" })
     }
-}
-
-/// A number with a comma after every three digits.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The element type that most FLOPs of a phase are done in, as far as a run's `model` says, or else `most` (the type
@@ -486,41 +485,6 @@ pub struct InPlaceKind {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-}
-
-/// Whether the data can be trusted.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-#[serde(default)]
-pub struct Verdict {
-    /// No finding of severity [`Severity::Error`].
-    pub ok: bool,
-    /// What was noticed.
-    pub findings: Vec<Finding>,
-}
-
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Some numbers are less certain.
-    Warning,
-    /// Numbers are missing or wrong.
-    Error,
-}
-
-/// One thing noticed about a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// Stable machine-readable name, for example `no_spans`.
-    pub code: String,
-    /// What was seen, with its numbers.
-    pub message: String,
-    /// What to do about it.
-    pub remedy: String,
 }
 
 /// Type of a column.

@@ -3,7 +3,7 @@
 mod ending;
 mod start;
 
-pub use ending::{FORKED, Session};
+pub use ending::Session;
 
 use crate::collector::Collector;
 use crate::control::Schedule;

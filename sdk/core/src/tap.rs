@@ -3,15 +3,12 @@
 use crate::diagnostics::panic_message;
 use crate::notices::Notices;
 use crate::record::SpanId;
-use crate::run::{Finding, Severity};
+use crate::run::{Code, Finding};
 use crate::vocabulary::Phase;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Code of the finding.
-const PANICKED: &str = "tap_panicked";
 
 /// An interval as a tap sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +62,11 @@ impl TapSlot {
     #[cold]
     fn end(&self, notices: &Notices, payload: &(dyn Any + Send)) {
         self.gone.store(true, Ordering::Relaxed);
-        let finding = Finding {
-            severity: Severity::Warning,
-            code: PANICKED.into(),
-            message: format!("a tap panicked and is not called again: {}", panic_message(payload)),
-            remedy: "what it does with intervals is incomplete; the run itself is not affected".into(),
-        };
-        notices.add(PANICKED, finding);
+        let finding = Finding::new(
+            Code::TapPanicked,
+            "a tap panicked and is not called again: {error}",
+            "what it does with intervals is incomplete; the run itself is not affected",
+        );
+        notices.add(finding.text("error", panic_message(payload)));
     }
 }

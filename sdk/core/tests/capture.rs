@@ -123,7 +123,7 @@ fn steps_of_many_threads_are_captured_exactly() {
     // Requests that go on are not in it, and it says so.
     assert_eq!(run.loss.requests_open_at_end, 3);
     let said = run.verdict.findings.iter().find(|f| f.code == "requests_open").expect("a finding");
-    assert_eq!((said.severity, said.message.starts_with("3 requests went on")), (Severity::Info, true), "{said:?}");
+    assert_eq!((said.severity, said.message().starts_with("3 requests went on")), (Severity::Info, true), "{said:?}");
     let m = session.finish();
     assert_eq!(m.counts["requests"], 3);
     assert_conserved(&m);
@@ -213,7 +213,7 @@ fn a_capture_that_lost_whole_steps_says_so() {
         assert_eq!(run.loss.emitted, 1_001 + 99 * 2);
         assert!(!run.verdict.ok, "{:?}", run.verdict);
         let said = run.verdict.findings.iter().find(|f| f.code == "capture_cut_short").expect("a finding");
-        assert!(said.remedy.contains("dropped"), "{said:?}");
+        assert!(said.remedy().contains("dropped"), "{said:?}");
     });
     assert_conserved(&m);
 }

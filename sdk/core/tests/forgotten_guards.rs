@@ -37,7 +37,7 @@ fn a_guard_forgotten_in_every_step_leaves_every_step_whole() {
     // Over the last one nothing began.
     assert_eq!((m.loss.forgotten_guards, m.loss.open_at_end), (STEPS as u64 - 1, STEPS as u64));
     let found = finding(&m, "guards_forgotten").expect("found");
-    assert!(found.message.starts_with("1999 intervals") && found.remedy.contains("mem::forget"), "{found:?}");
+    assert!(found.message().starts_with("1,999 intervals") && found.remedy().contains("mem::forget"), "{found:?}");
     assert_eq!((finding(&m, "orphans"), m.verdict.ok), (None, true), "{:?}", m.verdict);
     let told = told.lock().unwrap().clone();
     assert!(told.len() == 1 && told[0].contains("mem::forget"), "{told:?}");

@@ -322,7 +322,7 @@ fn lost_marks_are_counted() {
     assert!(batch.spans.iter().all(|s| s.gpu.is_none()));
     let gpu = m.gpu.as_ref().unwrap();
     assert_eq!((gpu.intervals["lost"], gpu.marks["lost"]), (26, gpu.marks["recorded"]));
-    assert!(finding(&m, "gpu_marks_lost").message.contains("never reached"));
+    assert!(finding(&m, "gpu_marks_lost").message().contains("never reached"));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn refusals_are_told_apart() {
         let gpu = m.gpu.as_ref().unwrap();
         assert_eq!(gpu.marks[name], 52);
         let found = finding(&m, "no_gpu_time");
-        assert!(found.message.contains(code) || code == "no CUDA context", "{}", found.message);
+        assert!(found.message().contains(code) || code == "no CUDA context", "{}", found.message());
         assert_eq!(found.severity, Severity::Error);
     }
 }
@@ -559,7 +559,7 @@ fn kernels_that_begin_before_their_launch_bound_the_clocks() {
     let (k, m) = account(-250_000, None);
     assert_eq!((k.clock_bound_ns, m.gpu.as_ref().unwrap().clock_bound_ns()), (Some(250_000), Some(250_000)));
     let found = finding(&m, "gpu_clock_uncertain");
-    assert!(found.message.contains("0.250 ms") && found.message.contains("queue delays"), "{found:?}");
+    assert!(found.message().contains("250 µs") && found.message().contains("queue delays"), "{found:?}");
     assert_eq!(found.severity, Severity::Warning);
 }
 
@@ -571,7 +571,7 @@ fn a_clock_that_is_not_known_is_said_so() {
     assert_times(&batch, GpuSource::Event);
     assert_eq!(m.gpu.as_ref().unwrap().devices[0].skew_bound_ns, 7_330_000_000);
     let found = finding(&m, "gpu_clock_uncertain");
-    assert!(found.message.contains("7330.000 ms") && found.remedy.contains("durations are right"), "{found:?}");
+    assert!(found.message().contains("7.33 s") && found.remedy().contains("durations are right"), "{found:?}");
     assert_eq!(found.severity, Severity::Warning);
     let mut device = Device::new();
     device.anchor_bound = 99_000;
@@ -688,7 +688,7 @@ fn a_recorder_that_cannot_says_why_and_costs_nothing_else() {
         assert_eq!((batch.spans.len(), batch.kernels.len()), (39, 0));
         assert_times(&batch, GpuSource::Event);
         let found = finding(&m, "no_kernels");
-        assert!(found.message.contains(said), "{}", found.message);
+        assert!(found.message().contains(said), "{}", found.message());
         assert_eq!(found.severity, Severity::Warning);
     }
 }
@@ -713,12 +713,8 @@ fn a_clock_that_was_added_just_in_case_may_stay_unused() {
 
 #[test]
 fn what_was_noticed_while_setting_up_is_in_the_verdict() {
-    let finding = candlescope_core::run::Finding {
-        severity: Severity::Warning,
-        code: "no_gpu_time".into(),
-        message: "no driver".into(),
-        remedy: "install it".into(),
-    };
+    let finding = candlescope_core::run::Finding::new("no_gpu_time", "no driver", "install it");
+    let finding = finding.severity(Severity::Warning);
     let (_, m) = record(Session::builder().finding(finding.clone()), |_| steps(&Device::new(), 1));
     assert_eq!(m.verdict.findings, [finding]);
 }

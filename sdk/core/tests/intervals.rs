@@ -387,7 +387,7 @@ fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
     assert_eq!(m.verdict.findings[0].code, "no_model_spans");
     let (_, m) = record_default(|| span.in_scope(|| ()));
     assert_eq!(m.verdict.findings[0].code, "no_spans");
-    assert!(m.verdict.findings[0].remedy.contains("before the model loads"));
+    assert!(m.verdict.findings[0].remedy().contains("before the model loads"));
 }
 
 /// Passes everything on once it is told to.

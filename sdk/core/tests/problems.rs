@@ -118,7 +118,7 @@ fn a_panic_in_the_pipeline_is_called_one() {
     assert!(!manifest.complete && !manifest.verdict.ok);
     let finding = &manifest.verdict.findings[0];
     assert_eq!(finding.code, "pipeline_panicked");
-    assert!(finding.message.ends_with("the driver went away"), "{}", finding.message);
+    assert!(finding.message().ends_with("the driver went away"), "{}", finding.message());
 }
 
 /// Panics at the n-th call of a kind.

@@ -395,7 +395,7 @@ fn a_run_in_which_a_schedule_recorded_nothing_says_why() {
     assert_eq!((batch.steps.len(), batch.requests.len()), (0, 1));
     assert_eq!(codes(&m), ["schedule_recorded_nothing"]);
     let said = &m.verdict.findings[0];
-    assert!(!m.verdict.ok && said.message.contains("8 steps") && said.message.contains("step 12"), "{said:?}");
+    assert!(!m.verdict.ok && said.message().contains("8 steps") && said.message().contains("step 12"), "{said:?}");
 
     let (_, m) = record(Session::builder(), |handle| {
         handle.stop();

@@ -250,7 +250,7 @@ fn a_slow_exporter_delays_nobody_and_its_loss_is_counted() {
     let m = with_awkward(How::Held, fast().queue_records(800).shutdown_timeout(Duration::from_secs(20)));
     // Had the program waited for the exporter, which waits for it, nothing would have been dropped.
     assert!(dropped(&m)["queue_full"] > 0, "{m:?}");
-    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_dropped" && f.message.contains("queue_full")));
+    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_dropped" && f.message().contains("queue_full")));
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn a_program_that_failed_is_not_ok() {
     assert!(fine.verdict.ok && failed(&fine).is_none(), "{:?}", fine.verdict);
     let broken = run(Some("output token 3: out of memory"));
     assert!(!broken.verdict.ok);
-    assert!(failed(&broken).unwrap().message.contains("output token 3: out of memory"));
+    assert!(failed(&broken).unwrap().message().contains("output token 3: out of memory"));
 }
 
 #[test]
 fn a_failing_exporter_is_reported() {
     let m = with_awkward(How::Fail, fast());
     assert_eq!(dropped(&m), BTreeMap::from([("io".into(), 2_000)]));
-    assert!(m.verdict.findings.iter().any(|f| f.message.contains("the disk is on fire")));
+    assert!(m.verdict.findings.iter().any(|f| f.message().contains("the disk is on fire")));
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_failure_at_the_very_end_is_not_swallowed() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || steps(2));
     let m = session.finish();
     assert!(!m.verdict.ok);
-    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_finish_failed" && f.message.contains("disk full")));
+    assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_finish_failed" && f.message().contains("disk full")));
     assert_conserved(&m);
 }
 
@@ -690,7 +690,7 @@ fn collectors_sample_in_the_background_and_their_failure_is_a_finding() {
     assert!(batch.samples.len() > 3);
     assert!(batch.samples.iter().all(|s| s.metric == "answer" && s.value == 42.0));
     assert_eq!(m.environment["colour"], "blue");
-    assert!(m.verdict.findings.iter().any(|f| f.code == "collector_failed" && f.message.contains("no such sensor")));
+    assert!(m.verdict.findings.iter().any(|f| f.code == "collector_failed" && f.message().contains("no such sensor")));
     assert!(m.overhead.background_cpu_ns.unwrap() > 0);
     assert!(m.overhead.per_interval_ns > 1.0 && m.overhead.per_interval_ns < 10_000.0);
 }

@@ -68,7 +68,7 @@ fn threads_without_room_for_a_ring_are_counted_and_told() {
     let counted = m.steps.expect("counted");
     assert_eq!((counted.begun, counted.lost, counted.open_at_end), (1_000, without * 5, 0));
     let finding = m.verdict.findings.iter().find(|f| f.code == "threads_without_ring").expect("found");
-    assert!(finding.remedy.contains("ring_memory") && !m.verdict.ok, "{finding:?}");
+    assert!(finding.remedy().contains("ring_memory") && !m.verdict.ok, "{finding:?}");
     let told = told.lock().unwrap().clone();
     assert!(told.len() == 1 && told[0].contains("ring_memory"), "{told:?}");
     assert_eq!(m.options["ring_memory"], 4 << 20);

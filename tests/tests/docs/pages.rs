@@ -4,6 +4,7 @@
 //! `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
 
 use candlescope::EnvConfig;
+use candlescope_core::run::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -140,40 +141,9 @@ fn the_reference_has_every_key_of_the_variable() {
     assert_eq!(said, known);
 }
 
-/// Codes of findings in a source: a word in quotes behind a severity, or behind the name of the field.
-fn codes_in(source: &str) -> BTreeSet<String> {
-    // Tests make up codes of their own.
-    let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let quoted: Vec<&str> = source.split('"').collect();
-    let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    let severity = |text: &str| {
-        let text = text.trim_end().strip_suffix(',').map(|text| text.trim_end_matches([' ', '}']));
-        text.and_then(|text| text.rsplit_once("Severity::"))
-            .is_some_and(|(_, word)| word.chars().all(char::is_alphabetic))
-    };
-    let behind = |text: &str| {
-        let text = text.trim_end();
-        severity(text) || text.ends_with("code:") || text.ends_with("lacking(session,")
-    };
-    let pairs = quoted.windows(2).filter(|pair| behind(pair[0]) && is_word(pair[1]));
-    pairs.map(|pair| pair[1].to_string()).collect()
-}
-
 #[test]
 fn the_reference_has_every_finding() {
-    let of_libraries = |path: &PathBuf| {
-        let path = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
-        let folder =
-            ["sdk/", "collectors/", "exporters/", "analysis/", "cli/"].iter().any(|start| path.starts_with(start));
-        folder && path.contains("/src/")
-    };
-    let sources = files(".rs").into_iter().filter(of_libraries);
-    let mut known: BTreeSet<String> = sources.flat_map(|path| codes_in(&read(path))).collect();
-    // Those that a variable takes to the finding.
-    let variables =
-        ["pipeline_panicked", "pipeline_stuck", "second_session_in_registry", "layer_added_twice", "tap_panicked"];
-    known.extend(variables.map(String::from));
-    assert!(known.len() > 60, "codes are found in the sources: {known:?}");
+    let known: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
 
     let page = read("docs/reference.md");
     let rows = rows(section(&page, "## Findings"));

@@ -2,7 +2,7 @@
 
 use crate::{PARENT, attribute, profile, server, tree_in_jaeger, tree_on_disk};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
-use candlescope_tests::services::Jaeger;
+use candlescope_testkit::services::Jaeger;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 
 #[test]

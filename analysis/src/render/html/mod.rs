@@ -7,13 +7,15 @@ mod flame;
 mod plots;
 mod spark;
 
-use super::facts;
-use super::figures::{FigureValue, figures, interval, is_bare};
+use super::conclusion::verdict_line;
 use super::format::{
     bytes, count, duration, flops, head, json as text, percent, printable, significant, utc, value, with_error,
 };
-use super::terminal::verdict_line;
-use crate::definitions::{DEFINITIONS, STATISTICS};
+use super::head_facts as facts;
+use super::headline_figures::{FigureValue, figures, interval, is_bare};
+use super::sheet::{LONGEST_NAME, MOST_ROWS as MOST_SHEET_ROWS, Sheet};
+use super::shown_definitions::shown_definitions;
+use crate::definitions::STATISTICS;
 use crate::passes::gpu_time::source_name;
 use crate::passes::memory::Series;
 use crate::passes::operators::OperatorGpu;
@@ -67,7 +69,7 @@ fn values(analysis: &Analysis) -> Value {
         "phases": phases(analysis),
         "operators": operators(analysis),
         "gpu": gpu(analysis),
-        "nsys": super::nsys::html(analysis),
+        "nsys": super::nsys_table::html(analysis),
         "tree": tree(analysis),
         "flame": flame::frame(&analysis.tree),
         "tokens": plots::tokens(&analysis.tokens),
@@ -107,9 +109,9 @@ fn findings(analysis: &Analysis) -> Value {
         };
         json!({
             "severity": severity,
-            "code": printable(&finding.code),
-            "message": printable(&finding.message),
-            "remedy": printable(&finding.remedy),
+            "code": printable(finding.code.as_str()),
+            "message": printable(&finding.message()),
+            "remedy": printable(&finding.remedy()),
         })
     });
     rows.collect()
@@ -386,8 +388,8 @@ fn tree(analysis: &Analysis) -> Value {
 }
 
 fn gpu(analysis: &Analysis) -> Value {
-    let lines = super::gpu::lines(analysis);
-    let sheets: Vec<Value> = super::gpu::sheets(analysis).iter().map(|sheet| sheet.html()).collect();
+    let lines = super::gpu_sheets::lines(analysis);
+    let sheets: Vec<Value> = super::gpu_sheets::sheets(analysis).iter().map(sheet_values).collect();
     if lines.is_empty() && sheets.is_empty() {
         return Value::Null;
     }
@@ -476,6 +478,26 @@ fn exporters(analysis: &Analysis) -> Value {
     rows.collect()
 }
 
+/// Values of a sheet.
+fn sheet_values(sheet: &Sheet) -> Value {
+    let rows = sheet.rows.iter().take(MOST_SHEET_ROWS).map(|row| {
+        let text = |text: Option<&str>| text.map_or("–".to_string(), printable);
+        let cells =
+            row.cells.iter().map(|c| json!({ "text": text(c.text.as_deref()), "sort": c.sort })).collect::<Vec<_>>();
+        json!({
+            "name": printable(&head(&row.name, LONGEST_NAME)),
+            "whole": row.whole.as_deref().map(printable),
+            "bar": row.bar.map(|share| share.clamp(0.0, 1.0) * 100.0),
+            "cells": cells,
+        })
+    });
+    let columns = sheet.columns.iter().map(|c| json!({ "name": c.name, "hint": c.hint })).collect::<Vec<_>>();
+    json!({
+        "id": sheet.id, "title": sheet.title, "note": sheet.note, "first": sheet.first, "columns": columns,
+        "rows": rows.collect::<Vec<_>>(), "what": sheet.what, "more": sheet.rows.len().saturating_sub(MOST_SHEET_ROWS),
+    })
+}
+
 fn map(title: &str, map: &BTreeMap<String, Value>) -> Value {
     let rows: Vec<(String, String)> =
         map.iter().map(|(key, value)| (printable(key), printable(&head(&text(value), 600)))).collect();
@@ -487,7 +509,7 @@ fn definitions(analysis: &Analysis) -> Value {
     let tick = (clock.ticks_per_second > 0.0).then(|| format!("{:.2} ns (clock tick)", 1e9 / clock.ticks_per_second));
     let period = analysis.memory.host(crate::passes::memory::RESIDENT).and_then(|s| s.period_ns);
     let shown = figures(analysis);
-    let rows = DEFINITIONS.iter().map(|d| {
+    let rows = shown_definitions(analysis).map(|d| {
         let n = shown.iter().find(|f| f.definition.key == d.key).map(|f| match f.value {
             FigureValue::Spread(s) => s.n,
             FigureValue::Single(_, n) => n,

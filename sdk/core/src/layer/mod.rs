@@ -77,7 +77,7 @@ impl CandlescopeLayer {
     #[cold]
     fn step_back(&self, why: Refusal) {
         if self.session.swap(0, Ordering::Relaxed) != 0 {
-            self.shared.notices.add(why.code(), why.finding());
+            self.shared.notices.add(why.finding());
         }
     }
 

@@ -3,7 +3,7 @@
 //! steps back.
 
 use super::CandlescopeLayer;
-use crate::run::{Finding, Severity};
+use crate::run::{Code, Finding};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_core::{Dispatch, Subscriber};
@@ -42,32 +42,21 @@ pub(super) enum Refusal {
     Cloned,
 }
 
-/// Code of the finding about a session whose layer records nothing because another session's is there.
-pub(crate) const SECOND_SESSION: &str = "second_session_in_registry";
-
 impl Refusal {
-    pub(super) fn code(self) -> &'static str {
-        match self {
-            Self::OtherSession => SECOND_SESSION,
-            Self::Cloned => "layer_added_twice",
-        }
-    }
-
     pub(super) fn finding(self) -> Finding {
-        let (severity, message, remedy) = match self {
-            Self::OtherSession => (
-                Severity::Error,
+        match self {
+            Self::OtherSession => Finding::new(
+                Code::SecondSessionInRegistry,
                 "another session's layer is in the same tracing registry: this session records nothing from it",
                 "give each session a registry of its own, or one session all the exporters",
             ),
-            Self::Cloned => (
-                Severity::Warning,
+            Self::Cloned => Finding::new(
+                Code::LayerAddedTwice,
                 "the session's layer was added to a second registry, or twice to one: the second records nothing",
                 "add the layer once, and share the subscriber instead (clones of one tracing::Dispatch), or start a \
                  session for each registry",
             ),
-        };
-        Finding { severity, code: self.code().into(), message: message.into(), remedy: remedy.into() }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::account::Closing;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
 use crate::record::{Batch, RecordKind, RequestRecord};
-use crate::run::{ClockInfo, Finding, RunManifest, Severity, StepCounts};
+use crate::run::{ClockInfo, Code, Finding, RunManifest, Severity, StepCounts};
 use crate::tally::Tally;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
@@ -245,18 +245,19 @@ impl Capturing {
         closing.close(&mut m);
         let wanted = window.end - window.start;
         if seen < wanted {
-            m.verdict.ok &= seen > 0;
-            m.verdict.findings.push(Finding {
-                severity: if seen == 0 { Severity::Error } else { Severity::Warning },
-                code: "capture_cut_short".into(),
-                message: format!("the capture has {seen} of the {wanted} steps that were asked for"),
-                remedy: if missing > 0 {
-                    "others were dropped (see ring_full): capture again when the machine has less to do"
-                } else {
-                    "it was ended before the others came; ask again while the program is at work"
-                }
-                .into(),
-            });
+            let remedy = if missing > 0 {
+                "others were dropped (see ring_full): capture again when the machine has less to do"
+            } else {
+                "it was ended before the others came; ask again while the program is at work"
+            };
+            let finding = Finding::new(
+                Code::CaptureCutShort,
+                "the capture has {seen} of the {wanted} steps that were asked for",
+                remedy,
+            )
+            .count("seen", seen)
+            .count("wanted", wanted);
+            m.verdict.add(if seen == 0 { finding.severity(Severity::Error) } else { finding });
         }
         let m = Arc::new(m);
         finish_all(&mut lanes, &unresponsive, &m, deadline);

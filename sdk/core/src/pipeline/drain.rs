@@ -13,7 +13,7 @@ use crate::live_manifest::LiveManifest;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
-use crate::run::{ClockInfo, GpuAccount, InPlaceOverhead, LossCounts, StepCounts};
+use crate::run::{ClockInfo, Code, GpuAccount, InPlaceOverhead, LossCounts, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crate::tally::Tally;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -278,7 +278,7 @@ impl Drain {
         // ended.
         let given_up = |source: &Source| source.counts.forgotten.load(Ordering::Relaxed) > OUTLIVED_KEPT as u64;
         if self.gone.loss.forgotten_guards > 0 || self.sources.iter().any(given_up) {
-            self.shared.notices.say("guards_forgotten", FORGOTTEN);
+            self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
         }
         *self.links.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         meter.update();
@@ -331,7 +331,7 @@ impl Drain {
             }
             if thread.share.is_none() {
                 self.shared.notices.say(
-                    "threads_without_ring",
+                    Code::ThreadsWithoutRing,
                     "a thread found no room for a ring: what it does is not recorded but counted; give rings more \
                      memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
                 );
@@ -491,7 +491,7 @@ impl Drain {
         self.end_capture();
         let mut tally = self.tally();
         if tally.loss.forgotten_guards > 0 {
-            self.shared.notices.say("guards_forgotten", FORGOTTEN);
+            self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
             self.shared.notices.tell(&self.shared.diagnostics);
         }
         // Whatever was emitted since the final round is a record that nobody will read.

@@ -8,17 +8,13 @@ use crate::handle::Handle;
 use crate::pipeline::drain::{Command, DrainReport};
 use crate::pipeline::fanout::{close_all, finish_all};
 use crate::pipeline::{BackgroundCpu, collect};
-use crate::run::{ExporterReport, Finding, RunManifest, Severity, Verdict};
+use crate::run::{Code, ExporterReport, Finding, Place, RunManifest, Verdict};
 use crate::session::SessionBuilder;
 use crossbeam_channel::{Sender, bounded};
-use serde_json::Value;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Code of the finding about a session that a fork took along.
-pub const FORKED: &str = "forked_process";
 
 /// Time that collectors get to stop.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(1);
@@ -54,7 +50,7 @@ impl Session {
     /// Ends the session and returns the final manifest: counts, losses, verdict.
     ///
     /// In a process that was forked from the one that started the session it returns at once, with a manifest that
-    /// holds nothing but the finding [`FORKED`]: the run is the parent's.
+    /// holds nothing but the finding [`Code::ForkedProcess`]: the run is the parent's.
     pub fn finish(mut self) -> RunManifest {
         self.shutdown();
         self.finished.clone().unwrap_or_default()
@@ -93,47 +89,41 @@ impl Session {
     fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
         std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
         std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));
-        let finding = Finding {
-            severity: Severity::Error,
-            code: FORKED.into(),
-            message: "this process was forked from the one that records: nothing of it is recorded".into(),
-            remedy: "the run is the parent's and goes on there; to record the child, start a session of its own after \
-                     the fork"
-                .into(),
-        };
-        self.handle.0.shared.diagnostics.report("", format!("{}; {}", finding.message, finding.remedy));
-        let verdict = Verdict { ok: false, findings: vec![finding] };
+        let finding = Finding::new(
+            Code::ForkedProcess,
+            "this process was forked from the one that records: nothing of it is recorded",
+            "the run is the parent's and goes on there; to record the child, start a session of its own after the fork",
+        );
+        self.handle.0.shared.diagnostics.report("", format!("{}; {}", finding.message(), finding.remedy()));
+        let verdict = Verdict::of(vec![finding]);
         self.finished = Some(RunManifest { verdict, ..RunManifest::default() });
     }
 
     /// What can be said where the pipeline does not answer: it is stuck, or a panic has ended it.
     fn manifest_without_pipeline(&self, drain: JoinHandle<()>, deadline: Instant) -> RunManifest {
-        let (code, message, remedy) = match outcome_until(drain, deadline) {
+        let finding = match outcome_until(drain, deadline) {
             Some(outcome) => {
                 let said = outcome.as_ref().err().map_or("it ended before the session", |p| panic_message(p.as_ref()));
-                (
-                    "pipeline_panicked",
-                    format!("the pipeline panicked, so the run stays incomplete: {said}"),
+                Finding::new(
+                    Code::PipelinePanicked,
+                    "the pipeline panicked, so the run stays incomplete: {error}",
                     "please report it with this message; a source of GPU time of your own runs in the pipeline too",
                 )
+                .text("error", said)
             }
             None => {
-                let message = format!(
-                    "the pipeline did not stop within {:?}, so the run stays incomplete",
-                    self.shutdown_timeout
-                );
-                self.handle.0.shared.diagnostics.report("", message.as_str());
-                ("pipeline_stuck", message, "raise the shutdown timeout, or record fewer steps with a schedule")
+                let finding = Finding::new(
+                    Code::PipelineStuck,
+                    "the pipeline did not stop within {patience}, so the run stays incomplete",
+                    "raise the shutdown timeout, or record fewer steps with a schedule",
+                )
+                .ns("patience", u64::try_from(self.shutdown_timeout.as_nanos()).unwrap_or(u64::MAX));
+                self.handle.0.shared.diagnostics.report("", finding.message());
+                finding
             }
         };
         let mut manifest = self.handle.0.manifest.get();
-        manifest.verdict.ok = false;
-        manifest.verdict.findings.push(Finding {
-            severity: Severity::Error,
-            code: code.into(),
-            message,
-            remedy: remedy.into(),
-        });
+        manifest.verdict.add(finding);
         manifest
     }
 
@@ -147,8 +137,7 @@ impl Session {
             let after = lane.ledger.report(lane.name);
             if after.last_error != before.last_error {
                 // Too late for the manifest that was exported, but not for whoever called `finish`.
-                manifest.verdict.findings.push(finish_failed(&after));
-                manifest.verdict.ok = false;
+                manifest.verdict.add(finish_failed(&after));
                 *before = after;
             }
         }
@@ -178,10 +167,6 @@ impl Session {
             capture: false,
         };
         closing.close(&mut m);
-        if let Some(error) = m.results.get("error").and_then(Value::as_str) {
-            m.verdict.findings.push(program_failed(error));
-            m.verdict.ok = false;
-        }
         m
     }
 }
@@ -192,22 +177,14 @@ impl Drop for Session {
     }
 }
 
-fn program_failed(error: &str) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "program_failed".into(),
-        message: format!("the program ended with an error: {error}"),
-        remedy: "the figures are of what it did until then; put the error right and run it again".into(),
-    }
-}
-
 fn finish_failed(report: &ExporterReport) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        code: "exporter_finish_failed".into(),
-        message: format!("exporter {}: {}", report.name, report.last_error.as_deref().unwrap_or("unknown error")),
-        remedy: "its last output is missing or out of date; what it had finished before is intact".into(),
-    }
+    Finding::new(
+        Code::ExporterFinishFailed,
+        "exporter {exporter}: {error}",
+        "its last output is missing or out of date; what it had finished before is intact",
+    )
+    .at(Place::Exporter, report.name.as_str())
+    .text("error", report.last_error.as_deref().unwrap_or("unknown error"))
 }
 
 /// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.

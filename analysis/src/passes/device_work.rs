@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 /// What ran on the devices, as it was recorded.
 #[derive(Debug, Clone, Default)]
-pub struct Recorded {
+pub struct DeviceWork {
     /// What one step had on one device.
     pub steps: HashMap<(u64, Arc<str>), Vec<Activity>>,
     /// What was launched outside every step, or in a step that only warmed up, by device.
     pub loose: HashMap<Arc<str>, Vec<Activity>>,
 }
 
-impl Recorded {
+impl DeviceWork {
     /// Kernels, copies and memsets of steps that are not among these.
     pub fn without_step(&self, steps: &[StepRow]) -> u64 {
         let known: HashSet<u64> = steps.iter().map(|step| step.step).collect();

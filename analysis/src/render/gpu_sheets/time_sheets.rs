@@ -5,7 +5,7 @@ use super::super::sheet::{Row, Sheet, cell, column, wide};
 use super::{named, number, of, rate, share, time};
 use crate::passes::Analysis;
 use crate::passes::busy::Busy;
-use crate::passes::gpu::Elapsed;
+use crate::passes::gpu_of_steps::Elapsed;
 use crate::passes::gpu_time::source_name;
 
 pub(super) fn steps(analysis: &Analysis) -> Sheet {

@@ -2,8 +2,9 @@
 //!
 //! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format version.
 
-use super::figures::{FigureValue, figures};
-use super::gpu::json as gpu_json;
+mod gpu_sections;
+
+use super::headline_figures::{FigureValue, figures};
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::peaks::utilisation;
 use crate::passes::{Analysis, Background, Distribution};
@@ -54,7 +55,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "requests": requests(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
-        "nsys": super::nsys::json(analysis),
+        "nsys": super::nsys_table::json(analysis),
         "tree": tree(analysis),
         "tokens": tokens(analysis),
         "utilisation": utilisation(analysis).iter().map(|u| json!({
@@ -87,7 +88,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "definitions": DEFINITIONS,
         "statistics": STATISTICS,
     });
-    for (key, value) in gpu_json::sections(analysis) {
+    for (key, value) in gpu_sections::sections(analysis) {
         whole[key] = value;
     }
     whole
@@ -236,7 +237,7 @@ fn operators(analysis: &Analysis) -> Value {
             "dtypes": o.dtypes,
         });
         if let Value::Object(row) = &mut row {
-            row.extend(gpu_json::operator(o));
+            row.extend(gpu_sections::operator(o));
         }
         row
     });

@@ -5,8 +5,8 @@
 
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
+use super::device_work::DeviceWork;
 use super::phases::Phases;
-use super::recorded::Recorded;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::timeline::{timelines, together};
@@ -84,7 +84,7 @@ impl Elapsed {
 impl Gpu {
     /// GPU time of `steps`, which are in order of start and only those that count, and what was `recorded` in them and beside them.
     /// `covered` is the time in which no step lacks a record.
-    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &Recorded, clocks: Clocks, covered: &Covered) -> Self {
+    pub fn of(steps: &[StepRow], phases: &Phases, recorded: &DeviceWork, clocks: Clocks, covered: &Covered) -> Self {
         let timelines = timelines(steps, recorded, clocks, covered);
         let mut out = Self {
             without_step: recorded.without_step(steps),

@@ -7,7 +7,7 @@ use crate::passes::{Analysis, Distribution};
 
 /// One headline figure.
 #[derive(Debug, Clone)]
-pub struct Figure<'a> {
+pub(super) struct Figure<'a> {
     /// What it means.
     pub definition: &'static Definition,
     /// Its value, in the definition's unit.
@@ -18,7 +18,7 @@ pub struct Figure<'a> {
 
 /// A figure is either a set of measurements or a single number.
 #[derive(Debug, Clone)]
-pub enum FigureValue<'a> {
+pub(super) enum FigureValue<'a> {
     /// Statistics over samples.
     Spread(&'a Distribution),
     /// One number for the whole run, and how many measurements it is made of.
@@ -27,13 +27,13 @@ pub enum FigureValue<'a> {
 
 impl Figure<'_> {
     /// Name for people, with the unit where values are shown without.
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let d = self.definition;
         if is_bare(d.unit) { format!("{}, {}", d.title, d.unit) } else { d.title.to_string() }
     }
 
     /// Median or the single value.
-    pub fn central(&self) -> f64 {
+    pub(super) fn central(&self) -> f64 {
         match self.value {
             FigureValue::Spread(distribution) => distribution.median,
             FigureValue::Single(value, _) => value,
@@ -42,12 +42,12 @@ impl Figure<'_> {
 }
 
 /// Whether [`value`](super::format::value) shows numbers of this unit without it.
-pub fn is_bare(unit: &str) -> bool {
+pub(super) fn is_bare(unit: &str) -> bool {
     !matches!(unit, "ns" | "bytes" | "ratio" | "count" | "J" | "W")
 }
 
 /// The figures of a run that are known, in the order of the definitions.
-pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
+pub(super) fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
     let latency = &analysis.latency;
     let measured = latency.requests.iter().filter(|r| !r.warmup).count();
     let peak = analysis.memory.peak_resident();
@@ -82,7 +82,7 @@ pub fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
 }
 
 /// The 95 % interval of a median; where there are too few units for one, the range under its own name. `short` for a terminal.
-pub fn interval(unit: &str, d: &Distribution, short: bool) -> Option<String> {
+pub(super) fn interval(unit: &str, d: &Distribution, short: bool) -> Option<String> {
     if let Some((low, high)) = d.median_ci95 {
         return Some(format!("95 %: {}", range(unit, low, high)));
     }

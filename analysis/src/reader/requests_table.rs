@@ -3,7 +3,7 @@
 use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
 use super::intern::Interner;
-use super::spans::trace_id;
+use super::spans_table::trace_id;
 use arrow_array::RecordBatch;
 use candlescope_core::{RequestRecord, SpanId, TraceId};
 

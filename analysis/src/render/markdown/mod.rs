@@ -1,35 +1,36 @@
 //! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
 
-use super::facts::{background, machine, model, model_name, overhead};
-use super::figures::{FigureValue, figures, interval};
-use super::format::{count, duration, flops, json, percent, plural, printable, significant, utc, value, with_error};
-use super::terminal::verdict_line;
-use crate::definitions::{DEFINITIONS, STATISTICS};
+mod tables;
+mod text;
+
+use super::conclusion;
+use super::format::{count, duration, flops, json, percent, plural, significant, utc, value, with_error};
+use super::head_facts::{background, machine, model, model_name, overhead};
+use super::headline_figures::{FigureValue, figures, interval};
+use super::shown_definitions::shown_definitions;
+use crate::definitions::STATISTICS;
 use crate::passes::gpu_time::source_name;
 use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
 use candlescope_core::run::Severity;
 use std::fmt::Write as _;
+use text::{code, escape, table};
 
-/// `report.md`.
+/// `report.md`: what came of it first.
 pub fn report(analysis: &Analysis) -> String {
     let mut out = String::new();
     let manifest = &analysis.manifest;
-    let name = if manifest.run_id.is_empty() { analysis.dir.display().to_string() } else { manifest.run_id.clone() };
-    let _ = writeln!(out, "# candlescope: {}\n", escape(&name));
-    let _ = writeln!(out, "**Verdict:** {}\n", verdict_line(analysis));
+    let _ = writeln!(out, "# {}\n", escape(&conclusion::title(analysis)));
+    let _ = writeln!(out, "**{}**\n", conclusion::sentence(analysis, code));
     let mut facts = vec![
         ("model", model_name(manifest).into_iter().chain(model(manifest)).collect::<Vec<_>>().join(" · ")),
         ("machine", machine(manifest).join(" · ")),
+        ("run", manifest.run_id.clone()),
+        ("started", if manifest.started_ns > 0 { utc(manifest.started_ns) } else { String::new() }),
+        ("host", manifest.host.clone()),
     ];
     facts.retain(|(_, value)| !value.is_empty());
-    if manifest.started_ns > 0 {
-        facts.push(("started", utc(manifest.started_ns)));
-    }
-    if !manifest.host.is_empty() {
-        facts.push(("host", manifest.host.clone()));
-    }
     facts.push((
         "records",
         analysis
@@ -49,7 +50,7 @@ pub fn report(analysis: &Analysis) -> String {
     let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
     out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
     gpu(&mut out, analysis);
-    super::nsys::markdown(&mut out, analysis);
+    tables::nsys(&mut out, analysis);
     memory(&mut out, analysis);
     cost(&mut out, analysis);
     findings(&mut out, analysis);
@@ -57,7 +58,7 @@ pub fn report(analysis: &Analysis) -> String {
     map(&mut out, "Environment", &manifest.environment);
     map(&mut out, "Options", &manifest.options);
     map(&mut out, "Results", &manifest.results);
-    definitions(&mut out);
+    definitions(&mut out, analysis);
     out
 }
 
@@ -123,15 +124,6 @@ fn operator_table(operators: &[Operator]) -> String {
         row
     });
     table(&header, rows)
-}
-
-/// A table whose first column is text and whose others are numbers. Cells must be escaped.
-pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut out = format!("| {} |\n|---|{}\n", header.join(" | "), "---:|".repeat(header.len() - 1));
-    for row in rows {
-        let _ = writeln!(out, "| {} |", row.join(" | "));
-    }
-    out
 }
 
 fn figures_table(out: &mut String, analysis: &Analysis) {
@@ -282,15 +274,15 @@ fn tree(out: &mut String, analysis: &Analysis) {
 }
 
 fn gpu(out: &mut String, analysis: &Analysis) {
-    let lines = super::gpu::lines(analysis);
+    let lines = super::gpu_sheets::lines(analysis);
     if !lines.is_empty() {
         let _ = writeln!(out, "\n## GPU\n");
     }
     for (label, text) in lines {
         let _ = writeln!(out, "- {label}: {}", escape(&text));
     }
-    for sheet in super::gpu::sheets(analysis) {
-        out.push_str(&sheet.markdown());
+    for sheet in super::gpu_sheets::sheets(analysis) {
+        out.push_str(&tables::sheet(&sheet));
     }
 }
 
@@ -365,9 +357,9 @@ fn findings(out: &mut String, analysis: &Analysis) {
         let _ = writeln!(
             out,
             "- **{severity}** ({}): {}. *{}.*",
-            code(&finding.code),
-            escape(finding.message.trim_end_matches('.')),
-            escape(finding.remedy.trim_end_matches('.'))
+            code(finding.code.as_str()),
+            escape(finding.message().trim_end_matches('.')),
+            escape(finding.remedy().trim_end_matches('.'))
         );
     }
 }
@@ -382,44 +374,10 @@ fn map(out: &mut String, title: &str, map: &std::collections::BTreeMap<String, s
     }
 }
 
-fn definitions(out: &mut String) {
+fn definitions(out: &mut String, analysis: &Analysis) {
     let _ =
         writeln!(out, "\n## Definitions\n\n{STATISTICS}\n\n| name | label | meaning | same as |\n|---|---|---|---|");
-    for d in DEFINITIONS {
+    for d in shown_definitions(analysis) {
         let _ = writeln!(out, "| {} | {} | {} | {} |", d.title, d.label, escape(d.meaning), escape(d.same_as));
-    }
-}
-
-/// Text that Markdown, and the HTML it becomes, take as text.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in printable(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
-                out.push('\\');
-                out.push(c);
-            }
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-/// Text as code inside a table cell. A backtick cannot stand in it, and a bar must not end the cell.
-pub fn code(text: &str) -> String {
-    format!("`{}`", printable(text).replace('`', "ˋ").replace('|', "\\|"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stay_in_their_cell() {
-        assert_eq!(code("a|b`c\n"), "`a\\|bˋc\u{fffd}`");
-        assert_eq!(escape("<script>*x*|"), "&lt;script&gt;\\*x\\*\\|");
     }
 }

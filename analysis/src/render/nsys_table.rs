@@ -1,18 +1,16 @@
-//! The table "Kernels by path (Nsight Systems)" in each of the reports.
+//! The table "Kernels by path (Nsight Systems)": its values, for each of the reports.
 
 use super::format::{count, duration, head, percent, printable, significant, tail};
-use super::markdown;
 use crate::passes::Analysis;
-use crate::passes::nsys::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use crate::passes::kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 use crate::passes::tree::ratio;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 
 pub(super) const TITLE: &str = "Kernels by path (Nsight Systems)";
-const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
+pub(super) const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
      by the path's intervals themselves; total: inside them at any depth. Times are sums of kernels' durations.";
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-const MOST_ROWS: usize = 200;
+pub(super) const MOST_ROWS: usize = 200;
 
 /// The table for a terminal.
 pub(super) struct TerminalTable {
@@ -52,31 +50,6 @@ pub(super) fn terminal(analysis: &Analysis, most: usize) -> Option<TerminalTable
     }
     let more = launching(kernels).count().saturating_sub(most);
     Some(TerminalTable { note: summary(kernels), header, rows, more })
-}
-
-/// The section of `report.md`.
-pub(super) fn markdown(out: &mut String, analysis: &Analysis) {
-    let Some(kernels) = &analysis.nsys else { return };
-    let _ = writeln!(out, "\n## {TITLE}\n\n{}. {MEANING}\n", markdown::escape(&summary(kernels)));
-    let compared = compared(kernels);
-    let mut header = vec!["path", "intervals", "kernels", "own time", "share", "total time", "top kernel"];
-    if compared {
-        header.extend(["run's GPU", "source"]);
-    }
-    let rows = launching(kernels).take(MOST_ROWS).map(|row| {
-        let mut cells = vec![markdown::code(&row.path), count(row.intervals)];
-        cells.extend(sums(kernels, row));
-        cells.push(row.top.as_ref().map_or(String::new(), |(name, _)| markdown::code(&head(name, 60))));
-        if compared {
-            cells.push(row.gpu.map_or(String::new(), |gpu| times(&gpu)));
-            cells.push(row.gpu.map_or(String::new(), |gpu| gpu.source.to_string()));
-        }
-        cells
-    });
-    out.push_str(&markdown::table(&header, rows));
-    for (name, sum) in leftovers(kernels) {
-        let _ = writeln!(out, "\n{}: {}, {}.", markdown::escape(name), kernels_text(sum), duration(sum.ns as f64));
-    }
 }
 
 /// Values for `report.html`; null without a profile.
@@ -140,21 +113,21 @@ pub(super) fn json(analysis: &Analysis) -> Value {
 }
 
 /// Rows worth reading: `metrics.json` also has the paths that launch nothing.
-fn launching(kernels: &KernelsByPath) -> impl Iterator<Item = &PathKernels> {
+pub(super) fn launching(kernels: &KernelsByPath) -> impl Iterator<Item = &PathKernels> {
     kernels.rows.iter().filter(|row| row.all.kernels > 0)
 }
 
-fn summary(kernels: &KernelsByPath) -> String {
+pub(super) fn summary(kernels: &KernelsByPath) -> String {
     let ranges = format!("{} of {} ranges are intervals of this run", count(kernels.matched), count(kernels.ranges));
     format!("{}, {}; {ranges}", kernels_text(kernels.all), duration(kernels.all.ns as f64))
 }
 
-fn kernels_text(sum: KernelSum) -> String {
+pub(super) fn kernels_text(sum: KernelSum) -> String {
     format!("{} kernel{}", count(sum.kernels), if sum.kernels == 1 { "" } else { "s" })
 }
 
 /// Kernels, own time, its share of all kernels, total time.
-fn sums(kernels: &KernelsByPath, row: &PathKernels) -> [String; 4] {
+pub(super) fn sums(kernels: &KernelsByPath, row: &PathKernels) -> [String; 4] {
     [
         count(row.own.kernels),
         duration(row.own.ns as f64),
@@ -163,17 +136,17 @@ fn sums(kernels: &KernelsByPath, row: &PathKernels) -> [String; 4] {
     ]
 }
 
-fn compared(kernels: &KernelsByPath) -> bool {
+pub(super) fn compared(kernels: &KernelsByPath) -> bool {
     kernels.rows.iter().any(|row| row.gpu.is_some())
 }
 
 /// The run's own device time, and how many times the profile's for the same intervals it is.
-fn times(gpu: &Comparison) -> String {
+pub(super) fn times(gpu: &Comparison) -> String {
     let own = duration(gpu.run_ns as f64);
     if gpu.nsys_ns == 0 { own } else { format!("{own} ({}×)", significant(gpu.run_ns as f64 / gpu.nsys_ns as f64)) }
 }
 
-fn leftovers(kernels: &KernelsByPath) -> Vec<(&'static str, KernelSum)> {
+pub(super) fn leftovers(kernels: &KernelsByPath) -> Vec<(&'static str, KernelSum)> {
     let all = [("(outside every interval)", kernels.outside), ("(launch not recorded)", kernels.unlaunched)];
     all.into_iter().filter(|(_, sum)| sum.kernels > 0).collect()
 }

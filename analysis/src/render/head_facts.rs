@@ -14,12 +14,12 @@ fn known<'a>(map: &'a Map, keys: &[&str]) -> Option<&'a Value> {
 }
 
 /// The model's name, where the run tells.
-pub fn model_name(manifest: &RunManifest) -> Option<String> {
+pub(super) fn model_name(manifest: &RunManifest) -> Option<String> {
     known(&manifest.model, &["name"]).map(|name| printable(&json(name)))
 }
 
 /// The model without its name: architecture, element types, size.
-pub fn model(manifest: &RunManifest) -> Vec<String> {
+pub(super) fn model(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.model;
     let mut facts = Vec::new();
     let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
@@ -42,24 +42,35 @@ pub fn model(manifest: &RunManifest) -> Vec<String> {
 }
 
 /// The machine: processor, memory, GPU, system.
-pub fn machine(manifest: &RunManifest) -> Vec<String> {
+pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.environment;
     let mut facts = Vec::new();
     let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
-    facts.extend(text(&["cpu_model", "cpu"]));
+    facts.extend(processor(manifest));
     if let Some(n) = cores(manifest) {
         facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
     }
     if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
         facts.push(format!("{} memory", bytes(n)));
     }
-    facts.extend(gpus(map).or_else(|| text(&["gpu_name", "gpu"])));
+    facts.extend(gpu_names(manifest));
     let system: Vec<String> = [text(&["os"]), text(&["kernel"])].into_iter().flatten().collect();
     if !system.is_empty() {
         facts.push(system.join(" "));
     }
     facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
     facts
+}
+
+/// The processor's name.
+pub(super) fn processor(manifest: &RunManifest) -> Option<String> {
+    known(&manifest.environment, &["cpu_model", "cpu"]).map(|v| printable(&json(v)))
+}
+
+/// The GPUs' names.
+pub(super) fn gpu_names(manifest: &RunManifest) -> Option<String> {
+    let map = &manifest.environment;
+    gpus(map).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
 }
 
 /// Names of the GPUs that were sampled, equal ones counted.
@@ -76,7 +87,7 @@ fn gpus(map: &Map) -> Option<String> {
 }
 
 /// What recording took from the application's threads: its share of step time and where that comes from.
-pub fn overhead(manifest: &RunManifest) -> Option<String> {
+pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
     if let Some(in_place) = manifest.overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0) {
         let interval = match in_place.low.zip(in_place.high) {
             Some((low, high)) => format!("95 %: {} – {}", percent(low), percent(high)),
@@ -105,7 +116,7 @@ pub fn overhead(manifest: &RunManifest) -> Option<String> {
 }
 
 /// What candlescope's own threads took beside it.
-pub fn background(manifest: &RunManifest) -> Option<String> {
+pub(super) fn background(manifest: &RunManifest) -> Option<String> {
     let background = Background::of(manifest)?;
     let share = background.share().zip(background.whole).map(|(share, whole)| {
         let plural = if whole.cores == 1 { "" } else { "s" };

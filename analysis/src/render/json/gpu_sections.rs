@@ -1,16 +1,16 @@
 //! The GPU's part of `metrics.json`. Times are nanoseconds, energy joules; what is not known is null.
 
-use super::super::json::spread;
+use super::spread;
 use crate::passes::busy::Busy;
 use crate::passes::gaps::GapSum;
-use crate::passes::gpu::Elapsed;
+use crate::passes::gpu_of_steps::Elapsed;
 use crate::passes::gpu_time::{GpuSums, source_name};
 use crate::passes::sensor::{IdleFrom, Joules};
 use crate::passes::{Analysis, Operator};
 use serde_json::{Map, Value, json};
 
 /// `gpu`, `kernels`, `energy` and `devices`; the first two null without GPU time and kernels, the last two without samples.
-pub(in crate::render) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
+pub(super) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
     [
         ("gpu", gpu(analysis)),
         ("kernels", kernels(analysis)),
@@ -21,7 +21,7 @@ pub(in crate::render) fn sections(analysis: &Analysis) -> [(&'static str, Value)
 
 /// What an operator's row has about the GPU. `gpu_total_ns` and `gpu_self_ns` are sums over the measured intervals; what ends in
 /// `_estimate_ns` is extrapolated to all of them.
-pub(in crate::render) fn operator(operator: &Operator) -> Map<String, Value> {
+pub(super) fn operator(operator: &Operator) -> Map<String, Value> {
     let gpu = operator.gpu;
     let values = [
         ("gpu_calls", json!(gpu.map_or(0, |g| g.measured))),

@@ -3,7 +3,7 @@
 use super::columns::times;
 use super::columns::{FloatColumn, IntColumn, TextColumn};
 use super::intern::Interner;
-use super::spans::{GpuColumns, trace_id};
+use super::spans_table::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
 use candlescope_core::{Phase, StepRecord, TraceId};
 

@@ -1,10 +1,9 @@
-//! The GPU in each of the reports: GPU time of steps, how the device's time divides, kernels, copies, energy, devices.
+//! What reports show of the GPU: GPU time of steps, how the device's time divides, kernels, copies, energy, devices.
 
-mod account;
-pub(super) mod json;
-mod kernels;
-mod power;
-mod time;
+mod account_lines;
+mod kernel_sheets;
+mod power_sheets;
+mod time_sheets;
 
 use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
 use super::sheet::{Cell, Row, Sheet, cell, maybe};
@@ -15,13 +14,13 @@ use candlescope_core::GpuSource;
 /// Every table about the GPU that has rows, in the order of the reports.
 pub(super) fn sheets(analysis: &Analysis) -> Vec<Sheet> {
     let all = [
-        time::steps(analysis),
-        time::busy(analysis),
-        kernels::kernels(analysis),
-        kernels::paths(analysis),
-        kernels::copies(analysis),
-        power::energy(analysis),
-        power::devices(analysis),
+        time_sheets::steps(analysis),
+        time_sheets::busy(analysis),
+        kernel_sheets::kernels(analysis),
+        kernel_sheets::paths(analysis),
+        kernel_sheets::copies(analysis),
+        power_sheets::energy(analysis),
+        power_sheets::devices(analysis),
     ];
     all.into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
 }
@@ -130,6 +129,6 @@ pub(super) fn lines(analysis: &Analysis) -> Vec<(&'static str, String)> {
         }
         lines.push(("power", text));
     }
-    lines.extend(account::lines(&analysis.manifest));
+    lines.extend(account_lines::lines(&analysis.manifest));
     lines
 }

@@ -1,9 +1,9 @@
 //! What ran on the device: kernels by name and by the path that launched them, and copies by direction.
 
+use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks};
-use super::intervals::{Intervals, by_rollup};
 use super::overlap::merged_shares;
-use super::recorded::Recorded;
+use super::path_totals::{Intervals, by_rollup};
 use super::stats::{P95_FROM, percentile};
 use super::tree::ratio;
 use super::warmup::Warmup;
@@ -101,7 +101,7 @@ pub struct KernelPass {
     kernels: HashMap<Arc<str>, Vec<f64>>,
     copies: HashMap<Arc<str>, CopySums>,
     paths: HashMap<Option<u32>, PathSums>,
-    recorded: Recorded,
+    recorded: DeviceWork,
     before_steps: (u64, u64),
     warmup: u64,
     devices: BTreeSet<Arc<str>>,
@@ -185,7 +185,7 @@ impl KernelPass {
     }
 
     /// The tables, and what each recorded step had on each device.
-    pub fn finish(self, intervals: &Intervals) -> (Kernels, Recorded) {
+    pub fn finish(self, intervals: &Intervals) -> (Kernels, DeviceWork) {
         let whole = self.total_ns;
         let mut by_name: Vec<KernelRow> =
             self.kernels.into_iter().map(|(name, ns)| kernel_row(name, ns, whole)).collect();

@@ -7,7 +7,6 @@
 use super::warmup::Warmup;
 use crate::nsys::{Kernel, Profile, Range};
 use crate::reader::Run;
-use candlescope_core::run::{Finding, Severity};
 use candlescope_core::{GpuSource, RecordKind, SpanRecord};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -102,46 +101,6 @@ impl KernelsByPath {
             batch.spans.iter().for_each(|span| join.span(span, warmup));
         }
         join.finish(profile)
-    }
-
-    /// What keeps the figures from being whole.
-    pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let mut add = |severity, code: &str, message: String, remedy: &str| {
-            findings.push(Finding { severity, code: code.to_string(), message, remedy: remedy.to_string() });
-        };
-        let file = self.file.display();
-        if self.ranges == 0 {
-            add(
-                Severity::Warning,
-                "nsys_no_ranges",
-                format!("`{file}` holds no range of candlescope, so its kernels have no path"),
-                "Record with `candlescope nsys -- COMMAND`, and build the program with the feature `nvtx`",
-            );
-        } else if self.matched == 0 {
-            add(
-                Severity::Warning,
-                "nsys_other_run",
-                format!("none of the {} ranges in `{file}` is an interval of this run", self.ranges),
-                "Give the run that was recorded under this profile; ids differ from run to run",
-            );
-        } else if self.matched < self.ranges {
-            add(
-                Severity::Info,
-                "nsys_ranges_unknown",
-                format!("{} of {} ranges in `{file}` are not in this run", self.ranges - self.matched, self.ranges),
-                "Their kernels count for the interval around them. Look at the run's losses",
-            );
-        }
-        if self.all.kernels == 0 {
-            add(
-                Severity::Info,
-                "nsys_no_kernels",
-                format!("`{file}` holds no kernels"),
-                "Trace CUDA (`--trace cuda,nvtx`) on a machine with a GPU, with an Nsight Systems as new as the driver",
-            );
-        }
-        findings
     }
 }
 
@@ -245,7 +204,7 @@ impl Join {
 
 /// Calls `visit` for every kernel whose launch is known, with the ranges open on the launching thread when the launch call began,
 /// outermost first.
-pub fn around_launches(ranges: &[Range], kernels: &[Kernel], mut visit: impl FnMut(&Kernel, &[Range])) {
+pub(crate) fn around_launches(ranges: &[Range], kernels: &[Kernel], mut visit: impl FnMut(&Kernel, &[Range])) {
     let mut ranges: Vec<&Range> = ranges.iter().collect();
     // Of two that start together the longer is around the other; the sort keeps the order of those that also end together.
     ranges.sort_by_key(|r| (r.thread, r.start, Reverse(r.end.unwrap_or(i64::MAX))));

@@ -1,0 +1,19 @@
+//! Intervals that are shorter than their children together.
+//!
+//! Where the session saw spans left in another order than the reverse one, that is why, and its warning stands. Where it
+//! did not, the data contradict themselves, and no self time can be trusted.
+
+use crate::passes::Analysis;
+use candlescope_core::run::{Code, Finding, Place, Severity};
+
+pub(super) fn find(run: &Analysis) -> Vec<Finding> {
+    let Some((path, own, children)) = &run.intervals.worst else { return Vec::new() };
+    let finding = Finding::new(
+        Code::ParentShorterThanChildren,
+        "{intervals} intervals are shorter than their children together; the worst is `{path}` with {own:raw} ns against \
+         {children:raw} ns",
+        "The clock or the data are wrong: compare the clock's anchors in run.json, and look for a segment that is there twice",
+    );
+    let finding = finding.severity(Severity::Error).at(Place::Path, path.as_str());
+    vec![finding.count("intervals", run.intervals.impossible).ns("own", *own).ns("children", *children)]
+}

@@ -1,0 +1,80 @@
+//! What stands out in the figures of a run, and where they contradict each other: one rule a file, listed here.
+//!
+//! A rule looks at an [`Analysis`] and returns findings with the numbers they rest on; it never formats one. What follows
+//! from `run.json` alone is no rule of this crate: the core judges it ([`judge`]), at the end of a run and here.
+//!
+//! To add one: a name in [`Code`](candlescope_core::run::Code), a file here with `find`, its place in [`RULES`], and a
+//! row in `docs/reference.md`, which a test asks for.
+
+mod context_growth;
+mod energy_sensors;
+mod few_requests;
+mod gpu_parents;
+mod gpu_throttled;
+mod gpu_time_absent;
+mod gpu_time_untold;
+mod impossible_parents;
+mod kernels_outside;
+mod launch_bound;
+mod memory_sampling;
+mod no_intervals;
+mod nsys_profile;
+mod orphans;
+mod overhead;
+mod rows;
+mod steps_sampled;
+mod unaccounted;
+mod utilisation;
+
+use crate::passes::Analysis;
+use candlescope_core::run::{Code, Finding, Verdict, judge};
+
+/// Looks for one thing. What is known already, by the session, by the manifest and from reading the run, is in the
+/// verdict of the analysis.
+type Rule = fn(&Analysis) -> Vec<Finding>;
+
+/// All of them, in the order in which they are listed where they are equally severe.
+const RULES: &[Rule] = &[
+    rows::find,
+    steps_sampled::find,
+    no_intervals::find,
+    impossible_parents::find,
+    orphans::find,
+    utilisation::find,
+    unaccounted::find,
+    overhead::find,
+    context_growth::find,
+    memory_sampling::find,
+    few_requests::find,
+    gpu_time_absent::find,
+    kernels_outside::find,
+    gpu_parents::find,
+    launch_bound::find,
+    gpu_time_untold::find,
+    energy_sensors::find,
+    gpu_throttled::find,
+];
+
+/// The run's own verdict, what its manifest and reading it show, and what the figures show.
+///
+/// A code that the session found is not judged again: it knew more, and its words are those the user has seen.
+pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool, seen: Vec<Finding>) -> Analysis {
+    let mut known = Verdict::of(analysis.manifest.verdict.findings.clone());
+    if has_manifest {
+        let judged = judge(&analysis.manifest);
+        let new = judged.into_iter().filter(|finding| !is_told(&analysis.manifest.verdict.findings, &finding.code));
+        new.for_each(|finding| known.add(finding));
+    }
+    seen.into_iter().for_each(|finding| known.add(finding));
+    analysis.verdict = known;
+    let found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&analysis)).collect();
+    let new: Vec<Finding> =
+        found.into_iter().filter(|finding| !is_told(&analysis.verdict.findings, &finding.code)).collect();
+    new.into_iter().for_each(|finding| analysis.verdict.add(finding));
+    analysis.verdict.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    analysis
+}
+
+fn is_told(findings: &[Finding], code: &Code) -> bool {
+    findings.iter().any(|known| known.code == *code)
+}

@@ -1,0 +1,16 @@
+//! Intervals whose parent is not in the run.
+
+use crate::passes::Analysis;
+use candlescope_core::run::{Code, Finding};
+
+pub(super) fn find(run: &Analysis) -> Vec<Finding> {
+    if run.intervals.orphans == 0 {
+        return Vec::new();
+    }
+    let finding = Finding::new(
+        Code::Orphans,
+        "{intervals} intervals lack the one they were entered in, which was lost; they count as outermost",
+        "See the findings about lost intervals and segments",
+    );
+    vec![finding.count("intervals", run.intervals.orphans)]
+}

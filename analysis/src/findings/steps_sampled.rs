@@ -1,0 +1,33 @@
+//! Steps without a record.
+
+use crate::passes::{Analysis, Sampling};
+use candlescope_core::run::{Code, Finding};
+
+pub(super) fn find(run: &Analysis) -> Vec<Finding> {
+    run.sampling.finding().into_iter().collect()
+}
+
+impl Sampling {
+    /// Says that steps have no record, where some have none.
+    pub fn finding(&self) -> Option<Finding> {
+        let remedy = if self.is_sampled() {
+            "Figures of requests are those of all requests; figures of steps and layers are those of the recorded ones, \
+             and figures that need every step are left out. Record all steps for them"
+        } else {
+            "Nothing is missing among the steps that were recorded"
+        };
+        let missing = self.missing;
+        match &self.counts {
+            Some(counts) if counts.without_record() > 0 => {
+                let finding = Finding::new(Code::StepsSampled, "{account}", remedy).text("account", counts.to_string());
+                Some(finding.count("begun", counts.begun).count("recorded", counts.with_record()))
+            }
+            // A run that does not say what became of its steps, or lost some of its files since.
+            _ if missing > 0 => {
+                let message = "{missing} steps between the first and the last that were recorded have no record";
+                Some(Finding::new(Code::StepsSampled, message, remedy).count("missing", missing))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! MFU or MBU above 1.
+
+use crate::passes::Analysis;
+use crate::passes::peaks::{Over, utilisation};
+use candlescope_core::run::{Code, Finding, Place};
+
+pub(super) fn find(run: &Analysis) -> Vec<Finding> {
+    let above = utilisation(run).into_iter().filter(|used| used.ratio > 1.0);
+    let findings = above.map(|used| {
+        let finding = Finding::new(
+            Code::UtilisationAboveOne,
+            "{metric} of {phase}[ over GPU time ({over})] is {ratio:.2} against the {label} peak of {peak:.3e} {unit}: a \
+             measurement error",
+            "Check the analytic cost of the phase's operations and the peak's source",
+        );
+        let unit = if used.peak.is_flops { "FLOP/s" } else { "B/s" };
+        let finding = finding
+            .at(Place::Phase, used.phase.as_str())
+            .text("metric", used.metric.name())
+            .ratio("ratio", used.ratio)
+            .text("label", used.peak.label.as_str())
+            .number("peak", unit, used.peak.value)
+            .text("unit", unit);
+        match used.over {
+            Over::Wall => finding,
+            over => finding.text("over", over.name()),
+        }
+    });
+    findings.collect()
+}

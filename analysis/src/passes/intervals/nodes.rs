@@ -1,0 +1,104 @@
+//! The paths that intervals belong to while they are summed up.
+
+use super::super::path_totals::PathTotals;
+use candlescope_core::{PathInfo, SpanRecord};
+use std::collections::HashMap;
+
+/// One path.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) totals: PathTotals,
+    /// Durations of its intervals less their children's; below zero while children came first.
+    pub(super) own_self_ns: i128,
+    pub(super) parents: Parents,
+}
+
+/// The paths that intervals of one path were entered in.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) enum Parents {
+    #[default]
+    Unseen,
+    One(Option<u32>),
+    Several,
+}
+
+impl Parents {
+    pub(super) fn note(&mut self, parent: Option<u32>) {
+        *self = match *self {
+            Parents::Unseen => Parents::One(parent),
+            Parents::One(known) if known == parent => *self,
+            _ => Parents::Several,
+        }
+    }
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    list: Vec<Node>,
+    by_rollup: HashMap<u32, u32>,
+}
+
+impl Nodes {
+    /// The number of a path's node.
+    pub(super) fn number(&mut self, path: &PathInfo) -> u32 {
+        if let Some(&node) = self.by_rollup.get(&path.rollup_id) {
+            return node;
+        }
+        let node = self.list.len() as u32;
+        self.list.push(Node { totals: PathTotals::of(path), ..Node::default() });
+        self.by_rollup.insert(path.rollup_id, node);
+        node
+    }
+
+    pub(super) fn at(&mut self, number: u32) -> &mut Node {
+        &mut self.list[number as usize]
+    }
+
+    /// Adds an interval and its own work.
+    pub(super) fn add(&mut self, number: u32, span: &SpanRecord) {
+        let node = self.at(number);
+        node.own_self_ns += i128::from(span.host_dur_ns);
+        node.totals.add_work(span);
+    }
+
+    /// These learn that they were entered in `parent`.
+    pub(super) fn entered_in(&mut self, numbers: &[u32], parent: Option<u32>) {
+        numbers.iter().for_each(|number| self.at(*number).parents.note(parent));
+    }
+
+    /// Totals of the paths that have intervals, sorted by rollup.
+    pub(super) fn into_paths(self) -> Vec<PathTotals> {
+        let rollups: Vec<String> = self.list.iter().map(|node| node.totals.rollup.clone()).collect();
+        let with_intervals = self.list.into_iter().filter(|node| node.totals.calls > 0);
+        let mut paths: Vec<PathTotals> = with_intervals
+            .map(|node| PathTotals {
+                self_ns: u64::try_from(node.own_self_ns).unwrap_or(0),
+                parent: match node.parents {
+                    Parents::One(Some(parent)) => Some(rollups[parent as usize].clone()),
+                    _ => None,
+                },
+                ..node.totals
+            })
+            .collect();
+        paths.sort_by(|a, b| a.rollup.cmp(&b.rollup));
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_a_parent_where_all_its_intervals_agree() {
+        let mut parents = Parents::default();
+        parents.note(Some(3));
+        parents.note(Some(3));
+        assert_eq!(parents, Parents::One(Some(3)));
+        parents.note(None);
+        assert_eq!(parents, Parents::Several);
+        parents.note(None);
+        assert_eq!(parents, Parents::Several);
+    }
+}

@@ -1,0 +1,252 @@
+//! Which intervals are in memory, because a child or a parent of theirs may still come, and who is around whom.
+
+use super::inside::Inside;
+use candlescope_core::GpuSource;
+use std::collections::HashMap;
+
+/// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
+pub(super) const MOST_REQUESTS_DEEP: usize = 64;
+
+/// An interval that may still get children.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// Its path, by place in the list of nodes.
+    pub(super) node: u32,
+    pub(super) parent_seq: Option<u64>,
+    pub(super) dur_ns: u64,
+    pub(super) end_ns: i64,
+    /// What is directly in it.
+    pub(super) inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    pub(super) warm: Inside,
+    /// A request's entry.
+    pub(super) above_steps: bool,
+    /// It only warmed up itself.
+    pub(super) is_warmup: bool,
+    pub(super) gpu: Option<(GpuSource, u64)>,
+    /// Whether its step's kernels were recorded.
+    pub(super) kernels_recorded: bool,
+    /// The group of steps that its GPU time is sampled in.
+    pub(super) group: u8,
+    /// When it came: see [`Relatives::let_go`].
+    pub(super) generation: u32,
+}
+
+/// Children seen before their parent.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Waiting {
+    pub(super) inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    pub(super) warm: Inside,
+    /// Their nodes, which learn their parent when it comes.
+    pub(super) nodes: Vec<u32>,
+    /// How many of them were entered in it directly, not in a request inside it.
+    pub(super) count: u64,
+}
+
+impl Waiting {
+    pub(super) fn take(&mut self, inside: &Inside, nodes: &[u32]) {
+        self.inside.add(inside);
+        for node in nodes {
+            if !self.nodes.contains(node) {
+                self.nodes.push(*node);
+            }
+        }
+    }
+}
+
+/// What an interval's time is part of: the nearest interval around it that is not a request.
+///
+/// Requests stand above steps and have no self time, but a server has a step around them (its handler, `main`), and the
+/// steps in a request are part of that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Around {
+    Nothing,
+    Held(u64),
+    NotYetSeen(u64),
+}
+
+/// Intervals that others may still belong to, by number, and children that wait for theirs.
+#[derive(Debug)]
+pub(super) struct Relatives {
+    held: HashMap<u64, Held>,
+    waiting: HashMap<u64, Waiting>,
+    generation: u32,
+    /// Earliest start of what came in this generation.
+    earliest_start: i64,
+    /// How many are held before some are let go of.
+    hold_most: usize,
+    /// What `hold_most` may not grow beyond.
+    at_most: usize,
+}
+
+impl Relatives {
+    pub(super) fn holding(hold_most: usize) -> Self {
+        Self {
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            generation: 0,
+            earliest_start: i64::MAX,
+            hold_most,
+            at_most: usize::MAX,
+        }
+    }
+
+    pub(super) fn at_most(&mut self, most: usize) {
+        self.at_most = most.max(1);
+        self.hold_most = self.hold_most.min(self.at_most);
+    }
+
+    /// Around an interval that was entered in `parent_seq`.
+    pub(super) fn around(&self, parent_seq: Option<u64>) -> Around {
+        let mut parent_seq = parent_seq;
+        for _ in 0..MOST_REQUESTS_DEEP {
+            let Some(seq) = parent_seq else { return Around::Nothing };
+            match self.held.get(&seq) {
+                Some(parent) if parent.above_steps && !parent.is_warmup => parent_seq = parent.parent_seq,
+                Some(_) => return Around::Held(seq),
+                None => return Around::NotYetSeen(seq),
+            }
+        }
+        Around::Nothing
+    }
+
+    /// The interval around, where it is known and only warmed up.
+    pub(super) fn warm_around(&self, around: Around) -> Option<Held> {
+        match around {
+            Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
+            _ => None,
+        }
+    }
+
+    /// The interval with this number, if it is in a figure.
+    pub(super) fn counted(&mut self, seq: u64) -> Option<&mut Held> {
+        self.held.get_mut(&seq).filter(|held| !held.is_warmup)
+    }
+
+    /// Children that wait for `seq`; `None` where so many parents are still to come that they cannot wait, too.
+    pub(super) fn waiting_for(&mut self, seq: u64) -> Option<&mut Waiting> {
+        let is_one_too_many = self.waiting.len() >= self.at_most && !self.waiting.contains_key(&seq);
+        (!is_one_too_many).then(|| self.waiting.entry(seq).or_default())
+    }
+
+    /// Counts a child that waits, if it does.
+    pub(super) fn count_waiting(&mut self, seq: u64) {
+        if let Some(waiting) = self.waiting.get_mut(&seq) {
+            waiting.count += 1;
+        }
+    }
+
+    /// The children of `seq` that came before it.
+    pub(super) fn take_waiting(&mut self, seq: u64) -> Option<Waiting> {
+        self.waiting.remove(&seq)
+    }
+
+    /// Keeps an interval that began at `start_ns`. True when it is time to [let go](Self::let_go) of some.
+    pub(super) fn hold(&mut self, seq: u64, start_ns: i64, held: Held) -> bool {
+        self.earliest_start = self.earliest_start.min(start_ns);
+        self.held.insert(seq, Held { generation: self.generation, ..held });
+        self.held.len() >= self.hold_most
+    }
+
+    /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come. With them
+    /// comes how many had to go although one could, because there are too many.
+    pub(super) fn let_go(&mut self) -> (Vec<Held>, u64) {
+        let (generation, earliest) = (self.generation, self.earliest_start);
+        let is_over = |_: &u64, held: &mut Held| held.generation < generation && held.end_ns < earliest;
+        let mut gone: Vec<Held> = self.held.extract_if(is_over).map(|(_, held)| held).collect();
+        self.generation += 1;
+        self.earliest_start = i64::MAX;
+        // Where the data does not let go of enough, looking again at every row would cost more than the memory. In the
+        // ordinary case the half that came last stays, with a few that are still open.
+        if self.held.len() > self.hold_most / 4 * 3 {
+            self.hold_most = self.hold_most.saturating_mul(2).min(self.at_most);
+        }
+        let early = if self.held.len() >= self.at_most { self.held.len() } else { 0 };
+        if early > 0 {
+            gone.extend(self.held.drain().map(|(_, held)| held));
+        }
+        (gone, early as u64)
+    }
+
+    /// Everything that is left, at the end.
+    pub(super) fn take_all(&mut self) -> (Vec<Held>, Vec<Waiting>) {
+        (self.held.drain().map(|(_, held)| held).collect(), self.waiting.drain().map(|(_, w)| w).collect())
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(parent_seq: Option<u64>, end_ns: i64) -> Held {
+        Held {
+            node: 0,
+            parent_seq,
+            dur_ns: 1,
+            end_ns,
+            inside: Inside::default(),
+            warm: Inside::default(),
+            above_steps: false,
+            is_warmup: false,
+            gpu: None,
+            kernels_recorded: false,
+            group: 0,
+            generation: 0,
+        }
+    }
+
+    fn request(parent_seq: Option<u64>) -> Held {
+        Held { above_steps: true, ..held(parent_seq, i64::MAX) }
+    }
+
+    #[test]
+    fn requests_are_looked_through() {
+        let mut relatives = Relatives::holding(100);
+        relatives.hold(1, 0, held(None, 10));
+        relatives.hold(2, 0, request(Some(1)));
+        relatives.hold(3, 0, request(Some(2)));
+        relatives.hold(4, 0, request(Some(9)));
+        assert_eq!(relatives.around(None), Around::Nothing);
+        assert_eq!(relatives.around(Some(3)), Around::Held(1));
+        assert_eq!(relatives.around(Some(4)), Around::NotYetSeen(9));
+        // A crafted run: two requests in each other.
+        relatives.hold(5, 0, request(Some(6)));
+        relatives.hold(6, 0, request(Some(5)));
+        assert_eq!(relatives.around(Some(5)), Around::Nothing);
+        // One that only warmed up is in no figure, and what is in it is told by it.
+        relatives.hold(7, 0, Held { is_warmup: true, ..request(Some(1)) });
+        assert_eq!(relatives.around(Some(7)), Around::Held(7));
+        assert!(relatives.warm_around(Around::Held(7)).is_some() && relatives.warm_around(Around::Held(1)).is_none());
+        assert!(relatives.counted(7).is_none() && relatives.counted(1).is_some());
+    }
+
+    #[test]
+    fn what_can_have_no_child_any_more_is_let_go() {
+        let mut relatives = Relatives::holding(4);
+        assert!(!relatives.hold(1, 0, held(None, 10)) && !relatives.hold(2, 0, held(None, 1_000)));
+        assert_eq!(relatives.let_go().0.len(), 0, "those of this generation may be followed by a child");
+        relatives.hold(3, 20, held(None, 30));
+        let (gone, early) = relatives.let_go();
+        assert_eq!((gone.len(), gone[0].end_ns, early), (1, 10, 0), "the other one is still open");
+    }
+
+    #[test]
+    fn no_more_are_held_than_may_be() {
+        let mut relatives = Relatives::holding(100);
+        relatives.at_most(3);
+        assert!(!relatives.hold(1, 0, held(None, 10)) && !relatives.hold(2, 0, held(None, 10)));
+        assert!(relatives.hold(3, 0, held(None, 10)));
+        let (gone, early) = relatives.let_go();
+        assert_eq!((gone.len(), early, relatives.held()), (3, 3, 0));
+        for seq in 0..3 {
+            assert!(relatives.waiting_for(seq).is_some());
+        }
+        assert!(relatives.waiting_for(3).is_none() && relatives.waiting_for(2).is_some());
+    }
+}

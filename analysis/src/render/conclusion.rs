@@ -1,0 +1,91 @@
+//! What came of a run: what it is called, how fast it was, what limits it, and whether that can be trusted.
+
+use super::format::{count, duration, percent, printable, significant, tail, utc};
+use super::head_facts::{gpu_names, model_name, processor};
+use crate::passes::Analysis;
+use candlescope_core::run::Severity;
+
+/// Share of step time in which the GPU waits for the host, from which that is what limits the run.
+const WAITS: f64 = 0.2;
+
+/// What the run is of: model, device, date; what is not known is left out.
+pub(super) fn title(analysis: &Analysis) -> String {
+    let manifest = &analysis.manifest;
+    let of_request = || analysis.latency.requests.first().map(|request| printable(&request.model));
+    let model = model_name(manifest).or_else(of_request).filter(|name| !name.is_empty());
+    let on_gpu = manifest.gpu.is_some() || !analysis.gpu.kinds.is_empty();
+    let device = gpu_names(manifest).filter(|_| on_gpu).or_else(|| processor(manifest));
+    let named = match (model, device) {
+        (Some(model), Some(device)) => format!("{model} on {device}"),
+        (Some(name), None) => name,
+        (None, device) => {
+            let dir = analysis.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+            let run = if manifest.run_id.is_empty() { dir.unwrap_or_default() } else { manifest.run_id.clone() };
+            device.map_or_else(|| format!("Run {run}"), |device| format!("Run {run} on {device}"))
+        }
+    };
+    match manifest.started_ns {
+        0 => named,
+        ns => format!("{named}, {}", utc(ns).split(' ').next().unwrap_or_default()),
+    }
+}
+
+/// The conclusion in one sentence, paths in it as `code` writes them. Where the data cannot be trusted, it begins with
+/// that.
+pub(super) fn sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
+    let mut parts: Vec<String> = speed(analysis, code).into_iter().chain(limit(analysis, code)).collect();
+    let trust = verdict_line(analysis);
+    if analysis.verdict.ok {
+        parts.push(trust)
+    } else {
+        parts.insert(0, trust)
+    }
+    let text = parts.join("; ");
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+/// The verdict in a few words.
+pub(super) fn verdict_line(analysis: &Analysis) -> String {
+    let findings = &analysis.verdict.findings;
+    let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "the data can be trusted".to_string(),
+        (0, n) => format!("the data can be trusted, with {}", plural(n, "warning")),
+        (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
+        (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
+    }
+}
+
+/// How fast: tokens a second where there are requests, else how long the steps take that take most of the time.
+fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+    let latency = &analysis.latency;
+    let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
+    let decode = latency.decode_tps.as_ref();
+    let decode = decode.map(|tps| format!("a request decodes {} tokens/s", significant(tps.median)));
+    match (decode, first) {
+        (Some(decode), Some(first)) => Some(format!("{decode}, and {first}")),
+        (Some(text), None) | (None, Some(text)) => Some(text),
+        (None, None) => {
+            let rows = analysis.phases.rows.iter().filter(|row| row.duration.is_some());
+            let most = rows.max_by_key(|row| row.total_ns)?;
+            let (median, name) = (most.duration.as_ref()?.median, code(&tail(&most.name, 60)));
+            Some(format!("a step {name} takes {} (median of {})", duration(median), count(most.steps)))
+        }
+    }
+}
+
+/// What limits it: the host that a GPU waits for, or else where most of the time goes.
+fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+    let busy = analysis.gpu.busy.as_ref();
+    if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|share| *share > WAITS) {
+        return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
+    }
+    let on_gpu = analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
+    let most = on_gpu.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(operator, share)| (operator, share, "GPU time"));
+    let most = most.or_else(|| analysis.operators.first().map(|operator| (operator, operator.self_share, "step time")));
+    let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
+    Some(format!("{} of {of} is in {}", percent(share), code(&tail(&operator.path, 80))))
+}

@@ -1,0 +1,287 @@
+//! The codes of findings: the one list of them. `docs/reference.md` says of each what to do.
+
+use super::Severity;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $severity:ident;)+) => {
+        /// What a finding is about: its stable, machine-readable name.
+        ///
+        /// ```
+        /// use candlescope_core::run::{Code, Severity};
+        /// assert_eq!(Code::RingFull.as_str(), "ring_full");
+        /// assert_eq!("ring_full".parse(), Ok(Code::RingFull));
+        /// assert_eq!(Code::RingFull.severity(), Severity::Error);
+        /// // A newer release's, or a program's own.
+        /// assert_eq!(Code::from("cache_cold").to_string(), "cache_cold");
+        /// ```
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name,)+
+            /// One that this release has no name for.
+            Other(Box<str>),
+        }
+
+        impl Code {
+            /// Every code that this release raises.
+            pub const ALL: &[Code] = &[$(Code::$name,)+];
+
+            /// Its name in `run.json`.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Code::$name => $text,)+
+                    Code::Other(text) => text,
+                }
+            }
+
+            /// How much it matters, unless the finding says otherwise.
+            pub fn severity(&self) -> Severity {
+                match self {
+                    $(Code::$name => Severity::$severity,)+
+                    Code::Other(_) => Severity::Warning,
+                }
+            }
+        }
+
+        impl From<&str> for Code {
+            fn from(text: &str) -> Self {
+                match text {
+                    $($text => Code::$name,)+
+                    other => Code::Other(other.into()),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // Nothing, or too little, was recorded.
+    /// No span was entered while the layer was installed.
+    NoSpans = "no_spans", Error;
+    /// Steps were seen, but nothing of the model inside them.
+    NoModelSpans = "no_model_spans", Error;
+    /// `tracing` was compiled without trace level.
+    StaticLevel = "static_level", Error;
+    /// All steps ran while recording was off.
+    RecordingOff = "recording_off", Error;
+    /// The schedule left out every step.
+    ScheduleRecordedNothing = "schedule_recorded_nothing", Error;
+    /// Steps had not ended when the session did.
+    StepsOpen = "steps_open", Error;
+    /// Some steps have no record.
+    StepsSampled = "steps_sampled", Info;
+    /// Requests had not ended when the run did.
+    RequestsOpen = "requests_open", Warning;
+    /// Requests began and ended while recording was off.
+    RequestsPaused = "requests_paused", Info;
+    /// A capture has fewer steps than were asked for.
+    CaptureCutShort = "capture_cut_short", Warning;
+    /// Another session's layer is in the same registry.
+    SecondSessionInRegistry = "second_session_in_registry", Error;
+    /// The session's layer was added to a second registry, or twice to one.
+    LayerAddedTwice = "layer_added_twice", Warning;
+    /// Too few measured requests to have a spread.
+    FewRequests = "few_requests", Info;
+    /// The program reported an error or panicked.
+    ProgramFailed = "program_failed", Error;
+    /// The process was forked from the one that records: it has nothing of its own, and the run is the parent's.
+    ForkedProcess = "forked_process", Error;
+
+    // Records were lost.
+    /// A thread made intervals faster than they were processed.
+    RingFull = "ring_full", Error;
+    /// Threads found no room for a ring.
+    ThreadsWithoutRing = "threads_without_ring", Warning;
+    /// More requests ended at once than their queue holds.
+    RequestsLost = "requests_lost", Error;
+    /// The pipeline did not keep up with samples.
+    SamplesLost = "samples_lost", Warning;
+    /// Spans were nested deeper than is kept.
+    TooDeep = "too_deep", Warning;
+    /// Intervals ended after the session had been closed.
+    AfterShutdown = "after_shutdown", Warning;
+    /// Intervals were read and never became records.
+    Unresolved = "unresolved", Error;
+    /// An exporter dropped records.
+    ExporterDropped = "exporter_dropped", Error;
+    /// An exporter kept to limits that somebody set.
+    ExporterLimit = "exporter_limit", Info;
+    /// An exporter had an error, and nothing was lost.
+    ExporterError = "exporter_error", Warning;
+    /// An exporter did not finish in time.
+    ExporterUnresponsive = "exporter_unresponsive", Error;
+    /// An exporter failed at its very end.
+    ExporterFinishFailed = "exporter_finish_failed", Error;
+    /// A source of samples failed.
+    CollectorFailed = "collector_failed", Warning;
+    /// Collectors did not stop in time.
+    CollectorUnresponsive = "collector_unresponsive", Warning;
+    /// The pipeline panicked.
+    PipelinePanicked = "pipeline_panicked", Error;
+    /// The pipeline did not stop in time.
+    PipelineStuck = "pipeline_stuck", Error;
+    /// A tap panicked and is not called again.
+    TapPanicked = "tap_panicked", Warning;
+    /// An exporter cannot account for every record.
+    NotConserved = "not_conserved", Error;
+
+    // Spans in an odd order.
+    /// A span was left that was not entered while the session listened.
+    UnmatchedExits = "unmatched_exits", Warning;
+    /// Spans were still open when their step or request had ended.
+    GuardsForgotten = "guards_forgotten", Warning;
+    /// Intervals lack the one they were entered in.
+    Orphans = "orphans", Warning;
+    /// Intervals ended after their parent, or are longer than it together.
+    ParentShorterThanChildren = "parent_shorter_than_children", Warning;
+    /// Much of step time is in no child interval.
+    Unaccounted = "unaccounted", Info;
+
+    // Time.
+    /// The system clock was set during the run, or the machine slept.
+    ClockSet = "clock_set", Warning;
+    /// Recording takes a large share of step time.
+    OverheadHigh = "overhead_high", Warning;
+    /// Decoding slows down as the context grows.
+    DecodeSlowsWithContext = "decode_slows_with_context", Info;
+    /// Memory was sampled too rarely to know its peak.
+    MemoryUndersampled = "memory_undersampled", Info;
+    /// MFU or MBU is above 1: a measurement error.
+    UtilisationAboveOne = "utilisation_above_one", Error;
+
+    // GPU.
+    /// GPU time was asked for, and there is none.
+    NoGpuTime = "no_gpu_time", Error;
+    /// Power, memory and clocks are not sampled.
+    NoGpuSamples = "no_gpu_samples", Warning;
+    /// Some intervals have no GPU time, because marks are missing.
+    GpuMarksLost = "gpu_marks_lost", Warning;
+    /// Intervals went out before their GPU time came.
+    GpuTimeLate = "gpu_time_late", Warning;
+    /// Intervals have GPU time outside their parent's.
+    GpuOutsideParent = "gpu_outside_parent", Warning;
+    /// Intervals have less GPU time than their children together.
+    GpuParentShorterThanChildren = "gpu_parent_shorter_than_children", Warning;
+    /// Part of GPU time is in no path's self time.
+    GpuTimeUntold = "gpu_time_untold", Info;
+    /// The GPU's clock is known too badly to compare with the host's.
+    GpuClockUncertain = "gpu_clock_uncertain", Warning;
+    /// The GPU works on after its steps have ended on the host.
+    GpuOutlastsSteps = "gpu_outlasts_steps", Info;
+    /// The GPU waits for the host.
+    LaunchBound = "launch_bound", Info;
+    /// Something held the clocks down.
+    GpuThrottled = "gpu_throttled", Warning;
+    /// Power does not add up to the energy counter.
+    EnergySensorsDisagree = "energy_sensors_disagree", Warning;
+    /// Kernels were asked for, and there are none.
+    NoKernels = "no_kernels", Warning;
+    /// No window of kernels was reached.
+    NoKernelWindow = "no_kernel_window", Info;
+    /// The recorder lost kernels.
+    KernelsDropped = "kernels_dropped", Warning;
+    /// Kernels came after their intervals had gone out.
+    KernelsLate = "kernels_late", Warning;
+    /// Kernels were launched outside every interval.
+    KernelsUnattributed = "kernels_unattributed", Warning;
+    /// Kernels belong to steps that are not in the run.
+    KernelsWithoutStep = "kernels_without_step", Warning;
+    /// The Nsight profile holds no range of candlescope.
+    NsysNoRanges = "nsys_no_ranges", Warning;
+    /// The Nsight profile is of another run.
+    NsysOtherRun = "nsys_other_run", Warning;
+    /// Some ranges of the Nsight profile are not in the run.
+    NsysRangesUnknown = "nsys_ranges_unknown", Info;
+    /// The Nsight profile holds no kernels.
+    NsysNoKernels = "nsys_no_kernels", Info;
+
+    // Files of a run.
+    /// The run was not closed.
+    RunIncomplete = "run_incomplete", Warning;
+    /// `run.json` is missing.
+    ManifestMissing = "manifest_missing", Warning;
+    /// `run.json` is damaged.
+    ManifestUnreadable = "manifest_unreadable", Warning;
+    /// `run.json` names no schema version.
+    SchemaVersionMissing = "schema_version_missing", Info;
+    /// A segment was open when the program ended.
+    SegmentUnfinished = "segment_unfinished", Warning;
+    /// A segment cannot be read.
+    SegmentCorrupt = "segment_corrupt", Error;
+    /// A Parquet file is not of this table.
+    SegmentForeign = "segment_foreign", Error;
+    /// No segment of the table `spans` is whole.
+    NoReadableSpans = "no_readable_spans", Error;
+    /// More files of the run cannot be read than are named.
+    MoreSegments = "more_segments", Error;
+    /// A limit on what is read was met; the rest was left out.
+    LimitReached = "limit_reached", Error;
+    /// A table has fewer rows than were written.
+    RowsMissing = "rows_missing", Error;
+    /// A table has more rows than were written.
+    RowsSurplus = "rows_surplus", Error;
+    /// Rows lack what every row has.
+    RowsMalformed = "rows_malformed", Warning;
+    /// Rows of another run are in the directory.
+    RowsOfOtherRuns = "rows_of_other_runs", Warning;
+}
+
+impl FromStr for Code {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(text.into())
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl PartialEq<str> for Code {
+    fn eq(&self, text: &str) -> bool {
+        self.as_str() == text
+    }
+}
+
+impl PartialEq<&str> for Code {
+    fn eq(&self, text: &&str) -> bool {
+        self.as_str() == *text
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Code::from(&*String::deserialize(deserializer)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_code_is_read_as_it_is_written() {
+        for code in Code::ALL {
+            let text = serde_json::to_string(code).unwrap();
+            assert_eq!(serde_json::from_str::<Code>(&text).unwrap(), *code);
+            assert!(!matches!(code.as_str().parse(), Ok(Code::Other(_))), "{code} has a name");
+        }
+        let names: BTreeSet<&str> = Code::ALL.iter().map(Code::as_str).collect();
+        assert_eq!(names.len(), Code::ALL.len(), "each stands once");
+        assert_eq!(serde_json::from_str::<Code>("\"of_tomorrow\"").unwrap(), Code::Other("of_tomorrow".into()));
+    }
+}
