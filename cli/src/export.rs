@@ -53,9 +53,9 @@ fn warn(findings: &[Finding]) {
 fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::otlp::send_run;
     anyhow::ensure!(args.out.is_none(), "--out is for files; otlp goes to a collector, which --endpoint names");
-    let mut config = crate::services::collector(args.endpoint.as_deref());
     // Nothing waits for this, and a run that was recorded at full speed is wanted with all its traces.
-    config.limits.spans_per_second = u64::MAX;
+    let limits = candlescope_exporters::otlp::OtlpLimits::default().spans_per_second(u64::MAX);
+    let config = crate::services::collector(args.endpoint.as_deref()).limits(limits);
     let mut batches = run.batches();
     let report = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
         .context("start a collector such as Jaeger, or name another with --endpoint")?;

@@ -97,8 +97,8 @@ fn default_out(source: &ModelSource) -> PathBuf {
 
 /// Installs the layer: before the model loads, because spans are made then.
 fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
-    let mut config = ParquetConfig::new(out);
-    config.disk_budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
+    let budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
+    let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
     let mut builder = candlescope::builder()
         .parquet_with(config)

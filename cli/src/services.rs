@@ -15,13 +15,11 @@ pub(crate) fn otlp(_: candlescope::Builder, _: &RedactedUrl) -> Result<candlesco
 /// The collector at `endpoint`, or the one that the `OTEL_*` variables name.
 #[cfg(feature = "otlp")]
 pub(crate) fn collector(endpoint: Option<&str>) -> candlescope::OtlpConfig {
-    let mut config = candlescope::OtlpConfig::default();
-    config.endpoint = endpoint.map(Into::into);
+    let config = endpoint.map_or_else(candlescope::OtlpConfig::default, candlescope::OtlpConfig::new);
     // This program is no `unknown_service`, but what somebody calls it goes before.
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|list| list.contains("service.name="));
-    config.service_name = (!named).then(|| "candlescope".into());
-    config
+    if named { config } else { config.service_name("candlescope") }
 }
 
 #[cfg(feature = "prometheus")]

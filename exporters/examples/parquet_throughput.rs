@@ -46,7 +46,7 @@ fn one(name: &str, annotated: bool, gpu: bool, intervals: usize, run: &Path) -> 
     let mut source = Synthetic::new(7);
     (source.annotated, source.gpu) = (annotated, gpu);
     let ledger = Ledger::new();
-    let mut exporter = ParquetExporter::create(ParquetConfig::new(run));
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(run));
     let manifest = RunManifest {
         schema_version: SCHEMA_VERSION,
         run_id: "2025-10-09T08-53-20-bench".into(),

@@ -1,4 +1,5 @@
-//! Ways to parsers that are private, for the fuzz targets in `tests/fuzz`. No part of the API: anything here may go at any time.
+//! Ways to parsers that are private, for the fuzz targets in `tests/fuzz`. No part of the API: anything here may go
+//! at any time.
 
 /// Whether the bytes are a request that the metrics endpoint reads.
 #[cfg(feature = "prometheus")]
@@ -6,8 +7,8 @@ pub fn http_request(bytes: &[u8]) -> bool {
     crate::prometheus::reads_request(bytes)
 }
 
-/// Whether both kinds of OTLP settings can be made of the variables that `env` has; the variable `url` is the address that the
-/// program gives.
+/// Whether both kinds of OTLP settings can be made of the variables that `env` has; the variable `url` is the address
+/// that the program gives.
 #[cfg(feature = "otlp")]
 pub fn otlp_settings(env: impl Fn(&'static str) -> Option<String>) -> bool {
     crate::otlp::settings_resolve(env)

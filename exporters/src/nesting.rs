@@ -21,8 +21,8 @@ struct Open {
     cursor: i64,
 }
 
-/// Edges of the intervals for which `time` gives a start and a duration. `spans` as in a batch: those of one step together, in
-/// enter order. Times on one thread never go backwards from edge to edge within a step.
+/// Edges of the intervals for which `time` gives a start and a duration. `spans` as in a batch: those of one step
+/// together, in enter order. Times on one thread never go backwards from edge to edge within a step.
 pub(crate) fn edges(spans: &[SpanRecord], time: impl Fn(&SpanRecord) -> Option<(i64, u64)>) -> Vec<Edge> {
     let mut edges = Vec::with_capacity(spans.len() * 2);
     // Intervals that are open by their parents' word, with the position in `open` for those that have a slice.

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 pub trait TraceFormat: Send + Sized + 'static {
     /// Name of the exporter.
     const NAME: &'static str;
-    /// What closes the file. It is written after every batch and overwritten by the next, so that the file is whole at any time.
+    /// What closes the file. It is written after every batch and overwritten by the next, so that the file is whole
+    /// at any time.
     const FOOTER: &'static [u8];
 
     /// A conversion for one run.
@@ -69,7 +70,7 @@ struct Open<F> {
 
 impl<F: TraceFormat> TraceFileExporter<F> {
     /// An exporter that will write to `path`, replacing a file that is there.
-    pub fn create(path: impl Into<PathBuf>) -> Self {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), open: None, buffer: Vec::new(), made: false }
     }
 

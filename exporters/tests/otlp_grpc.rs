@@ -15,11 +15,10 @@ use tracing_subscriber::prelude::*;
 
 fn profile(address: SocketAddr) -> (u64, ExporterReport, Duration) {
     let started = Instant::now();
-    let mut config = OtlpConfig::new(format!("http://{address}"));
-    config.protocol = Some(OtlpProtocol::Grpc);
-    config.timeout = Some(Duration::from_secs(1));
+    let config =
+        OtlpConfig::new(format!("http://{address}")).protocol(OtlpProtocol::Grpc).timeout(Duration::from_secs(1));
     let memory = MemoryExporter::new();
-    let builder = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::create(config));
+    let builder = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::new(config));
     let (layer, session) = builder.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for _ in 0..3 {

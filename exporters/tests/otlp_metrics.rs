@@ -20,10 +20,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
 fn config(address: SocketAddr) -> OtlpConfig {
-    let mut config = OtlpConfig::new(format!("http://{address}"));
-    config.timeout = Some(Duration::from_millis(500));
-    config.service_name = Some("tester".into());
-    config
+    OtlpConfig::new(format!("http://{address}")).timeout(Duration::from_millis(500)).service_name("tester")
 }
 
 /// The sum of a counter over all its series.
@@ -37,7 +34,7 @@ fn total(got: &Got, name: &str) -> f64 {
 /// Runs `steps` steps, `pause` apart, and returns how many intervals there were and the exporter's account.
 fn profile(config: OtlpConfig, steps: usize, pause: Duration) -> (u64, ExporterReport) {
     let memory = MemoryExporter::new();
-    let session = Session::builder().exporter(memory.clone()).exporter(OtlpMetricsExporter::create(config));
+    let session = Session::builder().exporter(memory.clone()).exporter(OtlpMetricsExporter::new(config));
     let (layer, session) = session.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = tracing::info_span!("linear");
@@ -57,9 +54,7 @@ fn profile(config: OtlpConfig, steps: usize, pause: Duration) -> (u64, ExporterR
 #[test]
 fn metrics_go_out_in_time_and_a_last_time_at_the_end() {
     let (address, got) = serve(ok);
-    let mut often = config(address);
-    often.interval = Some(Duration::from_millis(100));
-    often.headers.insert("X-Tenant".into(), "t1".into());
+    let often = config(address).interval(Duration::from_millis(100)).header("X-Tenant", "t1");
     let (spans, report) = profile(often, 10, Duration::from_millis(60));
     let got = got.lock().unwrap();
     assert!(got.len() >= 3, "{} exports in 600 ms", got.len());
@@ -87,8 +82,7 @@ fn what_one_export_could_not_bring_the_next_one_does() {
         0 => reply(stream, "500 Internal Server Error", "", b""),
         _ => ok(n, stream),
     });
-    let mut often = config(address);
-    often.interval = Some(Duration::from_millis(50));
+    let often = config(address).interval(Duration::from_millis(50));
     let (spans, report) = profile(often, 10, Duration::from_millis(30));
     assert!(report.last_error.as_deref().is_some_and(|e| e.contains("status 500")), "{report:?}");
     assert_eq!(report.exported["spans"], spans, "{report:?}");
@@ -119,8 +113,7 @@ fn what_never_arrives_is_lost_and_counted() {
 #[test]
 fn a_collector_that_never_answers_is_given_up() {
     let (address, _) = serve(|_, _| std::thread::sleep(Duration::from_secs(60)));
-    let mut often = config(address);
-    often.interval = Some(Duration::from_millis(10));
+    let often = config(address).interval(Duration::from_millis(10));
     let started = Instant::now();
     let (spans, report) = profile(often, 5, Duration::from_millis(5));
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());

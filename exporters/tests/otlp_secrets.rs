@@ -66,21 +66,20 @@ impl log::Log for Log {
 }
 
 fn config(address: SocketAddr, protocol: OtlpProtocol) -> OtlpConfig {
-    let mut config = OtlpConfig::new(format!("http://hunter-user:hunter-pass@{address}/v1/all?api_key=hunter-key&v=2"));
-    config.headers.insert("x-api-key".into(), "Bearer hunter-token".into());
-    config.protocol = Some(protocol);
-    config.timeout = Some(Duration::from_millis(300));
-    config
+    OtlpConfig::new(format!("http://hunter-user:hunter-pass@{address}/v1/all?api_key=hunter-key&v=2"))
+        .header("x-api-key", "Bearer hunter-token")
+        .protocol(protocol)
+        .timeout(Duration::from_millis(300))
 }
 
 /// All that a session, its exporters and its subscriber say while it sends to `address`.
 fn everything_said(address: SocketAddr, protocol: OtlpProtocol, heard: &Heard) -> String {
     let mut said = String::new();
     let config = config(address, protocol);
-    let (traces, metrics) = (OtlpExporter::create(config.clone()), OtlpMetricsExporter::create(config.clone()));
+    let (traces, metrics) = (OtlpExporter::new(config.clone()), OtlpMetricsExporter::new(config.clone()));
     write!(said, "{config:?} {config:#?} {traces:?} {metrics:?}").unwrap();
     // As it is when it runs, with client and headers made.
-    let mut running = OtlpExporter::create(config);
+    let mut running = OtlpExporter::new(config);
     candlescope_core::Exporter::start(&mut running, &RunManifest::default()).expect("starts");
     write!(said, "{running:?}").unwrap();
     let told = heard.clone();
@@ -169,9 +168,8 @@ fn an_address_that_cannot_be_used_is_named_without_its_secrets() {
         ("http://hunter-user:hunter/pass@collector?k=hunter-key", "`http://***` is not the address"),
         ("http://?api_key=hunter-key", "is not the address"),
     ] {
-        let mut config = OtlpConfig::new(endpoint);
-        config.headers.insert("x-api-key".into(), "hunter-token".into());
-        let error = Session::builder().exporter(OtlpExporter::create(config)).start().expect_err("refused");
+        let config = OtlpConfig::new(endpoint).header("x-api-key", "hunter-token");
+        let error = Session::builder().exporter(OtlpExporter::new(config)).start().expect_err("refused");
         let text = format!("{error} {error:?}");
         assert!(text.contains(part), "{text}");
         assert!(!text.contains("hunter"), "{text}");
@@ -180,9 +178,8 @@ fn an_address_that_cannot_be_used_is_named_without_its_secrets() {
 
 #[test]
 fn a_header_that_cannot_be_sent_is_not_shown() {
-    let mut config = OtlpConfig::new(format!("http://{}", nobody()));
-    config.headers.insert("x-api-key".into(), "hunter-token\nx: y".into());
-    let error = Session::builder().exporter(OtlpExporter::create(config)).start().expect_err("refused");
+    let config = OtlpConfig::new(format!("http://{}", nobody())).header("x-api-key", "hunter-token\nx: y");
+    let error = Session::builder().exporter(OtlpExporter::new(config)).start().expect_err("refused");
     let text = format!("{error} {error:?}");
     assert!(text.contains("`x-api-key` and its value are no header") && !text.contains("hunter"), "{text}");
 }

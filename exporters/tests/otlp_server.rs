@@ -43,16 +43,13 @@ fn work() {
 }
 
 fn config(address: SocketAddr) -> OtlpConfig {
-    let mut config = OtlpConfig::new(format!("http://{address}"));
-    config.timeout = Some(Duration::from_secs(2));
-    config.limits = OtlpLimits::none();
-    config
+    OtlpConfig::new(format!("http://{address}")).timeout(Duration::from_secs(2)).limits(OtlpLimits::none())
 }
 
 /// Runs `work` under a session with this exporter. Returns what was recorded, the manifest, the exporter's account.
 fn profile(config: OtlpConfig) -> (Batch, RunManifest, ExporterReport) {
     let memory = MemoryExporter::new();
-    let session = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::create(config));
+    let session = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::new(config));
     let (layer, session) = session.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     let manifest = session.finish();
@@ -76,9 +73,7 @@ fn dropped(report: &ExporterReport, reason: &str) -> u64 {
 #[test]
 fn what_arrives_is_what_was_recorded() {
     let (address, got) = serve(ok);
-    let mut config = config(address);
-    config.service_name = Some("tester".into());
-    config.headers.insert("X-Tenant".into(), "t1".into());
+    let config = config(address).service_name("tester").header("X-Tenant", "t1");
     let (batch, manifest, report) = profile(config);
     assert_eq!(report.exported["spans"], batch.spans.len() as u64);
     assert_eq!((report.exported["steps"], report.exported["requests"]), (4, 1));
@@ -213,9 +208,7 @@ fn a_collector_that_dribbles_is_given_up_too() {
 #[test]
 fn compression_is_said_in_the_header() {
     let (address, got) = serve(ok);
-    let mut config = config(address);
-    config.gzip = Some(true);
-    let (batch, _, report) = profile(config);
+    let (batch, _, report) = profile(config(address).gzip(true));
     assert_eq!(report.exported["spans"], batch.spans.len() as u64);
     let got = got.lock().unwrap();
     assert_eq!(got[0].headers["content-encoding"], "gzip");
@@ -225,10 +218,7 @@ fn compression_is_said_in_the_header() {
 #[test]
 fn what_the_limits_leave_out_is_booked_as_such() {
     let (address, got) = serve(ok);
-    let mut config = config(address);
-    config.limits = OtlpLimits::default();
-    config.limits.max_spans = 6;
-    let (batch, manifest, report) = profile(config);
+    let (batch, manifest, report) = profile(config(address).limits(OtlpLimits::default().max_spans(6)));
     assert_eq!(spans(&got).len(), 6);
     // The request's interval is an event; four steps and one interval fit beside the request.
     assert_eq!(report.exported["spans"], 1 + 4 + 1);
@@ -239,7 +229,7 @@ fn what_the_limits_leave_out_is_booked_as_such() {
 
 #[test]
 fn a_bad_endpoint_is_an_error_at_the_start() {
-    let exporter = OtlpExporter::create(OtlpConfig::new("localhost:4317"));
+    let exporter = OtlpExporter::new(OtlpConfig::new("localhost:4317"));
     let error = Session::builder().exporter(exporter).start().map(|_| ()).expect_err("no address");
     let text = format!("{error:?}");
     assert!(text.contains("http://localhost:4318"), "{text}");
@@ -300,11 +290,9 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
         ok(n, stream);
     });
     let memory = MemoryExporter::new();
-    let mut config = config(address);
-    config.timeout = Some(Duration::from_secs(5));
+    let config = config(address).timeout(Duration::from_secs(5));
     // A queue that the collector's slowness fills in no time.
-    let session =
-        Session::builder().queue_records(2_000).exporter(memory.clone()).exporter(OtlpExporter::create(config));
+    let session = Session::builder().queue_records(2_000).exporter(memory.clone()).exporter(OtlpExporter::new(config));
     let (layer, session) = session.start().expect("starts");
     let took = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = tracing::info_span!("linear");
@@ -334,10 +322,9 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
 #[test]
 #[ignore = "run by another test"]
 fn child_that_fails_to_send_many_times() {
-    let mut config = config(nobody());
-    config.timeout = Some(Duration::from_millis(20));
+    let config = config(nobody()).timeout(Duration::from_millis(20));
     let builder = Session::builder().on_problem(candlescope_core::diagnostics::to_stderr);
-    let (layer, session) = builder.exporter(OtlpExporter::create(config)).start().expect("starts");
+    let (layer, session) = builder.exporter(OtlpExporter::new(config)).start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for _ in 0..20 {
             work();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Barrier;
 
 fn exporter(run: &Path) -> ParquetExporter {
-    ParquetExporter::create(ParquetConfig::new(run))
+    ParquetExporter::new(ParquetConfig::new(run))
 }
 
 /// One that finds something wrong at its start.
@@ -107,8 +107,8 @@ fn a_start_that_fails_half_way_takes_back_what_it_made_and_nothing_else() {
     let half_way = || {
         Session::builder()
             .exporter(exporter(&run))
-            .exporter(PerfettoExporter::create(&timeline))
-            .exporter(PerfettoExporter::create(&old))
+            .exporter(PerfettoExporter::new(&timeline))
+            .exporter(PerfettoExporter::new(&old))
             .exporter(Refuses)
             .start()
             .unwrap_err()
@@ -130,8 +130,7 @@ fn a_start_that_fails_half_way_takes_back_what_it_made_and_nothing_else() {
 #[test]
 fn settings_that_cannot_be_used_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = ParquetConfig::new(dir.path().join("a/run"));
-    config.compression_level = 99;
-    ParquetExporter::create(config).start(&RunManifest::default()).unwrap_err();
+    let config = ParquetConfig::new(dir.path().join("a/run")).compression_level(99);
+    ParquetExporter::new(config).start(&RunManifest::default()).unwrap_err();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

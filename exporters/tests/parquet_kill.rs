@@ -20,10 +20,8 @@ const CHILD: &str = "CANDLESCOPE_TEST_KILL_RUN";
 
 /// The child: writes for ever and says on stdout what it considers durable.
 fn write_for_ever(run: &Path) {
-    let mut config = ParquetConfig::new(run);
-    config.rotate_rows = 50_000;
-    config.row_group_rows = 10_000;
-    let mut exporter = ParquetExporter::create(config);
+    let config = ParquetConfig::new(run).rotate_rows(50_000).row_group_rows(10_000);
+    let mut exporter = ParquetExporter::new(config);
     exporter.start(&RunManifest { run_id: "kill".into(), ..RunManifest::default() }).expect("start");
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(3));
     loop {

@@ -58,12 +58,10 @@ fn ints(batches: &[RecordBatch], column: &str) -> Vec<Option<i64>> {
     batches.iter().flat_map(of).collect()
 }
 
-fn run_of(batch: &Batch, change: impl FnOnce(&mut ParquetConfig)) -> (tempfile::TempDir, PathBuf, Ledger) {
+fn run_of(batch: &Batch, change: impl FnOnce(ParquetConfig) -> ParquetConfig) -> (tempfile::TempDir, PathBuf, Ledger) {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("a/run");
-    let mut config = ParquetConfig::new(&run);
-    change(&mut config);
-    let mut exporter = ParquetExporter::create(config);
+    let mut exporter = ParquetExporter::new(change(ParquetConfig::new(&run)));
     let ledger = Ledger::new();
     exporter.start(&manifest()).unwrap();
     ledger.received(batch);
@@ -107,7 +105,7 @@ fn varied() -> Batch {
 #[test]
 fn every_value_comes_back() {
     let batch = varied();
-    let (_dir, run, ledger) = run_of(&batch, |c| c.row_group_rows = 500);
+    let (_dir, run, ledger) = run_of(&batch, |c| c.row_group_rows(500));
     let spans = read(&run, RecordKind::Span);
     let n = batch.spans.len();
     let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
@@ -152,7 +150,7 @@ fn every_value_comes_back() {
 #[test]
 fn the_small_tables_come_back() {
     let batch = varied();
-    let (_dir, run, _ledger) = run_of(&batch, |_| {});
+    let (_dir, run, _ledger) = run_of(&batch, |c| c);
     let steps = read(&run, RecordKind::Step);
     assert_eq!(ints(&steps, "request"), [Some(1), None, Some(1), Some(1)]);
     assert_eq!(ints(&steps, "intervals"), batch.steps.iter().map(|s| Some(s.intervals as i64)).collect::<Vec<_>>());
@@ -186,7 +184,7 @@ fn columns_too_varied_for_a_dictionary_come_back() {
     for (i, span) in batch.spans.iter_mut().enumerate() {
         span.flops = (i % 4 != 0).then_some(i as u64 * 1_000_003);
     }
-    let (_dir, run, _ledger) = run_of(&batch, |_| {});
+    let (_dir, run, _ledger) = run_of(&batch, |c| c);
     let want: Vec<_> = batch.spans.iter().map(|s| s.flops.map(|f| f as i64)).collect();
     assert_eq!(ints(&read(&run, RecordKind::Span), "flops"), want);
 }
@@ -195,7 +193,7 @@ fn columns_too_varied_for_a_dictionary_come_back() {
 #[test]
 fn statistics_are_exact() {
     let batch = varied();
-    let (_dir, run, _ledger) = run_of(&batch, |_| {});
+    let (_dir, run, _ledger) = run_of(&batch, |c| c);
     let file = File::open(&segments(&run, RecordKind::Span)[0]).unwrap();
     let metadata = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().metadata().clone();
     let chunk = |name: &str| {
@@ -212,7 +210,7 @@ fn statistics_are_exact() {
 
 #[test]
 fn an_empty_run_has_its_tables() {
-    let (_dir, run, _ledger) = run_of(&Batch::default(), |_| {});
+    let (_dir, run, _ledger) = run_of(&Batch::default(), |c| c);
     for kind in RecordKind::ALL {
         assert_eq!(segments(&run, kind).len(), 1, "{}", kind.table());
         assert!(read(&run, kind).is_empty());
@@ -224,9 +222,8 @@ fn an_empty_run_has_its_tables() {
 #[test]
 fn all_tables_rotate_together() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = ParquetConfig::new(dir.path().join("run"));
-    config.rotate_rows = 1000;
-    let mut exporter = ParquetExporter::create(config.clone());
+    let run = dir.path().join("run");
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(&run).rotate_rows(1000));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(5));
     exporter.start(&manifest()).unwrap();
     for _ in 0..10 {
@@ -235,23 +232,22 @@ fn all_tables_rotate_together() {
         exporter.export(&batch, &ledger).unwrap();
     }
     // 424 intervals a step: three steps a segment, and the tenth step is still open.
-    let finished =
-        |kind| segments(&config.run_dir, kind).iter().filter(|p| p.extension().unwrap() == "parquet").count();
+    let finished = |kind| segments(&run, kind).iter().filter(|p| p.extension().unwrap() == "parquet").count();
     assert_eq!((finished(RecordKind::Span), finished(RecordKind::Step)), (3, 3));
     assert_eq!(ledger.report("parquet").exported["spans"], 9 * 424);
-    assert!(config.run_dir.join("spans/part-00003.parquet.inprogress").exists());
+    assert!(run.join("spans/part-00003.parquet.inprogress").exists());
     exporter.flush(&ledger).unwrap();
     exporter.flush(&ledger).unwrap();
     assert_eq!((finished(RecordKind::Span), ledger.pending(RecordKind::Step)), (4, 0));
-    assert!(!config.run_dir.join("spans/part-00003.parquet.inprogress").exists());
+    assert!(!run.join("spans/part-00003.parquet.inprogress").exists());
 }
 
 #[test]
 fn segments_rotate_by_age() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = ParquetConfig::new(dir.path().join("run"));
-    config.rotate_interval = std::time::Duration::from_millis(20);
-    let mut exporter = ParquetExporter::create(config.clone());
+    let run = dir.path().join("run");
+    let config = ParquetConfig::new(&run).rotate_interval(std::time::Duration::from_millis(20));
+    let mut exporter = ParquetExporter::new(config);
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(5));
     exporter.start(&manifest()).unwrap();
     exporter.tick(&ledger).unwrap();
@@ -261,16 +257,14 @@ fn segments_rotate_by_age() {
     std::thread::sleep(std::time::Duration::from_millis(30));
     exporter.tick(&ledger).unwrap();
     assert_eq!(ledger.pending(RecordKind::Span), 0);
-    assert!(config.run_dir.join("spans/part-00000.parquet").exists());
+    assert!(run.join("spans/part-00000.parquet").exists());
 }
 
 #[test]
 fn a_disk_budget_drops_the_oldest_intervals_and_counts_them() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = ParquetConfig::new(dir.path().join("run"));
-    config.rotate_rows = 20_000;
-    config.disk_budget = Some(400_000);
-    let mut exporter = ParquetExporter::create(config.clone());
+    let run = dir.path().join("run");
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(&run).rotate_rows(20_000).disk_budget(400_000));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(6));
     exporter.start(&manifest()).unwrap();
     for _ in 0..400 {
@@ -283,22 +277,19 @@ fn a_disk_budget_drops_the_oldest_intervals_and_counts_them() {
     assert!(report.conserved(), "{report:?}");
     assert!(report.dropped["spans"]["disk_budget"] > 0);
     assert_eq!(report.exported["steps"], 400, "intervals go before steps");
-    let spans = read(&config.run_dir, RecordKind::Span);
+    let spans = read(&run, RecordKind::Span);
     let seqs = ints(&spans, "seq");
     assert_eq!(seqs.len() as u64, report.exported["spans"]);
     assert_eq!(seqs.last().unwrap().unwrap() as u64, source.seq - 1, "the newest are kept");
-    let bytes: u64 = RecordKind::ALL
-        .into_iter()
-        .flat_map(|kind| segments(&config.run_dir, kind))
-        .map(|p| p.metadata().unwrap().len())
-        .sum();
+    let bytes: u64 =
+        RecordKind::ALL.into_iter().flat_map(|kind| segments(&run, kind)).map(|p| p.metadata().unwrap().len()).sum();
     assert!(bytes <= 400_000 + 10_000, "{bytes} bytes on disk");
 }
 
 #[test]
 fn unusable_directories_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
-    let start = |path: &Path| ParquetExporter::create(ParquetConfig::new(path)).start(&manifest()).unwrap_err();
+    let start = |path: &Path| ParquetExporter::new(ParquetConfig::new(path)).start(&manifest()).unwrap_err();
 
     let used = dir.path().join("used");
     fs::create_dir(&used).unwrap();
@@ -316,15 +307,14 @@ fn unusable_directories_are_refused_by_name() {
 
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    ParquetExporter::create(ParquetConfig::new(&empty)).start(&manifest()).unwrap();
+    ParquetExporter::new(ParquetConfig::new(&empty)).start(&manifest()).unwrap();
 }
 
 #[test]
 fn a_bad_compression_level_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = ParquetConfig::new(dir.path().join("run"));
-    config.compression_level = 99;
-    let error = ParquetExporter::create(config).start(&manifest()).unwrap_err();
+    let config = ParquetConfig::new(dir.path().join("run")).compression_level(99);
+    let error = ParquetExporter::new(config).start(&manifest()).unwrap_err();
     assert!(error.is_fatal() && error.to_string().contains("compression_level is 99"), "{error}");
 }
 
@@ -340,9 +330,8 @@ fn a_real_full_disk_is_survived() {
         return;
     }
     let run = dir.path().join("run");
-    let mut config = ParquetConfig::new(&run);
-    (config.row_group_rows, config.rotate_rows) = (20_000, 40_000);
-    let mut exporter = ParquetExporter::create(config);
+    let config = ParquetConfig::new(&run).row_group_rows(20_000).rotate_rows(40_000);
+    let mut exporter = ParquetExporter::new(config);
     let (ledger, mut source, mut errors) = (Ledger::new(), Synthetic::new(8), Vec::new());
     exporter.start(&manifest()).unwrap();
     for _ in 0..600 {
@@ -355,7 +344,7 @@ fn a_real_full_disk_is_survived() {
     let report = ledger.report("parquet");
     let on_disk = ints(&read(&run, RecordKind::Span), "seq").len() as u64;
     let filler = fs::write(dir.path().join("filler"), vec![0; 1 << 20]);
-    let refused = ParquetExporter::create(ParquetConfig::new(dir.path().join("third"))).start(&manifest());
+    let refused = ParquetExporter::new(ParquetConfig::new(dir.path().join("third"))).start(&manifest());
     let unmounted = std::process::Command::new("umount").arg(at).status();
     assert!(unmounted.is_ok_and(|s| s.success()));
 
@@ -373,7 +362,7 @@ fn a_real_full_disk_is_survived() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_directory_that_cannot_be_made_is_named() {
-    let error = ParquetExporter::create(ParquetConfig::new("/proc/candlescope/run")).start(&manifest()).unwrap_err();
+    let error = ParquetExporter::new(ParquetConfig::new("/proc/candlescope/run")).start(&manifest()).unwrap_err();
     assert!(error.is_fatal() && error.to_string().contains("/proc/candlescope/run"), "{error}");
 }
 
@@ -392,9 +381,8 @@ fn duckdb_and_polars_agree_with_the_manifest() {
     };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let mut config = ParquetConfig::new(&run);
-    (config.rotate_rows, config.row_group_rows) = (3000, 1000);
-    let mut exporter = ParquetExporter::create(config);
+    let config = ParquetConfig::new(&run).rotate_rows(3000).row_group_rows(1000);
+    let mut exporter = ParquetExporter::new(config);
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(11));
     (source.annotated, source.gpu) = (true, true);
     exporter.start(&manifest()).unwrap();

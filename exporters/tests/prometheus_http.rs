@@ -254,7 +254,7 @@ fn what_there_is_no_room_for_shares_the_overflows_series() {
 
 #[test]
 fn only_this_machine_reaches_it_unless_told_otherwise() {
-    assert_eq!(PrometheusConfig::default().address, "127.0.0.1:9464");
+    assert_eq!(PrometheusConfig::default(), PrometheusConfig::new("127.0.0.1:9464"));
     // The address of this machine that others see; no packet is sent to find it.
     let outside = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;

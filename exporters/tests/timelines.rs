@@ -82,7 +82,7 @@ fn chrome_events_parse_and_nest() {
 fn exporters_keep_the_file_whole_and_account() {
     let dir = tempfile::tempdir().unwrap();
     let (json, proto) = (dir.path().join("t.json"), dir.path().join("t.pftrace"));
-    let (mut chrome, mut perfetto) = (ChromeExporter::create(&json), PerfettoExporter::create(&proto));
+    let (mut chrome, mut perfetto) = (ChromeExporter::new(&json), PerfettoExporter::new(&proto));
     let (a, b) = (Ledger::new(), Ledger::new());
     chrome.start(&manifest()).unwrap();
     perfetto.start(&manifest()).unwrap();
@@ -111,12 +111,12 @@ fn a_full_device_is_counted() {
     if !full.exists() {
         return;
     }
-    let error = PerfettoExporter::create(full).start(&manifest()).unwrap_err();
+    let error = PerfettoExporter::new(full).start(&manifest()).unwrap_err();
     assert!(
         error.is_fatal() && error.to_string().contains("/dev/full") && error.to_string().contains("free some space"),
         "{error}"
     );
-    let error = ChromeExporter::create("/").start(&manifest()).unwrap_err().to_string();
+    let error = ChromeExporter::new("/").start(&manifest()).unwrap_err().to_string();
     assert!(error.contains("name a file, not a directory"), "{error}");
 }
 

@@ -118,6 +118,7 @@ pub struct ModelConfig {
 
 /// Why a configuration could not be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The name is not in [`NAMED`].
     #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = NAMED.join(", "))]

@@ -142,6 +142,7 @@ impl GenerationOutput {
 
 /// Why nothing, or not everything, was generated.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GenerateError {
     /// The prompt has no tokens.
     #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]

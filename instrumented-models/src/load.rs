@@ -54,6 +54,7 @@ impl Default for LoadOptions {
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// The configuration's name is unknown.
     #[error(transparent)]
@@ -99,6 +100,7 @@ const MAX_CONFIG_FILE: u64 = 16 << 20;
 
 /// Why a prompt could not be encoded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PromptError {
     /// The model came without a tokenizer.
     #[error("{model} has no tokenizer ({reason}); give a number of prompt tokens in place of a text")]

@@ -20,6 +20,7 @@ pub enum ModelSource {
 
 /// The text names no model.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// Nothing at this path, and no other form fits.
     #[error(

@@ -18,6 +18,7 @@ const MAX_PENDING: usize = 16;
 
 /// Why text and tokens could not be converted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenizerError {
     /// `tokenizer.json` cannot be read.
     #[error("cannot read the tokenizer {path}: {reason}; put the model's own tokenizer.json there", path = path.display())]

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 /// Median costs, nanoseconds. A mark is the first three; reading it back is a share of a query and one elapsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallCosts {
     /// `cuCtxGetCurrent`.
     pub current_context: u64,

@@ -2,6 +2,7 @@
 
 /// The version of CUDA that the driver supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct DriverVersion {
     /// 13 of 13.0.
     pub major: u32,
@@ -17,6 +18,7 @@ impl std::fmt::Display for DriverVersion {
 
 /// One device, as CUDA sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CudaDevice {
     /// CUDA's number of it; NVML counts differently, match by [`uuid`](CudaDevice::uuid).
     pub ordinal: usize,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 /// What [`probe`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Probe {
     /// The driver's version of CUDA.
     pub driver: DriverVersion,

@@ -133,6 +133,7 @@ impl Default for CuptiOptions {
 
 /// The library that would be used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CuptiFacts {
     /// Its file.
     pub library: PathBuf,

@@ -130,6 +130,7 @@ pub(super) enum Part {
 
 /// One metric of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Metric {
     /// Its name on the wire. Names that end in `_{value}` after a name that is said to have a label carry that label's value.
     pub name: &'static str,

@@ -50,10 +50,9 @@ impl Captures {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let run = self.shelf.dir.join(format!("capture-{millis}-{number}"));
         let full = |message| ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "captures_full", message);
-        let mut config = ParquetConfig::new(&run);
         // Of a capture that grows beyond it the oldest intervals go, and its verdict says so.
-        config.disk_budget = Some(self.shelf.room().map_err(full)?);
-        let capture = handle.capture(ParquetExporter::create(config), steps).map_err(|error| match &error {
+        let config = ParquetConfig::new(&run).disk_budget(self.shelf.room().map_err(full)?);
+        let capture = handle.capture(ParquetExporter::new(config), steps).map_err(|error| match &error {
             CaptureError::Busy(_) => ApiError::new(StatusCode::CONFLICT, "capture_under_way", error.to_string()),
             CaptureError::NoSteps => ApiError::invalid(error.to_string()),
             _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "capture_failed", error.to_string()),

@@ -128,9 +128,8 @@ fn observe(args: &Args) -> Result<Scope> {
         observed = observed.otlp(endpoint);
     }
     if let Some(run) = &args.parquet {
-        let mut config = ParquetConfig::new(run);
-        config.disk_budget = args.disk_budget_mb.map(|mb| mb * 1_000_000);
-        observed = observed.parquet_with(config);
+        let budget = args.disk_budget_mb.map(|mb| mb * 1_000_000);
+        observed = observed.parquet_with(ParquetConfig::new(run).disk_budget(budget));
     }
     if args.capture_kernels {
         observed = observed.kernels(None);

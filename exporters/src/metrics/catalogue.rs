@@ -13,6 +13,7 @@ pub enum Kind {
 
 /// One metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metric {
     /// Name on the wire; a histogram's series add `_bucket`, `_sum` and `_count`.
     pub name: &'static str,

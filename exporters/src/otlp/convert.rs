@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use super::decodes::Group;
 use super::settings::Settings;
 
-/// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128 that OpenTelemetry
-/// sets as a limit.
+/// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128
+/// that OpenTelemetry sets as a limit.
 pub(super) const MAX_ENTRIES: usize = 64;
 
 /// Sums over all steps of a request, those that are not sent included.
@@ -170,7 +170,8 @@ impl Attributes {
     }
 }
 
-/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's own facts.
+/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's own
+/// facts.
 pub(super) fn span(
     record: &SpanRecord,
     parent: Option<SpanId>,
@@ -206,8 +207,8 @@ pub(super) fn span(
     finish(record.trace_id, record.span_id, parent, name, (record.host_start, record.host_dur_ns), a, scope)
 }
 
-/// A request as a span. Its events are `entries`, the intervals during which a thread worked for it, and `course`, its decode steps in
-/// groups.
+/// A request as a span. Its events are `entries`, the intervals during which a thread worked for it, and `course`,
+/// its decode steps in groups.
 pub(super) fn request(
     record: &RequestRecord,
     totals: &Totals,

@@ -7,7 +7,7 @@ use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind};
+use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind, RedactedUrl};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
@@ -28,8 +28,8 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Sends traces to an OpenTelemetry collector; see the [module](super).
 ///
-/// A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything here happens on the
-/// exporter's own thread, waiting spans are bounded, and what does not arrive is counted.
+/// A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything here happens
+/// on the exporter's own thread, waiting spans are bounded, and what does not arrive is counted.
 #[derive(Debug)]
 pub struct OtlpExporter {
     config: OtlpConfig,
@@ -49,10 +49,15 @@ struct Running {
 }
 
 impl OtlpExporter {
-    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first span is sent, so a
-    /// collector may come later.
-    pub fn create(config: OtlpConfig) -> Self {
+    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
+    /// span is sent, so a collector may come later.
+    pub fn new(config: OtlpConfig) -> Self {
         Self { config, running: None }
+    }
+
+    /// The collector, where the configuration names one.
+    pub fn endpoint(&self) -> Option<&RedactedUrl> {
+        self.config.endpoint.as_ref()
     }
 }
 

@@ -1,7 +1,7 @@
 //! OTLP over gRPC.
 //!
-//! tonic wants a tokio runtime. It gets one that runs on the exporter's thread and only while that thread sends: the application needs
-//! none, and one that it has is left alone.
+//! tonic wants a tokio runtime. It gets one that runs on the exporter's thread and only while that thread sends: the
+//! application needs none, and one that it has is left alone.
 
 use super::attempt::{Attempt, Message, SendError, reason};
 use super::settings::Settings;

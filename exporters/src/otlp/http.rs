@@ -1,7 +1,8 @@
 //! OTLP over HTTP with protobuf bodies.
 //!
-//! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and a thread. That
-//! exporter also keeps to itself why something failed and how much was rejected, so requests are made here.
+//! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and
+//! a thread. That exporter also keeps to itself why something failed and how much was rejected, so requests are made
+//! here.
 
 use super::attempt::{Attempt, Message, SendError, reason};
 use super::sealed::Address;

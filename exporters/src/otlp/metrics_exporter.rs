@@ -17,8 +17,9 @@ use super::exporter::LAST_WORDS;
 
 /// Sends metrics to an OpenTelemetry collector, the same that Prometheus can scrape; see the [module](super).
 ///
-/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it all again. A
-/// record counts as exported once an export that has it in it was taken whole, and as lost if none was until the end.
+/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it
+/// all again. A record counts as exported once an export that has it in it was taken whole, and as lost if none was
+/// until the end.
 #[derive(Debug)]
 pub struct OtlpMetricsExporter {
     config: OtlpConfig,
@@ -41,9 +42,9 @@ struct Running {
 }
 
 impl OtlpMetricsExporter {
-    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first export, so a
-    /// collector may come later.
-    pub fn create(config: OtlpConfig) -> Self {
+    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
+    /// export, so a collector may come later.
+    pub fn new(config: OtlpConfig) -> Self {
         Self { config, stats: SessionStats::default(), running: None }
     }
 

@@ -1,12 +1,14 @@
-//! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and everything behind them.
+//! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and
+//! everything behind them.
 //!
-//! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their intervals, with the
-//! ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its caller's trace id stands in the caller's trace.
+//! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their
+//! intervals, with the ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its
+//! caller's trace id stands in the caller's trace.
 //!
-//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step all, of the others
-//! the step alone; what is left out is summed up in the request's attributes and events. Slow requests can be kept whole. All traces
-//! together have 2,000 spans a second in the long run: beyond that a request is one span. Which traces are sent at all is up to
-//! OpenTelemetry's samplers, see [`OtlpSampler`].
+//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step
+//! all, of the others the step alone; what is left out is summed up in the request's attributes and events. Slow
+//! requests can be kept whole. All traces together have 2,000 spans a second in the long run: beyond that a request
+//! is one span. Which traces are sent at all is up to OpenTelemetry's samplers, see [`OtlpSampler`].
 //!
 //! GPU time is sampled, and says so. An interval and a step carry `candlescope.gpu.duration` where they were
 //! measured, with `candlescope.gpu.source`: `event`, elapsed on the stream, or `cupti`, the sum of the kernels. A
@@ -15,20 +17,20 @@
 //! `candlescope.gpu.duration` what that says of all recorded steps (mean × number for each kind of step,
 //! [`candlescope_core::estimate`]), left out where a kind of step was never measured.
 //!
-//! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative, every 60 seconds and at
-//! the end.
+//! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative,
+//! every 60 seconds and at the end.
 //!
-//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime. The standard
-//! `OTEL_*` variables are honoured, see [`OtlpConfig`].
+//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime.
+//! The standard `OTEL_*` variables are honoured, see [`OtlpConfig`].
 //!
-//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the exporter's own
-//! thread behind a bounded queue, each export is tried again until its deadline, what is lost is counted, and the log has one line a
-//! minute.
+//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the
+//! exporter's own thread behind a bounded queue, each export is tried again until its deadline, what is lost is
+//! counted, and the log has one line a minute.
 //!
 //! ```no_run
 //! use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
 //! let (layer, session) = candlescope_core::Session::builder()
-//!     .exporter(OtlpExporter::create(OtlpConfig::new("http://localhost:4318")))
+//!     .exporter(OtlpExporter::new(OtlpConfig::new("http://localhost:4318")))
 //!     .start()?;
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```

@@ -64,7 +64,8 @@ fn metric(family: &MetricFamily, time: Time) -> Option<Metric> {
     let temporality = AggregationTemporality::Cumulative as i32;
     let data = match family.get_field_type() {
         MetricType::COUNTER => {
-            // Counters of samples are the device's or the process's own and were not zero when the run began; zero is "unknown".
+            // Counters of samples are the device's or the process's own and were not zero when the run began; zero is
+            // "unknown".
             let of_sample = SAMPLES.iter().any(|sample| sample.name == family.name());
             let since = if of_sample { 0 } else { time.started };
             let data_points = points(|m| m.get_counter().value(), since);
@@ -81,8 +82,9 @@ fn metric(family: &MetricFamily, time: Time) -> Option<Metric> {
     Some(Metric { name, unit: unit.into(), description: family.help().into(), data: Some(data), ..Metric::default() })
 }
 
-/// Values by the one name that both forms of the `prometheus` crate have here. Its feature `protobuf`, which any other crate of a program
-/// may turn on, gives `Counter` and `Gauge` a method `value` and takes `get_value` away. What they have themselves goes before these.
+/// Values by the one name that both forms of the `prometheus` crate have here. Its feature `protobuf`, which any
+/// other crate of a program may turn on, gives `Counter` and `Gauge` a method `value` and takes `get_value` away.
+/// What they have themselves goes before these.
 #[allow(dead_code, reason = "which of them is used depends on that feature")]
 mod either_form {
     use prometheus::proto::{Counter, Gauge};

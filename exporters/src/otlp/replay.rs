@@ -1,24 +1,25 @@
 //! A run that was read back, in the order in which it happened.
 //!
-//! A reader gives table after table; while a session runs, a step comes with its intervals and a request after its last step, which is
-//! what bounds the memory that sending needs.
+//! A reader gives table after table; while a session runs, a step comes with its intervals and a request after its
+//! last step, which is what bounds the memory that sending needs.
 
 use super::{OtlpConfig, OtlpExporter};
 use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, ExportError, Exporter, Ledger, RequestRecord, StepRecord};
 use std::collections::HashMap;
 
-/// Sends a run that has ended to a collector. `batches` are best given with steps and requests before spans: spans whose step comes
-/// later are kept in memory until it does.
+/// Sends a run that has ended to a collector. `batches` are best given with steps and requests before spans: spans
+/// whose step comes later are kept in memory until it does.
 ///
 /// # Errors
-/// When the settings cannot be used, or the collector takes nothing. What it took in part is in the report, with the last error.
+/// When the settings cannot be used, or the collector takes nothing. What it took in part is in the report, with the
+/// last error.
 pub fn send_run(
     config: OtlpConfig,
     run: &RunManifest,
     batches: impl IntoIterator<Item = Batch>,
 ) -> Result<ExporterReport, ExportError> {
-    let mut exporter = OtlpExporter::create(config);
+    let mut exporter = OtlpExporter::new(config);
     let ledger = Ledger::new();
     exporter.start(run)?;
     let mut order = Order::default();
@@ -51,7 +52,8 @@ pub(super) struct Order {
     steps: HashMap<u64, (StepRecord, u64)>,
     /// Requests with the number of their steps still to come.
     requests: HashMap<u64, (Option<RequestRecord>, u64)>,
-    /// Requests whose steps are complete. They wait for one more batch, because the request's own interval ends after its steps.
+    /// Requests whose steps are complete. They wait for one more batch, because the request's own interval ends after
+    /// its steps.
     ended: Vec<RequestRecord>,
 }
 

@@ -1,9 +1,10 @@
 //! Keeps credentials away from what ureq logs.
 //!
-//! ureq writes every request's address and head to the `log` crate at the level `debug`, with all headers but two, and there is no
-//! setting for that: an application that logs at this level would have its collector's credentials in its logs. So ureq is given neither:
-//! it sends a request with a field that says nothing, and on the way to the socket, behind everything that logs, the credentials take its
-//! place. ureq lets a program bring the layer for TLS; that is where this stands, also for connections without TLS.
+//! ureq writes every request's address and head to the `log` crate at the level `debug`, with all headers but two,
+//! and there is no setting for that: an application that logs at this level would have its collector's credentials in
+//! its logs. So ureq is given neither: it sends a request with a field that says nothing, and on the way to the
+//! socket, behind everything that logs, the credentials take its place. ureq lets a program bring the layer for TLS;
+//! that is where this stands, also for connections without TLS.
 
 use super::attempt::SendError;
 use super::headers::Headers;
@@ -25,8 +26,8 @@ const LINE: &str = "x-credentials: sealed\r\n";
 /// Fields that say nothing of who calls and that ureq may set itself.
 const OPEN: [&str; 4] = ["accept", "content-encoding", "content-type", "user-agent"];
 
-/// Fields that say how a request is framed, or what of an answer can be read: ureq sets them, and two of one kind would be read in two
-/// ways.
+/// Fields that say how a request is framed, or what of an answer can be read: ureq sets them, and two of one kind
+/// would be read in two ways.
 const UREQS_OWN: [&str; 4] = ["accept-encoding", "content-length", "host", "transfer-encoding"];
 
 /// An address and headers for ureq, without what is secret in them.

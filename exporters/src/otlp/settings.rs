@@ -175,11 +175,11 @@ impl Settings {
         let file = |said: &Option<PathBuf>, signal, general| {
             said.clone().or_else(|| either(signal, general).map(|(_, path)| path.into()))
         };
+        let (client_certificate, client_key) = config.client.clone().unzip();
         let tls = Tls::read(
             file(&config.ca_certificate, own.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE").as_deref(),
-            file(&config.client_certificate, own.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE")
-                .as_deref(),
-            file(&config.client_key, own.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY").as_deref(),
+            file(&client_certificate, own.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE").as_deref(),
+            file(&client_key, own.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY").as_deref(),
         )?;
         let mut headers: BTreeMap<String, String> = either(own.headers, "OTEL_EXPORTER_OTLP_HEADERS")
             .map(|(_, list)| pairs(&list).into_iter().map(|(k, v)| (k.to_ascii_lowercase(), v)).collect())
@@ -247,8 +247,8 @@ fn endpoint(
     if usable { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
-/// These variables may be meant for another SDK of the process, which knows more samplers. As the standard has it, what is not
-/// understood is told and passed over.
+/// These variables may be meant for another SDK of the process, which knows more samplers. As the standard has it,
+/// what is not understood is told and passed over.
 fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>, warnings: &mut Vec<String>) -> OtlpSampler {
     let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return OtlpSampler::default() };
     let (parent_based, root) = word.strip_prefix("parentbased_").map_or((false, word.as_str()), |root| (true, root));
@@ -398,19 +398,19 @@ mod tests {
         assert!(told(&[("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote")]).contains("traceidratio"));
         let told = told(&[("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "10%")]);
         assert!(told.contains("OTEL_TRACES_SAMPLER_ARG") && told.contains("10%"), "{told}");
-        let mine = OtlpSampler { ratio: 0.5, parent_based: false };
-        let config = OtlpConfig { sampler: Some(mine), ..OtlpConfig::default() };
+        let mine = OtlpSampler::new(0.5).parent_based(false);
+        let config = OtlpConfig::default().sampler(mine);
         assert_eq!(resolve(&config, &[("OTEL_TRACES_SAMPLER", "always_off")]).unwrap().sampler, mine);
     }
 
     #[test]
     fn what_the_program_says_wins() {
-        let mut config = OtlpConfig::new("http://mine:9");
-        config.headers.insert("X-Tenant".into(), "mine".into());
-        config.timeout = Some(Duration::from_secs(1));
-        config.service_name = Some("mine".into());
-        config.gzip = Some(false);
-        config.protocol = Some(Protocol::HttpProtobuf);
+        let config = OtlpConfig::new("http://mine:9")
+            .header("X-Tenant", "mine")
+            .timeout(Duration::from_secs(1))
+            .service_name("mine")
+            .gzip(false)
+            .protocol(Protocol::HttpProtobuf);
         let vars = [
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://theirs:1"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=theirs"),
@@ -443,8 +443,8 @@ mod tests {
         let error = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", this)]).unwrap_err();
         assert!(error.to_string().contains("no certificate in PEM"), "{error}");
         assert!(bad("OTEL_EXPORTER_OTLP_CLIENT_KEY", this).contains("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"));
-        let sampler = Some(OtlpSampler { ratio: 1.5, parent_based: true });
-        let error = resolve(&OtlpConfig { sampler, ..OtlpConfig::default() }, &[]).unwrap_err().to_string();
+        let config = OtlpConfig::default().sampler(OtlpSampler::new(1.5));
+        let error = resolve(&config, &[]).unwrap_err().to_string();
         assert!(error.contains("1.5"), "{error}");
         assert_eq!(
             resolve(&OtlpConfig::new("http://"), &[]).unwrap_err(),
@@ -505,7 +505,7 @@ mod tests {
     #[cfg(not(feature = "otlp-grpc"))]
     #[test]
     fn without_the_feature_grpc_is_refused_by_name() {
-        let config = OtlpConfig { protocol: Some(Protocol::Grpc), ..OtlpConfig::default() };
+        let config = OtlpConfig::default().protocol(Protocol::Grpc);
         let by_config = resolve(&config, &[]).unwrap_err().to_string();
         let by_variable = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
         assert!(by_config.contains("`otlp-grpc`"), "{by_config}");

@@ -185,7 +185,7 @@ fn gpu_time_of_a_request_is_of_one_source_and_says_how_much_of_it_was_measured()
         let keys = ["duration", "measured_duration", "measured_steps", "source"];
         (keys.map(|key| attribute(&root, &format!("candlescope.gpu.{key}"))), root)
     };
-    let (all, root) = told(&batches, OtlpLimits { max_depth: 0, ..OtlpLimits::default() });
+    let (all, root) = told(&batches, OtlpLimits::default().max_depth(0));
     assert_eq!(all, [Some(0.047.into()), Some(0.027.into()), Some(11.into()), Some("event".into())]);
     // Of the course of decoding each group says the same of its own steps.
     let groups: Vec<_> = root.events.iter().filter(|e| e.name == "candlescope.decoded").collect();
@@ -238,14 +238,12 @@ fn by_default_a_trace_is_small_and_says_so() {
 fn every_nth_decode_step_is_sent_in_full() {
     let (batches, _) = request(3, 9);
     let per_step = batches[1].spans.len();
-    let mut limits = OtlpLimits::none();
-    limits.detail_every = 4;
+    let limits = OtlpLimits::none().detail_every(4);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     // The request, the prefill, decode steps 0, 4 and 8 in full, six more decode steps.
     assert_eq!(sent.len(), 1 + 4 * per_step + 6);
-    limits.detail_every = 0;
-    let (sent, omitted) = run(limits, &batches);
+    let (sent, omitted) = run(limits.detail_every(0), &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 1 + per_step + 9);
 }
@@ -253,9 +251,7 @@ fn every_nth_decode_step_is_sent_in_full() {
 #[test]
 fn depth_is_limited() {
     let (batches, _) = request(4, 2);
-    let mut limits = OtlpLimits::none();
-    limits.max_depth = 1;
-    let (sent, omitted) = run(limits, &batches);
+    let (sent, omitted) = run(OtlpLimits::none().max_depth(1), &batches);
     check(&batches, &sent, omitted);
     let deepest =
         sent.iter().filter_map(|o| attribute(&o.span, "candlescope.path")).map(|p| p.as_str().matches('/').count());
@@ -266,25 +262,22 @@ fn depth_is_limited() {
 fn slow_requests_are_whole_and_quick_ones_are_not() {
     let (batches, record) = request(5, 20);
     let took = Duration::from_nanos(record.host_dur_ns);
-    let mut limits = OtlpLimits { slow_max_spans: 100_000, ..OtlpLimits::default() };
-    limits.slow_request = Some(took);
+    let limits = OtlpLimits::default().slow_max_spans(100_000).slow_request(took);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     assert_eq!(omitted, Counts::default());
-    limits.slow_request = Some(took + Duration::from_nanos(1));
+    let limits = limits.slow_request(took + Duration::from_nanos(1));
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), limits.max_spans);
     // One that is long only is cut like any other.
-    limits.max_spans = 100;
+    let limits = limits.max_spans(100);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 100);
     assert_eq!(sent.iter().filter(|o| o.records.steps == 1).count(), 21, "steps go before what is below them");
     // One that outgrows its own limit while it runs has that many spans, of every step the first levels.
-    limits.slow_request = Some(Duration::ZERO);
-    limits.slow_max_spans = 2_000;
-    let (sent, omitted) = run(limits, &batches);
+    let (sent, omitted) = run(limits.slow_request(Duration::ZERO).slow_max_spans(2_000), &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 2_000);
     let per_step = |level: usize| {
@@ -308,7 +301,8 @@ fn conservation_and_trees_hold_whatever_the_limits_and_the_batches() {
         if seed % 2 == 0 {
             with_entry(&mut whole, &record);
         }
-        // The same records in pieces: a step's intervals before the step itself, the request sometimes before its last step.
+        // The same records in pieces: a step's intervals before the step itself, the request sometimes before its
+        // last step.
         let mut batches = Vec::new();
         for batch in &whole {
             for piece in batch.spans.chunks(1 + (seed as usize * 37) % 200) {
@@ -324,16 +318,15 @@ fn conservation_and_trees_hold_whatever_the_limits_and_the_batches() {
             let last = batches.len() - 1;
             batches.swap(last, last - 1);
         }
-        let limits = OtlpLimits {
-            max_depth: (seed % 5) as u32,
-            max_spans: 1 + (seed as usize * 97) % 900,
-            detail_every: seed % 4,
-            slow_request: (seed % 2 == 1).then_some(Duration::from_millis(seed)),
-            slow_max_spans: 700,
-            max_held: 50 + (seed as usize * 53) % 2_000,
-            spans_per_second: if seed % 5 == 0 { seed % 3 } else { 2_000 },
-        };
-        let sampler = OtlpSampler { ratio: f64::from(u8::from(seed % 11 != 0)), parent_based: seed % 4 == 0 };
+        let limits = OtlpLimits::none()
+            .max_depth((seed % 5) as u32)
+            .max_spans(1 + (seed as usize * 97) % 900)
+            .detail_every(seed % 4)
+            .slow_request((seed % 2 == 1).then_some(Duration::from_millis(seed)))
+            .slow_max_spans(700)
+            .max_held(50 + (seed as usize * 53) % 2_000)
+            .spans_per_second(if seed % 5 == 0 { seed % 3 } else { 2_000 });
+        let sampler = OtlpSampler::new(f64::from(u8::from(seed % 11 != 0))).parent_based(seed % 4 == 0);
         let (sent, omitted) = run_sampled(limits, sampler, &batches);
         check(&batches, &sent, omitted);
     }
@@ -356,7 +349,7 @@ fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
     }
     let per_step = batches[0].spans.len();
     // Ten seconds' worth is a little more than four requests have.
-    let limits = OtlpLimits { spans_per_second: (4 * per_step as u64).div_ceil(10) + 1, ..OtlpLimits::none() };
+    let limits = OtlpLimits::none().spans_per_second((4 * per_step as u64).div_ceil(10) + 1);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     let spans_of = |record: &RequestRecord| {
@@ -372,9 +365,9 @@ fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
         assert_eq!(steps, Some(1.into()), "sums are of all steps");
     }
     // Those that are slow are sent whatever else is.
-    let slow = OtlpLimits { slow_request: Some(Duration::ZERO), ..limits };
+    let slow = limits.slow_request(Duration::ZERO);
     assert_eq!(run(slow, &batches).1, Counts::default());
-    let none_slow = OtlpLimits { slow_request: Some(Duration::MAX), ..limits };
+    let none_slow = limits.slow_request(Duration::MAX);
     let (sent, omitted) = run(none_slow, &batches);
     check(&batches, &sent, omitted);
     assert!(omitted.steps >= 5, "{omitted:?}");
@@ -387,10 +380,10 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
     let last = batches.len() - 1;
     for (said, sampler, sent_at_all) in [
         (Some(false), OtlpSampler::default(), false),
-        (Some(true), OtlpSampler { ratio: 0.0, parent_based: true }, true),
-        (Some(true), OtlpSampler { ratio: 0.0, parent_based: false }, false),
-        (Some(false), OtlpSampler { ratio: 1.0, parent_based: false }, true),
-        (None, OtlpSampler { ratio: 0.0, parent_based: true }, false),
+        (Some(true), OtlpSampler::new(0.0), true),
+        (Some(true), OtlpSampler::new(0.0).parent_based(false), false),
+        (Some(false), OtlpSampler::new(1.0).parent_based(false), true),
+        (None, OtlpSampler::new(0.0), false),
     ] {
         record.caller_sampled = said;
         batches[last].requests = vec![record.clone()];
@@ -400,7 +393,7 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
         assert_eq!(omitted == Counts::default(), sent_at_all);
     }
     // Steps outside of requests, and requests that never end, are nobody's but ours.
-    let off = OtlpSampler { ratio: 0.0, parent_based: true };
+    let off = OtlpSampler::new(0.0);
     for batch in &mut batches {
         batch.requests.clear();
     }
@@ -416,7 +409,7 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
 #[test]
 fn requests_that_never_end_are_bounded_and_accounted_for() {
     let mut source = Synthetic::new(6);
-    let limits = OtlpLimits { max_held: 2_000, ..OtlpLimits::default() };
+    let limits = OtlpLimits::default().max_held(2_000);
     let mut traces = Traces::new(limits, OtlpSampler::default());
     let mut batches = Vec::new();
     for number in 0..50 {
@@ -499,9 +492,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     run.options.insert("schedule".into(), json!({ "wait": 90, "active": 10 }));
     run.model.insert("name".into(), "smollm2".into());
     run.model.insert("parameters".into(), json!(134_515_008));
-    let mut config = OtlpConfig::new("http://localhost:4318");
-    config.service_name = Some("chat".into());
-    config.resource.insert("host.name".into(), "told".into());
+    let config = OtlpConfig::new("http://localhost:4318").service_name("chat").resource("host.name", "told");
     let settings = Settings::resolve(&config, Signal::Traces, "app", |_| None).unwrap();
     let resource = convert::resource(&run, &settings);
     let get = |key: &str| resource.get(&Key::from(key.to_string())).map(|v| v.to_string());

@@ -1,7 +1,8 @@
 //! Which spans are sent, and when: a state machine without I/O between batches and the transport.
 //!
-//! A request's steps are kept until the request has ended, because only its record says how long it took and only then is it known
-//! how many spans its trace has. Steps outside of requests are traces of their own and go out at once.
+//! A request's steps are kept until the request has ended, because only its record says how long it took and only
+//! then is it known how many spans its trace has. Steps outside of requests are traces of their own and go out at
+//! once.
 
 use super::config::{OtlpLimits, OtlpSampler};
 use super::convert::{self, MAX_ENTRIES, Totals};
@@ -184,7 +185,8 @@ impl Traces {
 
     /// No more records come: whatever is kept goes out as it is.
     pub(super) fn finish(&mut self) {
-        // Of requests that never ended there is no span; the intervals during which threads worked for them stand for it.
+        // Of requests that never ended there is no span; the intervals during which threads worked for them stand for
+        // it.
         let mut entries = std::mem::take(&mut self.entries);
         let mut roots = HashMap::new();
         for entry in entries.values_mut().flat_map(std::mem::take) {
@@ -301,7 +303,8 @@ impl Traces {
             return;
         }
         let mut gone = Counts::default();
-        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not sent in full do.
+        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not
+        // sent in full do.
         if self.limits.slow_request.is_none() {
             gone.spans += open.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
         }
@@ -380,8 +383,8 @@ impl Traces {
         self.omitted.spans += gone;
     }
 
-    /// Sends what of `steps` fits into `limit`, below the request's span if there is one. `sent` are spans that went out before and may
-    /// be parents.
+    /// Sends what of `steps` fits into `limit`, below the request's span if there is one. `sent` are spans that went
+    /// out before and may be parents.
     fn emit(
         &mut self,
         mut steps: Vec<Held>,
@@ -401,7 +404,8 @@ impl Traces {
         for held in &steps {
             let mut step_sent = false;
             for record in &held.spans {
-                // The nearest ancestor that is sent. A request's own interval is not among them: its span stands for it.
+                // The nearest ancestor that is sent. A request's own interval is not among them: its span stands for
+                // it.
                 let mut above = record.parent_seq;
                 let parent = loop {
                     match above {
@@ -421,8 +425,8 @@ impl Traces {
         }
     }
 
-    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are. What the caller of a request
-    /// that never ended decided is not known.
+    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are. What the
+    /// caller of a request that never ended decided is not known.
     fn send_alone(&mut self, record: &SpanRecord) {
         let left_out = self.ended.iter().any(|(_, trace, span)| *trace == record.trace_id && span.is_none());
         if !left_out && self.sampler.takes(record.trace_id, None) {

@@ -1,8 +1,9 @@
 //! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
 //!
-//! How a message travels is the business of [`http`](super::http) and [`grpc`](super::grpc); here is what they have in common, so that
-//! both behave alike towards a collector that is not well. Neither needs a runtime of the application's or starts a thread that
-//! outlives the exporter's, so all of it can be kept out of the application's telemetry.
+//! How a message travels is the business of [`http`](super::http) and [`grpc`](super::grpc); here is what they have
+//! in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of the
+//! application's or starts a thread that outlives the exporter's, so all of it can be kept out of the application's
+//! telemetry.
 
 use super::attempt::{Attempt, Message, SendError};
 #[cfg(feature = "otlp-grpc")]
@@ -43,7 +44,8 @@ impl Transport {
         Ok(Self { way, endpoint: settings.endpoint.clone(), headers: settings.headers.clone() })
     }
 
-    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but rejected.
+    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but
+    /// rejected.
     pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
         let sent = quietly(|| match &mut self.way {
             Way::Http(http) => {
@@ -83,8 +85,8 @@ fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Res
     }
 }
 
-/// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting must not make
-/// more to export.
+/// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting
+/// must not make more to export.
 fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     dispatcher::with_default(&Dispatch::none(), f)

@@ -1,4 +1,5 @@
-//! Which traces are sent at all: by the sampler that OpenTelemetry's users know, and by the rate that a trace store can take.
+//! Which traces are sent at all: by the sampler that OpenTelemetry's users know, and by the rate that a trace store
+//! can take.
 
 use super::config::OtlpSampler;
 use candlescope_core::{HostNs, TraceId};
@@ -31,7 +32,8 @@ impl OtlpSampler {
     }
 }
 
-/// Spans that may still go out: so many a second, by the records' own time, so that a run sent later is sent as it would have been.
+/// Spans that may still go out: so many a second, by the records' own time, so that a run sent later is sent as it
+/// would have been.
 #[derive(Debug)]
 pub(super) struct Allowance {
     per_second: f64,
@@ -45,8 +47,8 @@ impl Allowance {
         Self { per_second, left: per_second * BURST_SECONDS, latest: None }
     }
 
-    /// Whether anything may go out at `now`. What then goes out may overdraw it, and is made up for later, up to ten seconds' worth: an
-    /// hour of slow requests, which are sent in any case, is not to cost the hour after it.
+    /// Whether anything may go out at `now`. What then goes out may overdraw it, and is made up for later, up to ten
+    /// seconds' worth: an hour of slow requests, which are sent in any case, is not to cost the hour after it.
     pub(super) fn is_left(&mut self, now: HostNs) -> bool {
         let latest = *self.latest.get_or_insert(now);
         if now > latest {
@@ -70,15 +72,15 @@ mod tests {
     fn a_ratio_takes_its_share_and_callers_decide_where_they_may() {
         // Any odd multiplier spreads numbers over the ids.
         let trace = |n: u128| TraceId(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
-        let tenth = OtlpSampler { ratio: 0.1, parent_based: true };
+        let tenth = OtlpSampler::new(0.1);
         let taken = (1..=10_000).filter(|n| tenth.takes(trace(*n), None)).count();
         assert!((900..1_100).contains(&taken), "{taken}");
         assert!(tenth.takes(trace(1), Some(true)) && !tenth.takes(trace(1), Some(false)));
         assert!(tenth.may_take(trace(1)) && tenth.may_take(trace(2)));
 
-        let never = OtlpSampler { ratio: 0.0, parent_based: false };
+        let never = OtlpSampler::new(0.0).parent_based(false);
         assert!(!never.takes(trace(1), Some(true)) && !never.may_take(trace(1)));
-        let always = OtlpSampler { ratio: 1.0, parent_based: false };
+        let always = OtlpSampler::new(1.0).parent_based(false);
         assert!(always.takes(trace(1), Some(false)));
     }
 

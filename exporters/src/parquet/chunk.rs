@@ -1,7 +1,7 @@
 //! From a column in memory to a column chunk of a row group.
 //!
-//! Varied numbers go through the library's typed writers (delta encoding). Columns of keys are written here, page by page:
-//! the keys are known, so nothing is hashed, and a constant column is a handful of bytes.
+//! Varied numbers go through the library's typed writers (delta encoding). Columns of keys are written here, page by
+//! page: the keys are known, so nothing is hashed, and a constant column is a handful of bytes.
 
 use super::column::{KeyColumn, Keys, NULL, Presence, ValueColumn};
 use super::hybrid;

@@ -3,8 +3,8 @@
 /// The key of an absent value.
 pub(super) const NULL: u32 = u32::MAX;
 
-/// Indices into a dictionary. A column that has one value only, or none at all, costs no memory: most nullable columns are
-/// like that in any one run.
+/// Indices into a dictionary. A column that has one value only, or none at all, costs no memory: most nullable
+/// columns are like that in any one run.
 #[derive(Debug, Default)]
 pub(super) struct KeyColumn {
     len: usize,

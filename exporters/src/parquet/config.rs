@@ -4,38 +4,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of the [`ParquetExporter`](super::ParquetExporter).
+///
+/// Rotation bounds what a `kill -9` or a power failure costs: the open segments and nothing else. All tables rotate
+/// at the same moment, so after a crash the steps that can be read are those whose intervals can be read.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
+#[must_use]
 pub struct ParquetConfig {
-    /// The run's directory. Created where missing; one that already holds files is refused, because two runs in one
-    /// directory cannot be told apart by a reader that scans it.
-    pub run_dir: PathBuf,
-    /// Spans after which the open segments of all tables are finished.
-    ///
-    /// Together with `rotate_bytes` and `rotate_interval` this bounds what a `kill -9` or a power failure costs: the open
-    /// segments and nothing else. All tables rotate at the same moment, so after a crash the steps that can be read
-    /// are those whose intervals can be read.
-    pub rotate_rows: u64,
-    /// Bytes written to the open segment of a table after which all segments are finished.
-    pub rotate_bytes: u64,
-    /// Age of the open segments at which they are finished.
-    pub rotate_interval: Duration,
-    /// Limit of the finished segments' size together. When it is exceeded the *oldest* segments are deleted and their records
-    /// booked as dropped for [`DiskBudget`](candlescope_core::DropReason::DiskBudget): of a run that goes on for days
-    /// the end is worth more than the beginning. Intervals go first, being nearly all of the data; steps, requests and
-    /// samples only when no interval is left but the newest segment's. `None`: no limit.
-    pub disk_budget: Option<u64>,
-    /// ZSTD level, 1 to 22. Encodings have done most of the work before: higher levels cost far more than they save.
-    pub compression_level: i32,
-    /// Rows collected in memory and written together. Larger groups compress better, cost more memory (about 100 bytes a
-    /// row) and are the grain of parallel reading; DuckDB's own are 122,880.
-    pub row_group_rows: usize,
-    /// Memory that collected rows may take before they are written early.
-    pub max_buffer_bytes: usize,
+    pub(super) run_dir: PathBuf,
+    pub(super) rotate_rows: u64,
+    pub(super) rotate_bytes: u64,
+    pub(super) rotate_interval: Duration,
+    pub(super) disk_budget: Option<u64>,
+    pub(super) compression_level: i32,
+    pub(super) row_group_rows: usize,
+    pub(super) max_buffer_bytes: usize,
 }
 
 impl ParquetConfig {
-    /// The defaults for a run in `run_dir`.
+    /// The defaults for a run in `run_dir`. It is created where missing; one that already holds files is refused,
+    /// because two runs in one directory cannot be told apart by a reader that scans it.
     pub fn new(run_dir: impl Into<PathBuf>) -> Self {
         Self {
             run_dir: run_dir.into(),
@@ -47,6 +34,54 @@ impl ParquetConfig {
             row_group_rows: 122_880,
             max_buffer_bytes: 64 << 20,
         }
+    }
+
+    /// Spans after which the open segments of all tables are finished, 4 million by default.
+    pub fn rotate_rows(mut self, spans: u64) -> Self {
+        self.rotate_rows = spans;
+        self
+    }
+
+    /// Bytes written to the open segment of a table after which all segments are finished, 64 MiB by default.
+    pub fn rotate_bytes(mut self, bytes: u64) -> Self {
+        self.rotate_bytes = bytes;
+        self
+    }
+
+    /// Age of the open segments at which they are finished, 30 s by default.
+    pub fn rotate_interval(mut self, age: Duration) -> Self {
+        self.rotate_interval = age;
+        self
+    }
+
+    /// Limit of the finished segments' size together, in bytes; none by default. When it is exceeded the *oldest*
+    /// segments are deleted and their records booked as dropped for
+    /// [`DiskBudget`](candlescope_core::DropReason::DiskBudget): of a run that goes on for days the end is worth more
+    /// than the beginning. Intervals go first, being nearly all of the data; steps, requests and samples only when no
+    /// interval is left but the newest segment's.
+    pub fn disk_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.disk_budget = bytes.into();
+        self
+    }
+
+    /// ZSTD level, 1 to 22; 1 by default. Encodings have done most of the work before: higher levels cost far more than
+    /// they save.
+    pub fn compression_level(mut self, level: i32) -> Self {
+        self.compression_level = level;
+        self
+    }
+
+    /// Rows collected in memory and written together, 122,880 by default as in DuckDB. Larger groups compress better,
+    /// cost more memory (about 100 bytes a row) and are the grain of parallel reading.
+    pub fn row_group_rows(mut self, rows: usize) -> Self {
+        self.row_group_rows = rows;
+        self
+    }
+
+    /// Memory that collected rows may take before they are written early, 64 MiB by default.
+    pub fn max_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.max_buffer_bytes = bytes;
+        self
     }
 
     /// The segment size that rotation goes by: with a budget, small enough that deleting one segment is a small step.

@@ -1,4 +1,5 @@
-//! Dictionaries of the row group being filled: from what a record carries to a dense key, without hashing a string per row.
+//! Dictionaries of the row group being filled: from what a record carries to a dense key, without hashing a string
+//! per row.
 
 use super::column::NULL;
 use candlescope_core::{PathInfo, ThreadInfo, TraceId};
@@ -34,7 +35,8 @@ impl TextDict {
     }
 }
 
-/// Distinct paths, found by [`PathInfo::id`]. Names and targets follow from the path, so their columns need no keys of their own.
+/// Distinct paths, found by [`PathInfo::id`]. Names and targets follow from the path, so their columns need no keys
+/// of their own.
 #[derive(Debug, Default)]
 pub(super) struct PathDict {
     /// By `PathInfo::id`.

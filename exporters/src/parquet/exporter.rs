@@ -2,8 +2,8 @@
 
 use super::chunk::ChunkWriter;
 use super::config::ParquetConfig;
-use super::segment::{SegmentError, Shared, TableWriter};
 use super::file_system::{Disk, Files};
+use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;
 use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, Steps};
 use candlescope_core::run::RunManifest;
@@ -46,7 +46,8 @@ struct Writer {
     opened: Option<Instant>,
 }
 
-/// Does the same to every table and gives the last error, if any: a failure of one table must not keep the others from disk.
+/// Does the same to every table and gives the last error, if any: a failure of one table must not keep the others
+/// from disk.
 macro_rules! each_table {
     ($writer:expr, $table:ident => $action:expr) => {{
         let mut outcome: Result<(), SegmentError> = Ok(());
@@ -76,7 +77,7 @@ macro_rules! each_table {
 
 impl ParquetExporter {
     /// An exporter that will write to `config.run_dir`. Nothing is touched before [`start`](Exporter::start).
-    pub fn create(config: ParquetConfig) -> Self {
+    pub fn new(config: ParquetConfig) -> Self {
         Self { config, files: Arc::new(Disk), writer: None }
     }
 
@@ -94,8 +95,8 @@ impl ParquetExporter {
         self.writer.as_mut().ok_or_else(|| ExportError::fatal("the Parquet exporter was used before it was started"))
     }
 
-    /// Age at which the open segments are finished: short at first, so that a program killed after seconds leaves something to
-    /// read, and twice as long each time until it is `rotate_interval`.
+    /// Age at which the open segments are finished: short at first, so that a program killed after seconds leaves
+    /// something to read, and twice as long each time until it is `rotate_interval`.
     fn rotate_after(&self) -> Duration {
         let finished = self.writer.as_ref().map_or(0, |w| w.number);
         FIRST_ROTATION.saturating_mul(1 << finished.min(16)).min(self.config.rotate_interval)

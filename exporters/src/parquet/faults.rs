@@ -86,8 +86,7 @@ struct Outcome {
 
 /// A whole run of four segments, whatever the disk says: errors are kept, and nothing panics.
 fn write_run(run: &Path, disk: &Faulty) -> Outcome {
-    let mut config = ParquetConfig::new(run);
-    (config.row_group_rows, config.rotate_rows) = (500, 1_200);
+    let config = ParquetConfig::new(run).row_group_rows(500).rotate_rows(1_200);
     let mut exporter = ParquetExporter::with_files(config, Arc::new(disk.clone()));
     let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
     let manifest = RunManifest { run_id: "faults".into(), ..RunManifest::default() };

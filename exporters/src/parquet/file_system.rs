@@ -16,8 +16,8 @@ impl SegmentFile for File {
     }
 }
 
-/// What is asked of the file system for a run to be written; a test puts a full or failing disk here. What is removed is
-/// not: a failure to remove has nothing to follow it.
+/// What is asked of the file system for a run to be written; a test puts a full or failing disk here. What is removed
+/// is not: a failure to remove has nothing to follow it.
 pub(super) trait Files: std::fmt::Debug + Send + Sync {
     /// Creates or truncates a file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;

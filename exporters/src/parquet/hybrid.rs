@@ -1,7 +1,7 @@
 //! Parquet's RLE / bit-packing hybrid, the encoding of dictionary indices and definition levels.
 //!
-//! Written here because the library's encoder is reached only through column writers that hash every value again; our keys
-//! are dense numbers already. Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
+//! Written here because the library's encoder is reached only through column writers that hash every value again; our
+//! keys are dense numbers already. Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 /// Runs at least this long are cheaper as a run than bit-packed.
 const MIN_RUN: usize = 8;
@@ -21,8 +21,8 @@ pub(super) fn put_run(out: &mut Vec<u8>, value: u32, count: usize, width: u8) {
     }
 }
 
-/// Appends `values`, each below `2^width`. Only the last call for a page may have a length that is no multiple of eight,
-/// as bit-packed groups are padded.
+/// Appends `values`, each below `2^width`. Only the last call for a page may have a length that is no multiple of
+/// eight, as bit-packed groups are padded.
 pub(super) fn put_values(out: &mut Vec<u8>, values: &[u32], width: u8) {
     let mut at = 0;
     // Start of the values collected for the bit-packed run that is open.

@@ -11,11 +11,11 @@
 //! make the folder `spans`, and the others refuse. A session that cannot start takes back what it made, and nothing
 //! else.
 //!
-//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open ones
-//! and nothing else. Records count as exported when their segment has its final name.
+//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open
+//! ones and nothing else. Records count as exported when their segment has its final name.
 //!
-//! The path of a record: `tables` (records → columns in memory) → `chunk` (columns → encoded pages) → `segment` (pages →
-//! file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
+//! The path of a record: `tables` (records → columns in memory) → `chunk` (columns → encoded pages) → `segment`
+//! (pages → file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
 
 mod chunk;
 mod column;
@@ -23,9 +23,9 @@ mod config;
 mod dictionary;
 mod dirs;
 mod exporter;
-mod file_system;
 #[cfg(test)]
 mod faults;
+mod file_system;
 #[cfg(test)]
 mod full_disk;
 mod hybrid;

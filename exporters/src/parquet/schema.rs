@@ -53,9 +53,9 @@ impl TableSchema {
         for column in columns(kind) {
             let path = ColumnPath::from(column.name);
             match column.kind {
-                // Numbers that grow or stay in a range. Bytes a value on spans of SmolLM2's shape, with ZSTD: starts 2.24
-                // (plain 2.68, byte-stream split 2.69), parents 0.26 (0.61, 0.30), durations 2.96 (2.77, 2.26). Splitting
-                // would save on durations, but readers learned it for integers only recently.
+                // Numbers that grow or stay in a range. Bytes a value on spans of SmolLM2's shape, with ZSTD: starts
+                // 2.24 (plain 2.68, byte-stream split 2.69), parents 0.26 (0.61, 0.30), durations 2.96 (2.77, 2.26).
+                // Splitting would save on durations, but readers learned it for integers only recently.
                 ColumnType::Int64 => properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
                 // Few distinct values at a low rate: not worth an encoding.
                 ColumnType::Float64 | ColumnType::Int32 | ColumnType::Utf8 => {}

@@ -1,8 +1,8 @@
 //! One table on disk: its open segment and its finished ones.
 
 use super::chunk::ChunkWriter;
-use super::schema::TableSchema;
 use super::file_system::{Files, SegmentFile};
+use super::schema::TableSchema;
 use super::store::remedy;
 use super::tables::{RunColumns, Table};
 use candlescope_core::run::IN_PROGRESS_SUFFIX;
@@ -214,8 +214,8 @@ impl<T: Table> TableWriter<T> {
         Ok(Finished { path: open.path.clone(), rows: open.rows, bytes })
     }
 
-    /// Syncs the table's folder, so that a finished segment keeps its name. Where that fails the segment is there all the
-    /// same, and nothing is lost unless the machine fails, too.
+    /// Syncs the table's folder, so that a finished segment keeps its name. Where that fails the segment is there all
+    /// the same, and nothing is lost unless the machine fails, too.
     fn make_durable(&self, number: u32, shared: &Shared) -> Result<(), SegmentError> {
         shared.files.sync_dir(&self.dir).map_err(|source| SegmentError {
             what: "sync the folder of",
@@ -226,8 +226,8 @@ impl<T: Table> TableWriter<T> {
         })
     }
 
-    /// After a failure the open segment and the collected rows are given up: what is in the file cannot be trusted, and keeping
-    /// the rows in memory until the disk has room again would have no bound.
+    /// After a failure the open segment and the collected rows are given up: what is in the file cannot be trusted,
+    /// and keeping the rows in memory until the disk has room again would have no bound.
     fn settle<R: Settle>(
         &mut self,
         outcome: Result<R, ParquetError>,

@@ -16,37 +16,32 @@ pub const DEFAULT_PORT: u16 = 9464;
 
 /// Options of the exporter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[must_use]
 pub struct PrometheusConfig {
-    /// Where to listen: `HOST:PORT`, `HOST`, or `PORT` and `:PORT` for this machine only. Port 0 takes a free one.
-    pub address: String,
-    /// Paths that get series of their own (default 500).
-    ///
-    /// Overload policy: further paths share the path `(overflow)` and are counted, because series cost the database memory for
-    /// months, and a program with a name in a span would make one for each.
-    pub max_paths: usize,
-    /// Names under which a loopback address is asked for besides `localhost`, 127.0.0.0/8, `[::1]` and the one in
-    /// `address`: that of a proxy, for example. A request for any other name is refused with status 421, because a
-    /// web page whose name points at this machine makes such (DNS rebinding). An address that other machines reach is
-    /// answered under every name.
-    pub allowed_hosts: Vec<String>,
+    address: String,
+    max_paths: usize,
+    allowed_hosts: Vec<String>,
 }
 
 impl PrometheusConfig {
-    /// Listens at `address`.
+    /// Listens at `address`: `HOST:PORT`, `HOST`, or `PORT` and `:PORT` for this machine only. Port 0 takes a free one.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), max_paths: DEFAULT_MAX_PATHS, allowed_hosts: Vec::new() }
     }
 
-    /// As many paths get series of their own.
-    #[must_use]
+    /// As many paths get series of their own (default 500).
+    ///
+    /// Overload policy: further paths share the path `(overflow)` and are counted, because series cost the database
+    /// memory for months, and a program with a name in a span would make one for each.
     pub fn max_paths(mut self, paths: usize) -> Self {
         self.max_paths = paths;
         self
     }
 
-    /// Answers to `name` too, see [`allowed_hosts`](PrometheusConfig::allowed_hosts).
-    #[must_use]
+    /// Answers a loopback address under `name` too, besides `localhost`, 127.0.0.0/8, `[::1]` and the name it listens
+    /// at: that of a proxy, for example. A request for any other name is refused with status 421, because a web page
+    /// whose name points at this machine makes such (DNS rebinding). An address that other machines reach is answered
+    /// under every name.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.allowed_hosts.push(name.into());
         self
@@ -60,7 +55,8 @@ impl Default for PrometheusConfig {
     }
 }
 
-/// The other end of an exporter that a session has taken: where it listens, and what it is to say of the session itself.
+/// The other end of an exporter that a session has taken: where it listens, and what it is to say of the session
+/// itself.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     address: Arc<OnceLock<SocketAddr>>,
@@ -73,8 +69,8 @@ impl Endpoint {
         self.address.get().copied()
     }
 
-    /// Shows the session's own account too: loss, every exporter's records, overhead. Called on the exporter's thread a few times a
-    /// second, usually with `move || handle.stats()`.
+    /// Shows the session's own account too: loss, every exporter's records, overhead. Called on the exporter's thread
+    /// a few times a second, usually with `move || handle.stats()`.
     pub fn with_stats(&self, stats: impl Fn() -> Stats + Send + 'static) {
         self.stats.with_stats(stats);
     }

@@ -5,11 +5,12 @@
 //! | `/metrics` | the metrics of [`METRICS`] and [`SAMPLES`], in Prometheus' text format |
 //! | `/healthz` | `ok` while the session runs |
 //!
-//! Batches are aggregated on the exporter's own thread and served on one more, so nothing of this runs on the application's
-//! threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no ids. It listens on the loopback
-//! interface unless told otherwise, because what a program does is nobody else's business until somebody says so.
-//! There it answers only requests whose `Host` is `localhost`, a loopback address or an allowed name
-//! ([`PrometheusConfig::allow_host`]), so that no web page can read it by letting its own name point at this machine.
+//! Batches are aggregated on the exporter's own thread and served on one more, so nothing of this runs on the
+//! application's threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no
+//! ids. It listens on the loopback interface unless told otherwise, because what a program does is nobody else's
+//! business until somebody says so. There it answers only requests whose `Host` is `localhost`, a loopback address or
+//! an allowed name ([`PrometheusConfig::allow_host`]), so that no web page can read it by letting its own name point
+//! at this machine.
 //!
 //! ```
 //! use candlescope_core::Session;
@@ -25,8 +26,8 @@
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```
 //!
-//! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few seconds may
-//! miss it.
+//! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few
+//! seconds may miss it.
 
 mod exporter;
 mod hosts;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Connections at once.
 ///
-/// Overload policy: one more closes the oldest that waits for nothing but its client's request, so that clients that hang can never keep
-/// Prometheus out, nor cut off the answer that it reads. Where all are being answered, the oldest of them goes.
+/// Overload policy: one more closes the oldest that waits for nothing but its client's request, so that clients that
+/// hang can never keep Prometheus out, nor cut off the answer that it reads. Where all are being answered, the oldest
+/// of them goes.
 const MAX_CONNECTIONS: usize = 32;
 
 /// Time a client gets to send its request.
@@ -21,8 +22,8 @@ const READ_TIME: Duration = Duration::from_secs(5);
 /// Time a client gets to take the answer; Prometheus itself gives up after ten seconds.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// Time after the answer in which what a client still sends is read and thrown away: closing at once would make the system
-/// discard the answer along with it.
+/// Time after the answer in which what a client still sends is read and thrown away: closing at once would make the
+/// system discard the answer along with it.
 const LINGER_TIME: Duration = Duration::from_millis(500);
 
 /// Longest time between two looks around, and so the longest that stopping can take if the wake-up is lost.

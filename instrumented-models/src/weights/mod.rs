@@ -16,6 +16,7 @@ use std::sync::Arc;
 /// Why weights could not be had. A message holds its cause's, which is therefore no `source()`: printed as a chain it would
 /// stand there twice.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightError {
     /// The file is not there or cannot be read.
     #[error("cannot read {path}: {cause}; check the path and its permissions", path = path.display())]

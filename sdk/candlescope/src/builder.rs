@@ -51,18 +51,17 @@ impl Builder {
 
     /// As [`parquet`](Builder::parquet), with rotation, budget and compression as given.
     #[cfg(feature = "parquet")]
-    pub fn parquet_with(self, config: candlescope_exporters::parquet::ParquetConfig) -> Self {
-        let run = config.run_dir.clone();
-        let mut this = self.exporter(candlescope_exporters::parquet::ParquetExporter::create(config));
-        this.wrote(&run);
-        this
+    pub fn parquet_with(mut self, config: candlescope_exporters::parquet::ParquetConfig) -> Self {
+        let exporter = candlescope_exporters::parquet::ParquetExporter::new(config);
+        self.wrote(exporter.run_dir());
+        self.exporter(exporter)
     }
 
     /// Writes a native Perfetto trace to `file`.
     #[cfg(feature = "perfetto")]
     pub fn perfetto(self, file: impl Into<std::path::PathBuf>) -> Self {
         let file = file.into();
-        let mut this = self.exporter(candlescope_exporters::perfetto::PerfettoExporter::create(&file));
+        let mut this = self.exporter(candlescope_exporters::perfetto::PerfettoExporter::new(&file));
         this.wrote(&file);
         this
     }
@@ -71,7 +70,7 @@ impl Builder {
     #[cfg(feature = "chrome")]
     pub fn chrome(self, file: impl Into<std::path::PathBuf>) -> Self {
         let file = file.into();
-        let mut this = self.exporter(candlescope_exporters::chrome::ChromeExporter::create(&file));
+        let mut this = self.exporter(candlescope_exporters::chrome::ChromeExporter::new(&file));
         this.wrote(&file);
         this
     }
@@ -85,8 +84,9 @@ impl Builder {
     /// As [`otlp`](Builder::otlp), with limits, headers and resource as given; what is not given comes from the `OTEL_*` variables.
     #[cfg(feature = "otlp")]
     pub fn otlp_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
-        self.destinations.extend(config.endpoint.as_ref().map(ToString::to_string));
-        self.exporter(candlescope_exporters::otlp::OtlpExporter::create(config))
+        let exporter = candlescope_exporters::otlp::OtlpExporter::new(config);
+        self.destinations.extend(exporter.endpoint().map(ToString::to_string));
+        self.exporter(exporter)
     }
 
     /// Sends metrics to the OpenTelemetry collector at `endpoint`, every 60 seconds and at the end.
@@ -99,7 +99,7 @@ impl Builder {
     /// `OTEL_*` variables.
     #[cfg(feature = "otlp")]
     pub fn otlp_metrics_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
-        let exporter = candlescope_exporters::otlp::OtlpMetricsExporter::create(config);
+        let exporter = candlescope_exporters::otlp::OtlpMetricsExporter::new(config);
         self.stats.push(exporter.session_stats());
         self.exporter(exporter)
     }

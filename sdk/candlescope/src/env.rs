@@ -212,9 +212,8 @@ fn chrome(_: Builder, _: String) -> Result<Builder, InitError> {
 
 #[cfg(feature = "otlp")]
 fn collector(endpoint: RedactedUrl) -> candlescope_exporters::otlp::OtlpConfig {
-    let mut config = candlescope_exporters::otlp::OtlpConfig::default();
-    config.endpoint = Some(endpoint).filter(|e| !e.is_empty());
-    config
+    use candlescope_exporters::otlp::OtlpConfig;
+    if endpoint.is_empty() { OtlpConfig::default() } else { OtlpConfig::new(endpoint) }
 }
 
 #[cfg(feature = "otlp")]

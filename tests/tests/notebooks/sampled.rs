@@ -30,7 +30,7 @@ fn read(run: &Path) -> (RunManifest, Batch) {
 
 fn write(manifest: &RunManifest, batch: &Batch, out: &Path) {
     let ledger = Ledger::new();
-    let mut exporter = ParquetExporter::create(ParquetConfig::new(out));
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(out));
     exporter.start(manifest).unwrap();
     exporter.export(batch, &ledger).unwrap();
     exporter.close(&ledger).unwrap();

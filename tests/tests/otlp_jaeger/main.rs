@@ -91,13 +91,11 @@ fn profile(
     caller: &str,
     limits: OtlpLimits,
 ) -> (Batch, candlescope_core::run::RunManifest) {
-    let mut config = OtlpConfig::new(format!("http://{}", to.1));
-    config.protocol = Some(to.0);
-    config.service_name = Some("candlescope-test".into());
-    config.limits = limits;
+    let config =
+        OtlpConfig::new(format!("http://{}", to.1)).protocol(to.0).service_name("candlescope-test").limits(limits);
     let (layer, session) = Session::builder()
-        .exporter(ParquetExporter::create(ParquetConfig::new(dir)))
-        .exporter(OtlpExporter::create(config))
+        .exporter(ParquetExporter::new(ParquetConfig::new(dir)))
+        .exporter(OtlpExporter::new(config))
         .start()
         .expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work_for(caller));

@@ -73,12 +73,12 @@ fn check(page: &Page, all: &Batch) {
 fn compare(protocol: OtlpProtocol) {
     let jaeger = Jaeger::start();
     let address = if protocol == OtlpProtocol::Grpc { jaeger.grpc } else { jaeger.http };
-    let mut config = OtlpConfig::new(format!("http://{address}"));
-    config.protocol = Some(protocol);
-    config.service_name = Some("candlescope-test".into());
-    // The first export is the one asked for below, and the second the one at the end.
-    config.interval = Some(Duration::from_secs(3_600));
-    let (memory, sent) = (MemoryExporter::new(), OtlpMetricsExporter::create(config));
+    let config = OtlpConfig::new(format!("http://{address}"))
+        .protocol(protocol)
+        .service_name("candlescope-test")
+        // The first export is the one asked for below, and the second the one at the end.
+        .interval(Duration::from_secs(3_600));
+    let (memory, sent) = (MemoryExporter::new(), OtlpMetricsExporter::new(config));
     let served = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
     let (stats, endpoint) = (sent.session_stats(), served.endpoint());
     let builder = Session::builder().exporter(memory.clone()).exporter(sent).exporter(served);

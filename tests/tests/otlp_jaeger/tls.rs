@@ -33,7 +33,7 @@ fn papers(authority: &CertifiedIssuer<'_, KeyPair>, dir: &Path, of: &str) -> (Pa
 
 /// Sends a trace, and what became of it.
 fn sent(config: OtlpConfig, caller: &str) -> ExporterReport {
-    let builder = Session::builder().exporter(OtlpExporter::create(config)).exporter(MemoryExporter::new());
+    let builder = Session::builder().exporter(OtlpExporter::new(config)).exporter(MemoryExporter::new());
     let (layer, session) = builder.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(caller));
     let manifest = session.finish();
@@ -59,26 +59,21 @@ fn collectors_with_certificates_of_their_own_are_reached_and_strangers_are_not()
     let jaeger = Jaeger::start_with(&[write(dir.path(), "tls.yaml", more)]);
 
     for (protocol, address, n) in [(OtlpProtocol::HttpProtobuf, jaeger.http, 1), (OtlpProtocol::Grpc, jaeger.grpc, 5)] {
-        let mut config = OtlpConfig::new(format!("https://localhost:{}", address.port()));
-        config.protocol = Some(protocol);
-        config.timeout = Some(Duration::from_secs(1));
-        config.ca_certificate = Some(ca.clone());
-        config.client_certificate = Some(certificate.clone());
-        config.client_key = Some(key.clone());
+        let plain = OtlpConfig::new(format!("https://localhost:{}", address.port()))
+            .protocol(protocol)
+            .timeout(Duration::from_secs(1));
+        let named = plain.clone().client_certificate(&certificate, &key);
+        let config = named.clone().ca_certificate(&ca);
         let caller = |n: u32| format!("4bf92f3577b34da6a3ce929d0e0e475{n}");
-        let whole = sent(config.clone(), &caller(n));
+        let whole = sent(config, &caller(n));
         assert_eq!(whole.last_error, None);
         // The request's span stands for its entry, an interval.
         server::trace(&jaeger, &caller(n), whole.exported["spans"] as usize);
 
         // Without the authority nobody knows whether it is the collector, without our certificate it does not know us.
-        let mut without_ca = config.clone();
-        without_ca.ca_certificate = None;
-        let mut another = config.clone();
-        another.ca_certificate = Some(write(dir.path(), "other.pem", authority().pem()));
-        let mut nameless = config;
-        (nameless.client_certificate, nameless.client_key) = (None, None);
-        for (n, config) in (n + 1..).zip([without_ca, another, nameless]) {
+        let another = named.clone().ca_certificate(write(dir.path(), "other.pem", authority().pem()));
+        let nameless = plain.ca_certificate(&ca);
+        for (n, config) in (n + 1..).zip([named, another, nameless]) {
             let report = sent(config, &caller(n));
             assert_eq!(report.exported["spans"], 0, "{report:?}");
             assert!(report.dropped["spans"]["io"] > 0 && report.conserved(), "{report:?}");

@@ -127,7 +127,7 @@ fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
     let dir = output::scratch()?;
     let mut session = None;
     if role == Role::Recorded {
-        let exporter = ParquetExporter::create(ParquetConfig::new(dir.path().join("run")));
+        let exporter = ParquetExporter::new(ParquetConfig::new(dir.path().join("run")));
         let (layer, started) = Session::builder().exporter(exporter).start()?;
         tracing_subscriber::registry().with(layer).try_init()?;
         session = Some(started);

@@ -102,8 +102,7 @@ impl Mode {
 
     /// The session that observes in this mode; `None` for none.
     fn session(self, dir: &std::path::Path) -> Result<Option<SessionBuilder>> {
-        let builder =
-            || Session::builder().exporter(ParquetExporter::create(ParquetConfig::new(dir.join(self.word()))));
+        let builder = || Session::builder().exporter(ParquetExporter::new(ParquetConfig::new(dir.join(self.word()))));
         let clock = || CudaClock::new(CudaClockOptions::default());
         let timed =
             |tier| -> Result<Option<SessionBuilder>> { Ok(Some(builder().gpu(clock()?, GpuTiming::tier(tier)))) };
@@ -408,10 +407,9 @@ fn soak(
     prompt: &Tensor,
 ) -> Result<()> {
     let window = Schedule { skip_first: 0, wait: 980, warmup: 10, active: 10, repeat: 0 };
-    let mut parquet = ParquetConfig::new(dir.join("soak"));
-    parquet.disk_budget = Some(256 << 20);
+    let parquet = ParquetConfig::new(dir.join("soak")).disk_budget(256 << 20);
     let builder = Session::builder()
-        .exporter(ParquetExporter::create(parquet))
+        .exporter(ParquetExporter::new(parquet))
         .gpu(CudaClock::new(CudaClockOptions::default())?, GpuTiming::default())
         .collector(NvmlCollector::new()?);
     let builder = match options.no_kernels {

@@ -163,7 +163,7 @@ fn main() -> Result<()> {
 fn session(options: &Options) -> Result<Session> {
     let tier = GpuTier::from_word(&options.timing).with_context(|| format!("`{}` is no tier", options.timing))?;
     let mut builder = Session::builder()
-        .exporter(ParquetExporter::create(ParquetConfig::new(&options.out)))
+        .exporter(ParquetExporter::new(ParquetConfig::new(&options.out)))
         .collector(NvmlCollector::builder().build()?)
         .gpu(CudaClock::new(CudaClockOptions::default())?, GpuTiming::tier(tier))
         .paused(true);

@@ -61,10 +61,10 @@ fn main() -> Result<()> {
     ensure!(warm_up + 8.0 <= options.seconds as f64, "--seconds must leave 8 seconds after the warm-up of {warm_up}");
     let dir = output::scratch()?;
     let path = options.out.clone().unwrap_or_else(|| dir.path().join("run"));
-    let mut config = ParquetConfig::new(&path);
-    config.rotate_interval = Duration::from_secs(options.rotate);
-    config.disk_budget = Some(options.budget << 20);
-    let (layer, session) = Session::builder().exporter(ParquetExporter::create(config)).start()?;
+    let config = ParquetConfig::new(&path)
+        .rotate_interval(Duration::from_secs(options.rotate))
+        .disk_budget(options.budget << 20);
+    let (layer, session) = Session::builder().exporter(ParquetExporter::new(config)).start()?;
     tracing_subscriber::registry().with(layer).try_init()?;
     let (paced, looks) = watched_run(&options, &path)?;
     let manifest = session.finish();

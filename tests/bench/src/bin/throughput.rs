@@ -161,7 +161,7 @@ fn run(run: &Run) -> Result<Outcome> {
     let mut builder = Session::builder().ring_capacity(1 << 18).queue_records(2_000_000);
     builder = match run.destination {
         Destination::Null => builder.exporter(NullExporter),
-        Destination::Parquet => builder.exporter(ParquetExporter::create(ParquetConfig::new(&path))),
+        Destination::Parquet => builder.exporter(ParquetExporter::new(ParquetConfig::new(&path))),
     };
     let (layer, session) = start_on(builder, run.cpus.map(|c| c.0))?;
     let subscriber = tracing_subscriber::registry().with(layer);
