@@ -10,6 +10,6 @@ pub fn http_request(bytes: &[u8]) -> bool {
 /// Whether both kinds of OTLP settings can be made of the variables that `env` has; the variable `url` is the address
 /// that the program gives.
 #[cfg(feature = "otlp")]
-pub fn otlp_settings(env: impl Fn(&'static str) -> Option<String>) -> bool {
+pub fn otlp_settings(env: impl Fn(&str) -> Option<String>) -> bool {
     crate::otlp::settings_resolve(env)
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::decodes::Group;
-use super::settings::Settings;
+use super::settings::Common;
 
 /// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128
 /// that OpenTelemetry sets as a limit.
@@ -298,7 +298,7 @@ fn finish(
 }
 
 /// What all spans of the run have in common: service, host, process, GPU, driver, model.
-pub(super) fn resource(run: &RunManifest, settings: &Settings) -> Resource {
+pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     let mut facts: BTreeMap<String, Value> = BTreeMap::new();
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -333,10 +333,10 @@ pub(super) fn resource(run: &RunManifest, settings: &Settings) -> Resource {
         put(&format!("candlescope.model.{key}"), value_of(value));
     }
     // What the user says of the resource goes before what was found out.
-    for (key, value) in &settings.resource {
+    for (key, value) in &common.resource {
         put(key, Some(value.clone().into()));
     }
-    put("service.name", Some(settings.service_name.clone().into()));
+    put("service.name", Some(common.service_name.clone().into()));
     let attributes = facts.into_iter().map(|(key, value)| KeyValue::new(key, value));
     let schema = format!("https://opentelemetry.io/schemas/{SEMCONV_VERSION}");
     Resource::builder_empty().with_schema_url(attributes, schema).build()

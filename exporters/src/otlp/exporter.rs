@@ -69,13 +69,13 @@ impl Exporter for OtlpExporter {
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let settings =
             Settings::of_process(&self.config, Signal::Traces).map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
-        for warning in &settings.warnings {
+        for warning in &settings.common.warnings {
             candlescope_core::diagnostics::report("otlp", warning.as_str());
         }
         let transport =
             Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
-        let resource = (&convert::resource(run, &settings)).into();
-        let traces = Traces::new(self.config.limits, settings.sampler);
+        let resource = (&convert::resource(run, &settings.common)).into();
+        let traces = Traces::new(self.config.limits, settings.common.sampler);
         self.running = Some(Running {
             settings,
             transport,
@@ -90,7 +90,7 @@ impl Exporter for OtlpExporter {
 
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
-            r.resource = (&convert::resource(run, &r.settings)).into();
+            r.resource = (&convert::resource(run, &r.settings.common)).into();
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Running {
         let (spans, records): (Vec<SpanData>, Vec<Counts>) =
             self.waiting.drain(..n).map(|o| (o.span, o.records)).unzip();
         self.since = (!self.waiting.is_empty()).then(Instant::now);
-        let timeout = Instant::now() + self.settings.timeout;
+        let timeout = Instant::now() + self.settings.common.timeout;
         let message =
             ExportTraceServiceRequest { resource_spans: group_spans_by_resource_and_scope(spans, &self.resource) };
         match self.transport.send(Message::Traces(message), deadline.map_or(timeout, |d| d.min(timeout))) {

@@ -69,7 +69,7 @@ impl Exporter for OtlpMetricsExporter {
         aggregate.learn(run);
         self.running = Some(Running {
             transport,
-            resource: (&convert::resource(run, &settings)).into(),
+            resource: (&convert::resource(run, &settings.common)).into(),
             started: HostNs(run.started_ns),
             aggregate,
             accountant: Accountant::default(),
@@ -84,7 +84,7 @@ impl Exporter for OtlpMetricsExporter {
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
             r.aggregate.learn(run);
-            r.resource = (&convert::resource(run, &r.settings)).into();
+            r.resource = (&convert::resource(run, &r.settings.common)).into();
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Exporter for OtlpMetricsExporter {
     fn flush(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
         r.accountant.account_now(&mut r.aggregate, &self.stats);
-        r.send(ledger, Instant::now() + r.settings.timeout)
+        r.send(ledger, Instant::now() + r.settings.common.timeout)
     }
 
     fn tick(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
@@ -119,7 +119,7 @@ impl Exporter for OtlpMetricsExporter {
     fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
         r.accountant.account_now(&mut r.aggregate, &self.stats);
-        let sent = r.send(ledger, Instant::now() + r.settings.timeout.min(LAST_WORDS));
+        let sent = r.send(ledger, Instant::now() + r.settings.common.timeout.min(LAST_WORDS));
         for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut r.unsettled)) {
             ledger.dropped(kind, DropReason::Io, n);
         }
@@ -138,7 +138,7 @@ impl Running {
         if now < self.due || self.pause.is_on(now) {
             return Ok(());
         }
-        self.send(ledger, now + self.settings.timeout)
+        self.send(ledger, now + self.settings.common.timeout)
     }
 
     fn send(&mut self, ledger: &Ledger, deadline: Instant) -> Result<(), ExportError> {

@@ -60,7 +60,7 @@ pub use metrics_exporter::OtlpMetricsExporter;
 pub use replay::send_run;
 
 /// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
-pub(crate) fn settings_resolve(env: impl Fn(&'static str) -> Option<String>) -> bool {
+pub(crate) fn settings_resolve(env: impl Fn(&str) -> Option<String>) -> bool {
     let config = env("url").map(OtlpConfig::new).unwrap_or_default();
     [settings::Signal::Traces, settings::Signal::Metrics].into_iter().all(|signal| {
         match settings::Settings::resolve(&config, signal, "program", &env) {

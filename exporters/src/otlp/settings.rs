@@ -8,25 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(super) use super::config::OtlpProtocol as Protocol;
-
 /// What kind of telemetry is sent. Each has its own variables and its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Traces,
     Metrics,
-}
-
-/// A signal's own variables; each goes before the general one of the same meaning.
-struct Names {
-    endpoint: &'static str,
-    protocol: &'static str,
-    headers: &'static str,
-    timeout: &'static str,
-    compression: &'static str,
-    certificate: &'static str,
-    client_certificate: &'static str,
-    client_key: &'static str,
 }
 
 impl Signal {
@@ -37,48 +23,37 @@ impl Signal {
         }
     }
 
-    fn names(self) -> Names {
+    /// As it stands in the names of its variables.
+    fn word(self) -> &'static str {
         match self {
-            Signal::Traces => Names {
-                endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-                protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-                headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-                timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-                compression: "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
-                certificate: "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
-                client_certificate: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
-                client_key: "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
-            },
-            Signal::Metrics => Names {
-                endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-                protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
-                headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
-                timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
-                compression: "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
-                certificate: "OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE",
-                client_certificate: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE",
-                client_key: "OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY",
-            },
+            Signal::Traces => "TRACES",
+            Signal::Metrics => "METRICS",
         }
     }
+}
+
+/// Settings that hold however telemetry travels.
+#[derive(Debug, Clone)]
+pub(super) struct Common {
+    pub(super) service_name: String,
+    pub(super) resource: BTreeMap<String, String>,
+    pub(super) timeout: Duration,
+    pub(super) sampler: OtlpSampler,
+    /// What was said and cannot be followed, and what happens instead.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Settings as resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    pub(super) protocol: Protocol,
+    pub(super) common: Common,
+    pub(super) protocol: OtlpProtocol,
     pub(super) endpoint: RedactedUrl,
     pub(super) headers: Headers,
-    pub(super) timeout: Duration,
-    pub(super) service_name: String,
-    pub(super) resource: BTreeMap<String, String>,
     pub(super) gzip: bool,
     /// Between two exports of metrics.
     pub(super) interval: Duration,
-    pub(super) sampler: OtlpSampler,
     pub(super) tls: Tls,
-    /// What was said and cannot be followed, and what happens instead.
-    pub(super) warnings: Vec<String>,
 }
 
 /// The settings cannot be used.
@@ -89,26 +64,135 @@ pub(super) enum SettingsError {
     #[error(
         "{0}: the protocol `{1}` is not supported; use http/protobuf (usually port 4318) or grpc (usually port 4317)"
     )]
-    Protocol(&'static str, String),
+    Protocol(String, String),
     #[error(
-        "gRPC needs the feature `otlp-grpc` of the crate candlescope, which this build lacks; enable it and rebuild, or use http/protobuf (usually port 4318)"
+        "gRPC needs the feature `otlp-grpc` of the crate candlescope, which this build lacks; enable it and rebuild, \
+         or use http/protobuf (usually port 4318)"
     )]
     NoGrpc,
     #[error("{0}: `{1}` is not a number of milliseconds")]
-    Milliseconds(&'static str, String),
+    Milliseconds(String, String),
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("{0}: the compression `{1}` is not supported; use gzip or none")]
-    Compression(&'static str, String),
+    Compression(String, String),
     #[error("the sampler's ratio {0} is not from 0 to 1")]
     Ratio(String),
     #[error("{0}: `{1}` is not supported: metrics are sent as cumulative; set it to cumulative")]
-    Temporality(&'static str, String),
+    Temporality(String, String),
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The words of a variable, and what they mean.
+const PROTOCOLS: &[(&str, OtlpProtocol)] =
+    &[("http/protobuf", OtlpProtocol::HttpProtobuf), ("grpc", OtlpProtocol::Grpc)];
+const COMPRESSIONS: &[(&str, bool)] = &[("gzip", true), ("none", false)];
+const TEMPORALITIES: &[(&str, ())] = &[("cumulative", ())];
+
+/// A variable that is set, and what it says.
+struct Said {
+    name: String,
+    text: String,
+}
+
+/// The variables of one signal.
+struct Variables<E> {
+    signal: Signal,
+    env: E,
+}
+
+impl<E: Fn(&str) -> Option<String>> Variables<E> {
+    /// Set but empty counts as unset.
+    fn get(&self, name: &str) -> Option<Said> {
+        let text = (self.env)(name)?.trim().to_string();
+        (!text.is_empty()).then(|| Said { name: name.to_string(), text })
+    }
+
+    /// A variable that means something for one signal only.
+    fn of(&self, signal: Signal, name: &str) -> Option<Said> {
+        if self.signal == signal { self.get(name) } else { None }
+    }
+
+    /// The signal's own form of a variable of the exporter.
+    fn own(&self, name: &str) -> Option<Said> {
+        self.get(&format!("OTEL_EXPORTER_OTLP_{}_{name}", self.signal.word()))
+    }
+
+    /// The general form of a variable of the exporter.
+    fn general(&self, name: &str) -> Option<Said> {
+        self.get(&format!("OTEL_EXPORTER_OTLP_{name}"))
+    }
+
+    /// A variable of the exporter: its own form goes before the general one.
+    fn either(&self, name: &str) -> Option<Said> {
+        self.own(name).or_else(|| self.general(name))
+    }
+}
+
+/// What the program says, else what a variable says, which `read` must understand, else the default.
+fn pick<T>(
+    program: Option<T>,
+    variable: Option<Said>,
+    read: impl Fn(&str) -> Option<T>,
+    wrong: fn(String, String) -> SettingsError,
+    default: T,
+) -> Result<T, SettingsError> {
+    match (program, variable) {
+        (Some(value), _) => Ok(value),
+        (None, Some(Said { name, text })) => read(&text).ok_or_else(|| wrong(name, text)),
+        (None, None) => Ok(default),
+    }
+}
+
+fn word<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning)
+}
+
+fn milliseconds(text: &str) -> Option<Duration> {
+    text.parse().ok().map(Duration::from_millis)
+}
+
+/// This program's name, as its executable has it.
+fn program() -> String {
+    let program = std::env::current_exe().ok();
+    program.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("rust").to_string()
+}
+
+impl Common {
+    fn resolve<E: Fn(&str) -> Option<String>>(
+        config: &OtlpConfig,
+        program: &str,
+        vars: &Variables<E>,
+    ) -> Result<Self, SettingsError> {
+        let timeout = vars.either("TIMEOUT").or_else(|| vars.of(Signal::Metrics, "OTEL_METRIC_EXPORT_TIMEOUT"));
+        let mut warnings = Vec::new();
+        let said = || vars.of(Signal::Traces, "OTEL_TRACES_SAMPLER");
+        let sampler = config.sampler.unwrap_or_else(|| {
+            said().map_or_else(OtlpSampler::default, |said| {
+                sampler(&said, vars.get("OTEL_TRACES_SAMPLER_ARG"), &mut warnings)
+            })
+        });
+        if !(0.0..=1.0).contains(&sampler.ratio) {
+            return Err(SettingsError::Ratio(sampler.ratio.to_string()));
+        }
+        let mut resource = vars.get("OTEL_RESOURCE_ATTRIBUTES").map(|said| pairs(&said.text)).unwrap_or_default();
+        resource.extend(config.resource.clone());
+        // From the one that goes before all others to the one that is left.
+        let names = [
+            config.service_name.clone(),
+            config.resource.get("service.name").cloned(),
+            vars.get("OTEL_SERVICE_NAME").map(|said| said.text),
+            resource.get("service.name").cloned(),
+        ];
+        let service_name = names.into_iter().flatten().next().unwrap_or_else(|| format!("unknown_service:{program}"));
+        let wrong = SettingsError::Milliseconds;
+        let timeout = pick(config.timeout, timeout, milliseconds, wrong, DEFAULT_TIMEOUT)?;
+        Ok(Self { service_name, resource, timeout, sampler, warnings })
+    }
+}
 
 impl Settings {
     /// Puts the variables, read through `env`, below what the configuration says. `program` is the executable's name.
@@ -116,128 +200,71 @@ impl Settings {
         config: &OtlpConfig,
         signal: Signal,
         program: &str,
-        env: impl Fn(&'static str) -> Option<String>,
+        env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingsError> {
-        // Set but empty counts as unset.
-        let get = |name| env(name).map(|v| v.trim().to_string()).filter(|v| !v.is_empty()).map(|v| (name, v));
-        let either = |signal, general| get(signal).or_else(|| get(general));
-        let own = signal.names();
-
-        let protocol = match (config.protocol, either(own.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL")) {
-            (Some(protocol), _) => protocol,
-            (None, None) => Protocol::HttpProtobuf,
-            (None, Some((_, word))) if word == "http/protobuf" => Protocol::HttpProtobuf,
-            (None, Some((_, word))) if word == "grpc" => Protocol::Grpc,
-            (None, Some((name, word))) => return Err(SettingsError::Protocol(name, word)),
-        };
-        if protocol == Protocol::Grpc && !cfg!(feature = "otlp-grpc") {
+        let vars = Variables { signal, env };
+        let read = |text: &str| word(PROTOCOLS, text);
+        let wrong = SettingsError::Protocol;
+        let protocol = pick(config.protocol, vars.either("PROTOCOL"), read, wrong, OtlpProtocol::HttpProtobuf)?;
+        if protocol == OtlpProtocol::Grpc && !cfg!(feature = "otlp-grpc") {
             return Err(SettingsError::NoGrpc);
         }
-        let endpoint = endpoint(config, signal, protocol, &get)?;
-        let milliseconds = |(name, text): (&'static str, String)| {
-            text.parse().map(Duration::from_millis).map_err(|_| SettingsError::Milliseconds(name, text))
-        };
-        let timeout = either(own.timeout, "OTEL_EXPORTER_OTLP_TIMEOUT")
-            .or_else(|| get("OTEL_METRIC_EXPORT_TIMEOUT").filter(|_| signal == Signal::Metrics));
-        let timeout = match (config.timeout, timeout) {
-            (Some(timeout), _) => timeout,
-            (None, Some(said)) => milliseconds(said)?,
-            (None, None) => DEFAULT_TIMEOUT,
-        };
-        let interval = match (config.interval, get("OTEL_METRIC_EXPORT_INTERVAL")) {
-            (Some(interval), _) => interval,
-            (None, Some(said)) if signal == Signal::Metrics => milliseconds(said)?,
-            (None, _) => DEFAULT_INTERVAL,
-        };
         // What wants differences would take sums for them.
-        if let Some((name, word)) = get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
-            && signal == Signal::Metrics
-            && !word.eq_ignore_ascii_case("cumulative")
-        {
-            return Err(SettingsError::Temporality(name, word));
-        }
-        let gzip = match (config.gzip, either(own.compression, "OTEL_EXPORTER_OTLP_COMPRESSION")) {
-            (Some(on), _) => on,
-            (None, None) => false,
-            (None, Some((_, word))) if word == "none" => false,
-            (None, Some((_, word))) if word == "gzip" => true,
-            (None, Some((name, word))) => return Err(SettingsError::Compression(name, word)),
-        };
-        let mut warnings = Vec::new();
-        let sampler = match config.sampler {
-            Some(sampler) => sampler,
-            None if signal == Signal::Traces => sampler(&get, &mut warnings),
-            None => OtlpSampler::default(),
-        };
-        if !(0.0..=1.0).contains(&sampler.ratio) {
-            return Err(SettingsError::Ratio(sampler.ratio.to_string()));
-        }
-        let file = |said: &Option<PathBuf>, signal, general| {
-            said.clone().or_else(|| either(signal, general).map(|(_, path)| path.into()))
-        };
-        let (client_certificate, client_key) = config.client.clone().unzip();
-        let tls = Tls::read(
-            file(&config.ca_certificate, own.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE").as_deref(),
-            file(&client_certificate, own.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE").as_deref(),
-            file(&client_key, own.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY").as_deref(),
-        )?;
-        let mut headers: BTreeMap<String, String> = either(own.headers, "OTEL_EXPORTER_OTLP_HEADERS")
-            .map(|(_, list)| pairs(&list).into_iter().map(|(k, v)| (k.to_ascii_lowercase(), v)).collect())
-            .unwrap_or_default();
-        headers.extend(config.headers.iter().map(|(k, v)| (k.to_ascii_lowercase(), v.clone())));
-        let mut resource = get("OTEL_RESOURCE_ATTRIBUTES").map(|(_, list)| pairs(&list)).unwrap_or_default();
-        resource.extend(config.resource.clone());
-        let service_name = config
-            .service_name
-            .clone()
-            .or_else(|| config.resource.get("service.name").cloned())
-            .or_else(|| get("OTEL_SERVICE_NAME").map(|(_, name)| name))
-            .or_else(|| resource.get("service.name").cloned())
-            .unwrap_or_else(|| format!("unknown_service:{program}"));
+        let temporality = vars.of(Signal::Metrics, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE");
+        let read = |text: &str| word(TEMPORALITIES, &text.to_ascii_lowercase());
+        pick(None, temporality, read, SettingsError::Temporality, ())?;
+        let read = |text: &str| word(COMPRESSIONS, text);
+        let gzip = pick(config.gzip, vars.either("COMPRESSION"), read, SettingsError::Compression, false)?;
+        let interval = vars.of(Signal::Metrics, "OTEL_METRIC_EXPORT_INTERVAL");
+        let wrong = SettingsError::Milliseconds;
+        let interval = pick(config.interval, interval, milliseconds, wrong, DEFAULT_INTERVAL)?;
+        let file = |said: Option<PathBuf>, name| said.or_else(|| vars.either(name).map(|said| said.text.into()));
+        let (certificate, key) = config.client.clone().unzip();
+        let headers = vars.either("HEADERS").map(|said| pairs(&said.text)).unwrap_or_default();
+        // Of the same name the later one stays.
+        let headers = headers.into_iter().chain(config.headers.clone());
         Ok(Self {
+            endpoint: endpoint(config, protocol, &vars)?,
+            common: Common::resolve(config, program, &vars)?,
+            tls: Tls::read(
+                file(config.ca_certificate.clone(), "CERTIFICATE").as_deref(),
+                file(certificate, "CLIENT_CERTIFICATE").as_deref(),
+                file(key, "CLIENT_KEY").as_deref(),
+            )?,
+            headers: Headers(headers.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()),
             protocol,
-            endpoint,
-            headers: Headers(headers),
-            timeout,
-            service_name,
-            resource,
             gzip,
             interval,
-            sampler,
-            tls,
-            warnings,
         })
     }
 
     /// As [`resolve`](Settings::resolve), with this process's variables and name.
     pub(super) fn of_process(config: &OtlpConfig, signal: Signal) -> Result<Self, SettingsError> {
-        let program = std::env::current_exe().ok();
-        let program = program.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("rust");
-        Self::resolve(config, signal, program, |name| std::env::var(name).ok())
+        Self::resolve(config, signal, &program(), |name| std::env::var(name).ok())
     }
 }
 
-fn endpoint(
+fn endpoint<E: Fn(&str) -> Option<String>>(
     config: &OtlpConfig,
-    signal: Signal,
     protocol: OtlpProtocol,
-    get: &impl Fn(&'static str) -> Option<(&'static str, String)>,
+    vars: &Variables<E>,
 ) -> Result<RedactedUrl, SettingsError> {
     let said = config.endpoint.as_ref().map(|endpoint| endpoint.expose().trim().to_string());
-    let own = get(signal.names().endpoint).map(|(_, endpoint)| endpoint);
-    let general = get("OTEL_EXPORTER_OTLP_ENDPOINT").map(|(_, base)| base);
+    let own = vars.own("ENDPOINT").map(|said| said.text);
+    let general = vars.general("ENDPOINT").map(|said| said.text);
+    let path = vars.signal.path();
     let (endpoint, example) = match protocol {
-        Protocol::Grpc => {
+        OtlpProtocol::Grpc => {
             let example = "http://localhost:4317";
             (said.or(own).or(general).unwrap_or_else(|| example.into()), example)
         }
-        Protocol::HttpProtobuf => {
+        OtlpProtocol::HttpProtobuf => {
             let example = "http://localhost:4318";
             let endpoint = match (said, own) {
-                (Some(endpoint), _) => with_default_path(&endpoint, signal.path()),
+                (Some(endpoint), _) => with_default_path(&endpoint, path),
                 // The signal's own variable is taken as it is, the general one is a base.
                 (None, Some(endpoint)) => endpoint,
-                (None, None) => with_path(general.as_deref().unwrap_or(example), signal.path()),
+                (None, None) => with_path(general.as_deref().unwrap_or(example), path),
             };
             (endpoint, example)
         }
@@ -247,15 +274,15 @@ fn endpoint(
     if usable { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
-/// These variables may be meant for another SDK of the process, which knows more samplers. As the standard has it,
-/// what is not understood is told and passed over.
-fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>, warnings: &mut Vec<String>) -> OtlpSampler {
-    let Some((name, word)) = get("OTEL_TRACES_SAMPLER") else { return OtlpSampler::default() };
-    let (parent_based, root) = word.strip_prefix("parentbased_").map_or((false, word.as_str()), |root| (true, root));
-    let ratio = match (root, get("OTEL_TRACES_SAMPLER_ARG")) {
+/// What is not understood becomes a warning and the default, as the standard has it: these variables may be meant for
+/// another SDK of the process, which knows more samplers.
+fn sampler(said: &Said, argument: Option<Said>, warnings: &mut Vec<String>) -> OtlpSampler {
+    let Said { name, text } = said;
+    let (parent_based, root) = text.strip_prefix("parentbased_").map_or((false, text.as_str()), |root| (true, root));
+    let ratio = match (root, argument) {
         ("always_on", _) | ("traceidratio", None) => 1.0,
         ("always_off", _) => 0.0,
-        ("traceidratio", Some((name, text))) => {
+        ("traceidratio", Some(Said { name, text })) => {
             let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
             ratio.unwrap_or_else(|| {
                 warnings.push(format!("{name}: `{text}` is not a ratio from 0 to 1; 1 is used"));
@@ -264,8 +291,8 @@ fn sampler(get: &impl Fn(&'static str) -> Option<(&'static str, String)>, warnin
         }
         _ => {
             warnings.push(format!(
-                "{name}: the sampler `{word}` is not supported, parentbased_always_on is used; there are always_on, always_off and \
-                 traceidratio, and each of them with parentbased_ before it"
+                "{name}: the sampler `{text}` is not supported, parentbased_always_on is used; there are always_on, \
+                 always_off and traceidratio, and each of them with parentbased_ before it"
             ));
             return OtlpSampler::default();
         }
@@ -346,8 +373,8 @@ mod tests {
     fn without_anything_the_local_collector_is_used() {
         let s = resolve(&OtlpConfig::default(), &[]).unwrap();
         assert_eq!(s.endpoint.expose(), "http://localhost:4318/v1/traces");
-        assert_eq!(s.service_name, "unknown_service:app");
-        assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, DEFAULT_TIMEOUT, false));
+        assert_eq!(s.common.service_name, "unknown_service:app");
+        assert_eq!((s.protocol, s.common.timeout, s.gzip), (OtlpProtocol::HttpProtobuf, DEFAULT_TIMEOUT, false));
     }
 
     #[test]
@@ -365,10 +392,10 @@ mod tests {
         assert_eq!(s.headers["authorization"], "Basic abc");
         assert_eq!(s.headers["x-tenant"], "t1");
         assert_eq!(s.headers.len(), 2);
-        assert_eq!(s.timeout, Duration::from_millis(1500));
+        assert_eq!(s.common.timeout, Duration::from_millis(1500));
         assert!(s.gzip);
-        assert_eq!(s.service_name, "chatbot");
-        assert_eq!(s.resource["deployment.environment.name"], "prod");
+        assert_eq!(s.common.service_name, "chatbot");
+        assert_eq!(s.common.resource["deployment.environment.name"], "prod");
 
         let own = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/as/is"), vars[0]];
         assert_eq!(resolve(&OtlpConfig::default(), &own).unwrap().endpoint.expose(), "http://t:1/as/is");
@@ -378,10 +405,10 @@ mod tests {
     fn samplers_are_those_of_opentelemetry() {
         let sampler = |word, argument| {
             let vars = [("OTEL_TRACES_SAMPLER", word), ("OTEL_TRACES_SAMPLER_ARG", argument)];
-            let s = resolve(&OtlpConfig::default(), &vars).unwrap().sampler;
+            let s = resolve(&OtlpConfig::default(), &vars).unwrap().common.sampler;
             (s.ratio, s.parent_based)
         };
-        assert_eq!(resolve(&OtlpConfig::default(), &[]).unwrap().sampler, OtlpSampler::default());
+        assert_eq!(resolve(&OtlpConfig::default(), &[]).unwrap().common.sampler, OtlpSampler::default());
         assert_eq!(sampler("always_on", "0.5"), (1.0, false));
         assert_eq!(sampler("always_off", ""), (0.0, false));
         assert_eq!(sampler("traceidratio", "0.25"), (0.25, false));
@@ -391,7 +418,7 @@ mod tests {
         assert_eq!(sampler("parentbased_traceidratio", "0.01"), (0.01, true));
         // Another SDK of the process may know it.
         let told = |vars: &[(&'static str, &str)]| {
-            let s = resolve(&OtlpConfig::default(), vars).unwrap();
+            let s = resolve(&OtlpConfig::default(), vars).unwrap().common;
             assert_eq!(s.sampler.ratio, 1.0);
             s.warnings.concat()
         };
@@ -400,7 +427,7 @@ mod tests {
         assert!(told.contains("OTEL_TRACES_SAMPLER_ARG") && told.contains("10%"), "{told}");
         let mine = OtlpSampler::new(0.5).parent_based(false);
         let config = OtlpConfig::default().sampler(mine);
-        assert_eq!(resolve(&config, &[("OTEL_TRACES_SAMPLER", "always_off")]).unwrap().sampler, mine);
+        assert_eq!(resolve(&config, &[("OTEL_TRACES_SAMPLER", "always_off")]).unwrap().common.sampler, mine);
     }
 
     #[test]
@@ -410,7 +437,7 @@ mod tests {
             .timeout(Duration::from_secs(1))
             .service_name("mine")
             .gzip(false)
-            .protocol(Protocol::HttpProtobuf);
+            .protocol(OtlpProtocol::HttpProtobuf);
         let vars = [
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://theirs:1"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=theirs"),
@@ -422,8 +449,8 @@ mod tests {
         let s = resolve(&config, &vars).unwrap();
         assert_eq!(s.endpoint.expose(), "http://mine:9/v1/traces");
         assert_eq!(s.headers["x-tenant"], "mine");
-        assert_eq!((s.protocol, s.timeout, s.gzip), (Protocol::HttpProtobuf, Duration::from_secs(1), false));
-        assert_eq!(s.service_name, "mine");
+        assert_eq!((s.protocol, s.common.timeout, s.gzip), (OtlpProtocol::HttpProtobuf, Duration::from_secs(1), false));
+        assert_eq!(s.common.service_name, "mine");
         assert_eq!(
             resolve(&OtlpConfig::new("http://h:1/v1/traces"), &[]).unwrap().endpoint.expose(),
             "http://h:1/v1/traces"
@@ -476,10 +503,17 @@ mod tests {
         let metrics = |vars| resolve_for(Signal::Metrics, &OtlpConfig::default(), vars);
         let s = metrics(&vars).unwrap();
         assert_eq!((s.endpoint.expose(), s.headers["x-of"].as_str()), ("http://c:1/v1/metrics", "metrics"));
-        assert_eq!((s.gzip, s.interval, s.timeout), (true, Duration::from_millis(250), Duration::from_millis(40)));
+        assert_eq!(
+            (s.gzip, s.interval, s.common.timeout),
+            (true, Duration::from_millis(250), Duration::from_millis(40))
+        );
         let traces = resolve(&OtlpConfig::default(), &vars).unwrap();
         assert_eq!((traces.endpoint.expose(), traces.headers["x-of"].as_str()), ("http://traces:1/t", "all"));
-        assert_eq!((traces.gzip, traces.timeout), (false, DEFAULT_TIMEOUT), "metrics' variables are of metrics only");
+        assert_eq!(
+            (traces.gzip, traces.common.timeout),
+            (false, DEFAULT_TIMEOUT),
+            "metrics' variables are of metrics only"
+        );
         assert_eq!(metrics(&[]).unwrap().interval, DEFAULT_INTERVAL);
         let own = [("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:1/as/is"), vars[0]];
         assert_eq!(metrics(&own).unwrap().endpoint.expose(), "http://m:1/as/is");
@@ -493,11 +527,11 @@ mod tests {
     fn grpc_has_a_port_of_its_own_and_no_path() {
         let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         let s = resolve(&OtlpConfig::default(), &[grpc]).unwrap();
-        assert_eq!((s.protocol, s.endpoint.expose()), (Protocol::Grpc, "http://localhost:4317"));
+        assert_eq!((s.protocol, s.endpoint.expose()), (OtlpProtocol::Grpc, "http://localhost:4317"));
         assert_eq!(resolve(&OtlpConfig::new("http://c:1"), &[grpc]).unwrap().endpoint.expose(), "http://c:1");
         let mixed = [grpc, ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")];
         let metrics = resolve_for(Signal::Metrics, &OtlpConfig::default(), &mixed).unwrap();
-        assert_eq!(metrics.protocol, Protocol::HttpProtobuf);
+        assert_eq!(metrics.protocol, OtlpProtocol::HttpProtobuf);
         let error = resolve(&OtlpConfig::new("localhost:4317"), &[grpc]).unwrap_err().to_string();
         assert!(error.contains("http://localhost:4317"), "{error}");
     }
@@ -505,7 +539,7 @@ mod tests {
     #[cfg(not(feature = "otlp-grpc"))]
     #[test]
     fn without_the_feature_grpc_is_refused_by_name() {
-        let config = OtlpConfig::default().protocol(Protocol::Grpc);
+        let config = OtlpConfig::default().protocol(OtlpProtocol::Grpc);
         let by_config = resolve(&config, &[]).unwrap_err().to_string();
         let by_variable = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
         assert!(by_config.contains("`otlp-grpc`"), "{by_config}");

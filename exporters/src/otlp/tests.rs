@@ -494,7 +494,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     run.model.insert("parameters".into(), json!(134_515_008));
     let config = OtlpConfig::new("http://localhost:4318").service_name("chat").resource("host.name", "told");
     let settings = Settings::resolve(&config, Signal::Traces, "app", |_| None).unwrap();
-    let resource = convert::resource(&run, &settings);
+    let resource = convert::resource(&run, &settings.common);
     let get = |key: &str| resource.get(&Key::from(key.to_string())).map(|v| v.to_string());
     assert_eq!(get("service.name").as_deref(), Some("chat"));
     assert_eq!(get("host.name").as_deref(), Some("told"), "what the user says wins");

@@ -6,11 +6,12 @@
 //! telemetry.
 
 use super::attempt::{Attempt, Message, SendError};
+use super::config::OtlpProtocol;
 #[cfg(feature = "otlp-grpc")]
 use super::grpc::Grpc;
 use super::headers::Headers;
 use super::http::Http;
-use super::settings::{Protocol, Settings};
+use super::settings::Settings;
 use candlescope_core::RedactedUrl;
 use candlescope_core::redacted_url::scrub;
 use opentelemetry::Context;
@@ -35,11 +36,11 @@ impl Transport {
     /// Connects to nothing yet.
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let way = match settings.protocol {
-            Protocol::HttpProtobuf => Way::Http(Http::new(settings)?),
+            OtlpProtocol::HttpProtobuf => Way::Http(Http::new(settings)?),
             #[cfg(feature = "otlp-grpc")]
-            Protocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
+            OtlpProtocol::Grpc => Way::Grpc(Box::new(Grpc::new(settings)?)),
             #[cfg(not(feature = "otlp-grpc"))]
-            Protocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
+            OtlpProtocol::Grpc => return Err(SendError::Client(super::settings::SettingsError::NoGrpc.to_string())),
         };
         Ok(Self { way, endpoint: settings.endpoint.clone(), headers: settings.headers.clone() })
     }
