@@ -27,6 +27,8 @@ pub(super) enum SendError {
     NoTime,
     #[error("the request could not be made: {0}")]
     Client(String),
+    #[error("it failed: {0}")]
+    Exporter(String),
 }
 
 impl SendError {
@@ -37,6 +39,7 @@ impl SendError {
             Self::Unwanted(status, said) => Self::Unwanted(status, f(said)),
             Self::Refused(status, said) => Self::Refused(status, f(said)),
             Self::Client(text) => Self::Client(f(text)),
+            Self::Exporter(text) => Self::Exporter(f(text)),
             Self::NotOtlp(_) | Self::NoTime => self,
         }
     }

@@ -1,21 +1,16 @@
 //! The exporter: when spans go out, and what becomes of them where they do not arrive.
 
-use super::attempt::{Message, SendError};
+use super::attempt::SendError;
 use super::config::OtlpConfig;
 use super::convert;
-use super::settings::{Settings, Signal};
+use super::settings::{Common, Settings, Signal};
+use super::sink::{Delivered, Own, Provider, Sdk, SpanSink};
 use super::traces::{Counts, Outgoing, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind, RedactedUrl};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use std::time::{Duration, Instant};
-
-/// Spans in one request, as OpenTelemetry's own batch processor has it.
-const MAX_BATCH: usize = 512;
 
 /// Spans that wait while the collector cannot be reached: newer ones are dropped.
 const MAX_WAITING: usize = 8_192;
@@ -33,14 +28,15 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct OtlpExporter {
     config: OtlpConfig,
+    /// Where spans go instead of our own transport, until the session starts.
+    given: Option<Box<dyn SpanSink>>,
     running: Option<Running>,
 }
 
 #[derive(Debug)]
 struct Running {
-    settings: Settings,
-    transport: Transport,
-    resource: ResourceAttributesWithSchema,
+    common: Common,
+    sink: Box<dyn SpanSink>,
     traces: Traces,
     waiting: Vec<Outgoing>,
     /// When the oldest of `waiting` came.
@@ -52,7 +48,68 @@ impl OtlpExporter {
     /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
     /// span is sent, so a collector may come later.
     pub fn new(config: OtlpConfig) -> Self {
-        Self { config, running: None }
+        Self { config, given: None, running: None }
+    }
+
+    /// Hands spans to an exporter of the OpenTelemetry SDK, such as `opentelemetry-otlp`'s, instead of sending them
+    /// itself. Ids, limits, sampler, service name, resource and timeout stay those of the configuration and the
+    /// variables; how spans travel is the exporter's own affair.
+    ///
+    /// It is called on the exporter's thread, one batch of up to 512 spans after the other. An export that takes longer
+    /// than the timeout is cancelled. A batch counts as arrived where the exporter says so: unlike our own transport, few
+    /// tell what a collector rejected of it. One that needs a tokio runtime must be made inside one, and that runtime
+    /// must outlive the session.
+    ///
+    /// ```
+    /// use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
+    /// # use opentelemetry_sdk::{error::OTelSdkResult, trace::{SpanData, SpanExporter}};
+    /// #[derive(Debug)]
+    /// struct Printer;
+    /// impl SpanExporter for Printer {
+    ///     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+    ///         Ok(batch.iter().for_each(|span| println!("{}", span.name)))
+    ///     }
+    /// }
+    /// let exporter = OtlpExporter::new(OtlpConfig::default().service_name("chat")).with_span_exporter(Printer);
+    /// let (layer, session) = candlescope_core::Session::builder().exporter(exporter).start()?;
+    /// # drop(layer);
+    /// # session.finish();
+    /// # Ok::<(), candlescope_core::StartError>(())
+    /// ```
+    #[must_use]
+    pub fn with_span_exporter(mut self, exporter: impl SpanExporter + 'static) -> Self {
+        self.given = Some(Box::new(Sdk(exporter)));
+        self
+    }
+
+    /// Hands spans to the tracer provider that the program has already, so that they take the same way as its own. The
+    /// provider makes them anew: its sampler, limits, processors and resource count, besides the limits and the sampler of
+    /// the configuration.
+    ///
+    /// Built with [`RecordIds`](super::RecordIds), as here, the provider keeps the ids that the same records have in
+    /// Parquet runs; otherwise only the caller's trace id stays. The provider is flushed after each batch of up to 256
+    /// spans, which counts as arrived if that succeeds. What its processors lose on the way they tell only in its own
+    /// log. The provider must outlive the session.
+    ///
+    /// ```
+    /// use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, RecordIds};
+    /// use opentelemetry_sdk::trace::SdkTracerProvider;
+    ///
+    /// let provider = SdkTracerProvider::builder()
+    ///     .with_id_generator(RecordIds::default())
+    ///     // .with_batch_exporter(…), .with_resource(…)
+    ///     .build();
+    /// let exporter = OtlpExporter::new(OtlpConfig::default()).with_tracer_provider(provider.clone());
+    /// let (layer, session) = candlescope_core::Session::builder().exporter(exporter).start()?;
+    /// # drop(layer);
+    /// session.finish();
+    /// provider.shutdown().expect("nothing is left");
+    /// # Ok::<(), candlescope_core::StartError>(())
+    /// ```
+    #[must_use]
+    pub fn with_tracer_provider(mut self, provider: SdkTracerProvider) -> Self {
+        self.given = Some(Box::new(Provider::new(provider)));
+        self
     }
 
     /// The collector, where the configuration names one.
@@ -67,30 +124,31 @@ impl Exporter for OtlpExporter {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        let settings =
-            Settings::of_process(&self.config, Signal::Traces).map_err(|e| ExportError::fatal(format!("otlp: {e}")))?;
-        for warning in &settings.common.warnings {
+        let refused = |e| ExportError::fatal(format!("otlp: {e}"));
+        let (common, mut sink): (Common, Box<dyn SpanSink>) = match self.given.take() {
+            Some(sink) => (Common::of_process(&self.config).map_err(refused)?, sink),
+            None => {
+                let settings = Settings::of_process(&self.config, Signal::Traces).map_err(refused)?;
+                let endpoint = settings.endpoint.clone();
+                let transport =
+                    Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {endpoint}: {e}")))?;
+                let own = Own { transport, endpoint, resource: Default::default() };
+                (settings.common, Box::new(own))
+            }
+        };
+        for warning in &common.warnings {
             candlescope_core::diagnostics::report("otlp", warning.as_str());
         }
-        let transport =
-            Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {}: {e}", settings.endpoint)))?;
-        let resource = (&convert::resource(run, &settings.common)).into();
-        let traces = Traces::new(self.config.limits, settings.common.sampler);
-        self.running = Some(Running {
-            settings,
-            transport,
-            resource,
-            traces,
-            waiting: Vec::new(),
-            since: None,
-            pause: Pause::default(),
-        });
+        sink.describe(&convert::resource(run, &common));
+        let traces = Traces::new(self.config.limits, common.sampler);
+        let (waiting, since, pause) = (Vec::new(), None, Pause::default());
+        self.running = Some(Running { common, sink, traces, waiting, since, pause });
         Ok(())
     }
 
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
-            r.resource = (&convert::resource(run, &r.settings.common)).into();
+            r.sink.describe(&convert::resource(run, &r.common));
         }
         Ok(())
     }
@@ -122,8 +180,10 @@ impl Exporter for OtlpExporter {
         let Some(r) = &mut self.running else { return Ok(()) };
         r.traces.finish();
         r.queue(ledger);
-        let sent = r.send_all(ledger, Some(Instant::now() + LAST_WORDS));
+        let deadline = Instant::now() + LAST_WORDS;
+        let sent = r.send_all(ledger, Some(deadline));
         settle(std::mem::take(&mut r.waiting).into_iter().map(|o| o.records), ledger, Some(DropReason::Io));
+        r.sink.end(deadline);
         sent
     }
 }
@@ -153,7 +213,7 @@ impl Running {
         if self.since.is_some_and(|t| t.elapsed() >= LINGER) {
             return self.send_all(ledger, None);
         }
-        while self.waiting.len() >= MAX_BATCH {
+        while self.waiting.len() >= self.sink.most() {
             self.send_batch(ledger, None)?;
         }
         Ok(())
@@ -167,33 +227,29 @@ impl Running {
     }
 
     fn send_batch(&mut self, ledger: &Ledger, deadline: Option<Instant>) -> Result<(), ExportError> {
-        let n = self.waiting.len().min(MAX_BATCH);
+        let n = self.waiting.len().min(self.sink.most());
         let (spans, records): (Vec<SpanData>, Vec<Counts>) =
             self.waiting.drain(..n).map(|o| (o.span, o.records)).unzip();
         self.since = (!self.waiting.is_empty()).then(Instant::now);
-        let timeout = Instant::now() + self.settings.common.timeout;
-        let message =
-            ExportTraceServiceRequest { resource_spans: group_spans_by_resource_and_scope(spans, &self.resource) };
-        match self.transport.send(Message::Traces(message), deadline.map_or(timeout, |d| d.min(timeout))) {
-            Ok(0) => {
+        let timeout = Instant::now() + self.common.timeout;
+        match self.sink.deliver(spans, deadline.map_or(timeout, |d| d.min(timeout))) {
+            Ok(delivered) => {
                 self.pause = Pause::default();
-                settle(records, ledger, None);
-                Ok(())
-            }
-            Ok(rejected) => {
-                self.pause = Pause::default();
-                let rejected = settle_partly(records, rejected, ledger);
-                Err(ExportError::new(format!(
-                    "otlp: the collector at {} rejected {rejected} spans",
-                    self.settings.endpoint
-                )))
+                settle_partly(records, delivered, ledger);
+                match delivered.rejected {
+                    0 => Ok(()),
+                    rejected => {
+                        let place = self.sink.place();
+                        Err(ExportError::new(format!("otlp: the collector at {place} rejected {rejected} spans")))
+                    }
+                }
             }
             Err(error) => {
                 settle(records, ledger, Some(DropReason::Io));
                 if !matches!(error, SendError::Unwanted(..)) {
                     self.pause.lengthen(Instant::now());
                 }
-                Err(ExportError::new(format!("otlp: {}: {error}; {n} spans dropped", self.settings.endpoint)))
+                Err(ExportError::new(format!("otlp: {}: {error}; {n} spans dropped", self.sink.place())))
             }
         }
     }
@@ -208,11 +264,11 @@ fn settle(records: impl IntoIterator<Item = Counts>, ledger: &Ledger, dropped: O
     }
 }
 
-/// The collector took a batch but for some spans, and does not say which: as many records are booked as lost.
-fn settle_partly(mut records: Vec<Counts>, rejected: u64, ledger: &Ledger) -> u64 {
-    let rejected = usize::try_from(rejected).unwrap_or(usize::MAX).min(records.len());
-    let lost = records.split_off(records.len() - rejected);
+/// Some spans of a batch were not taken, and nobody says which: as many records are booked as lost, or as left out.
+fn settle_partly(mut records: Vec<Counts>, delivered: Delivered, ledger: &Ledger) {
+    for (n, reason) in [(delivered.rejected, DropReason::Io), (delivered.sampled_out, DropReason::Limit)] {
+        let n = usize::try_from(n).unwrap_or(usize::MAX).min(records.len());
+        settle(records.split_off(records.len() - n), ledger, Some(reason));
+    }
     settle(records, ledger, None);
-    settle(lost, ledger, Some(DropReason::Io));
-    rejected as u64
 }

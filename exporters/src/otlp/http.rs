@@ -1,8 +1,6 @@
 //! OTLP over HTTP with protobuf bodies.
 //!
-//! The client is ureq instead of the reqwest that OpenTelemetry's own exporter takes, which would start a runtime and
-//! a thread. That exporter also keeps to itself why something failed and how much was rejected, so requests are made
-//! here.
+//! The client is ureq, which works on the calling thread: an attempt ends with its time, whatever the collector does.
 
 use super::attempt::{Attempt, Message, SendError, reason};
 use super::sealed::Address;

@@ -21,7 +21,9 @@
 //! every 60 seconds and at the end.
 //!
 //! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime.
-//! The standard `OTEL_*` variables are honoured, see [`OtlpConfig`].
+//! The standard `OTEL_*` variables are honoured, see [`OtlpConfig`]. A program that uses the OpenTelemetry SDK already
+//! can hand over an exporter of it ([`OtlpExporter::with_span_exporter`]) or its provider
+//! ([`OtlpExporter::with_tracer_provider`]): spans then take the way that its own take.
 //!
 //! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the
 //! exporter's own thread behind a bounded queue, each export is tried again until its deadline, what is lost is
@@ -38,17 +40,21 @@
 mod attempt;
 mod config;
 mod convert;
+
 mod decodes;
 mod exporter;
 #[cfg(feature = "otlp-grpc")]
 mod grpc;
 mod headers;
+
 mod http;
 mod metrics_exporter;
 mod points;
 mod replay;
 mod sealed;
 mod settings;
+mod sink;
+
 mod tls;
 mod traces;
 mod transport;
@@ -58,6 +64,7 @@ pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
 pub use exporter::OtlpExporter;
 pub use metrics_exporter::OtlpMetricsExporter;
 pub use replay::send_run;
+pub use sink::RecordIds;
 
 /// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
 pub(crate) fn settings_resolve(env: impl Fn(&str) -> Option<String>) -> bool {

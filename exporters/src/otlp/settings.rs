@@ -192,6 +192,15 @@ impl Common {
         let timeout = pick(config.timeout, timeout, milliseconds, wrong, DEFAULT_TIMEOUT)?;
         Ok(Self { service_name, resource, timeout, sampler, warnings })
     }
+
+    /// For traces that somebody else's exporter sends, with this process's variables and name.
+    pub(super) fn of_process(config: &OtlpConfig) -> Result<Self, SettingsError> {
+        Self::resolve(
+            config,
+            &program(),
+            &Variables { signal: Signal::Traces, env: |name: &str| std::env::var(name).ok() },
+        )
+    }
 }
 
 impl Settings {

@@ -4,6 +4,17 @@
 //! in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of the
 //! application's or starts a thread that outlives the exporter's, so all of it can be kept out of the application's
 //! telemetry.
+//!
+//! `opentelemetry-otlp` can take its place for traces
+//! ([`with_span_exporter`](super::OtlpExporter::with_span_exporter)). It is not the default, because a run's account
+//! needs what that crate (0.33) does not give:
+//!
+//! - How many spans or points of a message a collector rejected. It writes them to its log and calls the export a
+//!   success.
+//! - An end to an export under way. The SDK's processors wait for it without a limit of their own.
+//! - `OTEL_EXPORTER_OTLP_CERTIFICATE` and its kin, which it does not read.
+//! - Metrics that were aggregated elsewhere: the fields of the SDK's `ResourceMetrics` are private, so nobody but the
+//!   SDK's own instruments can fill one.
 
 use super::attempt::{Attempt, Message, SendError};
 use super::config::OtlpProtocol;
@@ -88,7 +99,7 @@ fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Res
 
 /// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting
 /// must not make more to export.
-fn quietly<T>(f: impl FnOnce() -> T) -> T {
+pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     dispatcher::with_default(&Dispatch::none(), f)
 }

@@ -46,7 +46,7 @@ pub use candlescope_core::{
     Problem, RedactedUrl, Schedule, Shape, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
-pub use candlescope_exporters::otlp::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
+pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol, OtlpSampler, RecordIds};
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]

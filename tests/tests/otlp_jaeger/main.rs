@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod metrics;
+mod sdk_exporter;
 mod server;
 mod tls;
 
@@ -85,17 +86,14 @@ fn work_for(caller: &str) {
     }
 }
 
-fn profile(
-    to: (OtlpProtocol, SocketAddr),
-    dir: &Path,
-    caller: &str,
-    limits: OtlpLimits,
-) -> (Batch, candlescope_core::run::RunManifest) {
-    let config =
-        OtlpConfig::new(format!("http://{}", to.1)).protocol(to.0).service_name("candlescope-test").limits(limits);
+fn config(to: (OtlpProtocol, SocketAddr), limits: OtlpLimits) -> OtlpConfig {
+    OtlpConfig::new(format!("http://{}", to.1)).protocol(to.0).service_name("candlescope-test").limits(limits)
+}
+
+fn profile(exporter: OtlpExporter, dir: &Path, caller: &str) -> (Batch, candlescope_core::run::RunManifest) {
     let (layer, session) = Session::builder()
         .exporter(ParquetExporter::new(ParquetConfig::new(dir)))
-        .exporter(OtlpExporter::new(config))
+        .exporter(exporter)
         .start()
         .expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work_for(caller));
@@ -126,11 +124,12 @@ fn a_trace_sent_by_grpc_is_the_run_on_disk() {
 
 fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
     let dir = tempfile::tempdir().expect("a directory");
+    let exporter = |limits| OtlpExporter::new(config(to, limits));
 
     // Everything: the two trees are the same, to the nanosecond.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4736";
     let (run, manifest) =
-        profile(to, &dir.path().join("whole"), &format!("00-{caller}-{PARENT}-01"), OtlpLimits::none());
+        profile(exporter(OtlpLimits::none()), &dir.path().join("whole"), &format!("00-{caller}-{PARENT}-01"));
     let expected = tree_on_disk(&run);
     assert_eq!(expected.len(), 1 + 20 * (1 + 4 + 12));
     let trace = server::trace(jaeger, caller, expected.len());
@@ -158,7 +157,7 @@ fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
     // Limited: what is there is the same, and what is not is on the books.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4737";
     let (run, manifest) =
-        profile(to, &dir.path().join("limited"), &format!("00-{caller}-{PARENT}-01"), OtlpLimits::default());
+        profile(exporter(OtlpLimits::default()), &dir.path().join("limited"), &format!("00-{caller}-{PARENT}-01"));
     let expected = tree_on_disk(&run);
     // The request, the prefill, decode steps 0 and 16 in full, the seventeen other decode steps.
     let sent = 1 + 3 * (1 + 4 + 12) + 17;
@@ -172,7 +171,7 @@ fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
     // A caller that does not record its trace: nothing is sent, and everything is on disk.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4738";
     let not_recorded = format!("00-{caller}-{PARENT}-00");
-    let (run, manifest) = profile(to, &dir.path().join("unsampled"), &not_recorded, OtlpLimits::default());
+    let (run, manifest) = profile(exporter(OtlpLimits::default()), &dir.path().join("unsampled"), &not_recorded);
     assert_eq!(tree_on_disk(&run).len(), expected.len());
     let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
     assert_eq!((otlp.exported["spans"], otlp.dropped["requests"]["limit"]), (0, 1), "{otlp:?}");
