@@ -3,9 +3,10 @@
 use super::attempt::SendError;
 use super::config::OtlpConfig;
 use super::convert;
+use super::counts::Counts;
 use super::settings::{Common, Settings, Signal};
 use super::sink::{Delivered, Own, Provider, Sdk, SpanSink};
-use super::traces::{Counts, Outgoing, Traces};
+use super::traces::{Outgoing, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind, RedactedUrl};

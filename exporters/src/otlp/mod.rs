@@ -40,13 +40,13 @@
 mod attempt;
 mod config;
 mod convert;
-
+mod counts;
 mod decodes;
 mod exporter;
 #[cfg(feature = "otlp-grpc")]
 mod grpc;
 mod headers;
-
+mod held;
 mod http;
 mod metrics_exporter;
 mod points;
@@ -54,7 +54,7 @@ mod replay;
 mod sealed;
 mod settings;
 mod sink;
-
+mod step_plan;
 mod tls;
 mod traces;
 mod transport;

@@ -1,9 +1,10 @@
 //! The conversion and the choice of spans, without a network.
 
 use super::convert;
+use super::counts::Counts;
 use super::replay::Order;
 use super::settings::{Settings, Signal};
-use super::traces::{Counts, Outgoing, Traces};
+use super::traces::{Outgoing, Traces};
 use super::{OtlpConfig, OtlpLimits, OtlpSampler};
 use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;

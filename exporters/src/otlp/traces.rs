@@ -5,95 +5,25 @@
 //! once.
 
 use super::config::{OtlpLimits, OtlpSampler};
-use super::convert::{self, MAX_ENTRIES, Totals};
-use super::decodes::Decodes;
+use super::convert::{self, MAX_ENTRIES};
+use super::counts::Counts;
+use super::held::{Fits, Held, Open, depth};
+use super::step_plan::{Keep, Plan, Whose};
 use super::volume::Allowance;
-use candlescope_core::{
-    Batch, DropReason, Ledger, Phase, RecordKind, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
-};
+use candlescope_core::{Batch, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_sdk::trace::SpanData;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::AddAssign;
+use std::collections::{HashMap, VecDeque};
 
 /// Requests remembered after their end, for steps that come late.
 const REMEMBERED: usize = 1_024;
-
-/// Records by kind, as the ledger wants them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) spans: u64,
-    pub(super) steps: u64,
-    pub(super) requests: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.spans += other.spans;
-        self.steps += other.steps;
-        self.requests += other.requests;
-    }
-}
-
-impl Counts {
-    pub(super) fn exported(self, ledger: &Ledger) {
-        ledger.exported(RecordKind::Span, self.spans);
-        ledger.exported(RecordKind::Step, self.steps);
-        ledger.exported(RecordKind::Request, self.requests);
-    }
-
-    pub(super) fn dropped(self, ledger: &Ledger, reason: DropReason) {
-        ledger.dropped(RecordKind::Span, reason, self.spans);
-        ledger.dropped(RecordKind::Step, reason, self.steps);
-        ledger.dropped(RecordKind::Request, reason, self.requests);
-    }
-}
 
 /// A span ready to be sent, and the records that are settled with it.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub(super) span: SpanData,
     pub(super) records: Counts,
-}
-
-/// A step that ended, with what is kept of its intervals.
-#[derive(Debug)]
-struct Held {
-    step: StepRecord,
-    /// Whether it is one of those sent in full.
-    detail: bool,
-    spans: Vec<SpanRecord>,
-}
-
-impl Held {
-    /// Forgets all but the step's own interval.
-    fn strip(&mut self) -> u64 {
-        let before = self.spans.len();
-        self.spans.retain(|s| s.seq == self.step.seq);
-        (before - self.spans.len()) as u64
-    }
-}
-
-/// A request that has not ended.
-#[derive(Debug, Default)]
-struct Open {
-    trace: Option<TraceId>,
-    /// Intervals that its steps stand in: the threads' entries into the request.
-    parents: HashSet<u64>,
-    /// Whether its steps are only summed up: there was no room for more when it began, or its trace is not sent.
-    sums_only: bool,
-    steps: Vec<Held>,
-    totals: Totals,
-    /// All decode steps, in groups.
-    course: Decodes,
-    decodes: u64,
-    /// Spans in `steps`.
-    held: usize,
-    /// Left out so far, to be said on the request's span.
-    omitted: u64,
-    /// When the latest step came, by the count of batches.
-    touched: u64,
 }
 
 #[derive(Debug)]
@@ -235,90 +165,69 @@ impl Traces {
     fn step(&mut self, step: &StepRecord, loose: Vec<SpanRecord>, run: &[SpanRecord]) {
         let total = loose.len() + run.len();
         let inside = loose.iter().chain(run).find(|s| s.seq == step.seq).and_then(|s| s.parent_seq);
-        let late = step.request.and_then(|r| self.ended.iter().find(|(n, ..)| *n == r)).map(|(.., id)| *id);
-        let waits = step.request.is_some() && late.is_none();
+        let plan = self.plan(step);
+        let mut spans: Vec<SpanRecord> = loose.into_iter().filter(|s| plan.keeps(step, s)).collect();
+        spans.extend(run.iter().filter(|s| plan.keeps(step, s)).cloned());
+        let left_out = (total - spans.len()) as u64;
+        self.omitted.spans += left_out;
+        let held = match plan.keep {
+            Keep::Nothing => {
+                self.omitted.steps += 1;
+                None
+            }
+            _ => Some(Held { step: step.clone(), detail: plan.detail, spans }),
+        };
+        match (plan.whose, held) {
+            (Whose::Open(number), held) => self.hold(number, step, inside, left_out, held),
+            (Whose::Nobody | Whose::Ended(None), Some(held)) => self.send_step(held, None),
+            (Whose::Ended(Some(request)), Some(held)) => self.send_step(held, Some((request, step.trace_id))),
+            (_, None) => {}
+        }
+    }
+
+    /// Looks up what there is to know of a step, and decides.
+    fn plan(&mut self, step: &StepRecord) -> Plan {
+        let ended = step.request.and_then(|r| self.ended.iter().find(|(n, ..)| *n == r)).map(|(.., id)| *id);
+        let whose = match (step.request, ended) {
+            (None, _) => Whose::Nobody,
+            (Some(_), Some(span)) => Whose::Ended(span),
+            (Some(number), None) => Whose::Open(number),
+        };
         let room = self.allowance.is_left(step.host_start);
-        let (decodes, sums_only) = match step.request.filter(|_| waits) {
-            Some(number) => {
+        let (decodes, sent) = match whose {
+            Whose::Open(number) => {
                 let open = self.open.entry(number).or_insert_with(|| Open {
                     sums_only: !self.sampler.may_take(step.trace_id) || (!room && self.limits.slow_request.is_none()),
                     ..Open::default()
                 });
-                (&mut open.decodes, open.sums_only)
+                (&mut open.decodes, !open.sums_only)
             }
-            None => {
-                let sent = late.map_or_else(|| self.sampler.takes(step.trace_id, None), |span| span.is_some());
-                (&mut self.decodes, !(room && sent))
-            }
+            Whose::Ended(span) => (&mut self.decodes, room && span.is_some()),
+            Whose::Nobody => (&mut self.decodes, room && self.sampler.takes(step.trace_id, None)),
         };
-        let detail = match step.phase {
-            Some(Phase::Decode) => {
-                let every = self.limits.detail_every;
-                *decodes += 1;
-                every > 0 && (*decodes - 1) % every == 0
-            }
-            _ => true,
-        };
-        // Without a threshold nothing can make a step interesting later.
-        let whole = detail || (waits && self.limits.slow_request.is_some());
-        let max_depth = if whole { self.limits.max_depth } else { 0 };
-        let keep = |s: &SpanRecord| !sums_only && if whole { depth(s) <= max_depth } else { s.seq == step.seq };
-        let mut spans: Vec<SpanRecord> = loose.into_iter().filter(|s| keep(s)).collect();
-        spans.extend(run.iter().filter(|s| keep(s)).cloned());
-        let left_out = (total - spans.len()) as u64;
-        self.omitted.spans += left_out;
-        self.omitted.steps += u64::from(sums_only);
-        let held = || Held { step: step.clone(), detail, spans };
-        let Some(number) = step.request.filter(|_| waits) else {
-            if !sums_only {
-                let parent = late.flatten().map(|id| (id, step.trace_id));
-                self.emit(vec![held()], parent, HashMap::new(), self.limits.max_spans);
-            }
-            return;
-        };
-        let limit = match self.limits.slow_request {
-            Some(_) => self.limits.slow_max_spans.max(self.limits.max_spans),
-            None => self.limits.max_spans,
-        };
+        let decode = (step.phase == Some(Phase::Decode)).then(|| {
+            *decodes += 1;
+            *decodes - 1
+        });
+        Plan::of(&self.limits, whose, sent, decode)
+    }
+
+    /// Sends a step at once, below a request's span if one is given.
+    fn send_step(&mut self, held: Held, request: Option<(SpanId, TraceId)>) {
+        self.emit(vec![held], request, HashMap::new(), self.limits.max_spans);
+    }
+
+    /// Keeps a step until its request has ended.
+    fn hold(&mut self, number: u64, step: &StepRecord, inside: Option<u64>, left_out: u64, held: Option<Held>) {
         let open = self.open.entry(number).or_default();
-        open.trace = Some(step.trace_id);
-        if open.parents.len() < MAX_ENTRIES {
-            open.parents.extend(inside);
-        }
-        open.totals.add(step);
-        if step.phase == Some(Phase::Decode) {
-            open.course.add(step);
-        }
         open.touched = self.batches;
+        open.add(step, inside);
         open.omitted += left_out;
-        if sums_only {
-            return;
-        }
-        let held = held();
+        let Some(held) = held else { return };
         open.held += held.spans.len();
         self.held += held.spans.len();
         open.steps.push(held);
-        // Rarely, so that the work stays in proportion: twice what can be sent is kept before it is cut to that.
-        if open.held <= limit.saturating_mul(2) {
-            return;
-        }
-        let mut gone = Counts::default();
-        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not
-        // sent in full do.
-        if self.limits.slow_request.is_none() {
-            gone.spans += open.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
-        }
-        let mut fits = Fits::new(open.steps.iter().flat_map(|s| &s.spans), limit);
-        for held in &mut open.steps {
-            let before = held.spans.len();
-            held.spans.retain(|record| fits.takes(record));
-            gone.spans += (before - held.spans.len()) as u64;
-        }
-        let steps = open.steps.len();
-        open.steps.retain(|held| !held.spans.is_empty());
-        gone.steps += (steps - open.steps.len()) as u64;
-        open.held -= gone.spans as usize;
-        open.omitted += gone.spans;
+        let gone = open.cut(&self.limits);
         self.held -= gone.spans as usize;
         self.omitted += gone;
     }
@@ -469,46 +378,5 @@ impl Traces {
         if self.open.len() > self.limits.max_held {
             self.open.retain(|_, o| o.held > 0);
         }
-    }
-}
-
-/// Levels below the step, which is what the path is written from.
-fn depth(span: &SpanRecord) -> u32 {
-    span.path.path.bytes().filter(|b| *b == b'/').count() as u32
-}
-
-/// Which spans of a trace fit its limit: by level, and within the last level that fits in part, the first ones.
-struct Fits {
-    whole_below: u32,
-    rest: usize,
-}
-
-impl Fits {
-    fn new<'a>(spans: impl Iterator<Item = &'a SpanRecord>, limit: usize) -> Self {
-        let mut levels: Vec<usize> = Vec::new();
-        for span in spans {
-            let depth = depth(span) as usize;
-            if levels.len() <= depth {
-                levels.resize(depth + 1, 0);
-            }
-            levels[depth] += 1;
-        }
-        let mut rest = limit;
-        for (depth, &n) in levels.iter().enumerate() {
-            if n > rest {
-                return Self { whole_below: depth as u32, rest };
-            }
-            rest -= n;
-        }
-        Self { whole_below: u32::MAX, rest }
-    }
-
-    fn takes(&mut self, span: &SpanRecord) -> bool {
-        let depth = depth(span);
-        if depth == self.whole_below && self.rest > 0 {
-            self.rest -= 1;
-            return true;
-        }
-        depth < self.whole_below
     }
 }
