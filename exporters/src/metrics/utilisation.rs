@@ -94,6 +94,8 @@ pub(crate) struct Utilisation {
     seen: VecDeque<Seen>,
     /// All steps before this number were seen, or are older than what is looked at.
     known_from: u64,
+    /// Numbers from there on that were seen, so that a scrape need not count them.
+    known: BTreeSet<u64>,
     /// Requests up to this number warm up.
     warmup: u64,
     /// Steps that warmed up.
@@ -118,6 +120,7 @@ impl Default for Utilisation {
             all: Recent::new(MOST_STEPS),
             seen: VecDeque::new(),
             known_from: 0,
+            known: BTreeSet::new(),
             warmup: 0,
             warm: Recent::new(MOST_STEPS),
             sampled: false,
@@ -199,6 +202,9 @@ impl Utilisation {
             self.forget_first();
         }
         self.phased |= step.phase.is_some();
+        if step.step >= self.known_from {
+            self.known.insert(step.step);
+        }
         self.seen.push_back(Seen {
             time: StepTime { step: step.step, thread: step.thread.index, start_ns: stretch.0, end_ns: stretch.1 },
             phase: step.phase,
@@ -248,6 +254,9 @@ impl Utilisation {
     fn forget_first(&mut self) {
         let step = self.seen.pop_front().map(|seen| seen.time.step.saturating_add(1));
         self.known_from = self.known_from.max(step.unwrap_or(0));
+        while self.known.first().is_some_and(|step| *step < self.known_from) {
+            self.known.pop_first();
+        }
     }
 
     fn window_start(&self) -> i64 {
@@ -256,9 +265,8 @@ impl Utilisation {
 
     /// Whether a step without a record may have run in the last seconds: numbers are missing.
     fn has_holes(&self) -> bool {
-        let numbers = || self.seen.iter().map(|seen| seen.time.step);
-        let known = numbers().filter(|step| *step >= self.known_from).count() as u64;
-        numbers().max().is_some_and(|last| last.saturating_add(1).saturating_sub(self.known_from) > known)
+        let known = self.known.len() as u64;
+        self.known.last().is_some_and(|last| last.saturating_add(1).saturating_sub(self.known_from) > known)
     }
 
     /// Time in which rates can be taken, in order and apart.
