@@ -1,8 +1,8 @@
 //! One lane's marks that are under way, on the poller's side.
 
-use super::driver::{Driver, Event};
+use super::driver::{Driver, Event, Fault};
 use super::shared::{Entry, Pool};
-use super::track::{Settled, Track, Waiting};
+use super::track::{Bracket, Settled, Track, Waiting};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, MarkId};
 use rtrb::{Consumer, Producer};
@@ -42,6 +42,18 @@ struct Place {
     device: u8,
     /// Whether it is settled, and when the device passed it.
     settled: Option<Option<DeviceNs>>,
+}
+
+/// What a look at a track has brought.
+pub(super) struct Visit {
+    /// Which pool the track's events are of.
+    pub(super) pool: u16,
+    /// Marks whose time the driver would not tell.
+    pub(super) refused: u64,
+    /// Marks that have waited too long.
+    pub(super) aged: u64,
+    /// A bracket around one of the times, if there is one; an error where the context is lost.
+    pub(super) outcome: Result<Option<Bracket>, Fault>,
 }
 
 /// One lane's marks that are under way.
@@ -113,6 +125,24 @@ impl<D: Driver> Backlog<D> {
     pub(super) fn is_in(&self, track: usize, device: u8) -> bool {
         let pool = self.tracks.get(track).and_then(|t| self.pools.get(usize::from(t.pool)));
         pool.is_some_and(|p| p.device == device)
+    }
+
+    /// Takes out of a track what the device has passed, its times counted from `from`, and what came before `limit` and
+    /// has waited too long.
+    pub(super) fn visit(
+        &mut self,
+        track: usize,
+        driver: &D,
+        (host, limit): (&dyn Fn() -> HostNs, HostNs),
+        from: Option<(Event, DeviceNs)>,
+        settled: &mut Vec<Settled>,
+    ) -> Visit {
+        let track = &mut self.tracks[track];
+        let outcome = track.settle(driver, host, from, settled);
+        let refused = settled.iter().filter(|s| s.at.is_none()).count() as u64;
+        let known = settled.len();
+        track.age(limit, settled);
+        Visit { pool: track.pool, refused, aged: (settled.len() - known) as u64, outcome }
     }
 
     pub(super) fn settle(&mut self, settled: &Settled) {

@@ -20,6 +20,41 @@ struct Held<D: Driver> {
     owner: Option<(u64, u16, Arc<Pool<D>>)>,
 }
 
+/// What going over the tracks has brought.
+struct Harvest<D: Driver> {
+    /// The latest event whose time is known now.
+    newest: Option<Held<D>>,
+    /// Those that were it for a while. They go back when no lane is at hand any more: theirs may be another one.
+    spent: Vec<Held<D>>,
+    narrowest: Option<Bracket>,
+}
+
+impl<D: Driver> Default for Harvest<D> {
+    fn default() -> Self {
+        Self { newest: None, spent: Vec::new(), narrowest: None }
+    }
+}
+
+impl<D: Driver> Harvest<D> {
+    /// Settles a mark in its lane's order. Its event goes back to the lane's pool, unless it is the latest.
+    fn take(&mut self, settled: &Settled, backlog: &mut Backlog<D>, pool: u16) {
+        backlog.settle(settled);
+        match settled.at {
+            Some(at) if self.newest.as_ref().is_none_or(|newest| at > newest.at) => {
+                let of_lane = backlog.pools.get(usize::from(pool));
+                let owner = of_lane.map(|p| (backlog.lane, pool, p.pool.clone()));
+                self.spent.extend(self.newest.replace(Held { event: settled.event, at, owner }));
+            }
+            _ => backlog.give_back(pool, settled.event),
+        }
+    }
+
+    fn narrow(&mut self, bracket: Option<Bracket>) {
+        let known = self.narrowest;
+        self.narrowest = [known, bracket].into_iter().flatten().min_by_key(Bracket::width);
+    }
+}
+
 /// What a round needs from outside.
 pub(super) struct Round<'a> {
     pub(super) now: HostNs,
@@ -158,56 +193,46 @@ impl<D: Driver> ContextState<D> {
         round: &Round<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Bracket>, Fault> {
-        let mut newest: Option<Held<D>> = None;
-        let mut spent = Vec::new();
-        let mut narrowest: Option<Bracket> = None;
-        let mut outcome = Ok(());
-        'all: for backlog in &mut *backlogs {
-            for at in 0..backlog.tracks.len() {
-                if !backlog.is_in(at, self.device) {
-                    continue;
-                }
-                let from = self.base.as_ref().or(newest.as_ref()).map(|held| (held.event, held.at));
-                self.settled.clear();
-                let track = &mut backlog.tracks[at];
-                let pool = track.pool;
-                let settling = track.settle(driver, round.host, from, &mut self.settled);
-                tally.refused += self.settled.iter().filter(|s| s.at.is_none()).count() as u64;
-                let timed = self.settled.len();
-                track.age(round.limit, &mut self.settled);
-                tally.aged += (self.settled.len() - timed) as u64;
-                for settled in &self.settled {
-                    backlog.settle(settled);
-                    match settled.at {
-                        Some(at) if newest.as_ref().is_none_or(|n| at > n.at) => {
-                            let owner =
-                                backlog.pools.get(usize::from(pool)).map(|p| (backlog.lane, pool, p.pool.clone()));
-                            spent.extend(newest.replace(Held { event: settled.event, at, owner }));
-                        }
-                        _ => backlog.give_back(pool, settled.event),
-                    }
-                }
-                match settling {
-                    Ok(Some(bracket)) if narrowest.is_none_or(|n| bracket.width() < n.width()) => {
-                        narrowest = Some(bracket)
-                    }
-                    Ok(_) => {}
-                    Err(fault) => {
-                        outcome = Err(fault);
-                        break 'all;
-                    }
-                }
-            }
-        }
-        spent.into_iter().for_each(|held| self.give_back(held, backlogs));
-        if let Some(newest) = newest {
+        let mut harvest = Harvest::default();
+        let outcome = self.harvest(driver, backlogs, round, tally, &mut harvest);
+        // Also where the driver failed half-way: what was settled by then stays settled.
+        harvest.spent.into_iter().for_each(|held| self.give_back(held, backlogs));
+        if let Some(newest) = harvest.newest {
             if self.base.as_ref().is_none_or(|base| newest.at > base.at) {
                 self.rebase(newest, backlogs);
             } else {
                 self.give_back(newest, backlogs);
             }
         }
-        outcome.map(|()| narrowest)
+        outcome.map(|()| harvest.narrowest)
+    }
+
+    /// Goes over the tracks of all lanes, up to where the driver says that the context is lost.
+    fn harvest(
+        &mut self,
+        driver: &D,
+        backlogs: &mut [Backlog<D>],
+        round: &Round<'_>,
+        tally: &mut Tally,
+        harvest: &mut Harvest<D>,
+    ) -> Result<(), Fault> {
+        for backlog in backlogs {
+            for track in 0..backlog.tracks.len() {
+                if !backlog.is_in(track, self.device) {
+                    continue;
+                }
+                let from = self.base.as_ref().or(harvest.newest.as_ref()).map(|held| (held.event, held.at));
+                self.settled.clear();
+                let visit = backlog.visit(track, driver, (round.host, round.limit), from, &mut self.settled);
+                tally.refused += visit.refused;
+                tally.aged += visit.aged;
+                for settled in &self.settled {
+                    harvest.take(settled, backlog, visit.pool);
+                }
+                harvest.narrow(visit.outcome?);
+            }
+        }
+        Ok(())
     }
 
     /// Times are counted from `held` from now on; the event before goes back to where it belongs.
