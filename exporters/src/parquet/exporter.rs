@@ -1,7 +1,7 @@
 //! The exporter: when segments begin, rotate and go.
 
-use super::chunk::ChunkWriter;
 use super::config::ParquetConfig;
+use super::encoding::chunk::ChunkWriter;
 use super::file_system::{Disk, Files};
 use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;

@@ -14,21 +14,18 @@
 //! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open
 //! ones and nothing else. Records count as exported when their segment has its final name.
 //!
-//! The path of a record: `tables` (records → columns in memory) → `chunk` (columns → encoded pages) → `segment`
+//! The path of a record: `tables` (records → columns in memory) → `encoding` (columns → encoded pages) → `segment`
 //! (pages → file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
 
-mod chunk;
-mod column;
 mod config;
-mod dictionary;
 mod dirs;
+mod encoding;
 mod exporter;
 #[cfg(test)]
 mod faults;
 mod file_system;
 #[cfg(test)]
 mod full_disk;
-mod hybrid;
 mod schema;
 mod segment;
 mod store;

@@ -1,6 +1,6 @@
 //! One table on disk: its open segment and its finished ones.
 
-use super::chunk::ChunkWriter;
+use super::encoding::chunk::ChunkWriter;
 use super::file_system::{Files, SegmentFile};
 use super::schema::TableSchema;
 use super::store::remedy;

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 /// One column of a row group, ready to be written.
-pub(super) enum ColumnData<'a> {
+pub(in crate::parquet) enum ColumnData<'a> {
     /// Keys into texts.
     Text(KeySource<'a>, Vec<Cow<'a, str>>),
     /// Keys into 32-bit integers.
@@ -32,7 +32,7 @@ pub(super) enum ColumnData<'a> {
 }
 
 /// Keys kept, or made for the occasion.
-pub(super) enum KeySource<'a> {
+pub(in crate::parquet) enum KeySource<'a> {
     Kept(&'a KeyColumn),
     Made(KeyColumn),
 }
@@ -51,12 +51,12 @@ const MAX_INT_DICTIONARY: usize = 1 << 14;
 
 /// Values of an unsigned count as the signed integers of the file.
 #[inline]
-pub(super) fn signed(value: u64) -> i64 {
+pub(in crate::parquet) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Writes column chunks. Keeps its compression context and buffers.
-pub(super) struct ChunkWriter {
+pub(in crate::parquet) struct ChunkWriter {
     zstd: zstd::bulk::Compressor<'static>,
     level: ZstdLevel,
     page: Vec<u8>,
@@ -64,7 +64,7 @@ pub(super) struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    pub(super) fn new(level: i32) -> Result<Self> {
+    pub(in crate::parquet) fn new(level: i32) -> Result<Self> {
         Ok(Self {
             zstd: zstd::bulk::Compressor::new(level)?,
             level: ZstdLevel::try_new(level)?,
@@ -74,7 +74,7 @@ impl ChunkWriter {
     }
 
     /// Writes one column as the next one of `group`.
-    pub(super) fn write<W: Write + Send>(
+    pub(in crate::parquet) fn write<W: Write + Send>(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, W>,
         descr: &ColumnDescPtr,

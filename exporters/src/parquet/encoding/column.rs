@@ -1,12 +1,12 @@
 //! Columns of the row group being filled. They hold plain numbers, so that taking a record is a few pushes.
 
 /// The key of an absent value.
-pub(super) const NULL: u32 = u32::MAX;
+pub(in crate::parquet) const NULL: u32 = u32::MAX;
 
 /// Indices into a dictionary. A column that has one value only, or none at all, costs no memory: most nullable
 /// columns are like that in any one run.
 #[derive(Debug, Default)]
-pub(super) struct KeyColumn {
+pub(in crate::parquet) struct KeyColumn {
     len: usize,
     first: u32,
     /// Empty while every key equals `first`.
@@ -14,7 +14,7 @@ pub(super) struct KeyColumn {
 }
 
 /// What a [`KeyColumn`] holds.
-pub(super) enum Keys<'a> {
+pub(in crate::parquet) enum Keys<'a> {
     /// The same key so many times.
     Uniform(u32, usize),
     /// Keys, some of which may be [`NULL`].
@@ -22,12 +22,12 @@ pub(super) enum Keys<'a> {
 }
 
 impl KeyColumn {
-    pub(super) fn constant(key: u32, len: usize) -> Self {
+    pub(in crate::parquet) fn constant(key: u32, len: usize) -> Self {
         Self { len, first: key, keys: Vec::new() }
     }
 
     #[inline]
-    pub(super) fn push(&mut self, key: u32) {
+    pub(in crate::parquet) fn push(&mut self, key: u32) {
         if self.keys.is_empty() {
             if self.len == 0 {
                 self.first = key;
@@ -42,12 +42,16 @@ impl KeyColumn {
         self.len += 1;
     }
 
-    pub(super) fn keys(&self) -> Keys<'_> {
+    pub(in crate::parquet) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(in crate::parquet) fn keys(&self) -> Keys<'_> {
         if self.keys.is_empty() { Keys::Uniform(self.first, self.len) } else { Keys::Mixed(&self.keys) }
     }
 
     /// The same column with every key but [`NULL`] replaced.
-    pub(super) fn mapped(&self, new_key: &[u32]) -> KeyColumn {
+    pub(in crate::parquet) fn mapped(&self, new_key: &[u32]) -> KeyColumn {
         let map = |key: u32| if key == NULL { NULL } else { new_key[key as usize] };
         match self.keys() {
             Keys::Uniform(_, 0) => KeyColumn::default(),
@@ -60,19 +64,19 @@ impl KeyColumn {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.len = 0;
         self.keys.clear();
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::parquet) fn memory(&self) -> usize {
         self.keys.capacity() * size_of::<u32>()
     }
 }
 
 /// Values too varied for a dictionary.
 #[derive(Debug, Default)]
-pub(super) struct ValueColumn<T> {
+pub(in crate::parquet) struct ValueColumn<T> {
     len: usize,
     /// The values that are present.
     values: Vec<T>,
@@ -81,7 +85,7 @@ pub(super) struct ValueColumn<T> {
 }
 
 /// Which rows of a [`ValueColumn`] are present.
-pub(super) enum Presence<'a> {
+pub(in crate::parquet) enum Presence<'a> {
     All,
     None,
     Some(&'a [i16]),
@@ -89,7 +93,7 @@ pub(super) enum Presence<'a> {
 
 impl<T: Copy> ValueColumn<T> {
     #[inline]
-    pub(super) fn push(&mut self, value: T) {
+    pub(in crate::parquet) fn push(&mut self, value: T) {
         if self.values.len() < self.len {
             self.mark(1);
         }
@@ -98,7 +102,7 @@ impl<T: Copy> ValueColumn<T> {
     }
 
     #[inline]
-    pub(super) fn push_opt(&mut self, value: Option<T>) {
+    pub(in crate::parquet) fn push_opt(&mut self, value: Option<T>) {
         match value {
             Some(value) => self.push(value),
             None => {
@@ -117,15 +121,15 @@ impl<T: Copy> ValueColumn<T> {
         self.levels.push(level);
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::parquet) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn values(&self) -> &[T] {
+    pub(in crate::parquet) fn values(&self) -> &[T] {
         &self.values
     }
 
-    pub(super) fn presence(&self) -> Presence<'_> {
+    pub(in crate::parquet) fn presence(&self) -> Presence<'_> {
         if self.values.len() == self.len {
             Presence::All
         } else if self.values.is_empty() {
@@ -135,13 +139,13 @@ impl<T: Copy> ValueColumn<T> {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.len = 0;
         self.values.clear();
         self.levels.clear();
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::parquet) fn memory(&self) -> usize {
         self.values.capacity() * size_of::<T>() + self.levels.capacity() * size_of::<i16>()
     }
 }

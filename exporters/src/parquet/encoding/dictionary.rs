@@ -2,20 +2,20 @@
 //! per row.
 
 use super::column::NULL;
-use candlescope_core::{PathInfo, ThreadInfo, TraceId};
+use candlescope_core::{PathInfo, ThreadInfo};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
 /// Distinct texts. Looked up by content: for tables with few rows and for values behind another dictionary.
 #[derive(Debug, Default)]
-pub(super) struct TextDict {
+pub(in crate::parquet) struct TextDict {
     values: Vec<Arc<str>>,
     keys: HashMap<Arc<str>, u32>,
 }
 
 impl TextDict {
-    pub(super) fn key(&mut self, text: &Arc<str>) -> u32 {
+    pub(in crate::parquet) fn key(&mut self, text: &Arc<str>) -> u32 {
         if let Some(key) = self.keys.get(text) {
             return *key;
         }
@@ -25,11 +25,11 @@ impl TextDict {
         key
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(|v| &**v)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.values.clear();
         self.keys.clear();
     }
@@ -38,20 +38,20 @@ impl TextDict {
 /// Distinct paths, found by [`PathInfo::id`]. Names and targets follow from the path, so their columns need no keys
 /// of their own.
 #[derive(Debug, Default)]
-pub(super) struct PathDict {
+pub(in crate::parquet) struct PathDict {
     /// By `PathInfo::id`.
     key_of: Vec<u32>,
     paths: Vec<Arc<PathInfo>>,
     /// By key.
-    pub(super) name_of: Vec<u32>,
-    pub(super) target_of: Vec<u32>,
-    pub(super) names: TextDict,
-    pub(super) targets: TextDict,
+    pub(in crate::parquet) name_of: Vec<u32>,
+    pub(in crate::parquet) target_of: Vec<u32>,
+    pub(in crate::parquet) names: TextDict,
+    pub(in crate::parquet) targets: TextDict,
 }
 
 impl PathDict {
     #[inline]
-    pub(super) fn key(&mut self, path: &Arc<PathInfo>) -> u32 {
+    pub(in crate::parquet) fn key(&mut self, path: &Arc<PathInfo>) -> u32 {
         match self.key_of.get(path.id as usize) {
             Some(&key) if key != NULL => key,
             _ => self.insert(path),
@@ -72,11 +72,11 @@ impl PathDict {
         key
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
         self.paths.iter().map(|p| p.path.as_str())
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.key_of.fill(NULL);
         self.paths.clear();
         self.name_of.clear();
@@ -88,14 +88,14 @@ impl PathDict {
 
 /// Distinct threads, found by [`ThreadInfo::index`].
 #[derive(Debug, Default)]
-pub(super) struct ThreadDict {
+pub(in crate::parquet) struct ThreadDict {
     key_of: Vec<u32>,
     names: TextDict,
 }
 
 impl ThreadDict {
     #[inline]
-    pub(super) fn key(&mut self, thread: &ThreadInfo) -> u32 {
+    pub(in crate::parquet) fn key(&mut self, thread: &ThreadInfo) -> u32 {
         match self.key_of.get(thread.index as usize) {
             Some(&key) if key != NULL => key,
             _ => self.insert(thread),
@@ -113,11 +113,11 @@ impl ThreadDict {
         self.key_of[index]
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::parquet) fn values(&self) -> impl Iterator<Item = &str> {
         self.names.values()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.key_of.fill(NULL);
         self.names.clear();
     }
@@ -125,7 +125,7 @@ impl ThreadDict {
 
 /// Distinct values of a small `Copy` type. Repeats at one *slot* (for example one path) are found without hashing.
 #[derive(Debug)]
-pub(super) struct ValueDict<T> {
+pub(in crate::parquet) struct ValueDict<T> {
     values: Vec<T>,
     keys: HashMap<T, u32>,
     /// Last value and its key, by slot.
@@ -140,7 +140,7 @@ impl<T> Default for ValueDict<T> {
 
 impl<T: Copy + Eq + Hash> ValueDict<T> {
     #[inline]
-    pub(super) fn key(&mut self, slot: u32, value: Option<T>) -> u32 {
+    pub(in crate::parquet) fn key(&mut self, slot: u32, value: Option<T>) -> u32 {
         let Some(value) = value else { return NULL };
         match self.last.get(slot as usize) {
             Some(Some((last, key))) if *last == value => *key,
@@ -160,23 +160,20 @@ impl<T: Copy + Eq + Hash> ValueDict<T> {
         key
     }
 
-    pub(super) fn values(&self) -> &[T] {
+    pub(in crate::parquet) fn values(&self) -> &[T] {
         &self.values
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::parquet) fn clear(&mut self) {
         self.values.clear();
         self.keys.clear();
         self.last.clear();
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::parquet) fn memory(&self) -> usize {
         self.values.capacity() * 3 * size_of::<T>() + self.last.capacity() * size_of::<Option<(T, u32)>>()
     }
 }
-
-/// Distinct trace ids: neighbours usually share one.
-pub(super) type TraceDict = ValueDict<TraceId>;
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,18 @@
 //! Parquet's RLE / bit-packing hybrid, the encoding of dictionary indices and definition levels.
 //!
-//! Written here because the library's encoder is reached only through column writers that hash every value again; our
-//! keys are dense numbers already. Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
+//! Format: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 /// Runs at least this long are cheaper as a run than bit-packed.
 const MIN_RUN: usize = 8;
 
 /// Bits needed for indices below `len`; at least one, because not every reader takes zero.
-pub(super) fn bit_width(len: usize) -> u8 {
+pub(in crate::parquet) fn bit_width(len: usize) -> u8 {
     let largest = u32::try_from(len.saturating_sub(1)).unwrap_or(u32::MAX);
     (32 - largest.leading_zeros()).max(1) as u8
 }
 
 /// Appends `count` times `value`.
-pub(super) fn put_run(out: &mut Vec<u8>, value: u32, count: usize, width: u8) {
+pub(in crate::parquet) fn put_run(out: &mut Vec<u8>, value: u32, count: usize, width: u8) {
     if count > 0 {
         put_varint(out, (count as u64) << 1);
         let bytes = usize::from(width).div_ceil(8);
@@ -23,7 +22,7 @@ pub(super) fn put_run(out: &mut Vec<u8>, value: u32, count: usize, width: u8) {
 
 /// Appends `values`, each below `2^width`. Only the last call for a page may have a length that is no multiple of
 /// eight, as bit-packed groups are padded.
-pub(super) fn put_values(out: &mut Vec<u8>, values: &[u32], width: u8) {
+pub(in crate::parquet) fn put_values(out: &mut Vec<u8>, values: &[u32], width: u8) {
     let mut at = 0;
     // Start of the values collected for the bit-packed run that is open.
     let mut packed_from = 0;

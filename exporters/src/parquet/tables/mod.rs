@@ -1,5 +1,6 @@
 //! One table a file: from records to the columns of a row group. Pure: nothing here knows of files.
 
+mod columns;
 mod kernels;
 mod requests;
 mod samples;
@@ -12,12 +13,10 @@ pub(super) use samples::Samples;
 pub(super) use spans::Spans;
 pub(super) use steps::Steps;
 
-use super::chunk::{ColumnData, KeySource};
-use super::column::KeyColumn;
-use super::dictionary::ValueDict;
+use super::encoding::chunk::ColumnData;
 use candlescope_core::RecordKind;
+use columns::constant;
 use std::borrow::Cow;
-use std::hash::Hash;
 
 /// Rows collected for the next row group of one table.
 pub(super) trait Table: Send + Default {
@@ -60,15 +59,49 @@ impl RunColumns {
     }
 }
 
-fn constant(rows: usize) -> KeySource<'static> {
-    KeySource::Made(KeyColumn::constant(0, rows))
-}
+/// A table by its columns, in the order of the run contract, the first of which every row has. How a record becomes a row
+/// is the table's `add`.
+macro_rules! table {
+    ($(#[$doc:meta])* $name:ident: $record:ident, $kind:ident {
+        $first:ident: $first_type:ty,
+        $($column:ident: $type:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        pub(in crate::parquet) struct $name {
+            $first: $first_type,
+            $($column: $type,)*
+        }
 
-fn text<'a>(keys: &'a KeyColumn, values: impl Iterator<Item = &'a str>) -> ColumnData<'a> {
-    ColumnData::Text(KeySource::Kept(keys), values.map(Cow::Borrowed).collect())
-}
+        impl super::Table for $name {
+            type Record = $record;
+            const KIND: candlescope_core::RecordKind = candlescope_core::RecordKind::$kind;
 
-/// Texts rendered from the dictionary's values: hex digits of trace ids, dimensions of shapes, words of vocabularies.
-fn rendered<'a, T: Copy + Eq + Hash + ToString>(keys: &'a KeyColumn, dict: &ValueDict<T>) -> ColumnData<'a> {
-    ColumnData::Text(KeySource::Kept(keys), dict.values().iter().map(|v| Cow::Owned(v.to_string())).collect())
+            #[inline]
+            fn push(&mut self, record: &$record) {
+                self.add(record);
+            }
+
+            fn rows(&self) -> usize {
+                self.$first.rows()
+            }
+
+            fn columns<'a>(&'a self, run: &'a super::RunColumns) -> Vec<super::ColumnData<'a>> {
+                let mut columns = run.columns(self.rows());
+                self.$first.data(&mut columns);
+                $(self.$column.data(&mut columns);)*
+                columns
+            }
+
+            fn clear(&mut self) {
+                self.$first.clear();
+                $(self.$column.clear();)*
+            }
+
+            fn memory(&self) -> usize {
+                self.$first.memory() $(+ self.$column.memory())*
+            }
+        }
+    };
 }
+use table;
