@@ -1,8 +1,8 @@
 //! Analytic FLOPs and bytes against figures worked out by hand.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope_models::config::{FeedForward, ModelConfig};
 use candlescope_models::config::AttentionDims;
+use candlescope_models::config::{FeedForward, ModelConfig};
 use candlescope_models::cost::{Cost, Widths, Work, decoder_step, gemm, linear, lookup, norm, swiglu};
 
 fn llama3() -> ModelConfig {

@@ -15,8 +15,8 @@
 //! one round and complete in the next gives a bracket as wide as the pause between rounds. Their record calls give nothing
 //! better, as nobody notes the host's time when a mark is recorded: that would cost more than it is worth.
 
-use super::driver::{Driver, Event, Fault, StreamId};
-use super::track::VISIBLE_NS;
+use super::driver_calls::{Driver, Event, Fault, StreamId};
+use super::stream_marks::VISIBLE_NS;
 use candlescope_core::HostNs;
 use candlescope_core::run::GPU_CLOCK_BOUND_NS;
 

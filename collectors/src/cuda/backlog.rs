@@ -1,8 +1,8 @@
 //! One lane's marks that are under way, on the poller's side.
 
-use super::driver::{Driver, Event, Fault};
-use super::shared::{Entry, Pool};
-use super::track::{Bracket, Settled, Track, Waiting};
+use super::driver_calls::{Driver, Event, Fault};
+use super::mark_pools::{Entry, Pool};
+use super::stream_marks::{Bracket, Settled, Track, Waiting};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, MarkId};
 use rtrb::{Consumer, Producer};

@@ -2,9 +2,9 @@
 
 use super::anchor::Anchors;
 use super::backlog::Backlog;
-use super::driver::{Driver, Event, Fault, StreamId, within};
-use super::shared::{ContextCell, Pool};
-use super::track::{Bracket, Settled, later};
+use super::driver_calls::{Driver, Event, Fault, StreamId, within};
+use super::mark_pools::{ContextCell, Pool};
+use super::stream_marks::{Bracket, Settled, later};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, GpuReport};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The hot path: one thread's end of the clock.
 
-use super::driver::{Context, Driver, Event, relaxed};
-use super::shared::{ContextCell, Counters, Entry, Pool, Shared, Start};
+use super::driver_calls::{Context, Driver, Event, relaxed};
+use super::mark_pools::{ContextCell, Counters, Entry, Pool, Shared, Start};
 use super::stream;
 use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
 use rtrb::{Consumer, Producer, RingBuffer};

@@ -10,10 +10,10 @@
 //! | file | what |
 //! |---|---|
 //! | `lane.rs` | the hot path |
-//! | `shared.rs` | what lanes and the poller have in common: contexts, pools of events |
+//! | `mark_pools.rs` | what lanes and the poller have in common: contexts, pools of events |
 //! | `poll.rs`, `backlog.rs` | reading back: taking from the lanes, reporting in order |
-//! | `context.rs`, `track.rs`, `anchor.rs` | one context, one stream of one thread, the anchors |
-//! | `driver.rs`, `sys.rs` | what is asked of the driver, and the calls |
+//! | `context.rs`, `stream_marks.rs`, `anchor.rs` | one context, one stream of one thread, the anchors |
+//! | `driver_calls.rs`, `sys.rs` | what is asked of the driver, and the calls |
 //!
 //! [`PoolMemory`] samples the memory pools that candle allocates from, [`probe`] says what CUDA finds on this machine.
 //!
@@ -31,35 +31,35 @@
 
 mod anchor;
 mod backlog;
+mod call_costs;
 mod context;
-mod cost;
-mod device;
-mod driver;
+mod cuda_device;
+mod cuda_probe;
+mod driver_calls;
 mod error;
 mod lane;
+mod mark_pools;
 mod poll;
 mod pool_memory;
-mod probe;
-mod shared;
 mod stream;
+mod stream_marks;
 mod sys;
 #[cfg(test)]
 mod tests;
-mod track;
 
-pub use cost::{CallCosts, call_costs, capture_mode};
-pub use device::{CudaDevice, DriverVersion};
+pub use call_costs::{CallCosts, call_costs, capture_mode};
+pub use cuda_device::{CudaDevice, DriverVersion};
+pub use cuda_probe::{Probe, probe};
 pub use error::CudaError;
 pub use pool_memory::PoolMemory;
-pub use probe::{Probe, probe};
 pub use stream::{Stream, with_stream};
 
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, GpuClock, GpuLanes, GpuReport};
 use lane::Lanes;
+use mark_pools::Shared;
 use poll::Poller;
 use serde_json::Value;
-use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

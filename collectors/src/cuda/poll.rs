@@ -2,8 +2,8 @@
 
 use super::backlog::{Backlog, PoolState};
 use super::context::{ContextState, Round, Tally};
-use super::driver::{Driver, Fault, relaxed};
-use super::shared::{Pool, Shared, Start};
+use super::driver_calls::{Driver, Fault, relaxed};
+use super::mark_pools::{Pool, Shared, Start};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, GpuReport};
 use serde_json::Value;

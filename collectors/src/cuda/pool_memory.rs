@@ -1,7 +1,7 @@
 //! Memory in use in the devices' default pools.
 
+use super::cuda_device::CudaDevice;
 use super::error::CudaError;
-use super::device::CudaDevice;
 use super::sys::Cuda;
 use candlescope_core::{CollectError, Collector, Samples};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ trait Pools: Send + 'static {
 
 impl Pools for Cuda {
     fn active(&self, ordinal: usize) -> bool {
-        super::driver::Driver::primary_active(self, ordinal)
+        super::driver_calls::Driver::primary_active(self, ordinal)
     }
 
     fn usage(&self, ordinal: usize) -> Result<[u64; 4], CudaError> {

@@ -1,6 +1,6 @@
 //! Which stream a thread launches into, where it is not the per-thread default stream.
 
-use super::driver::{Context, StreamId};
+use super::driver_calls::{Context, StreamId};
 use cudarc::driver::CudaStream;
 use std::cell::Cell;
 use std::num::NonZeroUsize;

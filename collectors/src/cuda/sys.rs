@@ -7,8 +7,8 @@
 //! handles of cudarc and of the CUDA runtime can be used here.
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
-use super::device::{CudaDevice, DriverVersion, uuid_text};
-use super::driver::{CaptureMode, Context, Driver, Event, Fault, StreamId};
+use super::cuda_device::{CudaDevice, DriverVersion, uuid_text};
+use super::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
 use super::error::CudaError;
 use super::stream::Stream;
 use libloading::Library;

@@ -11,7 +11,7 @@
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
-//! | `backend`, `recorder` | what is on in a window, and what comes of it |
+//! | `backend`, `kernel_recorder` | what is on in a window, and what comes of it |
 //!
 //! # What it costs
 //!
@@ -38,16 +38,16 @@ mod clock;
 mod detach;
 mod errors;
 mod join;
+mod kernel_recorder;
 mod lanes;
 mod names;
-mod recorder;
 mod records;
 mod search;
 mod sys;
 
 use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator};
 use candlescope_core::{HostNs, SpanId};
-use recorder::Recorder;
+use kernel_recorder::KernelRecorder;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -178,7 +178,7 @@ pub struct Cupti {
     options: CuptiOptions,
     threads: Arc<Threads>,
     /// Dropped in this order: the recorder lets go of CUPTI, then another may have it.
-    recorder: Option<Recorder<backend::Real>>,
+    recorder: Option<KernelRecorder<backend::Real>>,
     claim: Option<Claim>,
     pace: Pace,
 }
@@ -196,7 +196,7 @@ impl Cupti {
         Self { options, threads: Arc::new(threads), recorder: None, claim: None, pace: Pace::default() }
     }
 
-    fn recorder(&mut self) -> Result<&mut Recorder<backend::Real>, ActivityError> {
+    fn recorder(&mut self) -> Result<&mut KernelRecorder<backend::Real>, ActivityError> {
         self.recorder.as_mut().ok_or_else(|| {
             ActivityError("kernels cannot be recorded before `prepare` has succeeded: call it first".to_string())
         })
@@ -221,13 +221,13 @@ impl Activity for Cupti {
         let cupti = load(self.options.library.as_deref(), driver.version())?;
         let mut options = self.options.clone();
         options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
-        self.recorder = Some(Recorder::new(backend::Real::new(cupti, driver), &options)?);
+        self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
         self.claim = Some(claim);
         Ok(())
     }
 
     fn describe(&mut self) -> BTreeMap<String, Value> {
-        self.recorder.as_ref().map(Recorder::describe).unwrap_or_default()
+        self.recorder.as_ref().map(KernelRecorder::describe).unwrap_or_default()
     }
 
     fn wait(&self) -> Duration {
@@ -249,7 +249,7 @@ impl Activity for Cupti {
 
     fn release(&mut self) -> Result<(), ActivityError> {
         // Without a recorder there is nothing to let go of.
-        self.recorder.iter_mut().for_each(Recorder::release);
+        self.recorder.iter_mut().for_each(KernelRecorder::release);
         Ok(())
     }
 }

@@ -153,9 +153,9 @@ fn options(correlate: Correlate) -> CuptiOptions {
     CuptiOptions { correlate, ..CuptiOptions::default() }
 }
 
-fn recorder(correlate: Correlate) -> (Scripted, Recorder<Scripted>) {
+fn recorder(correlate: Correlate) -> (Scripted, KernelRecorder<Scripted>) {
     let library = Scripted::new();
-    let recorder = Recorder::new(library.clone(), &options(correlate)).expect("a recorder");
+    let recorder = KernelRecorder::new(library.clone(), &options(correlate)).expect("a recorder");
     (library, recorder)
 }
 
@@ -165,7 +165,7 @@ fn alone(test: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(test).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-fn collect(recorder: &mut Recorder<Scripted>, all: bool, host: i64) -> ActivitySink {
+fn collect(recorder: &mut KernelRecorder<Scripted>, all: bool, host: i64) -> ActivitySink {
     let mut sink = ActivitySink::default();
     recorder.collect(all, &|| HostNs(host), &mut sink).expect("collected");
     sink
@@ -213,7 +213,7 @@ fn runtime_calls_are_followed_where_that_is_wanted() {
         for (correlate, expected) in [(Correlate::Callbacks, true), (Correlate::Nothing, false)] {
             let library = Scripted::new();
             let options = CuptiOptions { runtime_calls: true, ..options(correlate) };
-            let mut recorder = Recorder::new(library.clone(), &options).expect("a recorder");
+            let mut recorder = KernelRecorder::new(library.clone(), &options).expect("a recorder");
             recorder.enable().expect("enabled");
             assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Runtime, 211)), expected);
             assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)), expected);
@@ -226,7 +226,7 @@ fn a_refusal_leaves_nothing_on() {
     alone(|| {
         let library = Scripted::new();
         library.script().refuse.push((Switch::Kind(kind::CONCURRENT_KERNEL), code::INSUFFICIENT_PRIVILEGES));
-        let error = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
+        let error = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
         assert!(error.0.contains("record kernels") && error.0.contains("root"), "{error}");
         assert_eq!(kinds(&library.script().on), []);
         assert_eq!((library.launch(), library.1.state()), (1, State::Detached), "it slows nothing down either");
@@ -234,14 +234,14 @@ fn a_refusal_leaves_nothing_on() {
         // Another tool is there.
         let library = Scripted::new();
         library.script().refuse_attach = Some(code::MULTIPLE_SUBSCRIBERS);
-        let error = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
+        let error = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect_err("it may not");
         assert!(error.0.contains("attach") && error.0.contains("run without"), "{error}");
         assert_eq!(library.log(), ["start", "attach", "stop"]);
 
         // Copies between devices can do without; and a refusal of later is a window's, not the run's.
         let library = Scripted::new();
         library.script().refuse.push((Switch::Kind(kind::MEMCPY2), code::NOT_SUPPORTED));
-        let mut recorder = Recorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
+        let mut recorder = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
         library.script().refuse.push((Switch::Kind(kind::MEMSET), Code(8)));
         let error = recorder.enable().expect_err("refused now");
         assert!(error.0.contains("record memsets"), "{error}");
@@ -315,11 +315,11 @@ fn a_window_that_comes_before_a_launch_keeps_the_library() {
         assert_eq!(library.launch(), 1, "a request outlives the recorder");
 
         // The next recorder takes over what the last left.
-        let recorder = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
+        let recorder = KernelRecorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
         drop(recorder);
         assert_eq!(library.1.state(), State::Requested);
         library.log();
-        let mut recorder = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
+        let mut recorder = KernelRecorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
         assert_eq!(library.log(), ["start", "attach"]);
         recorder.enable().expect("enabled");
         assert_eq!(library.1.state(), State::Attached);
@@ -331,7 +331,7 @@ fn it_can_be_attached_late_or_stay() {
     alone(|| {
         let library = Scripted::new();
         let late = CuptiOptions { attach_late: true, ..options(Correlate::Callbacks) };
-        let mut recorder = Recorder::new(library.clone(), &late).expect("a recorder");
+        let mut recorder = KernelRecorder::new(library.clone(), &late).expect("a recorder");
         assert!(!recorder.describe().contains_key("cupti_calls_followed"), "not known yet");
         collect(&mut recorder, true, 5_000);
         assert_eq!((library.log(), library.1.state()), (vec!["start".to_string()], State::Detached));
@@ -343,7 +343,7 @@ fn it_can_be_attached_late_or_stay() {
             let library = Scripted::new();
             library.script().version = version;
             let keep = CuptiOptions { keep_attached, ..options(Correlate::Callbacks) };
-            let mut recorder = Recorder::new(library.clone(), &keep).expect("a recorder");
+            let mut recorder = KernelRecorder::new(library.clone(), &keep).expect("a recorder");
             for _ in 0..2 {
                 recorder.enable().expect("enabled");
                 recorder.disable().expect("disabled");
@@ -409,7 +409,7 @@ fn numbers_of_calls_are_unique_whether_they_begin_anew_or_go_on() {
 fn an_unknown_version_is_not_touched() {
     let library = Scripted::new();
     library.script().version = 140_000;
-    let error = Recorder::new(library.clone(), &options(Correlate::Nothing)).expect_err("too new");
+    let error = KernelRecorder::new(library.clone(), &options(Correlate::Nothing)).expect_err("too new");
     assert!(error.0.contains("14.0"), "{error}");
     assert!(library.script().log.is_empty());
 }

@@ -17,14 +17,14 @@
 //! On systems other than Linux every metric is absent.
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is read there yet"))]
-mod metrics;
+mod process_metrics;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]
 mod sys;
 
 use candlescope_core::{CollectError, Collector, Samples};
-use metrics::{Reading, samples};
+use process_metrics::{Reading, samples};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

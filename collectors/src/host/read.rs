@@ -1,6 +1,6 @@
 //! Reading `/proc` and friends. Whatever fails is absent.
 
-use super::metrics::{Reading, cgroup_limit, os_release, relevant_flags};
+use super::process_metrics::{Reading, cgroup_limit, os_release, relevant_flags};
 use super::sys;
 use procfs::process::Process;
 use procfs::{Current, LoadAverage, Meminfo};

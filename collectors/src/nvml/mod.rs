@@ -20,30 +20,30 @@
 //! The library is loaded when a collector is made, so this builds and starts on machines without a GPU. It stays loaded until the
 //! process ends.
 
-mod device;
-mod metrics;
+mod gpu_metrics;
+mod gpu_source;
+mod nvml_device;
+mod nvml_probe;
 mod peaks;
-mod probe;
 mod schedule;
 #[cfg(test)]
 mod script;
 mod select;
-mod source;
 #[cfg(test)]
 mod tests;
 mod watched;
 
-pub use metrics::{METRICS, Metric};
+pub use gpu_metrics::{METRICS, Metric};
+pub use gpu_source::{GpuFacts, Unavailable};
+pub use nvml_probe::{GpuReport, Report, probe};
 pub use peaks::datasheet_peaks;
-pub use probe::{GpuReport, Report, probe};
 pub use select::{GpuId, uuid_from_cuda};
-pub use source::{GpuFacts, Unavailable};
 
 use candlescope_core::{CollectError, Collector, Samples};
-use metrics::{Query, of_query};
+use gpu_metrics::{Query, of_query};
+use gpu_source::Machine;
 use schedule::{Due, Schedule};
 use serde_json::{Value, json};
-use source::Machine;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use watched::{Outcome, Watched};
@@ -92,7 +92,7 @@ impl NvmlBuilder {
     /// # Errors
     /// Without a library, a driver or a GPU, or where a GPU of [`only`](Self::only) is not there.
     pub fn build(self) -> Result<NvmlCollector, Unavailable> {
-        NvmlCollector::of(device::machine()?, self)
+        NvmlCollector::of(nvml_device::machine()?, self)
     }
 }
 
@@ -215,7 +215,7 @@ impl Collector for NvmlCollector {
             let mut facts = gpu.facts.to_json();
             let missing = gpu.survey(now).missing;
             if !missing.is_empty() {
-                facts["missing"] = probe::missing(&missing);
+                facts["missing"] = nvml_probe::missing(&missing);
             }
             facts
         });

@@ -1,6 +1,6 @@
 //! Which questions are due in which round. A state machine without clock or device: the caller says what time it is.
 
-use super::metrics::{Cadence, Query};
+use super::gpu_metrics::{Cadence, Query};
 use std::time::Duration;
 
 /// When the first of the rare questions is asked: not at the start, where the application is busy loading.

@@ -1,7 +1,7 @@
 //! A GPU that answers as a test tells it to.
 
-use super::metrics::{Answer, Query};
-use super::source::{Failure, Gpu, GpuFacts, Machine};
+use super::gpu_metrics::{Answer, Query};
+use super::gpu_source::{Failure, Gpu, GpuFacts, Machine};
 use std::sync::{Arc, Mutex};
 
 /// What it does when asked, and what it was asked.

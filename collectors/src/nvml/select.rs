@@ -1,6 +1,6 @@
 //! Which of a machine's GPUs are meant. NVML and CUDA count them differently, so that UUIDs are what holds. Pure.
 
-use super::source::Unavailable;
+use super::gpu_source::Unavailable;
 
 /// Names one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]

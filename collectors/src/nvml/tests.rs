@@ -1,7 +1,7 @@
 //! The collector over scripted GPUs, and over real ones where there are some.
 
+use super::gpu_source::Failure;
 use super::script::{Script, machine};
-use super::source::Failure;
 use super::*;
 use candlescope_core::HostNs;
 

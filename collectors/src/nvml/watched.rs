@@ -1,7 +1,7 @@
 //! One GPU under observation: what it can tell, what it cannot and why. No device here, only what `source.rs` asks for.
 
-use super::metrics::{Answer, METRICS, Query, of_query};
-use super::source::{Failure, Gpu, GpuFacts};
+use super::gpu_metrics::{Answer, METRICS, Query, of_query};
+use super::gpu_source::{Failure, Gpu, GpuFacts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,9 +4,9 @@
 //! decimals since the start of the run, because a double cannot hold Unix time to the nanosecond; the origin stands in
 //! `otherData`. Several times the size of a Perfetto trace: prefer that for long runs.
 
-mod convert;
+mod chrome_events;
 
-pub use convert::Chrome;
+pub use chrome_events::Chrome;
 
 use crate::trace_file::{self, TraceFileExporter};
 use candlescope_core::Batch;

@@ -3,8 +3,8 @@
 use super::catalogue as cat;
 use super::catalogue::Metric;
 use super::computed;
-use super::requests::Requests;
-use super::samples::Samples;
+use super::request_metrics::Requests;
+use super::sample_series::Samples;
 use super::utilisation::Utilisation;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, GpuSource, HostNs, KernelKind, Phase, Schedule, SpanId, SpanRecord, Stats, StepRecord};

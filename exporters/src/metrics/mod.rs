@@ -25,8 +25,8 @@ mod computed;
 #[cfg(feature = "otlp")]
 mod otel_names;
 mod recent;
-mod requests;
-mod samples;
+mod request_metrics;
+mod sample_series;
 mod session_stats;
 mod utilisation;
 

@@ -1,9 +1,9 @@
 //! What is kept of requests that have not ended, and which of it fits a trace. Pure.
 
-use super::config::OtlpLimits;
-use super::convert::{MAX_ENTRIES, Totals};
 use super::counts::Counts;
 use super::decodes::Decodes;
+use super::otlp_config::OtlpLimits;
+use super::otlp_spans::{MAX_ENTRIES, Totals};
 use candlescope_core::{Phase, SpanRecord, StepRecord, TraceId};
 use std::collections::HashSet;
 

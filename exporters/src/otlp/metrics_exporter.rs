@@ -1,8 +1,8 @@
 //! The exporter of metrics: aggregates, and sends everything now and then.
 
 use super::attempt::Message;
-use super::config::OtlpConfig;
-use super::convert;
+use super::otlp_config::OtlpConfig;
+use super::otlp_spans;
 use super::points;
 use super::settings::{Settings, Signal};
 use super::transport::{Pause, Transport};
@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use std::time::Instant;
 
-use super::exporter::LAST_WORDS;
+use super::trace_exporter::LAST_WORDS;
 
 /// Sends metrics to an OpenTelemetry collector, the same that Prometheus can scrape; see the [module](super).
 ///
@@ -69,7 +69,7 @@ impl Exporter for OtlpMetricsExporter {
         aggregate.learn(run);
         self.running = Some(Running {
             transport,
-            resource: (&convert::resource(run, &settings.common)).into(),
+            resource: (&otlp_spans::resource(run, &settings.common)).into(),
             started: HostNs(run.started_ns),
             aggregate,
             accountant: Accountant::default(),
@@ -84,7 +84,7 @@ impl Exporter for OtlpMetricsExporter {
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
             r.aggregate.learn(run);
-            r.resource = (&convert::resource(run, &r.settings.common)).into();
+            r.resource = (&otlp_spans::resource(run, &r.settings.common)).into();
         }
         Ok(())
     }

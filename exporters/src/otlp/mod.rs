@@ -38,17 +38,16 @@
 //! ```
 
 mod attempt;
-mod config;
-mod convert;
 mod counts;
 mod decodes;
-mod exporter;
-#[cfg(feature = "otlp-grpc")]
-mod grpc;
 mod headers;
 mod held;
-mod http;
 mod metrics_exporter;
+mod otlp_config;
+#[cfg(feature = "otlp-grpc")]
+mod otlp_grpc;
+mod otlp_http;
+mod otlp_spans;
 mod points;
 mod replay;
 mod sealed;
@@ -56,15 +55,16 @@ mod settings;
 mod sink;
 mod step_plan;
 mod tls;
+mod trace_exporter;
 mod traces;
 mod transport;
 mod volume;
 
-pub use config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
-pub use exporter::OtlpExporter;
 pub use metrics_exporter::OtlpMetricsExporter;
+pub use otlp_config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
 pub use replay::send_run;
 pub use sink::RecordIds;
+pub use trace_exporter::OtlpExporter;
 
 /// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
 pub(crate) fn settings_resolve(env: impl Fn(&str) -> Option<String>) -> bool {

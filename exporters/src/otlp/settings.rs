@@ -1,7 +1,7 @@
 //! What the standard environment variables say where the configuration decides nothing.
 
-use super::config::{OtlpConfig, OtlpProtocol, OtlpSampler};
 use super::headers::Headers;
+use super::otlp_config::{OtlpConfig, OtlpProtocol, OtlpSampler};
 use super::tls::{Tls, TlsError};
 use candlescope_core::RedactedUrl;
 use std::collections::BTreeMap;

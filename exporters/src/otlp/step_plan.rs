@@ -1,7 +1,7 @@
 //! What becomes of a step that has ended. Pure.
 
-use super::config::OtlpLimits;
 use super::held::depth;
+use super::otlp_config::OtlpLimits;
 use candlescope_core::{SpanId, SpanRecord, StepRecord};
 
 /// Whom a step belongs to.

@@ -1,7 +1,7 @@
 //! The conversion and the choice of spans, without a network.
 
-use super::convert;
 use super::counts::Counts;
+use super::otlp_spans;
 use super::replay::Order;
 use super::settings::{Settings, Signal};
 use super::traces::{Outgoing, Traces};
@@ -480,9 +480,9 @@ fn steps_outside_requests_go_out_at_once() {
 
 #[test]
 fn times_before_the_epoch_do_not_panic() {
-    assert_eq!(convert::system_time(HostNs(-5)), SystemTime::UNIX_EPOCH - Duration::from_nanos(5));
-    assert_eq!(nanos(convert::system_time(HostNs(1_760_000_000_123_456_789))), 1_760_000_000_123_456_789);
-    let _ = convert::system_time(HostNs(i64::MIN));
+    assert_eq!(otlp_spans::system_time(HostNs(-5)), SystemTime::UNIX_EPOCH - Duration::from_nanos(5));
+    assert_eq!(nanos(otlp_spans::system_time(HostNs(1_760_000_000_123_456_789))), 1_760_000_000_123_456_789);
+    let _ = otlp_spans::system_time(HostNs(i64::MIN));
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn the_resource_names_service_host_gpu_and_model() {
     run.model.insert("parameters".into(), json!(134_515_008));
     let config = OtlpConfig::new("http://localhost:4318").service_name("chat").resource("host.name", "told");
     let settings = Settings::resolve(&config, Signal::Traces, "app", |_| None).unwrap();
-    let resource = convert::resource(&run, &settings.common);
+    let resource = otlp_spans::resource(&run, &settings.common);
     let get = |key: &str| resource.get(&Key::from(key.to_string())).map(|v| v.to_string());
     assert_eq!(get("service.name").as_deref(), Some("chat"));
     assert_eq!(get("host.name").as_deref(), Some("told"), "what the user says wins");

@@ -4,10 +4,10 @@
 //! then is it known how many spans its trace has. Steps outside of requests are traces of their own and go out at
 //! once.
 
-use super::config::{OtlpLimits, OtlpSampler};
-use super::convert::{self, MAX_ENTRIES};
 use super::counts::Counts;
 use super::held::{Fits, Held, Open, depth};
+use super::otlp_config::{OtlpLimits, OtlpSampler};
+use super::otlp_spans::{self, MAX_ENTRIES};
 use super::step_plan::{Keep, Plan, Whose};
 use super::volume::Allowance;
 use candlescope_core::{Batch, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
@@ -53,7 +53,7 @@ impl Traces {
             limits,
             sampler,
             allowance: Allowance::new(limits.spans_per_second),
-            scope: convert::scope(),
+            scope: otlp_spans::scope(),
             open: HashMap::new(),
             loose: HashMap::new(),
             entries: HashMap::new(),
@@ -275,7 +275,7 @@ impl Traces {
         open.omitted += self.omitted.spans - before.1;
         // Where the steps are there in full, their sums would only say it twice.
         let course = if open.omitted > 0 { open.course.groups() } else { &[] };
-        let span = convert::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
+        let span = otlp_spans::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
         // Parents first reads better in every tool that shows traces while they arrive.
         self.out.insert(before.0, Outgoing { span, records });
@@ -346,7 +346,7 @@ impl Traces {
     }
 
     fn send(&mut self, record: &SpanRecord, parent: Option<SpanId>, step: Option<&StepRecord>) {
-        let span = convert::span(record, parent, step, &self.scope);
+        let span = otlp_spans::span(record, parent, step, &self.scope);
         self.out.push(Outgoing { span, records: Counts { spans: 1, steps: u64::from(step.is_some()), requests: 0 } });
         self.allowance.spend_one();
     }

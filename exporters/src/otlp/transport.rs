@@ -1,6 +1,6 @@
 //! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
 //!
-//! How a message travels is the business of [`http`](super::http) and [`grpc`](super::grpc); here is what they have
+//! How a message travels is the business of [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc); here is what they have
 //! in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of the
 //! application's or starts a thread that outlives the exporter's, so all of it can be kept out of the application's
 //! telemetry.
@@ -17,11 +17,11 @@
 //!   SDK's own instruments can fill one.
 
 use super::attempt::{Attempt, Message, SendError};
-use super::config::OtlpProtocol;
-#[cfg(feature = "otlp-grpc")]
-use super::grpc::Grpc;
 use super::headers::Headers;
-use super::http::Http;
+use super::otlp_config::OtlpProtocol;
+#[cfg(feature = "otlp-grpc")]
+use super::otlp_grpc::Grpc;
+use super::otlp_http::Http;
 use super::settings::Settings;
 use candlescope_core::RedactedUrl;
 use candlescope_core::redacted_url::scrub;

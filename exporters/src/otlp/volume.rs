@@ -1,7 +1,7 @@
 //! Which traces are sent at all: by the sampler that OpenTelemetry's users know, and by the rate that a trace store
 //! can take.
 
-use super::config::OtlpSampler;
+use super::otlp_config::OtlpSampler;
 use candlescope_core::{HostNs, TraceId};
 use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample};

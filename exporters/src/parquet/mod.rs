@@ -17,22 +17,22 @@
 //! The path of a record: `tables` (records → columns in memory) → `encoding` (columns → encoded pages) → `segment`
 //! (pages → file) → `store` (the directory); `exporter` decides when. All but the last three are pure.
 
-mod config;
 mod dirs;
 mod encoding;
-mod exporter;
 #[cfg(test)]
 mod faults;
 mod file_system;
 #[cfg(test)]
 mod full_disk;
+mod parquet_config;
+mod parquet_exporter;
 mod schema;
 mod segment;
 mod store;
 mod tables;
 
-pub use config::ParquetConfig;
 pub use dirs::{create_dirs, remove_dirs};
-pub use exporter::ParquetExporter;
+pub use parquet_config::ParquetConfig;
+pub use parquet_exporter::ParquetExporter;
 pub use schema::arrow_schema;
 pub use store::RunDirError;

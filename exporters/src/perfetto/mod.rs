@@ -4,12 +4,12 @@
 //! counter track a metric and a track for requests. Slices carry path, FLOPs, bytes, tokens, dtype and shape as
 //! arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
 
-mod convert;
+mod perfetto_packets;
 mod proto;
 #[cfg(test)]
 mod tests;
 
-pub use convert::Perfetto;
+pub use perfetto_packets::Perfetto;
 
 use crate::trace_file::{self, TraceFileExporter};
 use candlescope_core::Batch;

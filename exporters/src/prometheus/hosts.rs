@@ -4,7 +4,7 @@
 //! reads what is meant for this machine alone. Such a request has the page's name in `Host`, and nothing else gives
 //! it away.
 
-use super::http::{Named, Response};
+use super::http_request::{Named, Response};
 use std::net::{IpAddr, SocketAddr};
 
 /// The names that are answered to.

@@ -29,24 +29,24 @@
 //! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few
 //! seconds may miss it.
 
-mod exporter;
 mod hosts;
-mod http;
+mod http_request;
+mod prometheus_exporter;
 mod server;
 
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
-pub use exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
+pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
 
 /// For [`crate::fuzz`]: reads a request as it trickles in and all at once, and asks whether its host is answered to.
 pub(crate) fn reads_request(bytes: &[u8]) -> bool {
     let bound = ([127, 0, 0, 1], DEFAULT_PORT).into();
     let hosts = hosts::Hosts::new(bound, "localhost:9464", &["gpu-box".to_string()]);
-    let half = http::parse(&bytes[..bytes.len() / 2]);
-    if let http::Parsed::Request { host, .. } = &half {
+    let half = http_request::parse(&bytes[..bytes.len() / 2]);
+    if let http_request::Parsed::Request { host, .. } = &half {
         drop(hosts.refuse(host));
     }
-    match http::parse(bytes) {
-        http::Parsed::Request { host, .. } => hosts.refuse(&host).is_none(),
+    match http_request::parse(bytes) {
+        http_request::Parsed::Request { host, .. } => hosts.refuse(&host).is_none(),
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! The server: one thread, sockets that never block, limits on everything a client could use up.
 
 use super::hosts::Hosts;
-use super::http::{Named, Parsed, Response, parse};
+use super::http_request::{Named, Parsed, Response, parse};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

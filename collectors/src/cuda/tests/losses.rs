@@ -1,7 +1,7 @@
 //! Marks that are refused, age, or lose their context: counted, reported as unknown, and nobody is harmed.
 
 use super::*;
-use crate::cuda::driver::{CaptureMode, Driver, Fault};
+use crate::cuda::driver_calls::{CaptureMode, Driver, Fault};
 
 #[test]
 fn a_thread_without_a_context_gets_no_mark_and_costs_nothing() {
@@ -208,12 +208,12 @@ fn everything_made_is_ended_and_the_context_let_go_whoever_ends_last() {
 fn the_costs_of_calls_are_measured_and_cleaned_up() {
     let fake = Fake::new(&[0]);
     fake.state().mode = Some(CaptureMode::Relaxed);
-    assert!(crate::cuda::cost::measure(&fake, 16).is_ok());
+    assert!(crate::cuda::call_costs::measure(&fake, 16).is_ok());
     {
         let state = fake.state();
         assert!(state.made >= 16 && state.made == state.ended, "{} made, {} ended", state.made, state.ended);
     }
     fake.make_current(None);
-    assert_eq!(crate::cuda::cost::measure(&fake, 16).err(), Some(("cuCtxGetCurrent", Fault(201))));
+    assert_eq!(crate::cuda::call_costs::measure(&fake, 16).err(), Some(("cuCtxGetCurrent", Fault(201))));
     assert!(fake.current().is_none());
 }

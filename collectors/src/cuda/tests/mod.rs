@@ -6,10 +6,10 @@ mod fake;
 mod losses;
 mod marks;
 
-use super::driver::StreamId;
+use super::driver_calls::StreamId;
 use super::lane::Lane;
+use super::mark_pools::Shared;
 use super::poll::Poller;
-use super::shared::Shared;
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, DeviceNs, GpuLane, GpuReport, MarkId, NoMark};
 use fake::{Fake, context};

@@ -1,17 +1,17 @@
 //! One table a file: from records to the columns of a row group. Pure: nothing here knows of files.
 
 mod columns;
-mod kernels;
-mod requests;
-mod samples;
-mod spans;
-mod steps;
+mod kernels_table;
+mod requests_table;
+mod samples_table;
+mod spans_table;
+mod steps_table;
 
-pub(super) use kernels::Kernels;
-pub(super) use requests::Requests;
-pub(super) use samples::Samples;
-pub(super) use spans::Spans;
-pub(super) use steps::Steps;
+pub(super) use kernels_table::Kernels;
+pub(super) use requests_table::Requests;
+pub(super) use samples_table::Samples;
+pub(super) use spans_table::Spans;
+pub(super) use steps_table::Steps;
 
 use super::encoding::chunk::ColumnData;
 use candlescope_core::RecordKind;

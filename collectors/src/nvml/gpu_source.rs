@@ -1,6 +1,6 @@
 //! What the collector needs of a machine with GPUs. NVML itself is in `device.rs`; tests bring a scripted one.
 
-use super::metrics::{Answer, Query};
+use super::gpu_metrics::{Answer, Query};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
 //! The exporter: when segments begin, rotate and go.
 
-use super::config::ParquetConfig;
 use super::encoding::chunk::ChunkWriter;
 use super::file_system::{Disk, Files};
+use super::parquet_config::ParquetConfig;
 use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;
 use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, Steps};

@@ -6,7 +6,7 @@
 //! is off by half a step (4 ns at 100 ms, 122 ns at the 4 s that anchors keep links under), in marks on both sides of it alike,
 //! and anchors take it out of the mapping to the host's clock.
 
-use super::driver::{Driver, Event, Fault, StreamId};
+use super::driver_calls::{Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::DeviceNs;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! What the calls of a mark cost on this machine, measured in the calling thread's current context.
 
-use super::driver::{CaptureMode, Driver, Event, Fault, StreamId};
+use super::driver_calls::{CaptureMode, Driver, Event, Fault, StreamId};
 use super::error::CudaError;
 use super::sys::Cuda;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! What lanes and the poller have in common. Locks are taken when a thread meets a context for the first time, not for marks.
 
-use super::driver::{Context, Driver, Event, Fault, StreamId, relaxed, within};
+use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed, within};
 use super::stream::Stream;
 use candlescope_core::gpu::{MarkId, NoMark};
 use rtrb::{Consumer, Producer};

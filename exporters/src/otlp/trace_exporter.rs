@@ -1,9 +1,9 @@
 //! The exporter: when spans go out, and what becomes of them where they do not arrive.
 
 use super::attempt::SendError;
-use super::config::OtlpConfig;
-use super::convert;
 use super::counts::Counts;
+use super::otlp_config::OtlpConfig;
+use super::otlp_spans;
 use super::settings::{Common, Settings, Signal};
 use super::sink::{Delivered, Own, Provider, Sdk, SpanSink};
 use super::traces::{Outgoing, Traces};
@@ -140,7 +140,7 @@ impl Exporter for OtlpExporter {
         for warning in &common.warnings {
             candlescope_core::diagnostics::report("otlp", warning.as_str());
         }
-        sink.describe(&convert::resource(run, &common));
+        sink.describe(&otlp_spans::resource(run, &common));
         let traces = Traces::new(self.config.limits, common.sampler);
         let (waiting, since, pause) = (Vec::new(), None, Pause::default());
         self.running = Some(Running { common, sink, traces, waiting, since, pause });
@@ -149,7 +149,7 @@ impl Exporter for OtlpExporter {
 
     fn update(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         if let Some(r) = &mut self.running {
-            r.sink.describe(&convert::resource(run, &r.common));
+            r.sink.describe(&otlp_spans::resource(run, &r.common));
         }
         Ok(())
     }

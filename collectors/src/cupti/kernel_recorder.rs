@@ -28,7 +28,7 @@ const DETACHING: Duration = Duration::from_secs(5);
 
 /// A recorder that is ready for windows.
 #[derive(Debug)]
-pub(super) struct Recorder<B: Backend> {
+pub(super) struct KernelRecorder<B: Backend> {
     backend: B,
     version: u32,
     correlate: Correlate,
@@ -56,7 +56,7 @@ pub(super) struct Recorder<B: Backend> {
     noted: Vec<(u64, u64, u64)>,
 }
 
-impl<B: Backend> Recorder<B> {
+impl<B: Backend> KernelRecorder<B> {
     /// Does what is slow the first time: starts the driver, and, unless that is left to the first window, attaches to the process
     /// and turns everything on and off once.
     pub(super) fn new(backend: B, options: &CuptiOptions) -> Result<Self, ActivityError> {
@@ -362,7 +362,7 @@ impl<B: Backend> Recorder<B> {
     }
 }
 
-impl<B: Backend> Drop for Recorder<B> {
+impl<B: Backend> Drop for KernelRecorder<B> {
     fn drop(&mut self) {
         // Nothing can be reported any more. The flush brings CUPTI's buffers home, for the next recorder.
         let _ = self.disable();

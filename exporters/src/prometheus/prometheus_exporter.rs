@@ -1,7 +1,7 @@
 //! The exporter: aggregates on its own thread, serves on another.
 
 use super::hosts::Hosts;
-use super::http::Response;
+use super::http_request::Response;
 use super::server::Server;
 use crate::metrics::{Accountant, Aggregate, DEFAULT_MAX_PATHS, SessionStats, gather};
 use candlescope_core::run::RunManifest;

@@ -1,6 +1,6 @@
 //! What CUDA has to say about this machine: for `candlescope doctor` and for the run's environment.
 
-use super::device::{CudaDevice, DriverVersion};
+use super::cuda_device::{CudaDevice, DriverVersion};
 use super::error::CudaError;
 use super::sys::Cuda;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What NVML can tell on this machine, for `candlescope doctor`.
 
-use super::device;
-use super::source::{GpuFacts, Machine, Unavailable};
+use super::gpu_source::{GpuFacts, Machine, Unavailable};
+use super::nvml_device;
 use super::watched::{Survey, Watched};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct GpuReport {
 /// # Errors
 /// Where there is no library, driver or GPU: one line that says what to do.
 pub fn probe() -> Result<Report, Unavailable> {
-    report(device::machine()?)
+    report(nvml_device::machine()?)
 }
 
 fn report(machine: Machine) -> Result<Report, Unavailable> {
@@ -88,7 +88,7 @@ pub(super) fn missing(all: &[(&'static str, String)]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metrics::Query;
+    use super::super::gpu_metrics::Query;
     use super::super::script::{Script, machine};
     use super::*;
 

@@ -1,7 +1,7 @@
 //! NVML itself: questions in, answers or failures out. The only file that knows `nvml-wrapper`.
 
-use super::metrics::{Answer, Query};
-use super::source::{Failure, Gpu, GpuFacts, Machine, Unavailable};
+use super::gpu_metrics::{Answer, Query};
+use super::gpu_source::{Failure, Gpu, GpuFacts, Machine, Unavailable};
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
