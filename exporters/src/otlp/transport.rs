@@ -108,7 +108,6 @@ pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 struct Backoff {
     next: Duration,
-    disorder: u64,
 }
 
 impl Backoff {
@@ -116,19 +115,14 @@ impl Backoff {
     const LONGEST: Duration = Duration::from_secs(5);
 
     fn new() -> Self {
-        // Any number will do that differs between processes.
-        let seed =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-        Self { next: Self::FIRST, disorder: seed ^ (u64::from(std::process::id()) << 32) }
+        Self { next: Self::FIRST }
     }
 
     /// The next wait, at least what the collector asked for.
     fn next(&mut self, asked: Option<Duration>) -> Duration {
-        self.disorder = self.disorder.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let base = self.next;
         self.next = (base * 2).min(Self::LONGEST);
-        let share = (self.disorder >> 33) as f64 / f64::from(1u32 << 31);
-        base.mul_f64(1.0 + 0.25 * share).max(asked.unwrap_or_default())
+        base.mul_f64(1.0 + 0.25 * fastrand::f64()).max(asked.unwrap_or_default())
     }
 }
 
