@@ -49,7 +49,8 @@ fn a_session_with_an_idle_tap_records_as_without() {
     assert_eq!(session.finish().counts["spans"], 10);
 }
 
-/// Prints what a person wants to know: `cargo test -p candlescope-exporters --features nvtx --test nvtx_no_tool -- --nocapture cost`.
+/// Prints what a person wants to know: `cargo test -p candlescope-exporters --features nvtx --test nvtx_no_tool --
+/// --nocapture cost`.
 #[test]
 fn cost_is_a_branch() {
     const ROUNDS: u32 = 1_000_000;

@@ -1,4 +1,5 @@
-//! The NVTX tap with a tool attached: a small one inside this very program, which NVTX finds as a statically linked injection.
+//! The NVTX tap with a tool attached: a small one inside this very program, which NVTX finds as a statically linked
+//! injection.
 #![allow(missing_docs, unreachable_pub, unsafe_code, reason = "a test that speaks the C interface of NVTX tools")]
 #[path = "common/counting.rs"]
 mod counting;

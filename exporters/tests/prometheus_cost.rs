@@ -78,7 +78,8 @@ fn cpu_ns(thread: &Path) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default()
 }
 
-/// A thread of the application that waits is not woken by scrapes, and what they cost runs on the exporter's own thread.
+/// A thread of the application that waits is not woken by scrapes, and what they cost runs on the exporter's own
+/// thread.
 #[test]
 #[cfg(target_os = "linux")]
 fn scrapes_run_nothing_on_the_applications_threads() {

@@ -2,7 +2,8 @@
 
 use candle_core::Error;
 
-/// The message of `error` without the backtrace that candle appends to it under `RUST_BACKTRACE=1`, contexts first, on one line.
+/// The message of `error` without the backtrace that candle appends to it under `RUST_BACKTRACE=1`, contexts first,
+/// on one line.
 pub fn candle_message(error: &Error) -> String {
     match error {
         Error::WithBacktrace { inner, .. } => candle_message(inner),
@@ -15,7 +16,8 @@ pub fn candle_message(error: &Error) -> String {
     }
 }
 
-/// The lines of `text` up to where a backtrace begins: an error that was made a text and wrapped again brings its own along.
+/// The lines of `text` up to where a backtrace begins: an error that was made a text and wrapped again brings its own
+/// along.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().take_while(|line| !is_frame(line)).map(str::trim).collect();
     lines.join(" ").trim().to_string()

@@ -4,8 +4,8 @@ use candle_core::{Device, Result, Tensor};
 
 /// A language model that continues texts.
 pub trait CausalLm {
-    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32 of which the
-    /// first stands at `position`. Position 0 begins anew, a later one continues what was passed before.
+    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32 of which
+    /// the first stands at `position`. Position 0 begins anew, a later one continues what was passed before.
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor>;
 
     /// Forgets everything passed so far.

@@ -1,8 +1,8 @@
 //! Analytic FLOPs and bytes of the operations that models are made of.
 //!
-//! Formulas follow vLLM's `vllm/v1/metrics/perf.py`, with attention corrected to be causal-exact. FLOPs count matrix products
-//! (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as every published figure leaves
-//! them out.
+//! Formulas follow vLLM's `vllm/v1/metrics/perf.py`, with attention corrected to be causal-exact. FLOPs count matrix
+//! products (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as every published
+//! figure leaves them out.
 //!
 //! Work is counted twice in two ways, because two questions are asked of it:
 //!
@@ -103,8 +103,8 @@ impl Sum for Cost {
     }
 }
 
-/// A matrix product (M×K)·(K×N) that stands alone: 2·M·N·K FLOPs and (M·K + K·N + M·N)·`width` bytes, where `width` is the
-/// size of an element in bytes. Returns (FLOPs, bytes).
+/// A matrix product (M×K)·(K×N) that stands alone: 2·M·N·K FLOPs and (M·K + K·N + M·N)·`width` bytes, where `width`
+/// is the size of an element in bytes. Returns (FLOPs, bytes).
 pub const fn gemm(m: u64, n: u64, k: u64, width: u64) -> (u64, u64) {
     (2 * m * n * k, (m * k + k * n + m * n) * width)
 }

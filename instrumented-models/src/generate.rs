@@ -1,8 +1,8 @@
 //! The generation loop: prompt, then one token a step, every step marked as a phase.
 //!
-//! A request covers one call of [`generate`]. Its `prefill` step holds the prompt's forward pass and the choice of the first
-//! token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every sequence in the
-//! batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
+//! A request covers one call of [`generate`]. Its `prefill` step holds the prompt's forward pass and the choice of
+//! the first token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every
+//! sequence in the batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
 //!
 //! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part
 //! of every product; its tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many
@@ -194,8 +194,8 @@ pub fn generate(
     generate_with(model.as_mut(), &context, prompts, options, on_token)
 }
 
-/// As [`generate`], for a request that exists already: a server makes it when the call arrives, so that the wait for the model is
-/// part of it. Ends with [`FinishReason::Cancelled`] as soon as `on_token` breaks off.
+/// As [`generate`], for a request that exists already: a server makes it when the call arrives, so that the wait for
+/// the model is part of it. Ends with [`FinishReason::Cancelled`] as soon as `on_token` breaks off.
 ///
 /// # Errors
 /// As for [`generate`].

@@ -1,4 +1,5 @@
-//! candle models that report what they do: wrapped layers, models made of them, weights, tokenizers and a generation loop.
+//! candle models that report what they do: wrapped layers, models made of them, weights, tokenizers and a generation
+//! loop.
 //!
 //! ```
 //! use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};

@@ -14,8 +14,9 @@ use tracing::Span;
 
 /// A Llama or Qwen 2 decoder whose every layer reports itself.
 ///
-/// Intervals under the step: `embed_tokens`, `block[i]` with `input_layernorm`, `self_attn`, `post_attention_layernorm` and
-/// `mlp`, then `norm` and `lm_head`. A clone shares the weights and has an empty cache of its own.
+/// Intervals under the step: `embed_tokens`, `block[i]` with `input_layernorm`, `self_attn`,
+/// `post_attention_layernorm` and `mlp`, then `norm` and `lm_head`. A clone shares the weights and has an empty cache
+/// of its own.
 #[derive(Debug, Clone)]
 pub struct Llama {
     config: ModelConfig,
@@ -89,8 +90,8 @@ const fn residual(elements: usize, width: usize) -> Cost {
 }
 
 impl Llama {
-    /// Takes the weights of `config` from `source`. `dtype` is the element type of activations: that of dense weights, f32
-    /// for quantised ones.
+    /// Takes the weights of `config` from `source`. `dtype` is the element type of activations: that of dense
+    /// weights, f32 for quantised ones.
     pub fn load(
         config: &ModelConfig,
         source: &mut dyn WeightSource,

@@ -35,8 +35,8 @@ pub enum Engine {
 pub struct LoadOptions {
     /// Where the model runs.
     pub device: Device,
-    /// Element type of dense weights and of activations; by default f32 on a CPU and bf16 on a GPU. Quantised models compute
-    /// in f32 whatever this says.
+    /// Element type of dense weights and of activations; by default f32 on a CPU and bf16 on a GPU. Quantised models
+    /// compute in f32 whatever this says.
     pub dtype: Option<DType>,
     /// Widen a GGUF's weights to `dtype`.
     pub dequantize: bool,
@@ -206,8 +206,8 @@ impl LoadedModel {
         Ok(self.tokenizer()?.encode(&template.render(messages, true)?, false)?)
     }
 
-    /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated, where so many
-    /// do not fit the model's context.
+    /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated,
+    /// where so many do not fit the model's context.
     pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, PromptTooLong> {
         use rand::{Rng, SeedableRng, rngs::StdRng};
         PromptTooLong::check(count, self.model.max_context())?;
@@ -375,8 +375,8 @@ impl Loader<'_> {
     }
 }
 
-/// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file goes before the metadata's; where neither
-/// works the model still runs on token counts.
+/// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file goes before the metadata's; where
+/// neither works the model still runs on token counts.
 fn gguf_text(file: &GgufFile, config: &ModelConfig, path: &Path) -> Result<TextSide, LoadError> {
     let beside = path.with_file_name("tokenizer.json");
     let (tokenizer, missing) = if beside.is_file() {

@@ -70,7 +70,8 @@ impl Sampler {
         Self { options: options.clone(), processors: (0..batch).map(stream).collect() }
     }
 
-    /// The next token of each sequence from `logits` (batch, vocabulary) and what came before. Waits for the device once.
+    /// The next token of each sequence from `logits` (batch, vocabulary) and what came before. Waits for the device
+    /// once.
     pub(crate) fn next(&mut self, logits: &Tensor, before: &[Vec<u32>]) -> Result<Vec<u32>> {
         let penalty = self.options.repeat_penalty;
         let greedy = self.options.rule() == Sampling::ArgMax;

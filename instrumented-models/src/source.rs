@@ -41,8 +41,8 @@ pub enum SourceError {
 }
 
 impl ModelSource {
-    /// Reads `embedded`, `config:NAME`, `FILE.gguf`, `DIRECTORY` or `HUB_ID`. Paths are looked up; what is not there and
-    /// looks like `org/name` is a hub id.
+    /// Reads `embedded`, `config:NAME`, `FILE.gguf`, `DIRECTORY` or `HUB_ID`. Paths are looked up; what is not there
+    /// and looks like `org/name` is a hub id.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
         let text = text.trim();
         if text == EMBEDDED {

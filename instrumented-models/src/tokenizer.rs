@@ -72,8 +72,8 @@ impl Tokenizer {
         let mut tokenizer = caught(|| tokenizers::Tokenizer::from_gguf(file.content()))
             .map_err(|panic| fail(format!("the library panicked ({panic})")))?
             .map_err(|e| fail(candle_message(&e)))?;
-        // candle knows the splitting rules of qwen2 and llama3 only; everything else falls back to GPT-2's with a space put
-        // before every piece, which is wrong after special tokens (`<|im_start|> user`).
+        // candle knows the splitting rules of qwen2 and llama3 only; everything else falls back to GPT-2's with a
+        // space put before every piece, which is wrong after special tokens (`<|im_start|> user`).
         match file.text("tokenizer.ggml.pre").unwrap_or("default") {
             "qwen2" | "llama3" | "llama-bpe" | "smaug-bpe" | "lfm2" => {}
             // llama.cpp splits these into single digits first (`LLAMA_VOCAB_PRE_TYPE_SMOLLM` and its kin).
@@ -88,8 +88,8 @@ impl Tokenizer {
         Ok(Self::Library(Box::new(tokenizer)))
     }
 
-    /// Tokens of `text`. `special` adds what the tokenizer puts around a text; special tokens that stand in the text are
-    /// recognised either way.
+    /// Tokens of `text`. `special` adds what the tokenizer puts around a text; special tokens that stand in the text
+    /// are recognised either way.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Bytes => Ok(special.then_some(BYTES_BOS).into_iter().chain(text.bytes().map(u32::from)).collect()),

@@ -1,19 +1,20 @@
 //! Anchors: pairs of a reading of the device's clock and one of the host's.
 //!
-//! An event is recorded into the poller's own per-thread default stream, which is empty, and watched until the device has passed
-//! it. Its time lies after the call that recorded it and before the question that was first answered yes; and but for the time
-//! a completion needs to become visible, after the last question that was answered no. The last of these bounds is what keeps a
-//! bracket narrow on a busy device, where the event waits behind the application's work (streams share hardware queues): the
-//! wait then lies before the bracket and not in it, be it within one round or over many. Several tries are made, and the
-//! narrowest bracket is taken.
+//! An event is recorded into the poller's own per-thread default stream, which is empty, and watched until the device
+//! has passed it. Its time lies after the call that recorded it and before the question that was first answered yes;
+//! and but for the time a completion needs to become visible, after the last question that was answered no. The last
+//! of these bounds is what keeps a bracket narrow on a busy device, where the event waits behind the application's
+//! work (streams share hardware queues): the wait then lies before the bracket and not in it, be it within one round
+//! or over many. Several tries are made, and the narrowest bracket is taken.
 //!
 //! A call that the driver holds up, as it does for seconds while modules load, gives a bracket as wide as the wait.
 //! Such a reading is not told at once but taken again in the rounds that follow, a few times, and the narrowest of all
 //! is told. Marks that wait for the first anchor wait that little longer; nothing of the application's does.
 //!
-//! If an anchor event is still not passed half a second after an anchor was due, marks stand in: one that was seen incomplete in
-//! one round and complete in the next gives a bracket as wide as the pause between rounds. Their record calls give nothing
-//! better, as nobody notes the host's time when a mark is recorded: that would cost more than it is worth.
+//! If an anchor event is still not passed half a second after an anchor was due, marks stand in: one that was seen
+//! incomplete in one round and complete in the next gives a bracket as wide as the pause between rounds. Their record
+//! calls give nothing better, as nobody notes the host's time when a mark is recorded: that would cost more than it
+//! is worth.
 
 use super::driver_calls::{Driver, Event, Fault, StreamId};
 use super::stream_marks::VISIBLE_NS;
@@ -31,8 +32,8 @@ const AGAIN: usize = 5;
 const AGAIN_NS: u64 = 20_000_000;
 /// The pause after a wide one that was told.
 const SOON_NS: u64 = 250_000_000;
-/// Pauses after the first anchors, and from then on: frequent at first, when the rates of the two clocks are not known. The last
-/// leaves room for [`OVERDUE_NS`] within the four seconds that are promised.
+/// Pauses after the first anchors, and from then on: frequent at first, when the rates of the two clocks are not
+/// known. The last leaves room for [`OVERDUE_NS`] within the four seconds that are promised.
 const PAUSES_NS: [u64; 5] = [500_000_000, 500_000_000, 1_000_000_000, 2_000_000_000, 3_000_000_000];
 /// From this long after an anchor was due, marks may stand in.
 const OVERDUE_NS: u64 = 500_000_000;
@@ -103,7 +104,8 @@ impl Anchors {
         self.due = now;
     }
 
-    /// Makes a reading if one is due, in the current context. The reading's event is the caller's until it is given back.
+    /// Makes a reading if one is due, in the current context. The reading's event is the caller's until it is given
+    /// back.
     pub(super) fn step<D: Driver>(&mut self, driver: &D, host: &dyn Fn() -> HostNs) -> Result<Option<Reading>, Fault> {
         let began = host();
         if self.pending.is_none() && began < self.due {
@@ -194,7 +196,8 @@ impl Anchors {
     }
 }
 
-/// Asks until the device has passed the event or it is `until`; the attempt comes back with what was learnt if it has not.
+/// Asks until the device has passed the event or it is `until`; the attempt comes back with what was learnt if it has
+/// not.
 fn watch<D: Driver>(
     driver: &D,
     host: &dyn Fn() -> HostNs,

@@ -24,8 +24,9 @@ pub(super) struct PoolState<D: Driver> {
 }
 
 impl<D: Driver> PoolState<D> {
-    /// Events that should be made: as many again once over a quarter were out at a time, up to the ring's capacity. Twice as much room
-    /// as half would leave, because the poller comes by more seldom when it knows that there is room.
+    /// Events that should be made: as many again once over a quarter were out at a time, up to the ring's capacity.
+    /// Twice as much room as half would leave, because the poller comes by more seldom when it knows that there is
+    /// room.
     pub(super) fn wanted(&self) -> usize {
         /// Bounds what one round costs, at about a microsecond each.
         const MOST: usize = 4096;
@@ -86,8 +87,8 @@ impl<D: Driver> Backlog<D> {
 
     /// Takes what the lane recorded since the last round.
     ///
-    /// Overload policy: with `most` marks not yet reported, because one stream hangs or there is no anchor yet, the rest stays in
-    /// the ring, until that is full and new marks are refused and counted.
+    /// Overload policy: with `most` marks not yet reported, because one stream hangs or there is no anchor yet, the
+    /// rest stays in the ring, until that is full and new marks are refused and counted.
     pub(super) fn drain(&mut self, now: HostNs, most: usize) {
         for pool in &mut self.pools {
             pool.left = pool.free.buffer().capacity() - pool.free.slots();

@@ -25,7 +25,8 @@ pub struct CallCosts {
     pub timer: u64,
 }
 
-/// Measures the calls in the calling thread's current context and per-thread default stream, with `rounds` events of its own.
+/// Measures the calls in the calling thread's current context and per-thread default stream, with `rounds` events of
+/// its own.
 ///
 /// # Errors
 /// No driver, no current context, or a call failed.
@@ -34,7 +35,8 @@ pub fn call_costs(rounds: usize) -> Result<CallCosts, CudaError> {
     measure(&cuda, rounds.max(2)).map_err(|(call, fault)| CudaError::of(call, fault.0, cuda.fault_name(fault)))
 }
 
-/// The calling thread's capture mode: `global`, `thread_local` or `relaxed`; none without a driver. For tests that it is left alone.
+/// The calling thread's capture mode: `global`, `thread_local` or `relaxed`; none without a driver. For tests that it
+/// is left alone.
 pub fn capture_mode() -> Option<&'static str> {
     let cuda = Cuda::load().ok()?;
     let mode = cuda.capture_mode(CaptureMode::Relaxed);

@@ -116,7 +116,8 @@ impl<D: Driver> ContextState<D> {
         }
     }
 
-    /// One round: settles what the device has passed, makes an anchor if one is due, gives up on what has waited too long.
+    /// One round: settles what the device has passed, makes an anchor if one is due, gives up on what has waited too
+    /// long.
     pub(super) fn visit(
         &mut self,
         driver: &D,

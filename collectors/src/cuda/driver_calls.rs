@@ -29,7 +29,8 @@ impl Fault {
         matches!(self.0, 900..=908)
     }
 
-    /// Nothing in this context will work any more: it was destroyed, the driver went away, or a kernel broke it for good.
+    /// Nothing in this context will work any more: it was destroyed, the driver went away, or a kernel broke it for
+    /// good.
     pub(super) fn is_lost(self) -> bool {
         matches!(
             self.0,
@@ -90,7 +91,8 @@ pub(super) trait Driver: Clone + Send + Sync + 'static {
     /// Ordinal of the current context's device.
     fn ordinal(&self) -> Result<usize, Fault>;
 
-    /// If `context` is the device's primary context, keeps it from ending until [`release`](Driver::release), and says so.
+    /// If `context` is the device's primary context, keeps it from ending until [`release`](Driver::release), and
+    /// says so.
     fn retain(&self, ordinal: usize, context: Context) -> bool;
 
     /// Ends what [`retain`](Driver::retain) began.
@@ -100,8 +102,8 @@ pub(super) trait Driver: Clone + Send + Sync + 'static {
     fn primary_active(&self, ordinal: usize) -> bool;
 }
 
-/// Runs `f` with the calling thread's capture mode relaxed, so that nothing in it breaks a graph capture of the application's,
-/// and puts the mode back.
+/// Runs `f` with the calling thread's capture mode relaxed, so that nothing in it breaks a graph capture of the
+/// application's, and puts the mode back.
 pub(super) fn relaxed<D: Driver, T>(driver: &D, f: impl FnOnce() -> T) -> T {
     let before = driver.capture_mode(CaptureMode::Relaxed);
     let outcome = f();

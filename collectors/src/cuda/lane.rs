@@ -7,8 +7,9 @@ use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 
-/// Events made at once. What a thread's first mark in a context costs, half a millisecond or so (150 ns an event measured on an
-/// H200); the poller makes more before these run out. A small model with 500 spans a step marks that often in some 20 ms.
+/// Events made at once. What a thread's first mark in a context costs, half a millisecond or so (150 ns an event
+/// measured on an H200); the poller makes more before these run out. A small model with 500 spans a step marks that
+/// often in some 20 ms.
 pub(super) const CHUNK: usize = 4096;
 
 /// Gives threads their lanes.
@@ -92,7 +93,8 @@ impl<D: Driver> Lane<D> {
             events.spare = Some(event);
             return Err(if fault.is_capture() { NoMark::Capturing } else { NoMark::Failed });
         }
-        // There is room, and only this thread pushes. Published after the record: the poller never sees an event without one.
+        // There is room, and only this thread pushes. Published after the record: the poller never sees an event
+        // without one.
         let _ = marks.push(Entry { event, stream, pool: events.number });
         let id = self.next;
         self.next = id.next();

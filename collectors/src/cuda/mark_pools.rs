@@ -1,4 +1,5 @@
-//! What lanes and the poller have in common. Locks are taken when a thread meets a context for the first time, not for marks.
+//! What lanes and the poller have in common. Locks are taken when a thread meets a context for the first time, not
+//! for marks.
 
 use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed, within};
 use super::stream::Stream;
@@ -32,8 +33,8 @@ pub(super) struct ContextCell<D: Driver> {
     driver: D,
     pub(super) context: Context,
     pub(super) ordinal: usize,
-    /// It is the device's primary context, and kept from ending until this is dropped: events must not outlive their context, or
-    /// asking about them is asking about freed memory.
+    /// It is the device's primary context, and kept from ending until this is dropped: events must not outlive their
+    /// context, or asking about them is asking about freed memory.
     pub(super) retained: bool,
     stream: AtomicUsize,
     dead: AtomicBool,
@@ -66,7 +67,8 @@ impl<D: Driver> Drop for ContextCell<D> {
     }
 }
 
-/// All events that were made for one thread in one context. The lane, the poller and whoever holds one of the events keep it.
+/// All events that were made for one thread in one context. The lane, the poller and whoever holds one of the events
+/// keep it.
 pub(super) struct Pool<D: Driver> {
     pub(super) cell: Arc<ContextCell<D>>,
     events: Mutex<Vec<Event>>,
@@ -188,8 +190,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// The cell of the calling thread's current context, made if it is new; none where the driver will not tell its device, or
-    /// where there are more contexts than can be numbered.
+    /// The cell of the calling thread's current context, made if it is new; none where the driver will not tell its
+    /// device, or where there are more contexts than can be numbered.
     pub(super) fn cell(&self, context: Context) -> Option<Arc<ContextCell<D>>> {
         let mut cells = lock(&self.cells);
         if let Some(known) = cells.iter().find(|c| c.context == context) {

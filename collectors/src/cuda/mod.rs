@@ -1,11 +1,12 @@
 //! GPU time of intervals: CUDA timing events in the stream that a thread launches into.
 //!
-//! A mark is a pooled event, recorded by the thread itself and read back on the drain thread. Nothing ever waits for the
-//! device, and nothing of the application's is changed: marks are left out while a stream captures a graph, the thread's
-//! context, capture mode and errors stay as they were, and no stream is made. The primary context, where marks were made in it,
-//! is kept from ending until the clock and its lanes are gone, because events must not outlive their context. A context that is
-//! destroyed or reset all the same is noticed at the next poll, before its events are asked about, and gets no more marks; one that
-//! is reset *and* made anew between two polls is not, so do not reset a device while it is being profiled.
+//! A mark is a pooled event, recorded by the thread itself and read back on the drain thread. Nothing ever waits for
+//! the device, and nothing of the application's is changed: marks are left out while a stream captures a graph, the
+//! thread's context, capture mode and errors stay as they were, and no stream is made. The primary context, where
+//! marks were made in it, is kept from ending until the clock and its lanes are gone, because events must not outlive
+//! their context. A context that is destroyed or reset all the same is noticed at the next poll, before its events
+//! are asked about, and gets no more marks; one that is reset *and* made anew between two polls is not, so do not
+//! reset a device while it is being profiled.
 //!
 //! | file | what |
 //! |---|---|
@@ -69,17 +70,18 @@ use sys::Cuda;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaClockOptions {
-    /// Marks that may be under way per thread, and so events made per thread and device; 16384 unless told otherwise, at least 2
-    /// and at most 2²⁰.
+    /// Marks that may be under way per thread, and so events made per thread and device; 16384 unless told otherwise,
+    /// at least 2 and at most 2²⁰.
     ///
     /// Overload policy: a thread with that many marks the device has not passed gets no more
-    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), counted, because waiting would hold up the application and
-    /// more events are more of the driver's memory. It takes 0.5 MB of the host's per thread that uses a GPU.
+    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), counted, because waiting would hold up the
+    /// application and more events are more of the driver's memory. It takes 0.5 MB of the host's per thread that
+    /// uses a GPU.
     pub in_flight: usize,
     /// How long the device may take to pass a mark before it is given up; 30 s unless told otherwise.
     pub age_out: Duration,
-    /// Streams that marks go into instead of the per-thread default stream, by the device's CUDA ordinal. More can be named
-    /// later, see [`CudaClock::streams`].
+    /// Streams that marks go into instead of the per-thread default stream, by the device's CUDA ordinal. More can be
+    /// named later, see [`CudaClock::streams`].
     pub streams: Vec<(usize, Stream)>,
 }
 
@@ -130,8 +132,8 @@ impl std::fmt::Debug for CudaClock {
 }
 
 impl CudaClock {
-    /// A clock over all devices that CUDA sees. Starts the driver, but makes no context: until the application has made one,
-    /// no memory of a device is used.
+    /// A clock over all devices that CUDA sees. Starts the driver, but makes no context: until the application has
+    /// made one, no memory of a device is used.
     ///
     /// # Errors
     /// There is no driver or no device, or they do not work; the message says what to do about it.
@@ -163,8 +165,9 @@ impl std::fmt::Debug for Streams {
 }
 
 impl Streams {
-    /// Marks on the device with this CUDA ordinal go into `stream` from now on, on all threads, instead of the per-thread default
-    /// stream: for candle devices made with `new_cuda_with_stream`. The stream is kept alive as long as the clock and its lanes.
+    /// Marks on the device with this CUDA ordinal go into `stream` from now on, on all threads, instead of the
+    /// per-thread default stream: for candle devices made with `new_cuda_with_stream`. The stream is kept alive as
+    /// long as the clock and its lanes.
     pub fn use_stream(&self, ordinal: usize, stream: impl Into<Stream>) {
         self.shared.use_stream(ordinal, stream.into());
     }

@@ -38,7 +38,8 @@ impl<D: Driver> Poller<D> {
             return;
         }
         let shared = self.shared.clone();
-        // Questions about events are calls that break a graph capture begun in global mode on any thread; relaxed, they do not.
+        // Questions about events are calls that break a graph capture begun in global mode on any thread; relaxed,
+        // they do not.
         relaxed(&shared.driver, || {
             let now = host();
             let limit = HostNs(now.0.saturating_sub(i64::try_from(self.age_out_ns).unwrap_or(i64::MAX)));
@@ -92,7 +93,8 @@ impl<D: Driver> Poller<D> {
         device
     }
 
-    /// Reports what is settled, each lane in its order. Marks wait for their context's first anchor, which places them in time.
+    /// Reports what is settled, each lane in its order. Marks wait for their context's first anchor, which places
+    /// them in time.
     fn emit(&mut self, limit: HostNs, report: &mut dyn FnMut(GpuReport)) {
         let (contexts, tally) = (&self.contexts, &mut self.tally);
         for backlog in &mut self.backlogs {

@@ -33,7 +33,8 @@ impl Pools for Cuda {
     }
 }
 
-/// Samples the devices' default memory pools, which candle allocates tensors from: NVML sees only what a pool *reserved*.
+/// Samples the devices' default memory pools, which candle allocates tensors from: NVML sees only what a pool
+/// *reserved*.
 ///
 /// | metric | unit | meaning |
 /// |---|---|---|

@@ -61,8 +61,8 @@ pub(super) fn named() -> Option<StreamId> {
 
 /// Runs `f` with the calling thread's marks put into `stream`: for a thread that launches into a stream of its own.
 ///
-/// It counts before a stream given for the whole device; calls nest. The stream must belong to the context that is current in
-/// `f`, or marks are refused ([`NoMark::Failed`](candlescope_core::gpu::NoMark::Failed)).
+/// It counts before a stream given for the whole device; calls nest. The stream must belong to the context that is
+/// current in `f`, or marks are refused ([`NoMark::Failed`](candlescope_core::gpu::NoMark::Failed)).
 pub fn with_stream<T>(stream: impl Into<Stream>, f: impl FnOnce() -> T) -> T {
     struct Restore(Option<StreamId>);
     impl Drop for Restore {

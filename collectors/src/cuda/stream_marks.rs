@@ -1,10 +1,10 @@
 //! One thread's marks in one stream: which of them the device has passed, and when.
 //!
-//! **Times are chained**: each is the one before plus what `cuEventElapsedTime` says lies between, rounded to a nanosecond. That
-//! time is an `f32` in milliseconds. Below 8 ms a float's steps are under half a nanosecond, so rounding gives back the very
-//! number of nanoseconds the driver divided, and a chain of such links adds up without error however long it gets. A longer link
-//! is off by half a step (4 ns at 100 ms, 122 ns at the 4 s that anchors keep links under), in marks on both sides of it alike,
-//! and anchors take it out of the mapping to the host's clock.
+//! **Times are chained**: each is the one before plus what `cuEventElapsedTime` says lies between, rounded to a
+//! nanosecond. That time is an `f32` in milliseconds. Below 8 ms a float's steps are under half a nanosecond, so
+//! rounding gives back the very number of nanoseconds the driver divided, and a chain of such links adds up without
+//! error however long it gets. A longer link is off by half a step (4 ns at 100 ms, 122 ns at the 4 s that anchors
+//! keep links under), in marks on both sides of it alike, and anchors take it out of the mapping to the host's clock.
 
 use super::driver_calls::{Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;
@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 /// What a completion may need to become visible to the host after the device took its time.
 ///
-/// The device writes the time and then the flag over PCI Express, behind whatever else it is writing. An event seen incomplete at
-/// some moment may thus carry a slightly earlier time.
+/// The device writes the time and then the flag over PCI Express, behind whatever else it is writing. An event seen
+/// incomplete at some moment may thus carry a slightly earlier time.
 pub(super) const VISIBLE_NS: u64 = 5_000;
 
 /// A mark the device has not been seen to pass.
@@ -66,8 +66,9 @@ impl Track {
         Self { pool, stream, waiting: VecDeque::new() }
     }
 
-    /// Moves the marks that the device has passed to `settled`, with their times counted from `base`, or from the first of them
-    /// where there is no base yet. Gives a bracket around one of the times if this round happened to close one.
+    /// Moves the marks that the device has passed to `settled`, with their times counted from `base`, or from the
+    /// first of them where there is no base yet. Gives a bracket around one of the times if this round happened to
+    /// close one.
     ///
     /// # Errors
     /// The context is lost; the marks not yet settled stay.
@@ -143,7 +144,8 @@ pub(super) fn later(at: DeviceNs, ms: f32) -> Option<DeviceNs> {
     (ns.abs() < 3.2e16).then(|| DeviceNs(at.0 + ns.round() as i64))
 }
 
-/// How many marks the device has passed: one question where it has passed all or none of one, a binary search otherwise.
+/// How many marks the device has passed: one question where it has passed all or none of one, a binary search
+/// otherwise.
 fn passed<D: Driver>(driver: &D, waiting: &VecDeque<Waiting>) -> Result<usize, (usize, Fault)> {
     let query = |at: usize| waiting.get(at).map_or(Ok(false), |w| driver.query(w.event)).map_err(|fault| (at, fault));
     let Some(newest) = waiting.len().checked_sub(1) else { return Ok(0) };

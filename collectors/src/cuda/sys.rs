@@ -1,10 +1,10 @@
 //! The driver's functions, looked up in its library when it is first needed. All of this module's `unsafe` is here.
 //!
-//! The functions are looked up here and not called through cudarc's bindings, for three reasons. With candle, cudarc is linked
-//! against the driver and then has no function that tells whether the driver is there. Without candle it loads the functions of
-//! the newest CUDA and panics where an older driver lacks one (`cuEventElapsedTime_v2` before 12.8). And its `CUresult` is a
-//! Rust enum, which an error code that a newer driver returns must not be put into. The library is the same one either way, so
-//! handles of cudarc and of the CUDA runtime can be used here.
+//! The functions are looked up here and not called through cudarc's bindings, for three reasons. With candle, cudarc
+//! is linked against the driver and then has no function that tells whether the driver is there. Without candle it
+//! loads the functions of the newest CUDA and panics where an older driver lacks one (`cuEventElapsedTime_v2` before
+//! 12.8). And its `CUresult` is a Rust enum, which an error code that a newer driver returns must not be put into.
+//! The library is the same one either way, so handles of cudarc and of the CUDA runtime can be used here.
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::cuda_device::{CudaDevice, DriverVersion, uuid_text};
@@ -39,7 +39,8 @@ macro_rules! api {
                     $($function: {
                         type Function = unsafe extern "system" fn($($argument),*) -> c_uint;
                         let names: &[&'static str] = &[$($symbol),+];
-                        // SAFETY: the type is the one that NVIDIA's header gives the function under each of these names.
+                        // SAFETY: the type is the one that NVIDIA's header gives the function under each of these
+                        // names.
                         let found = names.iter().find_map(|name| unsafe { library.get::<Function>(*name) }.ok());
                         *found.ok_or(CudaError::OldDriver(names[0]))?
                     },)*
@@ -179,7 +180,8 @@ impl Cuda {
         let mut values = [0u64; 4];
         for (value, attribute) in values.iter_mut().zip(ATTRIBUTES) {
             let into: *mut u64 = value;
-            // SAFETY: these attributes are 64-bit integers, which the pointer is valid for, and the pool is the device's own.
+            // SAFETY: these attributes are 64-bit integers, which the pointer is valid for, and the pool is the
+            // device's own.
             self.check("cuMemPoolGetAttribute", unsafe { (self.0.pool_attribute)(pool, attribute, into.cast()) })?;
         }
         Ok(values)
@@ -212,10 +214,10 @@ fn ok(outcome: c_uint) -> Result<(), Fault> {
 
 const NOT_READY: c_uint = 600;
 
-/// Handles reach these functions from three places, and that is what makes them sound: contexts are the ones the driver said
-/// are current, which [`Driver::retain`] keeps where they are primary; events came from [`Driver::create`] and are ended once,
-/// by the pool that made them, which no one asks afterwards; streams are special values, are kept alive by an `Arc`, or were
-/// promised to live by the caller of [`Stream::from_raw`].
+/// Handles reach these functions from three places, and that is what makes them sound: contexts are the ones the
+/// driver said are current, which [`Driver::retain`] keeps where they are primary; events came from
+/// [`Driver::create`] and are ended once, by the pool that made them, which no one asks afterwards; streams are
+/// special values, are kept alive by an `Arc`, or were promised to live by the caller of [`Stream::from_raw`].
 impl Driver for Cuda {
     #[inline]
     fn current(&self) -> Option<Context> {
@@ -268,7 +270,8 @@ impl Driver for Cuda {
     }
 
     fn destroy(&self, event: Event) {
-        // SAFETY: the event is alive, see above. An error, such as of a driver that is shutting down, changes nothing for us.
+        // SAFETY: the event is alive, see above. An error, such as of a driver that is shutting down, changes nothing
+        // for us.
         let _ = unsafe { (self.0.event_destroy)(handle(event.0.get())) };
     }
 
@@ -349,9 +352,9 @@ impl Stream {
     /// A stream by its raw handle; null is the legacy default stream.
     ///
     /// # Safety
-    /// The handle must be a stream of the driver's, or one of its special values, and stay so as long as marks are made with it:
-    /// during [`with_stream`](super::with_stream), or until the clock and all its lanes are gone where the stream was given to
-    /// the clock.
+    /// The handle must be a stream of the driver's, or one of its special values, and stay so as long as marks are
+    /// made with it: during [`with_stream`](super::with_stream), or until the clock and all its lanes are gone where
+    /// the stream was given to the clock.
     pub unsafe fn from_raw(stream: cudarc::driver::sys::CUstream) -> Self {
         Self::unowned(StreamId(stream.expose_provenance()))
     }

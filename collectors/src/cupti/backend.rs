@@ -34,7 +34,8 @@ pub(super) trait Backend: Send + 'static {
     fn timestamp(&self) -> Option<u64>;
     /// Has buffers handed over, with `forced` also those that are not complete.
     fn flush(&mut self, forced: bool) -> Result<(), Code>;
-    /// Shows all records handed over so far, with the names of kernels. Returns how many buffers ended in something unreadable.
+    /// Shows all records handed over so far, with the names of kernels. Returns how many buffers ended in something
+    /// unreadable.
     fn records(&mut self, show: Show<'_>) -> u64;
     /// Records the library dropped since this was last asked.
     fn dropped(&mut self) -> u64;
@@ -91,7 +92,8 @@ impl Backend for Real {
     fn attach(&mut self) -> Result<(), ActivityError> {
         // Where another recorder has left its subscription to a launch that did not come.
         self.cupti.unsubscribe();
-        // Also where no callbacks are used: only a subscriber learns of another client, keeps others out, and can detach.
+        // Also where no callbacks are used: only a subscriber learns of another client, keeps others out, and can
+        // detach.
         let subscriber = self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))?;
         self.subscriber = Some(subscriber);
         // All of this is CUPTI's own and goes when it is detached.

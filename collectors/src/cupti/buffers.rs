@@ -1,7 +1,8 @@
 //! The memory that CUPTI writes records into, handed to and fro between its callbacks and the thread that reads them.
 //!
-//! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So what happens there is
-//! a few instructions under a lock that nobody holds for longer; allocating, clearing and reading are done elsewhere.
+//! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So what
+//! happens there is a few instructions under a lock that nobody holds for longer; allocating, clearing and reading
+//! are done elsewhere.
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,8 +42,8 @@ pub(super) struct Filled {
 
 /// Buffers in all their states.
 ///
-/// Overload policy: no more than `most` exist, wherever they are. When all are in use, CUPTI gets none and drops records, which it
-/// counts: recording must never take the memory of the program that is recorded.
+/// Overload policy: no more than `most` exist, wherever they are. When all are in use, CUPTI gets none and drops
+/// records, which it counts: recording must never take the memory of the program that is recorded.
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<State>,
@@ -65,8 +66,8 @@ impl Pool {
         Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, out: 0, most: 0, bytes: 0 }) }
     }
 
-    /// Sets the bounds, and makes `ready` buffers whose memory is there already: the first write to a page costs a fault, which
-    /// the application's threads would pay.
+    /// Sets the bounds, and makes `ready` buffers whose memory is there already: the first write to a page costs a
+    /// fault, which the application's threads would pay.
     pub(super) fn configure(&self, bytes: usize, most: usize, ready: usize) {
         let mut state = self.lock();
         let bytes = bytes.next_multiple_of(8);
@@ -118,8 +119,8 @@ impl Pool {
         state.filled.push(filled);
     }
 
-    /// CUPTI was detached: what it has not given back by now it never will, and must not count against the bound for ever.
-    /// Returns how many these are.
+    /// CUPTI was detached: what it has not given back by now it never will, and must not count against the bound for
+    /// ever. Returns how many these are.
     pub(super) fn write_off(&self) -> usize {
         let mut state = self.lock();
         let lost = std::mem::take(&mut state.out);

@@ -1,7 +1,7 @@
 //! The calls that put work on a device: launches of kernels and graphs, copies and memsets.
 //!
-//! Only these are followed. An application makes several other calls for each launch (allocations, events, queries), and every
-//! call that is followed costs time on the application's thread.
+//! Only these are followed. An application makes several other calls for each launch (allocations, events, queries),
+//! and every call that is followed costs time on the application's thread.
 
 /// Which of the two interfaces a call belongs to. The numbers are CUPTI's (`CUpti_CallbackDomain`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,7 +20,8 @@ impl Domain {
 
     /// The calls that are followed: CUPTI's number and plain name, ascending by number.
     ///
-    /// Left out: the 32-bit entry points of CUDA before 4.0, and copies to and from arrays of the runtime, which nothing here uses.
+    /// Left out: the 32-bit entry points of CUDA before 4.0, and copies to and from arrays of the runtime, which
+    /// nothing here uses.
     pub(super) fn calls(self) -> &'static [(u32, &'static str)] {
         match self {
             Domain::Driver => &DRIVER,
@@ -35,17 +36,19 @@ pub(super) fn name(domain: Domain, cbid: u32) -> Option<&'static str> {
     calls.binary_search_by_key(&cbid, |(number, _)| *number).ok().map(|at| calls[at].1)
 }
 
-/// Calls of the driver of which a program that uses the device makes one before long: launches of kernels and graphs, and copies.
-/// At the end of one of these CUPTI is detached.
+/// Calls of the driver of which a program that uses the device makes one before long: launches of kernels and graphs,
+/// and copies. At the end of one of these CUPTI is detached.
 pub(super) const FREQUENT: [u32; 12] = [277, 279, 306, 307, 418, 421, 422, 442, 514, 515, 652, 653];
 
-/// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without what tells its variants apart.
+/// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without what tells its variants
+/// apart.
 pub(super) fn plain(name: &str) -> &str {
     let name = name.trim_start_matches('_');
     name.split_once('_').map_or(name, |(plain, _)| plain)
 }
 
-/// `cupti_driver_cbid.h`. Numbers are never given out again; that a library knows one, under this name, is checked when it is loaded.
+/// `cupti_driver_cbid.h`. Numbers are never given out again; that a library knows one, under this name, is checked
+/// when it is loaded.
 #[rustfmt::skip]
 const DRIVER: [(u32, &str); 90] = [
     (216, "cuMemsetD8Async"), (218, "cuMemsetD16Async"), (220, "cuMemsetD32Async"), (222, "cuMemsetD2D8Async"),

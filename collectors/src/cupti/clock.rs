@@ -1,7 +1,8 @@
 //! From a clock that counts nanoseconds in its own way to the host's time line.
 //!
-//! CUPTI's times follow the system's wall clock, which may be set while a program runs; the host's time line is never set. Both are
-//! read together now and then, and what lies between two such anchors is mapped by the straight line through them.
+//! CUPTI's times follow the system's wall clock, which may be set while a program runs; the host's time line is never
+//! set. Both are read together now and then, and what lies between two such anchors is mapped by the straight line
+//! through them.
 //!
 //! How far a mapped time may be off is measured as far as that can be from here: half the bracket around each reading,
 //! and how far readings were from the line through their neighbours. CUPTI itself brings the device's clock to its own,
@@ -14,8 +15,8 @@ use std::collections::VecDeque;
 /// Anchors kept: hours of windows. What is older than all is mapped by the oldest.
 const MOST: usize = 256;
 
-/// How far two clocks may drift apart between two anchors: this share of the time, and this many nanoseconds for the readings'
-/// own uncertainty. More means that one of them was set in between.
+/// How far two clocks may drift apart between two anchors: this share of the time, and this many nanoseconds for the
+/// readings' own uncertainty. More means that one of them was set in between.
 const DRIFT: f64 = 1e-3;
 const UNCERTAINTY_NS: f64 = 100_000.0;
 
@@ -77,8 +78,8 @@ impl Anchors {
         let along = |(x, host): (u64, i64)| HostNs(host.saturating_add(signed_difference(at, x)));
         match (before.copied(), self.points.get(after).copied()) {
             (None, None) => None,
-            // Outside of all anchors both clocks are taken to run at the same speed: there a line through two anchors that lie
-            // close together would multiply the uncertainty of their readings.
+            // Outside of all anchors both clocks are taken to run at the same speed: there a line through two anchors
+            // that lie close together would multiply the uncertainty of their readings.
             (Some(end), None) | (None, Some(end)) => Some(along(end)),
             (Some((x0, h0)), Some((x1, h1))) => {
                 let (own, hosts) = ((x1 - x0) as f64, (h1 - h0) as f64);

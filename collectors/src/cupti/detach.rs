@@ -1,9 +1,9 @@
 //! When CUPTI leaves the process, and who may call it meanwhile: a state machine without I/O.
 //!
-//! NVIDIA asks that CUPTI be detached at the end of a CUDA call, on the thread that makes it. So the recorder's thread asks, and the
-//! next launch of the application does it, once, whichever thread that is. From the request to the end no other thread may call
-//! CUPTI, and when it is detached nobody may: any call would attach it again. Where no launch comes the request stands, and costs
-//! nothing, as only launches are made slower.
+//! NVIDIA asks that CUPTI be detached at the end of a CUDA call, on the thread that makes it. So the recorder's
+//! thread asks, and the next launch of the application does it, once, whichever thread that is. From the request to
+//! the end no other thread may call CUPTI, and when it is detached nobody may: any call would attach it again. Where
+//! no launch comes the request stands, and costs nothing, as only launches are made slower.
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -103,8 +103,8 @@ impl Link {
         Some(self.status.swap(0, Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
-    /// Takes a request back, or waits for the end of a detachment that has begun. What is so in the end: attached or detached;
-    /// or still detaching, if the time is up.
+    /// Takes a request back, or waits for the end of a detachment that has begun. What is so in the end: attached or
+    /// detached; or still detaching, if the time is up.
     pub(super) fn settle(&self, limit: Duration) -> State {
         let began = Instant::now();
         loop {

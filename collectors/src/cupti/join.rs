@@ -1,7 +1,7 @@
 //! Which interval and which call a kernel belongs to: a state machine without I/O.
 //!
-//! What ran and what launched it come as separate records, in any order and in different buffers, and carry the same correlation
-//! id. A graph launch is one call with many kernels, and they come over many deliveries.
+//! What ran and what launched it come as separate records, in any order and in different buffers, and carry the same
+//! correlation id. A graph launch is one call with many kernels, and they come over many deliveries.
 
 use super::records::Work;
 use candlescope_core::SpanId;
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Calls remembered. A stream holds about a thousand launches that have not run, so a kernel whose call is this far behind has
-/// lost its record; but one delivery can bring the calls of several full rings at once. At most some 20 MB. The oldest is forgotten
-/// first, long before its id, of 32 bits, comes again.
+/// Calls remembered. A stream holds about a thousand launches that have not run, so a kernel whose call is this far
+/// behind has lost its record; but one delivery can bring the calls of several full rings at once. At most some 20
+/// MB. The oldest is forgotten first, long before its id, of 32 bits, comes again.
 const MOST_CALLS: usize = 262_144;
 
 /// Deliveries that a kernel waits for its call before it is handed on without: its thread may still be inside the call.
@@ -96,7 +96,8 @@ impl Join {
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
                 known.span = span.or(known.span);
-                // Where CUPTI gives a runtime call and the driver call inside it one id, the outer one is what the program made.
+                // Where CUPTI gives a runtime call and the driver call inside it one id, the outer one is what the
+                // program made.
                 if call.start < known.call.start {
                     known.call = call;
                 }
@@ -109,7 +110,8 @@ impl Join {
         }
     }
 
-    /// From here on ids may begin anew, as they do when CUPTI is attached again: what waits is settled with what is known.
+    /// From here on ids may begin anew, as they do when CUPTI is attached again: what waits is settled with what is
+    /// known.
     pub(super) fn new_ids(&mut self) {
         let Self { known, waiting, settled, .. } = self;
         settled.extend(waiting.drain(..).map(|(ran, _)| joined(known, ran)));

@@ -37,7 +37,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     detaches: bool,
     /// Whether it was this recorder that attached CUPTI last.
     mine: bool,
-    /// What to turn on in a window, once it is known what works. In the order they are switched on; off goes the other way round.
+    /// What to turn on in a window, once it is known what works. In the order they are switched on; off goes the
+    /// other way round.
     switches: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
@@ -57,8 +58,8 @@ pub(super) struct KernelRecorder<B: Backend> {
 }
 
 impl<B: Backend> KernelRecorder<B> {
-    /// Does what is slow the first time: starts the driver, and, unless that is left to the first window, attaches to the process
-    /// and turns everything on and off once.
+    /// Does what is slow the first time: starts the driver, and, unless that is left to the first window, attaches to
+    /// the process and turns everything on and off once.
     pub(super) fn new(backend: B, options: &CuptiOptions) -> Result<Self, ActivityError> {
         let version = backend.version();
         if !search::understood(version) {
@@ -92,8 +93,8 @@ impl<B: Backend> KernelRecorder<B> {
         Ok(recorder)
     }
 
-    /// Whether this thread may call CUPTI. When it is detached, any call would attach it again; when a launch is to detach it, that
-    /// may happen at any time.
+    /// Whether this thread may call CUPTI. When it is detached, any call would attach it again; when a launch is to
+    /// detach it, that may happen at any time.
     fn is_attached(&self) -> bool {
         self.mine && self.backend.link().state() == State::Attached
     }
@@ -133,7 +134,8 @@ impl<B: Backend> KernelRecorder<B> {
         if self.switches.is_none() { self.warm_up() } else { Ok(()) }
     }
 
-    /// CUPTI was attached: what it says from now on has nothing to do with what it said before, not even the numbers of calls.
+    /// CUPTI was attached: what it says from now on has nothing to do with what it said before, not even the numbers
+    /// of calls.
     fn begin_anew(&mut self) {
         if std::mem::replace(&mut self.mine, true) {
             // What came while it was being detached: only now may it be read, as CUPTI itself walks its buffers.
@@ -233,7 +235,8 @@ impl<B: Backend> KernelRecorder<B> {
         let switches = self.switches.clone().unwrap_or_default();
         for switch in &switches {
             if let Err(code) = self.backend.turn(*switch, true) {
-                // Turning off what was not on does nothing. The refusal is the better news than what fails on the way back.
+                // Turning off what was not on does nothing. The refusal is the better news than what fails on the way
+                // back.
                 let _ = self.all_off(&switches);
                 return Err(errors::refused(&meaning(*switch), code));
             }
@@ -255,10 +258,10 @@ impl<B: Backend> KernelRecorder<B> {
 
     /// Delivers what is known.
     ///
-    /// A plain flush hands over the buffers whose records are all complete; one kernel that is still running holds its buffer back,
-    /// and no record is lost. That is what a window that goes on wants. With `all` the work is done on the device, so a plain flush
-    /// has everything; a forced one follows for buffers that hold a record which will never be complete, as its time stamp was lost.
-    /// When CUPTI is detached there is nothing to fetch.
+    /// A plain flush hands over the buffers whose records are all complete; one kernel that is still running holds
+    /// its buffer back, and no record is lost. That is what a window that goes on wants. With `all` the work is done
+    /// on the device, so a plain flush has everything; a forced one follows for buffers that hold a record which will
+    /// never be complete, as its time stamp was lost. When CUPTI is detached there is nothing to fetch.
     pub(super) fn collect(
         &mut self,
         all: bool,

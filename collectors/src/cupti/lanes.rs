@@ -1,7 +1,7 @@
 //! What application threads leave for the recorder, when calls are followed by callbacks: one bounded ring a thread.
 //!
-//! The thread's open intervals and its ring are in one thread-local. A callback runs on the thread that makes the call, between two
-//! changes of that stack, so the top of it is the interval that launches.
+//! The thread's open intervals and its ring are in one thread-local. A callback runs on the thread that makes the
+//! call, between two changes of that stack, so the top of it is the interval that launches.
 
 use super::calls::Domain;
 use candlescope_core::SpanId;
@@ -47,7 +47,8 @@ pub(super) fn clock() -> &'static Clock {
     &CLOCK
 }
 
-/// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what is left of an earlier recorder.
+/// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what is left of an earlier
+/// recorder.
 pub(super) fn configure(capacity: usize) {
     CAPACITY.store(capacity, Ordering::Relaxed);
     clock();
@@ -80,7 +81,8 @@ pub(super) fn pop() {
 
 /// A call of this thread is over. Never waits; allocates for a thread's first call only.
 ///
-/// Overload policy: a full ring drops the newest call and counts it, and what it launched is recorded without an interval.
+/// Overload policy: a full ring drops the newest call and counts it, and what it launched is recorded without an
+/// interval.
 #[inline]
 pub(super) fn launched(domain: Domain, cbid: u32, correlation: u32, start: u64, end: u64) {
     let kept = with_lane(|lane| {
@@ -106,7 +108,8 @@ fn with_lane<T>(act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
     LANE.try_with(|lane| lane.try_borrow_mut().ok().map(|mut lane| act(&mut lane))).ok().flatten()
 }
 
-/// Hands on every call that is over, and drops the rings of ended threads. One thread at a time, as the recorder is one.
+/// Hands on every call that is over, and drops the rings of ended threads. One thread at a time, as the recorder is
+/// one.
 pub(super) fn drain(mut out: impl FnMut(Launch)) {
     // Read without the lock: a thread that makes its first call must not wait for that.
     let mut rings = std::mem::take(&mut *lock_rings());

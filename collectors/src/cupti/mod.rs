@@ -1,7 +1,7 @@
 //! Kernels, copies and memsets through CUPTI's Activity API, each with the interval and the call that launched it.
 //!
-//! The library is loaded when it is asked for, so this builds and runs anywhere; where something is missing, [`Cupti`] says what,
-//! and how to get it. CUPTI of CUDA 12 and 13 is understood.
+//! The library is loaded when it is asked for, so this builds and runs anywhere; where something is missing,
+//! [`Cupti`] says what, and how to get it. CUPTI of CUDA 12 and 13 is understood.
 //!
 //! | file | does |
 //! |---|---|
@@ -24,12 +24,12 @@
 //! | kernels alone ([`Correlate::Nothing`]) | 3,400–3,500 |
 //! | kernels with their intervals ([`Correlate::Callbacks`]) | 3,450–3,600 |
 //!
-//! So recording is for windows of a few steps, and between windows CUPTI is detached: once attached it slows down every call of the
-//! driver, also with everything switched off, by 9 to 12 % of a decode step of a small model.
+//! So recording is for windows of a few steps, and between windows CUPTI is detached: once attached it slows down
+//! every call of the driver, also with everything switched off, by 9 to 12 % of a decode step of a small model.
 //!
-//! Kernels find their intervals through callbacks at launch calls. CUPTI's external correlation ids would be another way; they cost
-//! a record or two more per launch, and with records of single calls (`cuptiActivityEnableDriverApi`), the cheap way to have them,
-//! no kernel of the same machine could be tied to an interval.
+//! Kernels find their intervals through callbacks at launch calls. CUPTI's external correlation ids would be another
+//! way; they cost a record or two more per launch, and with records of single calls (`cuptiActivityEnableDriverApi`),
+//! the cheap way to have them, no kernel of the same machine could be tied to an interval.
 
 mod backend;
 mod buffers;
@@ -59,8 +59,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Correlate {
-    /// CUPTI calls us as a launch call begins and ends, on the thread that makes it: the interval is the top of that thread's
-    /// stack, and CUPTI writes no records but those of the work itself.
+    /// CUPTI calls us as a launch call begins and ends, on the thread that makes it: the interval is the top of that
+    /// thread's stack, and CUPTI writes no records but those of the work itself.
     #[default]
     Callbacks,
     /// Kernels alone, without interval or call: the least that recording can cost.
@@ -83,35 +83,40 @@ impl Correlate {
 pub struct CuptiOptions {
     /// How kernels find their intervals.
     pub correlate: Correlate,
-    /// The library's file. Without it: what `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and `libcupti.so` by the
-    /// loader's own search, else below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
+    /// The library's file. Without it: what `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and `libcupti.so`
+    /// by the loader's own search, else below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
     pub library: Option<PathBuf>,
-    /// Whether calls of the CUDA runtime are followed too; off unless told otherwise. cuBLAS and cuDNN launch through it. Their
-    /// kernels have their interval either way, as the runtime calls the driver; only the call is named differently
-    /// (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more callbacks.
+    /// Whether calls of the CUDA runtime are followed too; off unless told otherwise. cuBLAS and cuDNN launch through
+    /// it. Their kernels have their interval either way, as the runtime calls the driver; only the call is named
+    /// differently (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more
+    /// callbacks.
     pub runtime_calls: bool,
-    /// Whether CUPTI stays in the process between windows and after the last; off unless told otherwise. Attached it costs about
-    /// half a microsecond at each call of the driver, whether it records or not; detaching and attaching again take milliseconds
-    /// a window, and happen in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a
-    /// program that cannot be built anew. With CUPTI before CUDA 12.6 it always stays, as programs with CUDA graphs crashed.
+    /// Whether CUPTI stays in the process between windows and after the last; off unless told otherwise. Attached it
+    /// costs about half a microsecond at each call of the driver, whether it records or not; detaching and attaching
+    /// again take milliseconds a window, and happen in the middle of the program's launches.
+    /// `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program that cannot be built anew. With CUPTI before
+    /// CUDA 12.6 it always stays, as programs with CUDA graphs crashed.
     pub keep_attached: bool,
-    /// Whether CUPTI is attached by the first window instead of by [`prepare`](Activity::prepare), and detached again by the next
-    /// launch; off unless told otherwise. Then the program is not slowed down before that window, which takes longer to open, and
-    /// what is in the way (another tool, missing rights) is known only then.
+    /// Whether CUPTI is attached by the first window instead of by [`prepare`](Activity::prepare), and detached again
+    /// by the next launch; off unless told otherwise. Then the program is not slowed down before that window, which
+    /// takes longer to open, and what is in the way (another tool, missing rights) is known only then.
     pub attach_late: bool,
-    /// Bytes of a buffer for records, 4 MiB unless told otherwise: some 19,000 kernels. CUDA 13 gives each launching thread its own.
+    /// Bytes of a buffer for records, 4 MiB unless told otherwise: some 19,000 kernels. CUDA 13 gives each launching
+    /// thread its own.
     pub buffer_bytes: usize,
     /// Buffers that may exist at a time, 64 unless told otherwise.
     ///
-    /// Overload policy: when all are in use, CUPTI drops records and counts them. Recording must not take the memory of what it records.
+    /// Overload policy: when all are in use, CUPTI drops records and counts them. Recording must not take the memory
+    /// of what it records.
     pub max_buffers: usize,
     /// Launch calls that a thread's ring holds between two deliveries, 65,536 (3 MiB) unless told otherwise; with
     /// [`Correlate::Callbacks`] only.
     ///
-    /// Overload policy: a full ring drops the newest call and counts it; what it launched is recorded without an interval.
+    /// Overload policy: a full ring drops the newest call and counts it; what it launched is recorded without an
+    /// interval.
     pub ring_calls: usize,
-    /// Bytes of each of CUPTI's own buffers on the device; its default, 3 MB or 100,000 kernels, unless told otherwise. Takes
-    /// effect for contexts that are made later.
+    /// Bytes of each of CUPTI's own buffers on the device; its default, 3 MB or 100,000 kernels, unless told
+    /// otherwise. Takes effect for contexts that are made later.
     pub device_buffer_bytes: Option<usize>,
 }
 
@@ -170,8 +175,8 @@ const KEEP_ATTACHED: &str = "CANDLESCOPE_CUPTI_KEEP_ATTACHED";
 
 /// Records kernels through CUPTI. One at a time in a process, as CUPTI serves one client.
 ///
-/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; where it makes the
-/// context later, the first window takes the time. Between windows CUPTI is not in the process: after
+/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; where
+/// it makes the context later, the first window takes the time. Between windows CUPTI is not in the process: after
 /// [`release`](Activity::release) the next launch detaches it, and [`enable`](Activity::enable) attaches it again.
 #[derive(Debug)]
 pub struct Cupti {
@@ -256,8 +261,9 @@ impl Activity for Cupti {
 
 /// When windows may come.
 ///
-/// CUPTI keeps about half a MiB of the device's memory each time it is detached (measured: 40 MiB after 85 windows, none without
-/// detaching). So the first windows come as they are asked for, and later ones keep a distance: 3 MiB an hour at most.
+/// CUPTI keeps about half a MiB of the device's memory each time it is detached (measured: 40 MiB after 85 windows,
+/// none without detaching). So the first windows come as they are asked for, and later ones keep a distance: 3 MiB an
+/// hour at most.
 #[derive(Debug, Default)]
 struct Pace {
     windows: u64,

@@ -8,7 +8,8 @@ const MOST: usize = 16_384;
 
 /// Demangled names by the mangled ones.
 ///
-/// The key is the text, not the pointer CUPTI gives: a module that is unloaded takes its names along, and the next one may lie there.
+/// The key is the text, not the pointer CUPTI gives: a module that is unloaded takes its names along, and the next
+/// one may lie there.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: FxHashMap<Box<[u8]>, Arc<str>>,

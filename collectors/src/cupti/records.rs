@@ -1,9 +1,9 @@
 //! From the bytes of an activity record to what it says. Pure.
 //!
-//! Only the beginning of each record is read, which has kept its layout from CUDA 11.2 to 13.0 while fields were added behind it.
-//! The offsets below were taken with `offsetof` from `cupti_activity.h` of CUDA 13.0 and hold for every version of the structs
-//! that it declares from `CUpti_ActivityKernel7` to `Kernel10`, `Memcpy5` and `Memcpy6`, `MemcpyPtoP3` and `PtoP4`, `Memset3` and
-//! `Memset4`.
+//! Only the beginning of each record is read, which has kept its layout from CUDA 11.2 to 13.0 while fields were
+//! added behind it. The offsets below were taken with `offsetof` from `cupti_activity.h` of CUDA 13.0 and hold for
+//! every version of the structs that it declares from `CUpti_ActivityKernel7` to `Kernel10`, `Memcpy5` and `Memcpy6`,
+//! `MemcpyPtoP3` and `PtoP4`, `Memset3` and `Memset4`.
 
 use candlescope_core::KernelKind;
 
@@ -231,7 +231,8 @@ pub(super) mod built {
         )
     }
 
-    /// A `CUpti_ActivityMemcpy6`, `CUpti_ActivityMemcpyPtoP4` or `CUpti_ActivityMemset4` of 4096 bytes on device 1, stream 7.
+    /// A `CUpti_ActivityMemcpy6`, `CUpti_ActivityMemcpyPtoP4` or `CUpti_ActivityMemset4` of 4096 bytes on device 1,
+    /// stream 7.
     pub(in super::super) fn memory(kind: u32, copy_kind: u8, correlation: u32, start: u64, end: u64) -> Vec<u8> {
         let (size, correlation_at) = match kind {
             kind::MEMSET => (88, 44),

@@ -15,8 +15,8 @@ const MAJORS: [u32; 2] = [13, 12];
 /// What is asked of the environment.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Paths and names to try, in order. `given`: from the options. `driver`: the newest CUDA version that the driver supports, in
-/// thousands (13020 is 13.2), if there is a driver: an older CUPTI works with it, a newer one does not.
+/// Paths and names to try, in order. `given`: from the options. `driver`: the newest CUDA version that the driver
+/// supports, in thousands (13020 is 13.2), if there is a driver: an older CUPTI works with it, a newer one does not.
 pub(super) fn candidates(given: Option<&Path>, environment: Environment<'_>, driver: Option<u32>) -> Vec<PathBuf> {
     if let Some(path) = given {
         return vec![path.to_path_buf()];
@@ -68,13 +68,14 @@ pub(super) fn understood(api: u32) -> bool {
     UNDERSTOOD.contains(&api)
 }
 
-/// Whether this version can be detached and attached again. Before CUDA 12.6 that crashed programs with CUDA graphs (pytorch/pytorch
-/// 112507 and 146604).
+/// Whether this version can be detached and attached again. Before CUDA 12.6 that crashed programs with CUDA graphs
+/// (pytorch/pytorch 112507 and 146604).
 pub(super) fn detachable(api: u32) -> bool {
     api >= 24
 }
 
-/// The CUDA toolkit an API version belongs to: `cupti_version.h` lists the numbers up to 12.9, and from 13.0 they spell it out.
+/// The CUDA toolkit an API version belongs to: `cupti_version.h` lists the numbers up to 12.9, and from 13.0 they
+/// spell it out.
 pub(super) fn toolkit(api: u32) -> String {
     let known = match api {
         0..19 => "11.8 or older",

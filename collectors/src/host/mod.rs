@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Samples this process and its machine.
 ///
-/// One round takes some tens of microseconds on the background thread, so the period below costs well under a thousandth of a core.
+/// One round takes some tens of microseconds on the background thread, so the period below costs well under a
+/// thousandth of a core.
 #[derive(Debug)]
 pub struct HostCollector {
     period: Duration,

@@ -26,7 +26,8 @@ pub(super) enum Query {
 }
 
 impl Query {
-    /// All of them, in the order in which a round asks. Energy comes first, so that it is read as near as can be to the round's time.
+    /// All of them, in the order in which a round asks. Energy comes first, so that it is read as near as can be to
+    /// the round's time.
     pub(super) const ALL: [Query; 17] = [
         Query::Energy,
         Query::PowerInstant,
@@ -132,7 +133,8 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name on the wire. Names that end in `_{value}` after a name that is said to have a label carry that label's value.
+    /// Its name on the wire. Names that end in `_{value}` after a name that is said to have a label carry that
+    /// label's value.
     pub name: &'static str,
     /// Its unit: `bytes`, `watts`, `ratio`, …
     pub unit: &'static str,

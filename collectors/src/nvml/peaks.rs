@@ -1,7 +1,8 @@
 //! Datasheet peaks of the GPUs that are known by name: dense figures, no sparsity. An unknown GPU has none.
 //!
-//! Sources: stas00/ml-engineering `compute/accelerator/README.md`; NVIDIA/TensorRT-LLM `auto_parallel/cluster_info.py`; Lightning
-//! `fabric/utilities/throughput.py`; karpathy/llm.c `llmc/mfu.h`. Where these disagree, the dense figure of NVIDIA's datasheet holds.
+//! Sources: stas00/ml-engineering `compute/accelerator/README.md`; NVIDIA/TensorRT-LLM
+//! `auto_parallel/cluster_info.py`; Lightning `fabric/utilities/throughput.py`; karpathy/llm.c `llmc/mfu.h`. Where
+//! these disagree, the dense figure of NVIDIA's datasheet holds.
 
 use serde_json::{Value, json};
 
@@ -35,8 +36,9 @@ const TABLE: &[Row] = &[
     Row { names: &["B200"], f32: None, tf32: Some(1125.0), f16: 2250.0, has_bf16: true, fp8: Some(4500.0), int8: Some(4500.0), bandwidth: 8000.0 },
 ];
 
-/// The peaks of the GPU that NVML calls `name`, in the form of `environment.peaks`: objects with `kind` (`flops` or `bandwidth`),
-/// `value` (FLOP/s or B/s), `label` (`datasheet`), `source`, and for FLOPs `dtype`. Empty where the GPU is not known.
+/// The peaks of the GPU that NVML calls `name`, in the form of `environment.peaks`: objects with `kind` (`flops` or
+/// `bandwidth`), `value` (FLOP/s or B/s), `label` (`datasheet`), `source`, and for FLOPs `dtype`. Empty where the GPU
+/// is not known.
 ///
 /// The name has to match in full: an `H200 NVL` is no `H200`, a laptop's `RTX 4090` is no `RTX 4090`.
 pub fn datasheet_peaks(name: &str) -> Vec<Value> {
@@ -96,7 +98,8 @@ mod tests {
             let ascending: Vec<f64> =
                 [row.f32, row.tf32, Some(row.f16), row.fp8, row.int8].into_iter().flatten().collect();
             assert!(ascending.is_sorted(), "{:?}: {ascending:?}", row.names);
-            // Every GPU since Volta needs tens to hundreds of f16 operations a byte: a figure in the wrong unit falls out.
+            // Every GPU since Volta needs tens to hundreds of f16 operations a byte: a figure in the wrong unit falls
+            // out.
             assert!((50.0..500.0).contains(&(row.f16 * 1e3 / row.bandwidth)), "{:?}", row.names);
         }
     }

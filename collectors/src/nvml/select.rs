@@ -41,8 +41,8 @@ impl std::fmt::Display for GpuId {
     }
 }
 
-/// The UUID that CUDA gives (`cuDeviceGetUuid`, sixteen bytes) as NVML writes it: `GPU-` and lower-case hexadecimal in groups of
-/// 8, 4, 4, 4 and 12 digits.
+/// The UUID that CUDA gives (`cuDeviceGetUuid`, sixteen bytes) as NVML writes it: `GPU-` and lower-case hexadecimal
+/// in groups of 8, 4, 4, 4 and 12 digits.
 pub fn uuid_from_cuda(bytes: [u8; 16]) -> String {
     let mut text = String::from("GPU");
     for (at, byte) in bytes.iter().enumerate() {
@@ -54,7 +54,8 @@ pub fn uuid_from_cuda(bytes: [u8; 16]) -> String {
     text
 }
 
-/// The places in `there` (index and UUID of each GPU) that `wanted` names, ascending; all where nothing in particular is wanted.
+/// The places in `there` (index and UUID of each GPU) that `wanted` names, ascending; all where nothing in particular
+/// is wanted.
 pub(super) fn select(wanted: &[GpuId], there: &[(u32, &str)]) -> Result<Vec<usize>, Unavailable> {
     let fits = |id: &GpuId, (index, uuid): &(u32, &str)| match id {
         GpuId::Index(wanted) => wanted == index,

@@ -94,8 +94,8 @@ impl Watched {
         query != Query::PowerUsage || matches!(self.states[Query::PowerInstant as usize], State::Missing(_))
     }
 
-    /// Asks everything once, the questions that block included, and says of each metric whether it is there, or why not. Takes some
-    /// fifty milliseconds.
+    /// Asks everything once, the questions that block included, and says of each metric whether it is there, or why
+    /// not. Takes some fifty milliseconds.
     pub(super) fn survey(&mut self, now: Duration) -> Survey {
         let mut found: BTreeMap<&'static str, Result<(), String>> = BTreeMap::new();
         for query in Query::ALL {

@@ -198,8 +198,8 @@ pub const METRICS: &[Metric] = &[
     RUN_INFO,
 ];
 
-/// What is made of samples of the collectors shipped with candlescope. Samples of other collectors are served too, as gauges, or
-/// as counters where their name ends in `_total`.
+/// What is made of samples of the collectors shipped with candlescope. Samples of other collectors are served too, as
+/// gauges, or as counters where their name ends in `_total`.
 pub const SAMPLES: &[Metric] = &[
     counter("hw_energy_joules_total", GPU, "Energy used by the GPU since its driver was loaded"),
     gauge("hw_power_watts", GPU, "Power drawn by the whole board"),
@@ -251,7 +251,8 @@ pub(crate) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
     })
 }
 
-/// From OpenTelemetry's advice for each metric, extended down to 0.25 ms: a small model's token takes less than OTel's first bucket.
+/// From OpenTelemetry's advice for each metric, extended down to 0.25 ms: a small model's token takes less than
+/// OTel's first bucket.
 pub(crate) const TTFT_BUCKETS: &[f64] =
     &[0.00025, 0.0005, 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 pub(crate) const TPOT_BUCKETS: &[f64] =

@@ -116,8 +116,9 @@ fn steps_of_two_threads_on_one_device_are_over_the_union_of_their_times() {
     near(&a, "candlescope_step_concurrency{phase=\"decode\"}", 1.0);
 }
 
-/// Two threads decode steps of 400 ms without a break, 200 ms apart, over 15 s: 5 tokens/s, 2 steps at once, MBU 50 % of 1 GB/s. So it is
-/// where six of every ten steps are recorded; without what is known of the ends of such windows it would be 20 % less.
+/// Two threads decode steps of 400 ms without a break, 200 ms apart, over 15 s: 5 tokens/s, 2 steps at once, MBU 50 %
+/// of 1 GB/s. So it is where six of every ten steps are recorded; without what is known of the ends of such windows
+/// it would be 20 % less.
 #[test]
 fn a_schedule_leaves_live_rates_as_they_are() {
     let with = |recorded: fn(u64) -> bool, sampled: bool| {
@@ -156,7 +157,8 @@ fn a_schedule_leaves_live_rates_as_they_are() {
     assert_eq!(value(&alone, "candlescope_tokens_per_second{phase=\"decode\"}"), None);
 }
 
-/// A step that was lost half a minute ago, or a pause, takes nothing from rates now: each request has a thread of its own here.
+/// A step that was lost half a minute ago, or a pause, takes nothing from rates now: each request has a thread of its
+/// own here.
 #[test]
 fn a_hole_of_long_ago_takes_nothing_from_live_rates() {
     let mut a = aggregate(1);
@@ -172,8 +174,8 @@ fn a_hole_of_long_ago_takes_nothing_from_live_rates() {
     }
 }
 
-/// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in a row: at the ends of
-/// that window the GPU works for steps whose kernels nobody has.
+/// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in
+/// a row: at the ends of that window the GPU works for steps whose kernels nobody has.
 #[test]
 fn live_a_window_of_kernels_does_not_count_others_work_as_idle() {
     let mut a = aggregate(1);

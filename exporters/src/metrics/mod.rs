@@ -14,10 +14,11 @@
 //! measured. The total of all intervals is mean × number of all, as in [`candlescope_core::estimate`]: `sum / count`
 //! of the source × `count` of `clock="host"`.
 //!
-//! **Warm-up**, as many requests as the run's option `warmup` says, is counted apart and left out of the other figures
-//! of steps, intervals, kernels and tokens. Three things a report does that live figures cannot: a step around warm-up,
-//! such as a program's `main`, has it in its own time, as a histogram gives nothing back; intervals of a warm-up step so
-//! long that they come before the step does are counted; and a run that ends while it warms up has no other figures.
+//! **Warm-up**, as many requests as the run's option `warmup` says, is counted apart and left out of the other
+//! figures of steps, intervals, kernels and tokens. Three things a report does that live figures cannot: a step
+//! around warm-up, such as a program's `main`, has it in its own time, as a histogram gives nothing back; intervals
+//! of a warm-up step so long that they come before the step does are counted; and a run that ends while it warms up
+//! has no other figures.
 
 mod aggregate;
 mod catalogue;

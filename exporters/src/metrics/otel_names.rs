@@ -1,6 +1,7 @@
 //! Prometheus' names → OpenTelemetry's, in which units and kinds are no part of the name. Pure.
 //!
-//! Every collector translates them back to the very names of the catalogue, so dashboards and rules hold whichever way metrics come.
+//! Every collector translates them back to the very names of the catalogue, so dashboards and rules hold whichever
+//! way metrics come.
 
 /// Ends of names that are units, with the unit as UCUM writes it.
 const UNITS: &[(&str, &str)] = &[

@@ -72,7 +72,8 @@ impl Recent {
         self.complete_from
     }
 
-    /// Sums over the time from `start` on that is in `counted` (in order, apart), or as far back as everything is known.
+    /// Sums over the time from `start` on that is in `counted` (in order, apart), or as far back as everything is
+    /// known.
     pub(crate) fn within(&self, start: i64, counted: &[Stretch]) -> Sums {
         let start = start.max(self.complete_from);
         let mut sums = Sums::default();

@@ -3,8 +3,8 @@
 use candlescope_core::{Phase, RequestRecord, Schedule, StepAction, StepRecord};
 use std::collections::HashMap;
 
-/// Requests followed at once. A request that is never closed must not cost memory for ever; the one without a step for the longest
-/// time makes room.
+/// Requests followed at once. A request that is never closed must not cost memory for ever; the one without a step
+/// for the longest time makes room.
 const MAX_OPEN: usize = 4096;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -67,8 +67,8 @@ impl Requests {
 
     /// Takes a step; says the gap to the request's token before, in nanoseconds, where this step yields one.
     ///
-    /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and each decode
-    /// step do.
+    /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and
+    /// each decode step do.
     pub(crate) fn step(&mut self, step: &StepRecord) -> Option<u64> {
         let request = step.request?;
         let sequences = u64::from(step.batch.unwrap_or(1).max(1));
@@ -109,7 +109,8 @@ impl Requests {
         let open = self.open.remove(&request.request).unwrap_or_default();
         let sequences = u64::from(request.batch.unwrap_or(1).max(1));
         let of_each = request.output_tokens.map(|n| n / sequences);
-        // Along the longest sequence: steps count its tokens where others stop early, the tokens do where a step yields several.
+        // Along the longest sequence: steps count its tokens where others stop early, the tokens do where a step
+        // yields several.
         let longest = match of_each {
             Some(n) => n.max(open.tokens),
             // Where steps are missing those that came do not count the tokens.

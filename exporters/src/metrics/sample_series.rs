@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Series that samples may take: some forty for each GPU, and what collectors of the user's own bring.
 ///
-/// Overload policy: samples of further series are dropped and counted. A collector that makes names up without end must not fill
-/// the database.
+/// Overload policy: samples of further series are dropped and counted. A collector that makes names up without end
+/// must not fill the database.
 const MAX_SERIES: usize = 2_000;
 
 #[derive(Debug)]
@@ -81,7 +81,8 @@ impl Samples {
         }
         let registry = &self.registry;
         let made = self.families.entry((name.to_string(), of_host)).or_insert_with(|| {
-            // Refused where the name is invalid, or the same name is of the host and of a device: labels have to be the same.
+            // Refused where the name is invalid, or the same name is of the host and of a device: labels have to be
+            // the same.
             let opts = Opts::new(name, help);
             match kind {
                 Kind::Counter => {

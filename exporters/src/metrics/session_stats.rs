@@ -10,8 +10,8 @@ const EVERY: Duration = Duration::from_millis(250);
 
 type Source = Box<dyn Fn() -> Stats + Send>;
 
-/// Where an exporter of metrics gets the session's own account from: loss, every exporter's records, overhead. The exporter is part
-/// of the session before there is a session to ask, so it is told afterwards.
+/// Where an exporter of metrics gets the session's own account from: loss, every exporter's records, overhead. The
+/// exporter is part of the session before there is a session to ask, so it is told afterwards.
 #[derive(Clone, Default)]
 pub struct SessionStats(Arc<Mutex<Option<Source>>>);
 

@@ -1,7 +1,7 @@
 //! Intervals as NVTX ranges, for Nsight Systems and any other tool that listens to NVTX.
 //!
-//! NVTX ranges live on the application's own thread, so this is a [`Tap`], not an exporter of records. Every interval is one
-//! range of the domain `candlescope`, pushed at enter and popped at exit:
+//! NVTX ranges live on the application's own thread, so this is a [`Tap`], not an exporter of records. Every interval
+//! is one range of the domain `candlescope`, pushed at enter and popped at exit:
 //!
 //! | of the range | is | in Nsight's SQLite |
 //! |---|---|---|
@@ -12,10 +12,11 @@
 //!
 //! The path is not in the range: it is known only when the step has ended. The payload leads to it.
 //!
-//! A tool attaches when the process starts. Without one, NVTX hands out no domain, [`NvtxTap::is_attached`] is false, and enter
-//! and exit return after one branch; [`NvtxTap::attached`] spares even that.
+//! A tool attaches when the process starts. Without one, NVTX hands out no domain, [`NvtxTap::is_attached`] is false,
+//! and enter and exit return after one branch; [`NvtxTap::attached`] spares even that.
 //!
-//! Building this needs libclang (Debian: `libclang-dev`), because the official bindings are generated from NVTX's headers.
+//! Building this needs libclang (Debian: `libclang-dev`), because the official bindings are generated from NVTX's
+//! headers.
 
 mod strings;
 mod sys;
@@ -110,8 +111,9 @@ impl Tap for NvtxTap {
         }
     }
 
-    /// Ranges nest by their nature. Where the application leaves spans out of order, the innermost range ends instead of the one
-    /// that was left: every thread's ranges stay balanced, and only the two that crossed share their ends the wrong way round.
+    /// Ranges nest by their nature. Where the application leaves spans out of order, the innermost range ends instead
+    /// of the one that was left: every thread's ranges stay balanced, and only the two that crossed share their ends
+    /// the wrong way round.
     #[inline]
     fn exit(&self, _interval: TapInterval) {
         if let Some(tool) = &self.tool {

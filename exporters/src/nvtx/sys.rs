@@ -1,7 +1,7 @@
 //! NVTX's C functions, as the official crate binds them.
 //!
-//! The safe half of that crate looks its strings and categories up in locked maps and ties them to a borrow of their domain; an
-//! enter must do neither.
+//! The safe half of that crate looks its strings and categories up in locked maps and ties them to a borrow of their
+//! domain; an enter must do neither.
 #![allow(unsafe_code, reason = "calls into NVTX, which is a C library")]
 
 use nvtx::sys::{self, ColorType, EventAttributes, MessageType, MessageValue, PayloadType, PayloadValue, ffi};
@@ -34,8 +34,8 @@ pub(super) struct RangeLook {
 }
 
 impl Domain {
-    /// Makes the domain. `None` when no tool is attached: NVTX looks for one at its first call in a process, and from then on all its
-    /// functions do nothing, this one by returning null.
+    /// Makes the domain. `None` when no tool is attached: NVTX looks for one at its first call in a process, and from
+    /// then on all its functions do nothing, this one by returning null.
     pub(super) fn attach(name: &CStr) -> Option<Self> {
         // SAFETY: `name` ends in a NUL and outlives the call.
         let handle = unsafe { ffi::nvtxDomainCreateA(name.as_ptr()) };
@@ -50,7 +50,8 @@ impl Domain {
 
     /// Registers a text, so that ranges can name it by a handle.
     pub(super) fn register(self, text: &CStr, slot: &StringSlot) {
-        // SAFETY: the handle came from `nvtxDomainCreateA`; the tool copies `text`, which ends in a NUL, during the call.
+        // SAFETY: the handle came from `nvtxDomainCreateA`; the tool copies `text`, which ends in a NUL, during the
+        // call.
         let handle = unsafe { ffi::nvtxDomainRegisterStringA(self.0, text.as_ptr()) };
         // Release: whoever sees the handle also sees what the tool wrote behind it.
         slot.0.store(handle, Ordering::Release);
@@ -77,14 +78,16 @@ impl Domain {
             messageType: message.into(),
             message: MessageValue { registered },
         };
-        // SAFETY: the attributes are complete, as version and size say, and outlive the call; a string of this domain or none.
+        // SAFETY: the attributes are complete, as version and size say, and outlive the call; a string of this domain
+        // or none.
         unsafe { ffi::nvtxDomainRangePushEx(self.0, ptr::from_ref(&attributes)) };
     }
 
     /// Closes the innermost open range of the calling thread.
     #[inline]
     pub(super) fn pop(self) {
-        // SAFETY: the handle came from `nvtxDomainCreateA`; a pop without a push is an error that NVTX reports and ignores.
+        // SAFETY: the handle came from `nvtxDomainCreateA`; a pop without a push is an error that NVTX reports and
+        // ignores.
         unsafe { ffi::nvtxDomainRangePop(self.0) };
     }
 }

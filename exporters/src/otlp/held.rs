@@ -59,8 +59,8 @@ impl Open {
         }
     }
 
-    /// Cuts what is kept to what can be sent of it; says what went. That is done where twice as much is kept, so that the
-    /// work stays in proportion.
+    /// Cuts what is kept to what can be sent of it; says what went. That is done where twice as much is kept, so that
+    /// the work stays in proportion.
     pub(super) fn cut(&mut self, limits: &OtlpLimits) -> Counts {
         let most = match limits.slow_request {
             Some(_) => limits.slow_max_spans.max(limits.max_spans),
@@ -70,8 +70,8 @@ impl Open {
         if self.held <= most.saturating_mul(2) {
             return gone;
         }
-        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not sent
-        // in full do.
+        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not
+        // sent in full do.
         if limits.slow_request.is_none() {
             gone.spans += self.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
         }

@@ -160,9 +160,9 @@ thread_local! {
     static IDS: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Gives spans that a provider makes for candlescope the ids of their records, and all others random ones. A provider that
-/// is handed over ([`OtlpExporter::with_tracer_provider`](super::OtlpExporter::with_tracer_provider)) should be built with
-/// it: then a span, a row of a Parquet run and an NVTX range have the same id.
+/// Gives spans that a provider makes for candlescope the ids of their records, and all others random ones. A provider
+/// that is handed over ([`OtlpExporter::with_tracer_provider`](super::OtlpExporter::with_tracer_provider)) should be
+/// built with it: then a span, a row of a Parquet run and an NVTX range have the same id.
 #[derive(Debug, Clone, Default)]
 pub struct RecordIds(RandomIdGenerator);
 
@@ -254,7 +254,8 @@ impl SpanSink for Provider {
     fn deliver(&mut self, spans: Vec<SpanData>, _: Instant) -> Result<Delivered, SendError> {
         quietly(|| {
             let sampled_out = spans.into_iter().map(|span| u64::from(!self.make(span))).sum();
-            // A batch fits its processor's queue, so that nothing is lost there unseen, and this says what became of it.
+            // A batch fits its processor's queue, so that nothing is lost there unseen, and this says what became of
+            // it.
             answered(self.provider.force_flush()).map(|()| Delivered { rejected: 0, sampled_out })
         })
     }

@@ -56,10 +56,10 @@ impl OtlpExporter {
     /// itself. Ids, limits, sampler, service name, resource and timeout stay those of the configuration and the
     /// variables; how spans travel is the exporter's own affair.
     ///
-    /// It is called on the exporter's thread, one batch of up to 512 spans after the other. An export that takes longer
-    /// than the timeout is cancelled. A batch counts as arrived where the exporter says so: unlike our own transport, few
-    /// tell what a collector rejected of it. One that needs a tokio runtime must be made inside one, and that runtime
-    /// must outlive the session.
+    /// It is called on the exporter's thread, one batch of up to 512 spans after the other. An export that takes
+    /// longer than the timeout is cancelled. A batch counts as arrived where the exporter says so: unlike our own
+    /// transport, few tell what a collector rejected of it. One that needs a tokio runtime must be made inside one,
+    /// and that runtime must outlive the session.
     ///
     /// ```
     /// use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
@@ -83,9 +83,9 @@ impl OtlpExporter {
         self
     }
 
-    /// Hands spans to the tracer provider that the program has already, so that they take the same way as its own. The
-    /// provider makes them anew: its sampler, limits, processors and resource count, besides the limits and the sampler of
-    /// the configuration.
+    /// Hands spans to the tracer provider that the program has already, so that they take the same way as its own.
+    /// The provider makes them anew: its sampler, limits, processors and resource count, besides the limits and the
+    /// sampler of the configuration.
     ///
     /// Built with [`RecordIds`](super::RecordIds), as here, the provider keeps the ids that the same records have in
     /// Parquet runs; otherwise only the caller's trace id stays. The provider is flushed after each batch of up to 256

@@ -1,9 +1,9 @@
 //! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
 //!
-//! How a message travels is the business of [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc); here is what they have
-//! in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of the
-//! application's or starts a thread that outlives the exporter's, so all of it can be kept out of the application's
-//! telemetry.
+//! How a message travels is the business of [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc); here is what
+//! they have in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of
+//! the application's or starts a thread that outlives the exporter's, so all of it can be kept out of the
+//! application's telemetry.
 //!
 //! `opentelemetry-otlp` can take its place for traces
 //! ([`with_span_exporter`](super::OtlpExporter::with_span_exporter)). It is not the default, because a run's account

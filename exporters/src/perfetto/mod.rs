@@ -1,8 +1,8 @@
 //! Native Perfetto traces: open them at <https://ui.perfetto.dev> or query them with `trace_processor`.
 //!
-//! One process track with a track a thread, a track for the device beside each thread whose intervals have device time, one
-//! counter track a metric and a track for requests. Slices carry path, FLOPs, bytes, tokens, dtype and shape as
-//! arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
+//! One process track with a track a thread, a track for the device beside each thread whose intervals have device
+//! time, one counter track a metric and a track for requests. Slices carry path, FLOPs, bytes, tokens, dtype and
+//! shape as arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
 
 mod perfetto_packets;
 mod proto;

@@ -1,7 +1,8 @@
 //! The part of Perfetto's trace format that we write, by hand: field numbers are the format's contract.
 //!
 //! Source: `protos/perfetto/trace/{trace_packet,track_event/*,interned_data/*,clock_snapshot}.proto` of
-//! <https://github.com/google/perfetto>. `tests/python/check_perfetto.py` reads our files with Perfetto's own definitions.
+//! <https://github.com/google/perfetto>. `tests/python/check_perfetto.py` reads our files with Perfetto's own
+//! definitions.
 
 use prost::Message;
 

@@ -1,5 +1,6 @@
-//! A tool that listens to NVTX in its own process: NVTX's headers call a function pointer of a fixed name if the program defines
-//! one ("static injection", `nvtxDetail/nvtxInit.h`). It notes what it is told, each thread for itself.
+//! A tool that listens to NVTX in its own process: NVTX's headers call a function pointer of a fixed name if the
+//! program defines one ("static injection", `nvtxDetail/nvtxInit.h`). It notes what it is told, each thread for
+//! itself.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -149,7 +150,8 @@ extern "C" fn initialize(get_table: GetExportTable) -> c_int {
     let found = unsafe { ((*callbacks).module_table)(MODULE_CORE2, &mut table, &mut size) };
     assert!(found == 1 && size > 12);
     for (id, function) in CORE2 {
-        // SAFETY: the table has `size` entries that point to NVTX's function pointers, which are ours to set while it initialises.
+        // SAFETY: the table has `size` entries that point to NVTX's function pointers, which are ours to set while it
+        // initialises.
         unsafe { **table.add(id) = function };
     }
     1

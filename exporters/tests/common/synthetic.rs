@@ -1,5 +1,5 @@
-//! Records as a decoder of SmolLM2-135M's shape makes them: 30 blocks, about 420 intervals a token, log-normal durations.
-//! Seeded, and noisy on purpose: constants would flatter every encoding.
+//! Records as a decoder of SmolLM2-135M's shape makes them: 30 blocks, about 420 intervals a token, log-normal
+//! durations. Seeded, and noisy on purpose: constants would flatter every encoding.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "shared by tests and benches that each use a part")]
 
 use candlescope_core::*;

@@ -9,9 +9,9 @@ use tracing::Span;
 
 /// Self-attention with rotary embeddings, grouped key/value heads and a cache.
 ///
-/// Its intervals are the four projections, `rotary`, `kv_cache`, `scores` (QKᵀ), `softmax` and `context` (AV and the return to
-/// the projections' layout). Query heads that share a key/value head are stacked as rows of one product, so keys and values
-/// are never repeated in memory.
+/// Its intervals are the four projections, `rotary`, `kv_cache`, `scores` (QKᵀ), `softmax` and `context` (AV and the
+/// return to the projections' layout). Query heads that share a key/value head are stacked as rows of one product, so
+/// keys and values are never repeated in memory.
 #[derive(Debug, Clone)]
 pub struct Attention {
     q_proj: Projection,

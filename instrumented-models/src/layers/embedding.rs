@@ -36,8 +36,8 @@ impl Embedding {
         Ok(Self { table: Table::Dense(table), features, row_bytes, width, dtype, span: layer_span!("embedding", path) })
     }
 
-    /// A quantised table, (vocabulary, features). Where the device cannot look up rows of this quantisation, the table is
-    /// widened to f32 as a whole.
+    /// A quantised table, (vocabulary, features). Where the device cannot look up rows of this quantisation, the
+    /// table is widened to f32 as a whole.
     pub fn quantized(path: &str, table: Arc<QTensor>) -> Result<Self> {
         let (vocabulary, features) = table.shape().dims2()?;
         let probe = Tensor::zeros(1, DType::U32, &table.device())?;

@@ -11,8 +11,8 @@ const GRANULE: usize = 256;
 
 /// Keys and values of earlier tokens, (batch, kv heads, capacity, head) each, written in place.
 ///
-/// Memory doubles when it runs out, so that appending is O(1) a token on average and a long context costs nothing before it
-/// is used; [`KvCache::reserve`] avoids even that. A clone is empty: two models never write into one cache.
+/// Memory doubles when it runs out, so that appending is O(1) a token on average and a long context costs nothing
+/// before it is used; [`KvCache::reserve`] avoids even that. A clone is empty: two models never write into one cache.
 #[derive(Debug)]
 pub struct KvCache {
     keys: Option<Tensor>,
@@ -67,10 +67,11 @@ impl KvCache {
         [&self.keys, &self.values].into_iter().flatten().map(super::tensor_bytes).sum()
     }
 
-    /// Writes keys and values, (batch, kv heads, tokens, head) each, at `position` and returns all up to and including them.
+    /// Writes keys and values, (batch, kv heads, tokens, head) each, at `position` and returns all up to and
+    /// including them.
     ///
-    /// What stood at `position` and later is forgotten, so position 0 begins anew and a step back is a smaller position.
-    /// Fails where `position` lies beyond what is held or the tokens do not fit.
+    /// What stood at `position` and later is forgotten, so position 0 begins anew and a step back is a smaller
+    /// position. Fails where `position` lies beyond what is held or the tokens do not fit.
     pub fn append(&mut self, k: &Tensor, v: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();
         let (batch, kv_heads, tokens, head_dim) = k.dims4()?;

@@ -1,8 +1,8 @@
 //! candle layers that report themselves: each enters its own span at every forward pass and says what it costs.
 //!
 //! Spans are at level TRACE, target [`TARGET`]. A layer's span carries its weight path in the field `weight`
-//! (`model.layers.0.self_attn.q_proj`) and the path's last component in `otel.name` (`q_proj`), which is what candlescope
-//! shows. A span is made once, when the layer is made: install the subscriber first.
+//! (`model.layers.0.self_attn.q_proj`) and the path's last component in `otel.name` (`q_proj`), which is what
+//! candlescope shows. A span is made once, when the layer is made: install the subscriber first.
 //!
 //! FLOPs stand on the innermost layers only; bytes on whatever moves them itself, which for the sums of a residual
 //! stream is the block. Both are those of [`crate::cost`].
@@ -42,8 +42,8 @@ use candlescope_core::{Annotation, annotate, is_recording};
 /// Target of the layers' spans.
 pub const TARGET: &str = "candlescope_models";
 
-/// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, for what is open while a
-/// model loads is not the parent of what runs later.
+/// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, for what is open
+/// while a model loads is not the parent of what runs later.
 macro_rules! layer_span {
     ($kind:literal, $path:expr) => {{
         let path: &str = $path;

@@ -125,8 +125,8 @@ impl Rotary {
         Self { tables, span: layer_span!("rotary", path) }
     }
 
-    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) whose first token stands at `position`.
-    /// Strided inputs are made contiguous.
+    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) whose first token stands at
+    /// `position`. Strided inputs are made contiguous.
     pub fn forward(&self, q: &Tensor, k: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();
         let (batch, heads, tokens, head_dim) = q.dims4()?;

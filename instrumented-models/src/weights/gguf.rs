@@ -182,7 +182,8 @@ pub struct GgufWeights<'a> {
 #[derive(Debug)]
 enum Mode {
     Quantized,
-    /// Widened to this type, queries and keys brought back to Hugging Face's order for so many heads of so many features.
+    /// Widened to this type, queries and keys brought back to Hugging Face's order for so many heads of so many
+    /// features.
     Dense {
         dtype: DType,
         heads: Option<usize>,
@@ -240,8 +241,8 @@ impl WeightSource for GgufWeights<'_> {
     }
 }
 
-/// Undoes llama.cpp's permutation of query and key weights (`convert_hf_to_gguf.py`, `LlamaModel.permute`): rows of a head
-/// stand as (d/2, 2) and go back to (2, d/2).
+/// Undoes llama.cpp's permutation of query and key weights (`convert_hf_to_gguf.py`, `LlamaModel.permute`): rows of a
+/// head stand as (d/2, 2) and go back to (2, d/2).
 fn unpermute(weight: &Tensor, head_dim: usize) -> candle_core::Result<Tensor> {
     let shape = weight.dims().to_vec();
     let (rows, inner) = (shape[0], shape[1..].iter().product::<usize>());

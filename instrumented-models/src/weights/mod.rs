@@ -13,8 +13,8 @@ use candle_core::quantized::QTensor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why weights could not be had. A message holds its cause's, which is therefore no `source()`: printed as a chain it would
-/// stand there twice.
+/// Why weights could not be had. A message holds its cause's, which is therefore no `source()`: printed as a chain it
+/// would stand there twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightError {

@@ -4,11 +4,11 @@ use super::{WeightError, WeightSource};
 use crate::config::{EMBEDDED, ModelConfig};
 use candle_core::{DType, Device, Tensor};
 
-/// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at any
-/// depth. Never zeros: a chip computes on zeros faster and cooler than on real weights.
+/// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at
+/// any depth. Never zeros: a chip computes on zeros faster and cooler than on real weights.
 ///
-/// The same seed gives the same weights on one kind of device. On a GPU they are made on the device, and its generator is
-/// re-seeded.
+/// The same seed gives the same weights on one kind of device. On a GPU they are made on the device, and its
+/// generator is re-seeded.
 #[derive(Debug)]
 pub struct RandomWeights {
     seed: u64,

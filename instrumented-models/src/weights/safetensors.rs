@@ -1,7 +1,7 @@
 //! Weights from a directory of safetensors files.
 //!
-//! Tensors are read one by one from the files, so that no more than one is ever held twice, and no file is mapped: a file
-//! that changes while it is mapped is undefined behaviour.
+//! Tensors are read one by one from the files, so that no more than one is ever held twice, and no file is mapped: a
+//! file that changes while it is mapped is undefined behaviour.
 
 use super::{WeightError, WeightSource};
 use candle_core::{DType, Device, Tensor};

@@ -11,7 +11,8 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
+// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised
+// thread-local only.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));

@@ -1,4 +1,5 @@
-//! A scripted driver: a device whose work takes exactly as long as it is told, and whose `f32` milliseconds round as the real one's.
+//! A scripted driver: a device whose work takes exactly as long as it is told, and whose `f32` milliseconds round as
+//! the real one's.
 
 use crate::cuda::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;

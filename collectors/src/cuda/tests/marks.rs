@@ -233,8 +233,8 @@ fn durations_are_exact_after_an_hour() {
     rig.run_ms(20);
     let at: Vec<_> = rig.marks().iter().rev().take(51).rev().map(|m| m.at.expect("a time").0).collect();
     assert!(at[2..].windows(2).all(|w| w[1] - w[0] == expected), "{at:?}");
-    // Links over 8 ms are rounded, so the sum wanders by some microseconds, which anchors take out. One float of milliseconds over
-    // the whole hour would be known to a quarter of a millisecond.
+    // Links over 8 ms are rounded, so the sum wanders by some microseconds, which anchors take out. One float of
+    // milliseconds over the whole hour would be known to a quarter of a millisecond.
     let error = (at[0] - origin) - (ended - began);
     assert!(error.abs() < 10_000, "{error} ns off after an hour of {n} rounds");
     assert!(n > 40_000, "{n}");

@@ -130,8 +130,8 @@ fn detach(leave: &Leave) {
         // First, as calling it afterwards would attach CUPTI again.
         // SAFETY: the handle is the subscription's that this callback belongs to.
         unsafe { (leave.unsubscribe)(subscriber) };
-        // SAFETY: at the end of a call of this thread, and no thread of ours is inside CUPTI: from the request to the end of this,
-        // the recorder's stays out. Buffers come back through `completed`.
+        // SAFETY: at the end of a call of this thread, and no thread of ours is inside CUPTI: from the request to the
+        // end of this, the recorder's stays out. Buffers come back through `completed`.
         unsafe { (leave.finalize)() }
     });
 }

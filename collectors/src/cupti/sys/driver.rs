@@ -37,7 +37,8 @@ impl Driver {
             )
         })?;
         let lacks = |said: String| ActivityError(format!("libcuda.so.1 is no driver of NVIDIA's: {said}"));
-        // SAFETY: the types are those of `cuda.h`. `cuDeviceGetUuid_v2` has the signature of the first, and tells GPU instances apart.
+        // SAFETY: the types are those of `cuda.h`. `cuDeviceGetUuid_v2` has the signature of the first, and tells GPU
+        // instances apart.
         let driver = unsafe {
             Self {
                 init: super::symbol(&library, "cuInit").map_err(lacks)?,

@@ -34,10 +34,12 @@ const ATTRIBUTE_ZEROED: u32 = 5;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subscriber(*mut c_void);
 
-// SAFETY: the handle is a token that CUPTI's functions, all callable from any thread, look up; it is never dereferenced here.
+// SAFETY: the handle is a token that CUPTI's functions, all callable from any thread, look up; it is never
+// dereferenced here.
 unsafe impl Send for Subscriber {}
 
-/// The functions used. The library stays loaded until the process ends: CUPTI's own threads and the application's may be inside it.
+/// The functions used. The library stays loaded until the process ends: CUPTI's own threads and the application's may
+/// be inside it.
 #[derive(Debug, Clone)]
 pub(super) struct Cupti {
     path: PathBuf,
@@ -78,8 +80,8 @@ impl Cupti {
         // SAFETY: loading runs the library's initialisers; NVIDIA's only set up its own state.
         let library = unsafe { Library::new(path) }.map_err(|e| said(&e))?;
         let name = path.to_path_buf();
-        // SAFETY: each symbol has the type it is declared with in `cupti_activity.h`, `cupti_callbacks.h` and `cupti_version.h`:
-        // enums are 32 bits wide, `size_t` is `usize`.
+        // SAFETY: each symbol has the type it is declared with in `cupti_activity.h`, `cupti_callbacks.h` and
+        // `cupti_version.h`: enums are 32 bits wide, `size_t` is `usize`.
         let cupti = unsafe {
             Self {
                 path: name,
@@ -144,12 +146,13 @@ impl Cupti {
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Becomes this process's client; its callbacks are [`callbacks::called`], none of them on yet. This attaches CUPTI.
+    /// Becomes this process's client; its callbacks are [`callbacks::called`], none of them on yet. This attaches
+    /// CUPTI.
     pub(super) fn subscribe(&self) -> Result<Subscriber, Code> {
         let mut subscriber = null_mut();
         let leave: *const callbacks::Leave = self.leave;
-        // SAFETY: the pointer is valid for one pointer; the callback has the declared type, and it and its data, which it only
-        // reads, live as long as the process.
+        // SAFETY: the pointer is valid for one pointer; the callback has the declared type, and it and its data,
+        // which it only reads, live as long as the process.
         checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, leave.cast_mut().cast()) })?;
         callbacks::SUBSCRIBER.store(subscriber, Ordering::Release);
         Ok(Subscriber(subscriber))
@@ -201,16 +204,16 @@ impl Cupti {
         if status == 0 { dropped as u64 } else { 0 }
     }
 
-    /// Shows each record in the first `valid` bytes of `words`, up to the end of what is valid, and the name of each kernel.
-    /// Returns whether the end was reached.
+    /// Shows each record in the first `valid` bytes of `words`, up to the end of what is valid, and the name of each
+    /// kernel. Returns whether the end was reached.
     pub(super) fn each_record(&self, words: &[u64], valid: usize, mut show: impl FnMut(&[u8], Option<&[u8]>)) -> bool {
         let valid = valid.min(size_of_val(words));
         // SAFETY: any eight bytes are a valid word, and the length is that of the same memory.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), valid) };
         let mut record = null_mut();
         loop {
-            // SAFETY: the buffer is readable for `valid` bytes and was written by CUPTI; it is only read here. `record` is null or
-            // what the call before gave.
+            // SAFETY: the buffer is readable for `valid` bytes and was written by CUPTI; it is only read here.
+            // `record` is null or what the call before gave.
             let status = unsafe { (self.next_record)(bytes.as_ptr().cast_mut(), valid, &mut record) };
             if status != 0 || record.is_null() {
                 return status == END_OF_RECORDS || valid == 0;
@@ -218,7 +221,8 @@ impl Cupti {
             let at = (record as usize).wrapping_sub(bytes.as_ptr() as usize);
             let Some(rest) = bytes.get(at..) else { return false };
             let name = records::name_address(rest).map(|address| {
-                // SAFETY: CUPTI's record of a kernel holds a pointer to its name, a string of its own that outlives the record.
+                // SAFETY: CUPTI's record of a kernel holds a pointer to its name, a string of its own that outlives
+                // the record.
                 unsafe { CStr::from_ptr(address as *const c_char) }.to_bytes()
             });
             show(rest, name);

@@ -59,8 +59,8 @@ impl RunColumns {
     }
 }
 
-/// A table by its columns, in the order of the run contract, the first of which every row has. How a record becomes a row
-/// is the table's `add`.
+/// A table by its columns, in the order of the run contract, the first of which every row has. How a record becomes a
+/// row is the table's `add`.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident: $record:ident, $kind:ident {
         $first:ident: $first_type:ty,
