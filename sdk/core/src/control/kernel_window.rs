@@ -59,12 +59,12 @@ impl Recorder {
         self.capture = Capture::Until(end);
     }
 
-    /// Whether all steps of all windows have begun. `begun` is the number of steps so far.
+    /// See [`Control::kernels_used_up`](super::Control::kernels_used_up); `begun` is the number of steps so far.
     fn is_used_up(&self, counted: u64, begun: u64) -> bool {
         let captured = match self.capture {
             Capture::None => true,
             Capture::Waits => false,
-            Capture::Until(end) => begun >= end,
+            Capture::Until(end) => begun > end,
         };
         self.on && captured && (counted == NONE || counted == OPEN)
     }
@@ -210,9 +210,10 @@ impl KernelWindow {
     }
 
     /// See [`Control::stop_recorder`](super::Control::stop_recorder).
-    pub(super) fn stop(&self, begun: u64) -> bool {
+    pub(super) fn stop(&self) -> bool {
         let mut recorder = self.recorder();
-        if !recorder.is_used_up(self.counted.load(Ordering::Acquire), begun) {
+        let used_up = recorder.is_used_up(self.counted.load(Ordering::Acquire), u64::MAX);
+        if !used_up || recorder.capture != Capture::None {
             return false;
         }
         // One that is asked for at this moment has the recorder switched on again.
@@ -280,7 +281,7 @@ mod tests {
         assert!(window.begin_step(false) && window.is_used_up(0));
         assert!(!window.begin_step(false) && !window.ask(1), "the recorder is still on for it");
         assert_eq!((window.taken(), window.windows()), (2, 1));
-        assert!(window.stop(0) && !window.is_on());
+        assert!(window.stop() && !window.is_on());
         assert!(window.ask(1), "and then the next");
     }
 
@@ -296,9 +297,10 @@ mod tests {
         // Steps of the capture are recorded ones, too.
         assert!(window.begin_step(true) && window.begin_step(false) && !window.begin_step(false));
         assert_eq!((window.taken(), window.windows()), (3, 2));
-        assert!(!window.is_used_up(6) && !window.stop(6), "the capture's steps have not begun");
-        assert!(window.is_used_up(7) && window.has_capture());
-        assert!(window.stop(7) && !window.has_capture() && !window.is_active());
+        assert!(!window.is_used_up(7), "the capture's last step has just begun, and may be long");
+        assert!(window.is_used_up(8) && window.has_capture() && !window.stop(), "its kernels may still come");
+        window.end_capture();
+        assert!(window.stop() && !window.is_active());
     }
 
     #[test]
@@ -309,19 +311,19 @@ mod tests {
         assert!(!window.is_wanted());
         // The recorder was being switched on meanwhile.
         window.ready();
-        assert!(window.is_used_up(0) && window.stop(0));
+        assert!(window.is_used_up(0) && window.stop());
         // A capture that comes before the recorder is off keeps it on.
         assert!(window.ask(1));
         window.ready();
         assert!(window.begin_step(false) && window.is_used_up(0));
-        assert!(window.ask_for_capture() && !window.stop(0) && window.on_for_capture().is_some());
+        assert!(window.ask_for_capture() && !window.stop() && window.on_for_capture().is_some());
     }
 
     /// Which of `n` steps have kernels, with a recorder that is quick.
     fn taken(window: &KernelWindow, n: u64) -> Vec<u64> {
-        let step = |step: &u64| {
+        let step = |_: &u64| {
             let taken = window.begin_step(false);
-            window.stop(*step);
+            window.stop();
             if window.is_wanted() {
                 window.ready();
             }

@@ -361,6 +361,11 @@ impl Kernels {
         record(kernel, place, shared)
     }
 
+    /// Whether kernels are wanted soon: steps after a window still pay for the recorder until it is off.
+    pub(crate) fn is_hurried(&self, shared: &Shared) -> bool {
+        shared.control.kernels_used_up() && self.closing_since.is_none_or(|since| since.elapsed() <= CLOSE_ANYWAY)
+    }
+
     /// Lets the recorder be switched off once every step of the window has come through here.
     pub(crate) fn close_window_when_done(&mut self, shared: &Shared) {
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
@@ -368,9 +373,11 @@ impl Kernels {
             return;
         };
         let since = *self.closing_since.get_or_insert_with(Instant::now);
-        // A capture is over when it has all its steps.
-        let complete = self.steps_seen >= window.taken() && !window.has_capture();
-        if complete || since.elapsed() > CLOSE_ANYWAY {
+        // A capture is over when it has all its steps, and has a patience of its own.
+        if window.has_capture() {
+            return;
+        }
+        if self.steps_seen >= window.taken() || since.elapsed() > CLOSE_ANYWAY {
             self.steps_seen = window.taken();
             if let Some(extent) = self.current.take() {
                 if self.windows.len() == MAX_WINDOWS {

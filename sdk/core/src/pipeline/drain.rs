@@ -210,7 +210,7 @@ impl Drain {
     /// usual size.
     fn next_pause(&self, last: Duration, busiest: usize) -> Duration {
         let pause = self.pause_for_rings(last, busiest);
-        if self.next_capture.is_some() || self.shared.control.kernels_used_up() {
+        if self.next_capture.is_some() || self.enricher.closes_window(&self.shared) {
             // Somebody waits for the capture. Steps after a window still pay for the recorder until it is off: close it
             // soon.
             pause.min(WINDOW_PAUSE)

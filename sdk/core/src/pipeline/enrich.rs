@@ -234,15 +234,18 @@ impl Enricher {
         !self.held.is_empty()
     }
 
+    /// Whether a window of kernels is to be closed as soon as its kernels are in.
+    pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
+        self.kernels.as_ref().is_some_and(|kernels| kernels.is_hurried(shared))
+    }
+
     /// Whether the clock should be asked now.
     fn is_due(&self, shared: &Shared) -> bool {
         let Some(last) = self.polled else { return true };
         let (timed, lost) = self.mark_times.marks();
         let recorded = shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.recorded.load(Relaxed));
         let pressing = if timed < FIRST_MARKS { PRESSING_AT_FIRST } else { PRESSING };
-        last.elapsed() >= POLL_EVERY
-            || recorded.saturating_sub(timed + lost) >= pressing
-            || shared.control.kernels_used_up()
+        last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
     }
 
     /// Takes a batch in.
@@ -269,7 +272,7 @@ impl Enricher {
             clock.poll(host, &mut |report| mark_times.take(report));
             self.polled = Some(Instant::now());
         }
-        let hurried = urgent || shared.control.kernels_used_up();
+        let hurried = urgent || self.closes_window(shared);
         if let Some(kernels) = &mut self.kernels {
             kernels.receive(shared);
         }
