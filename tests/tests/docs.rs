@@ -215,7 +215,7 @@ fn the_page_has_every_key_of_the_manifest() {
 fn definitions() {
     let mut text = String::from(
         "# What the numbers mean\n\n\
-         Made from `analysis/src/definitions.rs`; every report carries the same list. *measured* is read off a clock or\n\
+         Made from `analysis/src/definitions.rs`; a report has those that it shows. *measured* is read off a clock or\n\
          sensor, *derived* is computed from measured and analytic figures, *datasheet* is a vendor's figure.\n\n\
          | name | number | unit | label | how it is computed | elsewhere |\n|---|---|---|---|---|---|\n",
     );
