@@ -35,6 +35,7 @@ fn path(rollup_id: u32, rollup: &str) -> Arc<PathInfo> {
 pub(super) fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
     SpanRecord {
         path: path(rollup_id, rollup),
+        host_start: HostNs(0),
         gpu: gpu_ns.map(|dur_ns| GpuTime { start: HostNs(0), dur_ns, source: GpuSource::Event }),
         ..records::span(1, None, rollup, 0, host_ns)
     }
@@ -55,6 +56,7 @@ pub(super) fn request(
 ) -> RequestRecord {
     RequestRecord {
         model: model.into(),
+        host_start: HostNs(0),
         ttft_ns: ttft_ms.map(|ms| ms * MS),
         prompt_tokens: Some(7),
         output_tokens: output,

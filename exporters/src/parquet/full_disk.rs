@@ -56,7 +56,7 @@ fn names(run: &Path, table: &str) -> Vec<String> {
 fn a_full_disk_costs_the_open_segments_and_is_counted() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let run = dir.path().join("run");
-    let config = ParquetConfig::new(&run).row_group_rows(1000).rotate_rows(4000);
+    let config = ParquetConfig::new(&run).row_group_rows(1000).rotate_rows(3900);
     let left = Quota(Arc::new(AtomicI64::new(i64::MAX)));
     let mut exporter = ParquetExporter::with_files(config, Arc::new(left.clone()));
     let (ledger, mut source) = (Ledger::new(), Decoder::new(9));
