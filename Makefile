@@ -12,8 +12,8 @@ demo:
 	target/debug/candlescope profile --model embedded --out $(RUN)
 	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"
 
-# One choice of features for all tests: another one would build candle and Arrow anew.
-TESTS = CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \
+# One choice of features for all tests: another one would build candle and Arrow anew. A tool that a test needs must be there.
+TESTS = CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \
 	--features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
 
 # Set-up and every test that a machine without a GPU can run, those against real servers included.

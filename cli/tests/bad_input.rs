@@ -86,7 +86,7 @@ fn errors_are_one_line_and_say_each_cause_once() {
 
 #[test]
 fn candles_own_quantised_model_with_a_batch_of_prompts() {
-    let Some(model) = smollm2() else { return };
+    let Some(model) = require(&SMOLLM2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let args = ["--model", model.to_str().unwrap(), "--engine", "candle", "--batch", "2"];
     let message = profile_fails(dir.path(), &args);
@@ -96,7 +96,7 @@ fn candles_own_quantised_model_with_a_batch_of_prompts() {
 
 #[test]
 fn a_truncated_gguf() {
-    let Some(model) = smollm2() else { return };
+    let Some(model) = require(&SMOLLM2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let bytes = std::fs::read(model).unwrap();
     let cut = dir.path().join("cut.gguf");
@@ -179,38 +179,12 @@ fn a_timeline_that_cannot_be_written_leaves_nothing_in_the_way() {
     }
 }
 
-/// A directory on a file system of 300 kB, where the test may mount one.
-#[cfg(target_os = "linux")]
-struct TinyDisk(tempfile::TempDir);
-
-#[cfg(target_os = "linux")]
-impl TinyDisk {
-    fn mount() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=300k", "tmpfs"])
-            .arg(dir.path())
-            .output()
-            .is_ok_and(|o| o.status.success());
-        if !mounted {
-            eprintln!("skipped: no right to mount a small file system");
-        }
-        mounted.then_some(Self(dir))
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for TinyDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk() {
-    let Some(disk) = TinyDisk::mount() else { return };
-    let run = disk.0.path().join("run");
+    // Of 300 kB.
+    let Some(disk) = SmallDisk::mount("300k") else { return };
+    let run = disk.path().join("run");
     let run_arg = run.to_str().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     // Far more than fits: several segments fill the disk, the rest is dropped and counted.

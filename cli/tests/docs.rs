@@ -6,14 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 fn pages() -> Vec<PathBuf> {
     let folders =
         ["", "docs", "docs/measurements", "cli", "examples", "examples/server", "examples/notebooks", "grafana"];
-    let all = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)).expect("a folder").flatten());
+    let all = folders.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder").flatten());
     all.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "md")).collect()
 }
 
@@ -98,7 +94,7 @@ fn every_command_of_the_pages_is_taken() {
 
 #[test]
 fn the_reference_has_every_option_of_profile() {
-    let page = fs::read_to_string(root().join("docs/reference.md")).expect("the page");
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/reference.md")).expect("the page");
     let (_, section) = page.split_once("\n### `candlescope profile`\n").expect("a section");
     let table = section.split("\n## ").next().unwrap_or_default();
     let cells = table.lines().filter(|line| line.starts_with("| `-")).filter_map(|line| line.split('|').nth(1));

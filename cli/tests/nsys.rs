@@ -4,7 +4,7 @@
 mod common;
 use common::*;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// A program named nsys that notes how it was called, runs what it is told to and leaves the files that nsys would.
@@ -124,11 +124,7 @@ fn signals_are_passed_on() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let start = std::time::Instant::now();
-    while !ready.exists() {
-        assert!(start.elapsed().as_secs() < 20, "the program starts");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until(|| ready.exists(), "the program starts");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let status = child.wait().unwrap();
@@ -175,18 +171,9 @@ fn what_goes_wrong_is_said() {
     assert!(!no_command.status.success() && text(&no_command.stderr).contains("COMMAND"));
 }
 
-fn real() -> Option<PathBuf> {
-    let file = workspace().join(".nsys/nsight-systems/target-linux-x64/nsys");
-    if file.is_file() {
-        return Some(file);
-    }
-    eprintln!("skipped: no Nsight Systems; run make nsys");
-    None
-}
-
 #[test]
 fn under_the_real_nsys() {
-    let Some(nsys) = real() else { return };
+    let Some(nsys) = require(&NSYS) else { return };
     let dir = tempfile::tempdir().unwrap();
     let output = nsys_command(&["-o", "p", "--trace", "nvtx", "--", "sh", "-c", "exit 9"])
         .env("CANDLESCOPE_NSYS", &nsys)

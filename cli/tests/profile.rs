@@ -65,27 +65,31 @@ fn timelines() {
     let out = dir.path().join("t.pftrace");
     ok(&["export", "perfetto", run_arg, "--out", out.to_str().unwrap()]);
     assert!(out.metadata().unwrap().len() > 1000);
-    if let Some(python) = python() {
-        let output =
-            Command::new(python).arg(workspace().join("tests/python/check_perfetto.py")).arg(&out).output().unwrap();
+    if let Some(python) = require(&PYTHON) {
+        let output = Command::new(python)
+            .arg(Path::new(ROOT).join("tests/python/check_perfetto.py"))
+            .arg(&out)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     }
 }
 
 #[test]
 fn duckdb_and_polars_agree_with_the_manifest() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     profile(&run, &["--max-new-tokens", "16", "--repeats", "2"]);
-    let output = Command::new(python).arg(workspace().join("tests/python/check_run.py")).arg(&run).output().unwrap();
+    let output =
+        Command::new(python).arg(Path::new(ROOT).join("tests/python/check_run.py")).arg(&run).output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
 /// Every figure of metrics.json that can be said in SQL, said again by DuckDB from the tables alone.
 #[test]
 fn the_reports_figures_are_those_of_sql() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     for (name, args) in [
         ("plain", &["--max-new-tokens", "24", "--repeats", "12", "--warmup", "2"][..]),
@@ -94,7 +98,7 @@ fn the_reports_figures_are_those_of_sql() {
         let run = dir.path().join(name);
         profile(&run, args);
         let output =
-            Command::new(&python).arg(workspace().join("tests/python/sql_truth.py")).arg(&run).output().unwrap();
+            Command::new(&python).arg(Path::new(ROOT).join("tests/python/sql_truth.py")).arg(&run).output().unwrap();
         assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
     }
 }
@@ -124,7 +128,7 @@ fn overhead_is_measured_in_place_where_that_is_asked_for() {
 
 #[test]
 fn real_model_every_engine() {
-    let Some(model) = smollm2() else { return };
+    let Some(model) = require(&SMOLLM2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let model = model.to_str().unwrap();
     let args = [
@@ -189,7 +193,6 @@ fn doctor_says_what_is_there() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_keeps_what_was_recorded() {
-    use std::time::{Duration, Instant};
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     let mut child = Command::new(BINARY)
@@ -198,11 +201,9 @@ fn an_interrupt_keeps_what_was_recorded() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !run.join("spans").is_dir() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until(|| run.join("spans").is_dir(), "the run has begun");
+    // In the middle of it, not at its first interval.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));

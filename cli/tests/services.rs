@@ -2,12 +2,12 @@
 #![cfg(all(feature = "otlp", feature = "prometheus"))]
 #![allow(missing_docs, reason = "a test")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use candlescope_testkit::collector::{nobody, ok, serve};
+use candlescope_testkit::services::{free_addresses, get};
+use candlescope_testkit::{text, wait_until};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 fn candlescope(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candlescope"));
@@ -22,64 +22,11 @@ fn candlescope(args: &[&str]) -> Command {
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// Each request's path and body.
-type Got = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
-
-/// A collector that takes everything.
-fn collector() -> (SocketAddr, Got) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let got = Arc::new(Mutex::new(Vec::new()));
-    let kept = got.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
-            while let Some(request) = read(&mut reader) {
-                kept.lock().expect("a lock").push(request);
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-            }
-        }
-    });
-    (address, got)
-}
-
-fn read(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-    let path = line.split(' ').nth(1)?.to_string();
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((path, body))
+    text(&output.stdout) + &text(&output.stderr)
 }
 
 fn contains(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|part| part == text.as_bytes())
-}
-
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string()
-}
-
-fn scraped(address: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
 }
 
 fn exporter(run: &Path, name: &str) -> serde_json::Value {
@@ -93,28 +40,25 @@ fn exporter(run: &Path, name: &str) -> serde_json::Value {
 fn a_run_goes_to_a_collector_and_is_scraped_while_it_lasts() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
-    let (address, got) = collector();
-    let (endpoint, metrics) = (format!("http://{address}"), free_port());
+    let (address, got) = serve(ok);
+    let (endpoint, [metrics]) = (format!("http://{address}"), free_addresses());
     let mut child = candlescope(&["profile", "--repeats", "20", "--no-progress", "--otlp", &endpoint])
-        .args(["--prometheus", &metrics, "--out"])
+        .args(["--prometheus", &metrics.to_string(), "--out"])
         .arg(&run)
         .stdout(Stdio::null())
         .spawn()
         .expect("starts");
-    let began = Instant::now();
-    let mut page = String::new();
-    while !page.contains("candlescope_steps_total{phase=\"decode\"}") {
-        assert!(began.elapsed() < Duration::from_secs(60), "never scraped a decode step: {page}");
+    let scraped = || {
         assert!(child.try_wait().expect("a state").is_none(), "the run ended before it was scraped");
-        page = scraped(&metrics).unwrap_or_default();
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        get(metrics, "/metrics").is_ok_and(|page| page.contains("candlescope_steps_total{phase=\"decode\"}"))
+    };
+    wait_until(scraped, "a decode step is on the page");
     assert!(child.wait().expect("ends").success());
-    assert!(scraped(&metrics).is_none(), "metrics end with the run");
+    assert!(get(metrics, "/metrics").is_err(), "metrics end with the run");
 
     let got = std::mem::take(&mut *got.lock().expect("a lock"));
-    assert!(!got.is_empty() && got.iter().all(|(path, body)| path == "/v1/traces" && contains(body, "decode")));
-    assert!(got.iter().all(|(_, body)| contains(body, "service.name") && !contains(body, "unknown_service")));
+    assert!(!got.is_empty() && got.iter().all(|g| g.path == "/v1/traces" && contains(&g.body, "decode")));
+    assert!(got.iter().all(|g| contains(&g.body, "service.name") && !contains(&g.body, "unknown_service")));
     let account = exporter(&run, "otlp");
     assert_eq!(account["exported"]["requests"], 21, "{account}");
     assert!(account["dropped"]["spans"].get("io").is_none(), "{account}");
@@ -131,7 +75,7 @@ fn a_run_on_disk_is_sent_and_a_missing_collector_is_named() {
     let profiled = candlescope(&["profile", "--repeats", "2", "--no-progress", "--out", run]).output().expect("runs");
     assert!(profiled.status.success(), "{}", said(&profiled));
 
-    let (address, got) = collector();
+    let (address, got) = serve(ok);
     let sent = candlescope(&["export", "otlp", run, "--json", "--endpoint", &format!("http://{address}")])
         .env("OTEL_SERVICE_NAME", "mine")
         .output()
@@ -140,9 +84,9 @@ fn a_run_on_disk_is_sent_and_a_missing_collector_is_named() {
     let told: serde_json::Value = serde_json::from_slice(&sent.stdout).expect("JSON");
     assert_eq!(told["report"]["exported"]["requests"], 3, "{told}");
     let got = got.lock().expect("a lock");
-    assert!(!got.is_empty() && got.iter().all(|(_, body)| contains(body, "mine")));
+    assert!(!got.is_empty() && got.iter().all(|g| contains(&g.body, "mine")));
 
-    let nobody = free_port();
+    let nobody = nobody().to_string();
     let failed =
         candlescope(&["export", "otlp", run, "--endpoint", &format!("http://{nobody}")]).output().expect("runs");
     let message = said(&failed);

@@ -15,15 +15,12 @@
 //! | the same with device time | 119–150 ns | 5.1–7.9 M/s | 10.6 |
 #![allow(missing_docs, reason = "a benchmark")]
 
-#[path = "../tests/common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_core::run::{RunManifest, SCHEMA_VERSION};
 use candlescope_core::{Batch, Exporter, Ledger, RecordKind};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_testkit::Decoder;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use synthetic::Synthetic;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -43,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn one(name: &str, annotated: bool, gpu: bool, intervals: usize, run: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let mut source = Synthetic::new(7);
+    let mut source = Decoder::new(7);
     (source.annotated, source.gpu) = (annotated, gpu);
     let ledger = Ledger::new();
     let mut exporter = ParquetExporter::create(ParquetConfig::new(run));

@@ -49,7 +49,3 @@ pub mod perfetto;
 pub mod prometheus;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 pub mod trace_file;
-
-#[cfg(test)]
-#[path = "../tests/common/synthetic.rs"]
-mod synthetic;

@@ -64,41 +64,10 @@ fn close(open: &mut Vec<Open>, keep: usize, edges: &mut Vec<Edge>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_core::{GpuSource, GpuTime, HostNs, PathInfo, SpanId, ThreadInfo, TraceId};
-    use std::sync::Arc;
+    use candlescope_core::{GpuSource, GpuTime, HostNs};
 
-    fn span(seq: u64, parent_seq: Option<u64>, start: i64, dur: u64) -> SpanRecord {
-        let path = Arc::new(PathInfo {
-            id: 0,
-            path: "p".into(),
-            rollup: "p".into(),
-            rollup_id: 0,
-            name: "p".into(),
-            target: "t".into(),
-        });
-        SpanRecord {
-            seq,
-            parent_seq,
-            trace_id: TraceId(1),
-            span_id: SpanId(1),
-            step: None,
-            phase: None,
-            path,
-            depth: 0,
-            thread: Arc::new(ThreadInfo { index: 1, os_id: 1, name: "main".into() }),
-            host_start: HostNs(start),
-            host_dur_ns: dur,
-            gpu: None,
-            flops: None,
-            bytes: None,
-            tokens: None,
-            context_len: None,
-            batch: None,
-            dtype: None,
-            shape: None,
-            flops_executed: None,
-            io_bytes: None,
-        }
+    fn span(seq: u64, parent: Option<u64>, start: i64, dur: u64) -> SpanRecord {
+        SpanRecord { host_start: HostNs(start), ..candlescope_testkit::records::span(seq, parent, "p", 0, dur) }
     }
 
     fn host(span: &SpanRecord) -> Option<(i64, u64)> {

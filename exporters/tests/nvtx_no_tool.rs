@@ -1,15 +1,16 @@
 //! The NVTX tap with no tool attached: it says so, does nothing, allocates nothing.
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
-#[path = "common/counting.rs"]
-mod counting;
 
 use candlescope_core::{Phase, Session, SpanId, Tap, TapInterval};
 use candlescope_exporters::nvtx::NvtxTap;
-use counting::{allocator_calls, assert_counting};
+use candlescope_testkit::allocations::{Counting, allocator_calls, assert_counting};
 use std::hint::black_box;
 use std::time::Instant;
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
 
 fn interval(name: u32) -> TapInterval {
     TapInterval { name, span_id: SpanId(7), phase: Some(Phase::Decode), is_step: true, depth: 0 }

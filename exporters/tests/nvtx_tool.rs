@@ -1,17 +1,18 @@
 //! The NVTX tap with a tool attached: a small one inside this very program, which NVTX finds as a statically linked injection.
 #![allow(missing_docs, unreachable_pub, unsafe_code, reason = "a test that speaks the C interface of NVTX tools")]
-#[path = "common/counting.rs"]
-mod counting;
 #[path = "common/nvtx_tool.rs"]
 mod tool;
 
 use candlescope_core::{MemoryExporter, Phase, Session, SpanId, SpanRecord, Tap, TapInterval, llm};
 use candlescope_exporters::nvtx::NvtxTap;
-use counting::{allocator_calls, assert_counting};
+use candlescope_testkit::allocations::{Counting, allocator_calls, assert_counting};
 use std::collections::HashMap;
 use tool::{Event, Range, events, ranges};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
 
 fn interval(name: u32, span_id: u64) -> TapInterval {
     TapInterval { name, span_id: SpanId(span_id), phase: None, is_step: false, depth: 0 }

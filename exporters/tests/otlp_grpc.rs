@@ -1,14 +1,11 @@
 //! gRPC against whatever else may listen at an address. The real thing is tested against a real Jaeger.
 #![allow(missing_docs, reason = "a test")]
 
-#[path = "common/collector.rs"]
-mod collector;
-
 use candlescope_core::llm;
 use candlescope_core::run::ExporterReport;
 use candlescope_core::{MemoryExporter, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpProtocol};
-use collector::{nobody, ok, serve};
+use candlescope_testkit::collector::{nobody, ok, serve};
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
@@ -44,7 +41,7 @@ fn whoever_does_not_speak_grpc_costs_spans_and_little_time() {
         let lost: u64 =
             report.dropped["spans"].iter().filter(|(r, _)| *r == "io" || *r == "limit").map(|(_, n)| n).sum();
         assert_eq!((report.exported["spans"], lost), (0, spans), "{name}: {report:?}");
-        assert!(took < Duration::from_secs(6), "{name}: {took:?}");
+        assert!(took < Duration::from_secs(15), "{name}: {took:?}");
         let error = report.last_error.expect("an error");
         assert!(error.contains(&address.to_string()), "{name}: {error}");
     }

@@ -2,13 +2,10 @@
 //! them.
 #![allow(missing_docs, reason = "a test")]
 
-#[path = "common/collector.rs"]
-mod collector;
-
 use candlescope_core::run::RunManifest;
 use candlescope_core::{MemoryExporter, Session, llm};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpMetricsExporter, OtlpProtocol};
-use collector::{nobody, reply, serve};
+use candlescope_testkit::collector::{self, nobody, reply, serve};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};

@@ -1,14 +1,11 @@
 //! The OTLP exporter against servers in this process: good ones, bad ones and none.
 #![allow(missing_docs, reason = "a test")]
 
-#[path = "common/collector.rs"]
-mod collector;
-
 use candlescope_core::llm::{self, Request};
 use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, MemoryExporter, RecordKind, Session, SpanId};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, send_run};
-use collector::{Got, nobody, ok, reply, serve};
+use candlescope_testkit::collector::{Got, nobody, ok, reply, serve};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -177,7 +174,7 @@ fn spans_that_the_collector_rejects_are_not_called_exported() {
 fn nobody_listening_costs_neither_the_application_nor_the_end() {
     let started = Instant::now();
     let (batch, _, report) = profile(config(nobody()));
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1);
     let error = report.last_error.expect("an error");
     assert!(error.contains("is a collector listening there?"), "{error}");
@@ -188,7 +185,7 @@ fn a_collector_that_never_answers_is_given_up() {
     let (address, got) = serve(|_, _| std::thread::sleep(Duration::from_secs(60)));
     let started = Instant::now();
     let (batch, _, report) = profile(config(address));
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(got.lock().unwrap().len(), 1, "no second attempt fits into the time");
     assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{report:?}");
 }
@@ -206,7 +203,7 @@ fn a_collector_that_dribbles_is_given_up_too() {
     });
     let started = Instant::now();
     let (batch, _, report) = profile(config(address));
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{report:?}");
 }
 
@@ -287,7 +284,7 @@ fn an_answer_without_end_and_one_cut_short_are_no_success() {
         let (address, _) = serve(answer);
         let started = Instant::now();
         let (batch, _, report) = profile(config(address));
-        assert!(started.elapsed() < Duration::from_secs(8), "{name}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{name}: {:?}", started.elapsed());
         assert_eq!(dropped(&report, "io"), batch.spans.len() as u64 + 4 + 1, "{name}: {report:?}");
     }
 }

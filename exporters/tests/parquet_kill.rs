@@ -2,19 +2,18 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "tests")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_core::run::{IN_PROGRESS_SUFFIX, RunManifest};
 use candlescope_core::{Exporter, Ledger, RecordKind};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_testkit::Decoder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use synthetic::Synthetic;
 
 const CHILD: &str = "CANDLESCOPE_TEST_KILL_RUN";
 
@@ -25,7 +24,7 @@ fn write_for_ever(run: &Path) {
     config.row_group_rows = 10_000;
     let mut exporter = ParquetExporter::create(config);
     exporter.start(&RunManifest { run_id: "kill".into(), ..RunManifest::default() }).expect("start");
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(3));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(3));
     loop {
         let batch = source.decode();
         ledger.received(&batch);
@@ -72,11 +71,10 @@ fn kill_loses_at_most_the_open_segments() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let (mut durable, mut on_disk_all, mut before_any) = (0, 0, 0);
     // Moments that lie anywhere in a run's first segments, its start included: the same in every run of the test.
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = StdRng::seed_from_u64(1);
     for round in 0..kills() {
         let run = dir.path().join(format!("run-{round}"));
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let after = Duration::from_micros((random >> 33) % 800_000);
+        let after = Duration::from_micros(random.random_range(0..800_000));
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "kill_loses_at_most_the_open_segments", "--nocapture"])
             .env(CHILD, &run)

@@ -1,19 +1,19 @@
 //! A run on disk, read back with the Arrow reader and held against what went in.
 #![allow(missing_docs, reason = "tests")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{RecordBatch, StringArray};
 use candlescope_core::run::{RunManifest, columns};
 use candlescope_core::*;
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter, arrow_schema};
+use candlescope_testkit::Decoder;
+use candlescope_testkit::records::join;
+use candlescope_testkit::tools::{PYTHON, SmallDisk, require};
+use candlescope_testkit::{ROOT, text};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use synthetic::{Synthetic, join};
 
 fn manifest() -> RunManifest {
     RunManifest { run_id: "run-1".into(), host: "box".into(), rank: 3, schema_version: 1, ..RunManifest::default() }
@@ -75,7 +75,7 @@ fn run_of(batch: &Batch, change: impl FnOnce(&mut ParquetConfig)) -> (tempfile::
 
 /// Every optional value now present, now absent, over several row groups.
 fn varied() -> Batch {
-    let mut source = Synthetic::new(1);
+    let mut source = Decoder::new(1);
     (source.annotated, source.gpu) = (true, true);
     let mut batch = join([source.step("prefill"), source.decode(), source.step("warm-up"), source.decode()]);
     for (i, span) in batch.spans.iter_mut().enumerate() {
@@ -180,7 +180,7 @@ fn the_small_tables_come_back() {
 
 #[test]
 fn columns_too_varied_for_a_dictionary_come_back() {
-    let mut source = Synthetic::new(2);
+    let mut source = Decoder::new(2);
     source.annotated = true;
     let mut batch = join((0..60).map(|_| source.decode()));
     for (i, span) in batch.spans.iter_mut().enumerate() {
@@ -203,7 +203,7 @@ fn statistics_are_exact() {
         metadata.row_group(0).column(at).statistics().cloned().unwrap()
     };
     let phase = chunk("phase");
-    assert_eq!((phase.min_bytes_opt(), phase.max_bytes_opt()), (Some(&b"decode"[..]), Some(&b"prefill"[..])));
+    assert_eq!((phase.min_bytes_opt(), phase.max_bytes_opt()), (Some(&b"decode"[..]), Some(&b"sample"[..])));
     assert_eq!(phase.null_count_opt(), Some(batch.spans.iter().filter(|s| s.phase.is_none()).count() as u64));
     let depth = chunk("depth");
     assert_eq!(depth.max_bytes_opt(), Some(&3i32.to_le_bytes()[..]));
@@ -227,18 +227,18 @@ fn all_tables_rotate_together() {
     let mut config = ParquetConfig::new(dir.path().join("run"));
     config.rotate_rows = 1000;
     let mut exporter = ParquetExporter::create(config.clone());
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(5));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(5));
     exporter.start(&manifest()).unwrap();
     for _ in 0..10 {
         let batch = source.decode();
         ledger.received(&batch);
         exporter.export(&batch, &ledger).unwrap();
     }
-    // 424 intervals a step: three steps a segment, and the tenth step is still open.
+    // 395 intervals a step: three steps a segment, and the tenth step is still open.
     let finished =
         |kind| segments(&config.run_dir, kind).iter().filter(|p| p.extension().unwrap() == "parquet").count();
     assert_eq!((finished(RecordKind::Span), finished(RecordKind::Step)), (3, 3));
-    assert_eq!(ledger.report("parquet").exported["spans"], 9 * 424);
+    assert_eq!(ledger.report("parquet").exported["spans"], 9 * 395);
     assert!(config.run_dir.join("spans/part-00003.parquet.inprogress").exists());
     exporter.flush(&ledger).unwrap();
     exporter.flush(&ledger).unwrap();
@@ -252,7 +252,7 @@ fn segments_rotate_by_age() {
     let mut config = ParquetConfig::new(dir.path().join("run"));
     config.rotate_interval = std::time::Duration::from_millis(20);
     let mut exporter = ParquetExporter::create(config.clone());
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(5));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(5));
     exporter.start(&manifest()).unwrap();
     exporter.tick(&ledger).unwrap();
     let batch = source.decode();
@@ -271,7 +271,7 @@ fn a_disk_budget_drops_the_oldest_intervals_and_counts_them() {
     config.rotate_rows = 20_000;
     config.disk_budget = Some(400_000);
     let mut exporter = ParquetExporter::create(config.clone());
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(6));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(6));
     exporter.start(&manifest()).unwrap();
     for _ in 0..400 {
         let batch = source.decode();
@@ -286,7 +286,7 @@ fn a_disk_budget_drops_the_oldest_intervals_and_counts_them() {
     let spans = read(&config.run_dir, RecordKind::Span);
     let seqs = ints(&spans, "seq");
     assert_eq!(seqs.len() as u64, report.exported["spans"]);
-    assert_eq!(seqs.last().unwrap().unwrap() as u64, source.seq - 1, "the newest are kept");
+    assert_eq!(seqs.last().unwrap().unwrap() as u64, source.seq, "the newest are kept");
     let bytes: u64 = RecordKind::ALL
         .into_iter()
         .flat_map(|kind| segments(&config.run_dir, kind))
@@ -332,20 +332,14 @@ fn a_bad_compression_level_is_refused() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_real_full_disk_is_survived() {
-    let dir = tempfile::tempdir().unwrap();
-    let mount = |arguments: &[&str]| std::process::Command::new("mount").args(arguments).output();
-    let at = dir.path().to_str().unwrap();
-    if !mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs", at]).is_ok_and(|o| o.status.success()) {
-        eprintln!("skipped: mounting a tmpfs needs privileges this test does not have");
-        return;
-    }
+    let Some(dir) = SmallDisk::mount("1m") else { return };
     let run = dir.path().join("run");
     let mut config = ParquetConfig::new(&run);
     (config.row_group_rows, config.rotate_rows) = (20_000, 40_000);
     let mut exporter = ParquetExporter::create(config);
-    let (ledger, mut source, mut errors) = (Ledger::new(), Synthetic::new(8), Vec::new());
+    let (ledger, mut source, mut errors) = (Ledger::new(), Decoder::new(8), Vec::new());
     exporter.start(&manifest()).unwrap();
-    for _ in 0..600 {
+    for _ in 0..800 {
         let batch = source.decode();
         ledger.received(&batch);
         errors.extend(exporter.export(&batch, &ledger).err());
@@ -356,8 +350,6 @@ fn a_real_full_disk_is_survived() {
     let on_disk = ints(&read(&run, RecordKind::Span), "seq").len() as u64;
     let filler = fs::write(dir.path().join("filler"), vec![0; 1 << 20]);
     let refused = ParquetExporter::create(ParquetConfig::new(dir.path().join("third"))).start(&manifest());
-    let unmounted = std::process::Command::new("umount").arg(at).status();
-    assert!(unmounted.is_ok_and(|s| s.success()));
 
     let message = errors.first().unwrap().to_string();
     assert!(message.contains("No space left on device") && message.contains("free some space"), "{message}");
@@ -380,22 +372,18 @@ fn a_directory_that_cannot_be_made_is_named() {
 /// DuckDB and Polars read the run, where the Python packages are at hand; and notice when something is wrong.
 #[test]
 fn duckdb_and_polars_agree_with_the_manifest() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let (python, script) = (root.join(".venv/bin/python"), root.join("tests/python/check_run.py"));
-    if !python.exists() || !script.exists() {
-        eprintln!("skipped: run tests/python/venv.sh first");
-        return;
-    }
+    let Some(python) = require(&PYTHON) else { return };
     let check = |run: &Path| {
-        let output = std::process::Command::new(&python).arg(&script).arg(run).output().unwrap();
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        let script = Path::new(ROOT).join("tests/python/check_run.py");
+        let output = std::process::Command::new(&python).arg(script).arg(run).output().unwrap();
+        (output.status.success(), text(&output.stderr))
     };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
     let mut config = ParquetConfig::new(&run);
     (config.rotate_rows, config.row_group_rows) = (3000, 1000);
     let mut exporter = ParquetExporter::create(config);
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(11));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(11));
     (source.annotated, source.gpu) = (true, true);
     exporter.start(&manifest()).unwrap();
     let started = HostNs(source.now);

@@ -1,18 +1,15 @@
 //! What a scrape costs, and whom. Alone in a process and one after the other, so that nothing else runs beside it.
 #![allow(missing_docs, reason = "a test")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Exporter, Ledger, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use candlescope_testkit::records::many_paths;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use synthetic::many_paths;
 use tracing_subscriber::prelude::*;
 
 static ALONE: Mutex<()> = Mutex::new(());

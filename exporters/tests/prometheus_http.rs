@@ -1,16 +1,16 @@
 //! The metrics endpoint over real sockets: what it serves, what it refuses, and that nobody can hold it up.
 #![allow(missing_docs, reason = "a test")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, Exporter, Ledger, RecordKind, SampleRecord, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
+use candlescope_testkit::Decoder;
+use candlescope_testkit::records::many_paths;
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use synthetic::{Synthetic, many_paths};
 use tracing_subscriber::prelude::*;
 
 fn started(max_paths: usize) -> (PrometheusExporter, SocketAddr) {
@@ -38,7 +38,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 #[test]
 fn metrics_health_and_refusals() {
     let (mut exporter, address) = started(500);
-    let mut made = Synthetic::new(1);
+    let mut made = Decoder::new(1);
     let mut batch = made.step("prefill");
     batch.samples = made.samples();
     let ledger = Ledger::new();
@@ -122,7 +122,8 @@ fn slow_and_idle_clients_hold_up_nobody() {
     for _ in 0..20 {
         let start = Instant::now();
         assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK"));
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        // A client that is stuck is let go after five seconds.
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     }
     drop(stuck);
 }
@@ -146,7 +147,8 @@ fn a_reader_that_stops_reading_does_not_stop_the_others() {
     lazy.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let start = Instant::now();
     assert!(get(address, "/healthz").ends_with("ok\n"));
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // A client that is stuck is let go after five seconds.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -191,15 +193,15 @@ fn taken(address: SocketAddr) -> usize {
 #[cfg(target_os = "linux")]
 fn a_flood_of_connections_takes_few_sockets() {
     let (_exporter, address) = started(1);
-    let mut state = 1_u64;
+    let mut garbage = [0; 800];
+    StdRng::seed_from_u64(1).fill_bytes(&mut garbage);
     let mut most = 0;
     let clients: Vec<TcpStream> = (0..600_u32)
         .map(|round| {
             let mut stream = TcpStream::connect(address).expect("connects");
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let _ = match round % 6 {
                 0 => stream.shutdown(std::net::Shutdown::Write),
-                1 => stream.write_all(&state.to_le_bytes().repeat(100)),
+                1 => stream.write_all(&garbage),
                 2 => stream.write_all(&b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50)),
                 _ => stream.write_all(b"GET /metr"),
             };
@@ -220,7 +222,7 @@ fn what_there_is_no_room_for_shares_the_overflows_series() {
     let (mut exporter, address) = started(10);
     let mut batch = many_paths(25);
     let model = |n: u64| {
-        let mut request = Synthetic::new(1).request(n, candlescope_core::HostNs(0));
+        let mut request = Decoder::new(1).request(n, candlescope_core::HostNs(0));
         request.model = format!("model-{n}").as_str().into();
         request
     };

@@ -2,32 +2,32 @@
 #![cfg(all(feature = "chrome", feature = "perfetto"))]
 #![allow(missing_docs, reason = "tests")]
 
-#[path = "common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, Exporter, HostNs, Ledger};
 use candlescope_exporters::chrome::{self, ChromeExporter};
 use candlescope_exporters::perfetto::{self, PerfettoExporter};
+use candlescope_testkit::Decoder;
+use candlescope_testkit::records::{T0, join};
+use candlescope_testkit::tools::{PYTHON, require};
+use candlescope_testkit::{ROOT, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use synthetic::{Synthetic, join};
 
 fn manifest() -> RunManifest {
-    RunManifest { run_id: "run \"1\"".into(), started_ns: 1_760_000_000_000_000_000, ..RunManifest::default() }
+    RunManifest { run_id: "run \"1\"".into(), started_ns: T0, ..RunManifest::default() }
 }
 
 fn batches() -> Vec<Batch> {
-    let mut source = Synthetic::new(4);
+    let mut source = Decoder::new(4);
     (source.annotated, source.gpu) = (true, true);
-    let mut other = Synthetic::new(5).on_thread(2, "worker \"é\"");
+    let mut other = Decoder::new(5).on_thread(2, "worker \"é\"");
     other.seq = 1 << 32;
     let mut batches = vec![source.step("prefill"), join([source.decode(), other.step("warm-up"), source.decode()])];
     batches[1].samples = source.samples();
-    batches[1].requests = vec![source.request(1, HostNs(1_760_000_000_000_000_000))];
+    batches[1].requests = vec![source.request(1, HostNs(T0))];
     batches
 }
 
@@ -70,7 +70,7 @@ fn chrome_events_parse_and_nest() {
         (&linear["args"]["flops"], &linear["args"]["dtype"], &linear["args"]["shape"]),
         (&221_184.into(), &"bf16".into(), &"1x1x192".into())
     );
-    assert_eq!((&linear["args"]["bytes"], &linear["args"]["io_bytes"]), (&221_184.into(), &248_832.into()));
+    assert_eq!((&linear["args"]["bytes"], &linear["args"]["io_bytes"]), (&221_184.into(), &222_720.into()));
     let names: Vec<_> =
         events.iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["main", "GPU: stream of main", "worker \"é\""]);
@@ -123,19 +123,17 @@ fn a_full_device_is_counted() {
 /// Perfetto's own definitions read the trace, where the Python packages are at hand.
 #[test]
 fn perfetto_reads_the_trace() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let (python, script) = (root.join(".venv/bin/python"), root.join("tests/python/check_perfetto.py"));
-    if !python.exists() || !script.exists() {
-        eprintln!("skipped: run tests/python/venv.sh first");
-        return;
-    }
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.pftrace");
     let batches = batches();
     perfetto::write(fs::File::create(&path).unwrap(), &manifest(), &batches).unwrap();
     let spans: usize = batches.iter().map(|b| b.spans.len() + b.spans.iter().filter(|s| s.gpu.is_some()).count()).sum();
-    let output =
-        Command::new(python).arg(script).arg(&path).args(["--slices", &(spans + 1).to_string()]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    let output = Command::new(python)
+        .arg(Path::new(ROOT).join("tests/python/check_perfetto.py"))
+        .arg(&path)
+        .args(["--slices", &(spans + 1).to_string()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }

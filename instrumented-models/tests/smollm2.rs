@@ -12,7 +12,7 @@ const TEXT: &str = "<|im_start|>user\nhello 2024<|im_end|>\n";
 
 #[test]
 fn special_tokens_encode_to_single_ids() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     let loaded = load(&path, Engine::Instrumented, DType::F32, false);
     let tokenizer = loaded.tokenizer.as_ref().unwrap();
     for (token, id) in [("<|endoftext|>", 0), ("<|im_start|>", 1), ("<|im_end|>", 2)] {
@@ -30,7 +30,7 @@ fn special_tokens_encode_to_single_ids() {
 
 #[test]
 fn streams_whole_characters() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     let loaded = load(&path, Engine::Instrumented, DType::F32, false);
     let tokenizer = loaded.tokenizer.as_ref().unwrap();
     let text = "naïve — 🕯️🔭 日本語 candles,\n\tand  spaces";
@@ -44,7 +44,7 @@ fn streams_whole_characters() {
 
 #[test]
 fn logits_equal_candles() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     let mut ours = load(&path, Engine::Instrumented, DType::F32, false);
     // Query heads that share a key/value head are stacked into one product here and not in candle, which changes the last place
     // of the scores (with candle's shapes the logits are equal bit for bit). Activations are then quantised to 8 bits before
@@ -74,7 +74,7 @@ fn answer(loaded: &mut LoadedModel, question: &str) -> (String, FinishReason) {
 
 #[test]
 fn answers_as_candles_model_does() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     let mut ours = load(&path, Engine::Instrumented, DType::F32, false);
     let (text, finish) = answer(&mut ours, "Write one sentence about the sea.");
     assert!(text.starts_with("The sea is"), "{text}");
@@ -87,7 +87,7 @@ fn answers_as_candles_model_does() {
 
 #[test]
 fn answers_a_question() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     // Widened, activations are not quantised, and the little model knows more.
     let mut loaded = load(&path, Engine::Instrumented, DType::F32, true);
     let (text, finish) = answer(&mut loaded, "What is the capital of France?");

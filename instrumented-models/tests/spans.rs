@@ -154,7 +154,7 @@ fn intervals_are_named_after_the_weights() {
 
 #[test]
 fn children_account_for_nearly_all_of_a_block() {
-    let Some(path) = smollm2() else { return };
+    let Some(path) = require(&SMOLLM2) else { return };
     let batch = record(|| {
         let mut loaded = load(&path, Engine::Instrumented, DType::F32, false);
         let prompt = loaded.encode_prompt("A candle").unwrap();

@@ -1,6 +1,4 @@
-//! What crosses crates: see the test binaries beside this file, and `bench` for figures. Here is what several of them need.
-
-pub mod services;
+//! What crosses crates: see the test binaries beside this file, and `bench` for figures.
 
 /// The Rust of the pages compiles. Several of them name features that the workspace as a whole has on.
 #[cfg(doctest)]

@@ -19,6 +19,7 @@ const WIRING: &[&str] = &[
     "candlescope-examples",
     "candlescope-server",
     "candlescope-tests",
+    "candlescope-testkit",
     "candlescope-bench",
     "candlescope-fuzz",
 ];

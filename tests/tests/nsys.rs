@@ -1,14 +1,15 @@
 //! Our ranges under the real Nsight Systems, on a machine with or without a GPU.
 //!
-//! `make nsys` puts one into `.nsys`; without it, and without one on the PATH or in `CANDLESCOPE_NSYS`, these tests say so and pass.
+//! `make nsys` puts one into `.nsys`; without it, and without one on the PATH or in `CANDLESCOPE_NSYS`, these tests say
+//! so and pass, but where all tools must be there.
 #![allow(missing_docs, reason = "a test")]
 use candlescope_analysis::Run;
 use candlescope_analysis::nsys::Profile;
 use candlescope_analysis::passes::KernelsByPath;
 use candlescope_core::{RecordKind, SpanRecord};
+use candlescope_testkit::tools::{NSYS, require};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -21,22 +22,6 @@ const LINEARS: usize = 3 * 7 + 1;
 
 /// One at a time: the tests' machines are small, and a profiler under load drops events.
 static ONE: Mutex<()> = Mutex::new(());
-
-fn nsys() -> Option<PathBuf> {
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.nsys/nsight-systems/target-linux-x64/nsys");
-    let named = std::env::var_os("CANDLESCOPE_NSYS").map(PathBuf::from);
-    let on_path = std::env::var_os("PATH")
-        .and_then(|path| std::env::split_paths(&path).map(|dir| dir.join("nsys")).find(|file| file.is_file()));
-    let found = named.or(Some(ours).filter(|file| file.is_file())).or(on_path);
-    if found.is_none() {
-        // Straight to the stream: what `eprintln!` prints in a test that passes is not shown.
-        let _ = writeln!(
-            std::io::stderr(),
-            "\n*** SKIPPED: tests under Nsight Systems did not run, because there is no nsys. Run `make nsys` first. ***\n"
-        );
-    }
-    found
-}
 
 /// Runs the program with `args` under nsys; the SQLite export of what it recorded.
 fn profile(nsys: &Path, dir: &Path, args: &[&str]) -> PathBuf {
@@ -96,7 +81,7 @@ fn range_tree(profile: &Profile, sqlite: &Path) -> HashMap<u64, (String, Option<
 
 #[test]
 fn n_forwards_are_n_ranges_of_every_layer_nested_as_recorded() {
-    let Some(nsys) = nsys() else { return };
+    let Some(nsys) = require(&NSYS) else { return };
     let dir = tempdir().unwrap();
     let run = dir.path().join("run");
     let sqlite = profile(&nsys, dir.path(), &["ours", run.to_str().unwrap(), &N.to_string()]);
@@ -151,7 +136,7 @@ fn n_forwards_are_n_ranges_of_every_layer_nested_as_recorded() {
 /// Why we have a tap of our own. Should this fail with a newer `nvtx`, its layer has learnt to re-enter spans: say so in the docs.
 #[test]
 fn the_layer_of_the_nvtx_crate_shows_one_range_instead_of_n() {
-    let Some(nsys) = nsys() else { return };
+    let Some(nsys) = require(&NSYS) else { return };
     let dir = tempdir().unwrap();
     let sqlite = profile(&nsys, dir.path(), &["peer", &N.to_string()]);
     let file = Connection::open(&sqlite).unwrap();
@@ -168,7 +153,7 @@ fn the_layer_of_the_nvtx_crate_shows_one_range_instead_of_n() {
 
 #[test]
 fn an_interval_stays_cheap_under_a_tool() {
-    let Some(nsys) = nsys() else { return };
+    let Some(nsys) = require(&NSYS) else { return };
     let dir = tempdir().unwrap();
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cost = |command: &mut Command| -> serde_json::Value {

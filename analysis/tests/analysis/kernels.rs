@@ -1,7 +1,7 @@
 //! Kernels and copies by hand.
 
 use crate::common::scenario::{GPU, Scenario, make};
-use crate::common::{T0, path, write_run};
+use crate::common::{self, T0, path, write_run};
 use candlescope_analysis::Analysis;
 use candlescope_analysis::Run;
 use candlescope_analysis::passes::Warmup;
@@ -11,31 +11,8 @@ use candlescope_core::{HostNs, KernelKind, KernelRecord};
 use tempfile::tempdir;
 
 fn kernel(kind: KernelKind, name: &str, at: Option<&str>, dur: u64, bytes: Option<u64>) -> KernelRecord {
-    KernelRecord {
-        kind,
-        name: name.into(),
-        seq: at.map(|_| 1),
-        span_id: None,
-        step: at.map(|_| 0),
-        phase: None,
-        path: at.map(path),
-        device: GPU.into(),
-        stream: 2,
-        gpu_start: HostNs(T0),
-        gpu_dur_ns: dur,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_static: None,
-        shared_dynamic: None,
-        bytes,
-        launch: None,
-        launch_start: None,
-        launch_dur_ns: None,
-        queue_delay_ns: None,
-        correlation: 1,
-        graph: None,
-    }
+    let (seq, step) = (at.map(|_| 1), at.map(|_| 0));
+    KernelRecord { kind, name: name.into(), seq, step, path: at.map(path), bytes, ..common::kernel(GPU, 0, dur) }
 }
 
 /// Two intervals of `decode/block/linear`, in one recorded step.

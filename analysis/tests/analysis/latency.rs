@@ -1,35 +1,15 @@
 //! TTFT, TPOT, ITL and throughput, by hand.
 
-use crate::common::{T0, step};
+use crate::common::{T0, request, step};
 use candlescope_analysis::passes::StepRow;
 use candlescope_analysis::passes::latency::{Latency, warmup_requests};
 use candlescope_analysis::passes::tokens::Tokens;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{HostNs, Phase, RequestRecord, SpanId, TraceId};
+use candlescope_core::{Phase, RequestRecord};
 use serde_json::json;
 use std::collections::BTreeSet;
 
 const MS: u64 = 1_000_000;
-
-fn request(number: u64, start: i64, dur: u64) -> RequestRecord {
-    RequestRecord {
-        request: number,
-        trace_id: TraceId(7),
-        span_id: SpanId(9),
-        parent_span_id: None,
-        caller_sampled: None,
-        operation: "chat".into(),
-        model: "m".into(),
-        host_start: HostNs(T0 + start),
-        host_dur_ns: dur,
-        ttft_ns: None,
-        last_token_ns: None,
-        queue_ns: None,
-        prompt_tokens: None,
-        output_tokens: None,
-        batch: None,
-    }
-}
 
 fn phase(number: u64, request: u64, phase: Phase, start_ms: i64, dur_ms: u64) -> StepRow {
     let mut record = step(number, phase.as_str(), start_ms * MS as i64, dur_ms * MS);

@@ -11,15 +11,7 @@ use std::sync::Arc;
 use tempfile::tempdir;
 
 fn read(run: &Run) -> Batch {
-    let mut all = Batch::default();
-    for batch in run.batches() {
-        all.spans.extend(batch.spans);
-        all.steps.extend(batch.steps);
-        all.requests.extend(batch.requests);
-        all.samples.extend(batch.samples);
-        all.kernels.extend(batch.kernels);
-    }
-    all
+    candlescope_testkit::records::join(run.batches())
 }
 
 #[test]

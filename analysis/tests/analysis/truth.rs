@@ -1,13 +1,12 @@
 //! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
 
-use crate::common::{T0, path, span, step, thread, write_run};
+use crate::common::{self, T0, path, span, step, thread, write_run};
 use candlescope_analysis::passes::intervals::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SampleRecord, SpanId,
-    SpanRecord, TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelRecord, Phase, SampleRecord, SpanId, SpanRecord,
 };
 use serde_json::{Value, json};
 
@@ -59,50 +58,19 @@ impl Maker {
     fn kernel(&mut self, step: u64, device: &str, stream: u32, start_us: i64, dur_us: i64, launch_us: i64) {
         let of = &self.batch.steps[step as usize];
         self.batch.kernels.push(KernelRecord {
-            kind: KernelKind::Kernel,
-            name: "gemm".into(),
             seq: Some(step),
-            span_id: None,
             step: Some(step),
             phase: of.phase,
-            path: Some(path(&of.path.path)),
-            device: device.into(),
+            path: Some(of.path.clone()),
             stream,
-            gpu_start: HostNs(T0 + start_us * 1_000),
-            gpu_dur_ns: (dur_us * 1_000) as u64,
-            grid: None,
-            block: None,
-            registers: None,
-            shared_static: None,
-            shared_dynamic: None,
-            bytes: None,
-            launch: None,
             launch_start: Some(HostNs(T0 + launch_us * 1_000)),
             launch_dur_ns: Some(1_000),
-            queue_delay_ns: None,
-            correlation: 1,
-            graph: None,
+            ..common::kernel(device, start_us * 1_000, (dur_us * 1_000) as u64)
         });
     }
 
     fn request(&mut self, number: u64, start_ms: i64, dur_ms: i64) {
-        self.batch.requests.push(RequestRecord {
-            request: number,
-            trace_id: TraceId(u128::from(number)),
-            span_id: SpanId(number),
-            parent_span_id: None,
-            caller_sampled: None,
-            operation: "chat".into(),
-            model: "made-up".into(),
-            host_start: HostNs(T0 + start_ms * MS),
-            host_dur_ns: (dur_ms * MS) as u64,
-            ttft_ns: None,
-            last_token_ns: None,
-            queue_ns: None,
-            prompt_tokens: None,
-            output_tokens: None,
-            batch: None,
-        });
+        self.batch.requests.push(common::request(number, start_ms * MS, (dur_ms * MS) as u64));
     }
 
     fn analysis(&self) -> Analysis {

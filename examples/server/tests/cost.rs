@@ -7,7 +7,7 @@
 
 mod common;
 
-use candlescope_tests::services::Jaeger;
+use candlescope_testkit::services::Jaeger;
 use common::{Server, median, spread};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn each_exporter_costs_what_it_costs() {
         ("all three", &all),
     ];
     let mut cases = cases.map(|(name, arguments)| {
-        let server = Server::start(&[&["--model".to_string(), model.clone()], arguments].concat(), None);
+        let server = Server::start(&[&["--model".to_string(), model.clone()], arguments].concat());
         server.load(seconds, 2);
         Case { name, server, tokens_per_second: Vec::new(), cpu_us: Vec::new(), collector_cpu_us: Vec::new() }
     });

@@ -1,24 +1,18 @@
-//! The server among clients that mean it no good, or know no better: it answers others within a moment, in bounded memory, and lets go of
-//! what it was sent.
+//! The server among clients that mean it no good, or know no better: it answers others within a moment, in bounded
+//! memory, and lets go of what it was sent.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
 
+use candlescope_testkit::{SOON, wait_until};
 use common::Server;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
-
-/// More than anything here takes on a machine that is busy with other things.
-const SOON: Duration = Duration::from_secs(40);
-
-fn start(dir: &tempfile::TempDir, arguments: &[&str]) -> Server {
-    let captures = dir.path().join("captures").to_string_lossy().into_owned();
-    let arguments = arguments.iter().map(|a| (*a).to_string());
-    Server::start(&["--captures".to_string(), captures].into_iter().chain(arguments).collect::<Vec<_>>(), None)
-}
 
 fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.address()).expect("connects");
@@ -68,14 +62,9 @@ fn is_well(server: &Server) {
     assert!(took < Duration::from_secs(10), "others wait for {took:?}");
 }
 
-/// That so many files are open again as before, once what clients left behind is let go.
+/// That no more files are open than before, once what clients left behind is let go.
 fn lets_go(server: &Server, before: usize) {
-    let deadline = Instant::now() + SOON;
-    while server.open_files() > before {
-        let open = server.open_files();
-        assert!(Instant::now() < deadline, "{open} files are open, {before} were");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| server.open_files() <= before, &format!("no more than {before} files are open"));
 }
 
 fn stopping(server: Server) {
@@ -84,11 +73,32 @@ fn stopping(server: Server) {
     assert!(started.elapsed() < Duration::from_secs(12), "stopping took {:?}", started.elapsed());
 }
 
+/// What a server had before its clients did anything.
+struct Before {
+    files: usize,
+    memory: f64,
+}
+
+impl Before {
+    fn of(server: &Server) -> Self {
+        Self { files: server.open_files(), memory: server.memory() }
+    }
+
+    /// How each of these tests ends: others are served, memory was bounded all the while, everything is let go, and it
+    /// stops.
+    fn again(self, server: Server) {
+        is_well(&server);
+        let grown = server.peak_memory() - self.memory;
+        assert!(grown < 64.0, "{grown} MiB more");
+        lets_go(&server, self.files);
+        stopping(server);
+    }
+}
+
 #[test]
 fn heads_that_trickle_in_are_cut_off() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--head-seconds", "1"]);
-    let before = server.open_files();
+    let server = Server::start(&["--head-seconds", "1"]);
+    let before = Before::of(&server);
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(&server)).collect();
     let deadline = Instant::now() + SOON;
     // A byte now and then, so that no connection is ever idle.
@@ -110,39 +120,34 @@ fn heads_that_trickle_in_are_cut_off() {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    lets_go(&server, before);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn thousands_of_idle_connections_make_way() {
-    let dir = tempfile::tempdir().expect("a directory");
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(8_192, |m| m.min(8_192));
     setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).expect("as many files as allowed");
-    let server = start(&dir, &["--connections", "50", "--head-seconds", "600"]);
+    let server = Server::start(&["--connections", "50", "--head-seconds", "600"]);
     is_well(&server);
-    let (before, memory) = (server.open_files(), server.memory());
+    let before = Before::of(&server);
     let idle: Vec<TcpStream> = (0..2_000).map(|_| connect(&server)).collect();
     is_well(&server);
-    let (open, grown) = (server.open_files(), server.memory() - memory);
-    println!("2,000 idle connections: {open} open files, {before} before, {grown:.1} MiB more");
+    let (open, grown) = (server.open_files(), server.memory() - before.memory);
+    println!("2,000 idle connections: {open} open files, {} before, {grown:.1} MiB more", before.files);
     // What lost its place a moment ago may still be being closed.
-    lets_go(&server, before + 50);
-    assert!(grown < 64.0, "{grown} MiB");
+    lets_go(&server, before.files + 50);
     // The newest have kept theirs.
     let last = idle.last().expect("some");
     last.set_nonblocking(true).expect("set");
     assert!(last.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock), "the newest was closed");
     drop(idle);
-    lets_go(&server, before);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn requests_under_way_keep_their_place_and_one_more_is_told() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--connections", "2", "--most-tokens", "1000000"]);
+    let server = Server::start(&["--connections", "2", "--most-tokens", "1000000"]);
     let deadline = Instant::now() + SOON;
     // The model is busy for a second or two with each; on a machine with much else to do that may be over before it is looked at.
     loop {
@@ -162,22 +167,16 @@ fn requests_under_way_keep_their_place_and_one_more_is_told() {
         }
     }
     // All have gone: there is room.
-    loop {
-        let health = ask(&server, b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
-        if health.starts_with("HTTP/1.1 200 ") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "no room: {health}");
-    }
+    let health = b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+    wait_until(|| ask(&server, health).starts_with("HTTP/1.1 200 "), "there is room");
     is_well(&server);
     stopping(server);
 }
 
 #[test]
 fn heads_and_bodies_that_are_too_large_are_refused() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--body-kb", "256"]);
-    let (before, memory) = (server.open_files(), server.memory());
+    let server = Server::start(&["--body-kb", "256"]);
+    let before = Before::of(&server);
     let long = format!("GET /healthz HTTP/1.1\r\nHost: here\r\nX: {}\r\n\r\n", "x".repeat(200_000));
     let many = format!("GET /healthz HTTP/1.1\r\nHost: here\r\n{}\r\n", "X: y\r\n".repeat(2_000));
     let head = "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n";
@@ -202,19 +201,14 @@ fn heads_and_bodies_that_are_too_large_are_refused() {
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         }
     }
-    is_well(&server);
-    let grown = server.peak_memory() - memory;
-    assert!(grown < 64.0, "{grown} MiB more");
-    lets_go(&server, before);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn a_body_in_many_pieces_takes_no_more_than_its_size() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &[]);
+    let server = Server::start::<&str>(&[]);
     is_well(&server);
-    let memory = server.memory();
+    let before = Before::of(&server);
     // A million pieces of a byte each, of which the last is never sent.
     let mut request = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     request.extend(b"1\r\nx\r\n".repeat(1_000_000));
@@ -226,19 +220,18 @@ fn a_body_in_many_pieces_takes_no_more_than_its_size() {
         })
         .collect();
     is_well(&server);
-    let grown = server.peak_memory() - memory;
+    let grown = server.peak_memory() - before.memory;
     println!("three bodies of a million pieces: {grown:.1} MiB more");
     // Twice their size where a buffer has just grown, and what the sockets and the allocator hold.
     assert!(grown < 40.0, "{grown} MiB more for 3 MB");
     drop(open);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn bodies_that_trickle_in_are_cut_off() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--body-seconds", "1"]);
-    let before = server.open_files();
+    let server = Server::start(&["--body-seconds", "1"]);
+    let before = Before::of(&server);
     let mut slow: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
     for stream in &mut slow {
         let head =
@@ -250,15 +243,13 @@ fn bodies_that_trickle_in_are_cut_off() {
         let answer = rest(stream);
         assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("longer than 1 s"), "{answer}");
     }
-    lets_go(&server, before);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn a_client_that_takes_nothing_is_cut_off() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--write-seconds", "1"]);
-    let before = server.open_files();
+    let server = Server::start(&["--write-seconds", "1"]);
+    let before = Before::of(&server);
     // Asks and asks, and reads nothing, until the answers fill every buffer on the way.
     let mut stream = connect(&server);
     stream.set_write_timeout(Some(SOON)).expect("set");
@@ -267,9 +258,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     while stream.write_all(&requests).is_ok() {
         assert!(Instant::now() < deadline, "it takes requests without end");
     }
-    lets_go(&server, before);
-    is_well(&server);
-    stopping(server);
+    before.again(server);
 }
 
 /// The run is whole all the same.
@@ -277,7 +266,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
 fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");
-    let server = start(&dir, &["--write-seconds", "600", "--stop-seconds", "1", "--parquet", &run.to_string_lossy()]);
+    let server = Server::start(&["--write-seconds", "600", "--stop-seconds", "1", "--parquet", &run.to_string_lossy()]);
     is_well(&server);
     let mut stream = connect(&server);
     stream.set_write_timeout(Some(Duration::from_secs(2))).expect("set");
@@ -287,7 +276,7 @@ fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
         assert!(Instant::now() < deadline, "it takes requests without end");
     }
     let started = Instant::now();
-    let status = server.end();
+    let (status, _) = server.end();
     assert!(started.elapsed() < SOON, "stopping took {:?}", started.elapsed());
     assert_eq!(status.code(), Some(1), "{status}");
     let manifest: Value =
@@ -298,23 +287,18 @@ fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
 
 #[test]
 fn garbage_is_answered_as_such_and_harms_nobody() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &[]);
-    let (before, memory) = (server.open_files(), server.memory());
+    let server = Server::start::<&str>(&[]);
+    let before = Before::of(&server);
     let mut mixed = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n".repeat(3);
     mixed.extend(b"\0\xff\x13GARBAGE\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n");
     let answer = ask(&server, &mixed);
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 400 Bad Request").count(), 1, "{answer}");
     // Bytes without sense, the same ones each time.
-    let mut state = 1_u64;
-    let mut byte = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u8
-    };
+    let mut random = StdRng::seed_from_u64(1);
     let head = "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nConnection: close\r\n";
     for round in 0..200 {
-        let noise: Vec<u8> = (0..round * 7).map(|_| byte()).collect();
+        let noise: Vec<u8> = (&mut random).random_iter().take(round * 7).collect();
         let mut request = match round % 4 {
             0 => Vec::new(),
             1 => format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes(),
@@ -330,19 +314,14 @@ fn garbage_is_answered_as_such_and_harms_nobody() {
         let answer = rest(&stream);
         assert!(!answer.contains(" 200 ") && !answer.contains(" 500 "), "{round}: {answer}");
     }
-    is_well(&server);
-    let grown = server.peak_memory() - memory;
-    assert!(grown < 64.0, "{grown} MiB more");
-    lets_go(&server, before);
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn half_closed_connections_are_let_go() {
-    let dir = tempfile::tempdir().expect("a directory");
     // Nothing but the end of what they send can let go of them.
-    let server = start(&dir, &["--head-seconds", "600", "--body-seconds", "600", "--most-tokens", "1000000"]);
-    let before = server.open_files();
+    let server = Server::start(&["--head-seconds", "600", "--body-seconds", "600", "--most-tokens", "1000000"]);
+    let before = Before::of(&server);
     let whole = complete(100_000, true);
     let half = &whole[..whole.len() - 1];
     let open: Vec<TcpStream> = [&b""[..], b"GET /heal", half, &whole[..]]
@@ -356,18 +335,16 @@ fn half_closed_connections_are_let_go() {
             stream
         })
         .collect();
-    is_well(&server);
-    lets_go(&server, before);
+    lets_go(&server, before.files);
     for stream in &open {
         rest(stream);
     }
-    stopping(server);
+    before.again(server);
 }
 
 #[test]
 fn a_request_ends_when_its_time_is_over_and_the_model_goes_on() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(&dir, &["--request-seconds", "0.05", "--most-tokens", "1000000"]);
+    let server = Server::start(&["--request-seconds", "0.05", "--most-tokens", "1000000"]);
     let whole = ask(&server, &complete(100_000, false));
     assert!(whole.starts_with("HTTP/1.1 504 ") && whole.contains("--request-seconds"), "{whole}");
     let deadline = Instant::now() + SOON;
@@ -381,17 +358,14 @@ fn a_request_ends_when_its_time_is_over_and_the_model_goes_on() {
         assert!(Instant::now() < deadline, "no token within the time, ever");
     }
     // The model is free at its next token: a short one is answered, if not at once.
-    while !ask(&server, &complete(1, false)).starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < deadline, "the model is not free again");
-    }
+    wait_until(|| ask(&server, &complete(1, false)).starts_with("HTTP/1.1 200 "), "the model is free again");
     stopping(server);
 }
 
 #[test]
 fn captures_fill_their_directory_and_no_more() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let captures = dir.path().join("captures");
-    let server = start(&dir, &["--capture-token", "secret", "--captures-most", "3"]);
+    let server = Server::start(&["--capture-token", "secret", "--captures-most", "3"]);
+    let captures = server.dir.path().join("captures");
     // Somebody else's run counts, and stays.
     std::fs::create_dir_all(captures.join("yesterday")).expect("made");
     let capture = |wait: bool| {
@@ -402,16 +376,12 @@ fn captures_fill_their_directory_and_no_more() {
     let latest =
         "GET /debug/capture HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer secret\r\nConnection: close\r\n\r\n";
     let (mut written, mut refused) = (0, 0);
-    let deadline = Instant::now() + SOON;
     for _ in 0..30 {
         let answer = ask(&server, capture(false).as_bytes());
         if answer.starts_with("HTTP/1.1 202 ") {
             written += 1;
             is_well(&server);
-            while !ask(&server, latest.as_bytes()).contains("\"written\"") {
-                assert!(Instant::now() < deadline, "never written");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            wait_until(|| ask(&server, latest.as_bytes()).contains("\"written\""), "the capture is written");
             continue;
         }
         assert!(answer.starts_with("HTTP/1.1 507 "), "{answer}");

@@ -10,29 +10,16 @@ mod common;
 
 use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
-use candlescope_tests::services::{Jaeger, Service, free_addresses, from_script, get};
+use candlescope_testkit::services::{Jaeger, Prometheus, free_addresses, get};
+use candlescope_testkit::wait_until;
 use common::{Server, median, spread};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const BUDGET_MB: u64 = 8;
-
-fn prometheus(dir: &Path, address: SocketAddr, target: SocketAddr) -> Service {
-    let config = format!(
-        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: candlescope\n    static_configs:\n      - targets: [\"{target}\"]\n"
-    );
-    std::fs::write(dir.join("prometheus.yml"), config).expect("written");
-    let mut command = Command::new(from_script("services/prometheus.sh").join("prometheus"));
-    command
-        .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
-        .arg(format!("--web.listen-address={address}"));
-    Service::start(command)
-}
 
 fn page(address: SocketAddr, target: &str) -> String {
     get(address, target).unwrap_or_else(|error| panic!("{address}{target}: {error}"))
@@ -63,22 +50,22 @@ fn everything_on_and_everything_going_wrong() {
     let run = dir.path().join("run");
     let jaeger = Jaeger::start();
     let (otlp, query) = (jaeger.http, jaeger.query);
-    let [prometheus_at, metrics_at] = free_addresses();
-    let prometheus = Mutex::new(prometheus(dir.path(), prometheus_at, metrics_at));
+    let [metrics_at] = free_addresses();
+    let mut prometheus = Prometheus::start(&[metrics_at]);
     let jaeger = Mutex::new(jaeger.service);
     let clock = dir.path().join("clock");
     std::fs::write(&clock, "+0").expect("written");
     let strings = |list: &[&str]| list.iter().map(|s| s.to_string()).collect::<Vec<_>>();
-    let observed = Server::start(
+    let observed = Server::start_with_clock(
         &[
             strings(&["--model", &model, "--prometheus", &metrics_at.to_string()]),
             strings(&["--otlp", &format!("http://{otlp}"), "--parquet", run.to_str().expect("UTF-8")]),
             strings(&["--disk-budget-mb", &BUDGET_MB.to_string()]),
         ]
         .concat(),
-        Some(&clock),
+        &clock,
     );
-    let bare = Server::start(&strings(&["--model", &model, "--unobserved"]), Some(&clock));
+    let bare = Server::start_with_clock(&["--model", &model, "--unobserved"], &clock);
     observed.load(2.0, 2);
     bare.load(2.0, 2);
     let before = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{");
@@ -90,6 +77,7 @@ fn everything_on_and_everything_going_wrong() {
     let begun = Instant::now();
     let (mut ratios, mut cpu_ratios, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let (mut tokens, mut requests, mut failed) = (0, 0, 0);
+    let scraper = Mutex::new(&mut prometheus.service);
     std::thread::scope(|scope| {
         let trouble = scope.spawn(|| {
             type Act<'a> = (f64, &'a str, Box<dyn Fn() + Send + 'a>);
@@ -100,8 +88,8 @@ fn everything_on_and_everything_going_wrong() {
             let acts: Vec<Act<'_>> = vec![
                 (0.15, "Jaeger is killed", Box::new(|| jaeger.lock().expect("no panic").kill())),
                 (0.30, "Jaeger is back", Box::new(|| jaeger.lock().expect("no panic").restart())),
-                (0.35, "Prometheus is killed", Box::new(|| prometheus.lock().expect("no panic").kill())),
-                (0.45, "Prometheus is back", Box::new(|| prometheus.lock().expect("no panic").restart())),
+                (0.35, "Prometheus is killed", Box::new(|| scraper.lock().expect("no panic").kill())),
+                (0.45, "Prometheus is back", Box::new(|| scraper.lock().expect("no panic").restart())),
                 (0.50, "the clock goes an hour ahead", clock("+3600")),
                 (0.60, "the clock goes back by more", clock("-1800")),
                 (0.70, "the clock is right again", clock("+0")),
@@ -140,24 +128,16 @@ fn everything_on_and_everything_going_wrong() {
     assert_eq!(failed, 0, "requests that failed");
 
     // The page counts every token that clients saw, and Prometheus, killed or not, has the page's.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    let all_known = || {
         let counted = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{type=\"output\"");
-        let asked = page(prometheus_at, "/api/v1/query?query=sum(candlescope_tokens_total)");
-        let asked: Value = serde_json::from_str(&asked).expect("JSON");
-        let known = asked["data"]["result"][0]["value"][1].as_str().and_then(|v| v.parse::<f64>().ok());
-        if counted >= tokens as f64 && known.is_some_and(|k| k > before && k >= counted) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{tokens} tokens seen, {counted} counted, Prometheus knows {known:?}");
-        std::thread::sleep(Duration::from_millis(250));
-    }
+        let known = prometheus
+            .query("sum(candlescope_tokens_total)")
+            .is_ok_and(|values| values.iter().any(|(_, known)| *known > before && *known >= counted));
+        counted >= tokens as f64 && known
+    };
+    wait_until(all_known, &format!("the page and Prometheus count the {tokens} tokens that clients saw"));
     // The restarted Jaeger, whose memory was empty, has traces again. Asking for the traces themselves would take it long.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !page(query, "/api/services").contains("candlescope-soak") {
-        assert!(Instant::now() < deadline, "no traces since Jaeger is back");
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    wait_until(|| page(query, "/api/services").contains("candlescope-soak"), "there are traces since Jaeger is back");
 
     observed.stop();
     drop(bare);

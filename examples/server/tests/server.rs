@@ -1,78 +1,23 @@
 //! The server as a client, a Prometheus and an operator see it: a process of its own, spoken to over HTTP.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::core::StepRecord;
+mod common;
+
+use candlescope::core::{Batch, StepRecord};
 use candlescope_analysis::Run;
-use candlescope_tests::services::free_addresses;
+use candlescope_testkit::records::join;
+use candlescope_testkit::services::{free_addresses, get};
+use candlescope_testkit::{SOON, wait_for, wait_until};
+use common::Server;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(60);
-
-struct Server {
-    process: Child,
-    url: String,
-    said: Receiver<String>,
-    dir: Arc<tempfile::TempDir>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = self.process.kill().and_then(|()| self.process.wait());
-    }
-}
-
+/// What clients ask of it.
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut server = Self::launch(arguments);
-        server.url = server.hears("listening on ").trim_start_matches("listening on ").to_string();
-        server
-    }
-
-    /// Does not wait until it listens.
-    fn launch(arguments: &[&str]) -> Self {
-        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
-        let mut process = Command::new(env!("CARGO_BIN_EXE_candlescope-server"))
-            .args(["--listen", "127.0.0.1:0", "--captures"])
-            .arg(dir.path().join("captures"))
-            .args(arguments)
-            .env("RAYON_NUM_THREADS", "1")
-            .env_remove("CAPTURE_TOKEN")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let errors = BufReader::new(process.stderr.take().expect("piped"));
-        let (tell, said) = channel();
-        std::thread::spawn(move || {
-            for line in errors.lines().map_while(Result::ok) {
-                eprintln!("server: {line}");
-                if tell.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { process, url: String::new(), said, dir }
-    }
-
-    /// The next line that contains `text`.
-    fn hears(&self, text: &str) -> String {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.said.recv_timeout(left).unwrap_or_else(|e| panic!("the server never said `{text}`: {e}"));
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
     fn post(&self, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> (u16, Value) {
         let mut request = agent().post(&format!("{}{path}", self.url));
         for (name, value) in headers {
@@ -121,22 +66,6 @@ impl Server {
             .collect();
         Busy { stop: Some(stop), threads }
     }
-
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
-    }
-
-    /// Ends as an operator ends it, and returns what the server said at the end.
-    fn stop(mut self) -> (bool, Vec<String>) {
-        self.signal("-TERM");
-        let status = self.process.wait().expect("its status");
-        let mut last = Vec::new();
-        while let Ok(line) = self.said.recv_timeout(Duration::from_secs(5)) {
-            last.push(line);
-        }
-        (status.success(), last)
-    }
 }
 
 struct Busy {
@@ -179,7 +108,7 @@ fn message(answer: &Value) -> &str {
 
 #[test]
 fn answers_whole_or_streamed_are_the_same_text() {
-    let server = Server::start(&[]);
+    let server = Server::start::<&str>(&[]);
     let body = json!({ "prompt": "Hello", "max_tokens": 12, "temperature": 0, "ignore_eos": true });
     let (status, whole) = server.complete(body.clone());
     assert_eq!(status, 200, "{whole}");
@@ -207,8 +136,7 @@ fn answers_whole_or_streamed_are_the_same_text() {
     let (status, models) = server.get("/v1/models", &[]);
     assert_eq!((status, &models["data"][0]["id"]), (200, &whole["model"]));
     assert_eq!(server.get("/healthz", &[]).0, 200);
-    let (ended_well, _) = server.stop();
-    assert!(ended_well);
+    server.stop();
 }
 
 #[test]
@@ -333,18 +261,14 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
 
 #[test]
 fn a_signal_while_the_model_loads_does_no_harm() {
-    let server = Server::launch(&["--model", "config:smollm2-135m"]);
-    let deadline = Instant::now() + SOON;
+    let server = Server::launch(&["--model", "config:smollm2-135m"], None);
     // The kernel says which signals a process takes: SIGUSR1 is the tenth.
     let takes = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
         let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or_default();
         u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & (1 << 9) != 0)
     };
-    while !takes() {
-        assert!(Instant::now() < deadline, "the signal is never taken");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until(takes, "the signal is taken");
     // The model loads for about a second now.
     server.signal("-USR1");
     let (mut captures, mut listens) = (false, false);
@@ -369,12 +293,7 @@ fn steps_in(run: &Path) -> (usize, bool) {
     let opened = Run::open(run).expect("a run");
     let manifest = opened.manifest().expect("a manifest").clone();
     assert!(manifest.complete);
-    let mut steps = Vec::new();
-    let mut spans = Vec::new();
-    for batch in opened.batches() {
-        steps.extend(batch.steps);
-        spans.extend(batch.spans);
-    }
+    let Batch { steps, spans, .. } = join(opened.batches());
     let mut inside = std::collections::HashMap::<u64, u64>::new();
     spans.iter().filter_map(|s| s.step).for_each(|step| *inside.entry(step).or_default() += 1);
     // Every step does the same, whatever a machine that stands still for a while makes it lose.
@@ -427,8 +346,7 @@ fn a_capture_on_demand_is_a_run_of_the_next_steps_while_the_server_goes_on() {
 
     // The end of the server is the end of the capture, and nothing of it is lost.
     let _kept = server.dir.clone();
-    let (ended_well, said) = server.stop();
-    assert!(ended_well, "{said:?}");
+    server.stop();
     let (steps, whole) = steps_in(&run_of(&first));
     assert!(steps > 0 && whole, "{steps} steps");
 }
@@ -442,15 +360,10 @@ fn a_server_that_stops_lets_go_of_whoever_waits() {
         outcome(agent().post(&path).set("Authorization", "Bearer secret").call())
     });
     let captures = dir.path().join("captures");
-    let deadline = Instant::now() + SOON;
-    while std::fs::read_dir(&captures).map_or(0, Iterator::count) == 0 {
-        assert!(Instant::now() < deadline, "no capture began");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| std::fs::read_dir(&captures).map_or(0, Iterator::count) > 0, "a capture begins");
     // Two of the fifty steps.
     assert_eq!(server.complete(json!({ "prompt": "Hello", "max_tokens": 2, "ignore_eos": true })).0, 200);
-    let (ended_well, said) = server.stop();
-    assert!(ended_well, "{said:?}");
+    server.stop();
     let (status, answer) = waiting.join().expect("a client");
     assert_eq!((status, &answer["state"]), (202, &json!("running")), "{answer}");
     let (steps, whole) = steps_in(&run_of(&answer));
@@ -499,27 +412,21 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
     left.read_exact(&mut [0; 16]).expect("a first token");
     drop(left);
 
-    let metrics = || agent().get(&format!("http://127.0.0.1:{port}/metrics")).call().expect("metrics").into_string();
-    let deadline = Instant::now() + SOON;
-    loop {
-        let page = metrics().expect("text");
+    let four_requests = || {
+        let page = get(address, "/metrics").expect("metrics");
         let value = |name: &str| {
             let of = |line: &str| line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok()).unwrap_or(f64::NAN);
             page.lines().filter(|l| l.starts_with(name)).map(of).sum::<f64>()
         };
-        if value("gen_ai_server_request_duration_seconds_count") == 4.0 {
-            assert!(value("candlescope_tokens_total{") > 24.0);
-            break;
-        }
-        assert!(Instant::now() < deadline, "four requests never showed:\n{page}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let (ended_well, said) = server.stop();
-    assert!(ended_well && said.iter().any(|l| l.contains(" 0 lost")), "{said:?}");
+        let all = value("gen_ai_server_request_duration_seconds_count") == 4.0;
+        all.then(|| value("candlescope_tokens_total{"))
+    };
+    assert!(wait_for(four_requests, "four requests are on the page") > 24.0);
+    let said = server.stop();
+    assert!(said.iter().any(|l| l.contains(" 0 lost")), "{said:?}");
 
-    let mut requests = Vec::new();
     let opened = Run::open(&run).expect("a run");
-    opened.batches().for_each(|batch| requests.extend(batch.requests));
+    let requests = join(opened.batches()).requests;
     assert_eq!(requests.len(), 4);
     let tokens: Vec<Option<u64>> = requests.iter().map(|r| r.output_tokens).collect();
     assert_eq!(tokens[..3], [Some(8); 3]);

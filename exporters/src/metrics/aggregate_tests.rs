@@ -2,7 +2,8 @@
 
 use super::*;
 use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
-use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord, SpanId, ThreadInfo, TraceId};
+use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord};
+use candlescope_testkit::records;
 use prometheus::{Encoder, TextEncoder};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -31,63 +32,19 @@ fn path(rollup_id: u32, rollup: &str) -> Arc<PathInfo> {
     })
 }
 
-fn thread() -> Arc<ThreadInfo> {
-    Arc::new(ThreadInfo { index: 1, os_id: 1, name: "main".into() })
-}
-
 pub(super) fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
     SpanRecord {
-        seq: 1,
-        parent_seq: None,
-        trace_id: TraceId(1),
-        span_id: SpanId(1),
-        step: Some(0),
-        phase: None,
         path: path(rollup_id, rollup),
-        depth: 0,
-        thread: thread(),
         host_start: HostNs(0),
-        host_dur_ns: host_ns,
         gpu: gpu_ns.map(|dur_ns| GpuTime { start: HostNs(0), dur_ns, source: GpuSource::Event }),
-        flops: None,
-        bytes: None,
-        tokens: None,
-        context_len: None,
-        batch: None,
-        dtype: None,
-        shape: None,
-        flops_executed: None,
-        io_bytes: None,
+        ..records::span(1, None, rollup, 0, host_ns)
     }
 }
 
 /// A step of request `request` from `start_ms` to `end_ms` after the epoch.
 pub(super) fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) -> StepRecord {
-    StepRecord {
-        step: 0,
-        seq: 1,
-        trace_id: TraceId(1),
-        phase,
-        request,
-        path: path(0, "step"),
-        thread: thread(),
-        host_start: HostNs((start_ms * MS) as i64),
-        host_dur_ns: (end_ms - start_ms) * MS,
-        gpu: None,
-        energy_mj: None,
-        tokens: None,
-        context_len: None,
-        batch: None,
-        flops: None,
-        bytes: None,
-        intervals: 1,
-        intervals_lost: Some(0),
-        new_tokens: None,
-        context_sum: None,
-        sequences: None,
-        flops_executed: None,
-        io_bytes: None,
-    }
+    let host_start = HostNs((start_ms * MS) as i64);
+    StepRecord { phase, request, host_start, seq: 1, ..records::step(0, "step", 0, (end_ms - start_ms) * MS) }
 }
 
 pub(super) fn request(
@@ -98,21 +55,12 @@ pub(super) fn request(
     output: Option<u64>,
 ) -> RequestRecord {
     RequestRecord {
-        request: number,
-        trace_id: TraceId(1),
-        span_id: SpanId(2),
-        parent_span_id: None,
-        caller_sampled: None,
-        operation: "chat".into(),
         model: model.into(),
         host_start: HostNs(0),
-        host_dur_ns: dur_ms * MS,
         ttft_ns: ttft_ms.map(|ms| ms * MS),
-        last_token_ns: None,
-        queue_ns: None,
         prompt_tokens: Some(7),
         output_tokens: output,
-        batch: None,
+        ..records::request(number, 0, dur_ms * MS)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::tests::{MS, aggregate, span, spans, step, steps, text, value};
 use super::*;
 use candlescope_core::{GpuTime, KernelRecord};
+use candlescope_testkit::records;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -238,35 +239,12 @@ fn warm_up_is_in_no_live_figure_but_its_own() {
 }
 
 fn thread(index: u32) -> Arc<candlescope_core::ThreadInfo> {
-    Arc::new(candlescope_core::ThreadInfo { index, os_id: 0, name: "worker".into() })
+    records::thread(index, "worker")
 }
 
 fn kernel(step: Option<u64>, device: &str, start_ms: u64, end_ms: u64) -> KernelRecord {
-    KernelRecord {
-        kind: KernelKind::Kernel,
-        name: "gemm".into(),
-        seq: step.map(|_| 1),
-        span_id: None,
-        step,
-        phase: None,
-        path: None,
-        device: device.into(),
-        stream: 7,
-        gpu_start: HostNs((start_ms * MS) as i64),
-        gpu_dur_ns: (end_ms - start_ms) * MS,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_static: None,
-        shared_dynamic: None,
-        bytes: None,
-        launch: None,
-        launch_start: None,
-        launch_dur_ns: None,
-        queue_delay_ns: None,
-        correlation: 1,
-        graph: None,
-    }
+    let gpu_start = HostNs((start_ms * MS) as i64);
+    KernelRecord { seq: step.map(|_| 1), step, gpu_start, ..records::kernel(device, 0, (end_ms - start_ms) * MS) }
 }
 
 fn on_gpu(source: GpuSource, dur_ns: u64) -> Option<GpuTime> {

@@ -77,11 +77,11 @@ impl Decodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::Synthetic;
+    use candlescope_testkit::Decoder;
 
     #[test]
     fn groups_are_few_and_hold_every_step() {
-        let mut source = Synthetic::new(1);
+        let mut source = Decoder::new(1);
         let mut step = source.decode().steps.remove(0);
         for n in [1u64, 63, 64, 65, 128, 129, 1_000, 4_097] {
             let mut decodes = Decodes::default();

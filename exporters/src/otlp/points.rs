@@ -144,8 +144,8 @@ fn attributes(metric: &proto::Metric) -> Vec<KeyValue> {
 mod tests {
     use super::*;
     use crate::metrics::Aggregate;
-    use crate::synthetic::Synthetic;
     use candlescope_core::{Batch, SampleRecord};
+    use candlescope_testkit::Decoder;
 
     fn sent(aggregate: &Aggregate) -> Vec<Metric> {
         let resource = ResourceAttributesWithSchema::default();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn values_buckets_and_times_are_the_aggregations_own() {
-        let mut source = Synthetic::new(3);
+        let mut source = Decoder::new(3);
         let mut aggregate = Aggregate::new(500).unwrap();
         let batches: Vec<Batch> = (0..20).map(|_| source.decode()).collect();
         let refused: u64 = batches.iter().map(|batch| aggregate.add(batch)).sum();

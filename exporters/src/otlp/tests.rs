@@ -5,9 +5,9 @@ use super::replay::Order;
 use super::settings::{Settings, Signal};
 use super::traces::{Counts, Outgoing, Traces};
 use super::{OtlpConfig, OtlpLimits, OtlpSampler};
-use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, GpuSource, GpuTime, HostNs, RequestRecord, SpanId, SpanRecord};
+use candlescope_testkit::Decoder;
 use opentelemetry::{Key, Value};
 use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 /// Records of a request: a prefill and some decode steps, each in a batch of its own, then the request.
 fn request(seed: u64, decodes: usize) -> (Vec<Batch>, RequestRecord) {
-    let mut source = Synthetic::new(seed);
+    let mut source = Decoder::new(seed);
     source.annotated = true;
     source.gpu = true;
     let started = HostNs(source.now - 1_234_567);
@@ -341,7 +341,7 @@ fn conservation_and_trees_hold_whatever_the_limits_and_the_batches() {
 
 #[test]
 fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
-    let mut source = Synthetic::new(10);
+    let mut source = Decoder::new(10);
     let (mut batches, mut records) = (Vec::new(), Vec::new());
     for number in 1..=12 {
         // After ten of them nothing happens for long.
@@ -415,7 +415,7 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
 
 #[test]
 fn requests_that_never_end_are_bounded_and_accounted_for() {
-    let mut source = Synthetic::new(6);
+    let mut source = Decoder::new(6);
     let limits = OtlpLimits { max_held: 2_000, ..OtlpLimits::default() };
     let mut traces = Traces::new(limits, OtlpSampler::default());
     let mut batches = Vec::new();
@@ -474,7 +474,7 @@ fn two_requests_of_one_caller_keep_their_own_steps() {
 
 #[test]
 fn steps_outside_requests_go_out_at_once() {
-    let mut source = Synthetic::new(8);
+    let mut source = Decoder::new(8);
     let mut batch = source.step("embed");
     batch.steps[0].request = None;
     let mut traces = Traces::new(OtlpLimits::none(), OtlpSampler::default());

@@ -2,9 +2,9 @@
 
 use super::store::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
-use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Exporter, Ledger, RecordKind, Session};
+use candlescope_testkit::Decoder;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -89,7 +89,7 @@ fn write_run(run: &Path, disk: &Faulty) -> Outcome {
     let mut config = ParquetConfig::new(run);
     (config.row_group_rows, config.rotate_rows) = (500, 1_200);
     let mut exporter = ParquetExporter::with_files(config, Arc::new(disk.clone()));
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(9));
     let manifest = RunManifest { run_id: "faults".into(), ..RunManifest::default() };
     let mut errors = Vec::new();
     let mut note = |outcome: Result<(), candlescope_core::ExportError>| {

@@ -2,9 +2,9 @@
 
 use super::store::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
-use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Exporter, Ledger, RecordKind};
+use candlescope_testkit::Decoder;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -57,10 +57,10 @@ fn a_full_disk_costs_the_open_segments_and_is_counted() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let run = dir.path().join("run");
     let mut config = ParquetConfig::new(&run);
-    (config.row_group_rows, config.rotate_rows) = (1000, 4000);
+    (config.row_group_rows, config.rotate_rows) = (1000, 3900);
     let left = Quota(Arc::new(AtomicI64::new(i64::MAX)));
     let mut exporter = ParquetExporter::with_files(config, Arc::new(left.clone()));
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(9));
     exporter.start(&RunManifest::default()).expect("start");
     let mut write = |exporter: &mut ParquetExporter, steps: usize| {
         let mut errors = Vec::new();
@@ -73,7 +73,7 @@ fn a_full_disk_costs_the_open_segments_and_is_counted() {
     };
     assert!(write(&mut exporter, 10).is_empty(), "one segment finished");
     let kept = ledger.report("parquet").exported["spans"];
-    assert_eq!(kept, 4240);
+    assert_eq!(kept, 3950);
 
     left.0.store(3000, Ordering::Relaxed);
     let errors = write(&mut exporter, 15);
@@ -102,7 +102,7 @@ fn a_disk_that_stays_full_leaves_nothing_half_written() {
     let run = dir.path().join("run");
     let left = Quota(Arc::new(AtomicI64::new(i64::MAX)));
     let mut exporter = ParquetExporter::with_files(ParquetConfig::new(&run), Arc::new(left.clone()));
-    let (ledger, mut source) = (Ledger::new(), Synthetic::new(9));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(9));
     exporter.start(&RunManifest::default()).expect("start");
     left.0.store(10, Ordering::Relaxed);
     let batch = source.decode();

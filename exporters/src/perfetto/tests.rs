@@ -1,9 +1,10 @@
 //! The packets, decoded again and held against the records.
 
 use super::proto::*;
-use crate::synthetic::Synthetic;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs};
+use candlescope_testkit::Decoder;
+use candlescope_testkit::records::T0;
 use prost::Message;
 use std::collections::HashMap;
 
@@ -15,14 +16,14 @@ struct Trace {
 
 fn packets(batches: &[Batch]) -> Vec<TracePacket> {
     let mut bytes = Vec::new();
-    let run = RunManifest { run_id: "r".into(), started_ns: 1_760_000_000_000_000_000, ..RunManifest::default() };
+    let run = RunManifest { run_id: "r".into(), started_ns: T0, ..RunManifest::default() };
     super::write(&mut bytes, &run, batches).expect("a vector takes everything");
     Trace::decode(bytes.as_slice()).expect("our own packets").packet
 }
 
 #[test]
 fn slices_nest_on_every_track() {
-    let mut source = Synthetic::new(1);
+    let mut source = Decoder::new(1);
     (source.annotated, source.gpu) = (true, true);
     let batches: Vec<Batch> = (0..3).map(|_| source.decode()).collect();
     let packets = packets(&batches);
@@ -48,7 +49,7 @@ fn slices_nest_on_every_track() {
 
 #[test]
 fn names_and_arguments_resolve() {
-    let mut source = Synthetic::new(1);
+    let mut source = Decoder::new(1);
     source.annotated = true;
     let batch = source.decode();
     let (mut names, mut arguments, mut strings) = (HashMap::new(), HashMap::new(), HashMap::new());
@@ -75,13 +76,10 @@ fn names_and_arguments_resolve() {
 
 #[test]
 fn counters_and_requests_have_tracks() {
-    let mut source = Synthetic::new(1);
+    let mut source = Decoder::new(1);
     let mut batch = source.decode();
     batch.samples = [source.samples(), source.samples()].concat();
-    batch.requests = vec![
-        source.request(1, HostNs(1_760_000_000_000_000_000)),
-        source.request(2, HostNs(1_760_000_000_000_000_500)),
-    ];
+    batch.requests = vec![source.request(1, HostNs(T0)), source.request(2, HostNs(T0 + 500))];
     let packets = packets(&[batch]);
     let tracks: Vec<_> = packets.iter().filter_map(|p| p.track_descriptor.clone()).collect();
     let named = |name: &str| tracks.iter().filter(|t| t.name.as_deref() == Some(name)).collect::<Vec<_>>();

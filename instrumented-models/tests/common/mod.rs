@@ -1,5 +1,5 @@
 //! Small random models on disk, and what the tests compare with.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+#![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -8,6 +8,7 @@ use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::weights::WeightSource;
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, ModelConfig, ModelSource};
+pub use candlescope_testkit::tools::{SMOLLM2, require};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -225,17 +226,4 @@ pub fn compare(ours: &mut dyn CausalLm, theirs: &mut dyn CausalLm, batch: usize)
     let pieces = ours.forward(&piece(4, all_tokens), 4).unwrap();
     found.cache = found.cache.max(relative(&whole, &pieces));
     found
-}
-
-/// The real SmolLM2 file, or `None` with a word about how to get it.
-pub fn smollm2() -> Option<PathBuf> {
-    let path = std::env::var_os("CANDLESCOPE_SMOLLM2").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.models/SmolLM2-135M-Instruct.Q4_1.gguf"),
-        PathBuf::from,
-    );
-    if path.is_file() {
-        return Some(path);
-    }
-    eprintln!("skipped: run tests/fetch-smollm2.sh");
-    None
 }

@@ -1,31 +1,10 @@
 //! The hot path allocates nothing once warm: counted.
-#![allow(missing_docs, unsafe_code, reason = "a counting allocator must implement an unsafe trait")]
+#![allow(missing_docs, reason = "a test")]
 mod common;
 mod scripted;
 use candlescope_core::{Annotation, DType, annotate};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use candlescope_testkit::allocations::{Counting, allocator_calls, assert_counting};
 use tracing::trace_span;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller's promise about `layout` is the one System asks for.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: `ptr` came from `alloc` above, that is from System.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
 
 #[global_allocator]
 static GLOBAL: Counting = Counting;
@@ -44,19 +23,12 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
             }
         };
         forward();
-        let before = ALLOCATIONS.with(Cell::get);
-        for _ in 0..50 {
-            forward();
-        }
-        let during = ALLOCATIONS.with(Cell::get) - before;
+        let during = allocator_calls(|| (0..50).for_each(|_| forward()));
         assert_eq!(during, 0, "allocations in 50 forwards of 401 intervals");
     });
     assert_eq!(m.loss.emitted, 51 * 401);
     assert_eq!(batch.spans.len() as u64 + m.loss.ring_full, 51 * 401);
-    // The counter works.
-    let before = ALLOCATIONS.with(Cell::get);
-    drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 2);
+    assert_counting();
 }
 
 #[test]
@@ -74,9 +46,7 @@ fn marking_allocates_nothing_once_warm() {
                 spans.iter().for_each(|span| span.in_scope(|| ()));
             };
             forward();
-            let before = ALLOCATIONS.with(Cell::get);
-            (0..50).for_each(|_| forward());
-            assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in 50 forwards, {tier}");
+            assert_eq!(allocator_calls(|| (0..50).for_each(|_| forward())), 0, "allocations in 50 forwards, {tier}");
         });
         assert_eq!(batch.spans.len(), 51 * 21);
         assert!(m.gpu.unwrap().marks["recorded"] > 50);
@@ -96,9 +66,11 @@ fn steps_that_are_left_out_allocate_nothing_once_warm() {
             spans.iter().for_each(|span| span.in_scope(|| ()));
         };
         (0..10).for_each(|_| forward());
-        let before = ALLOCATIONS.with(Cell::get);
-        (0..53).for_each(|_| forward());
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in 53 forwards, a third of them plain");
+        assert_eq!(
+            allocator_calls(|| (0..53).for_each(|_| forward())),
+            0,
+            "allocations in 53 forwards, a third of them plain"
+        );
     });
     assert_eq!(batch.steps.len(), 3 + 40);
 }
@@ -116,9 +88,7 @@ fn making_plain_spans_allocates_nothing_once_warm() {
         };
         // Warms the registry's own pool.
         steps(SPANS);
-        let before = ALLOCATIONS.with(Cell::get);
-        steps(SPANS);
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in {SPANS} new spans");
+        assert_eq!(allocator_calls(|| steps(SPANS)), 0, "allocations in {SPANS} new spans");
     });
     assert_eq!(m.loss.emitted, 2 + 2 * SPANS as u64);
     assert!(batch.spans.iter().all(|s| matches!(&*s.path.name, "step" | "plain")));
@@ -142,9 +112,7 @@ fn steps_and_tokens_of_a_request_allocate_nothing_whether_recorded_or_not() {
         // The first token is recorded on the request's span.
         second.token();
         drop(second.enter());
-        let before = ALLOCATIONS.with(Cell::get);
-        work(&second);
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "allocations in {STEPS} steps of a request");
+        assert_eq!(allocator_calls(|| work(&second)), 0, "allocations in {STEPS} steps of a request");
     });
     assert_eq!((batch.steps.len(), m.steps.expect("told").begun), (STEPS / 10 * 6, 2 * STEPS as u64));
     assert!(batch.requests.iter().all(|r| r.queue_ns.is_some() && r.last_token_ns.is_some()));

@@ -5,6 +5,7 @@ mod sampled;
 
 use candlescope_analysis::passes::Distribution;
 use candlescope_analysis::{Analysis, Run};
+use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,18 +20,6 @@ const MANY: usize = 1000;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
-
-/// A Python with what `tests/python/requirements.txt` names, if `make venv` has been run.
-fn python() -> Option<PathBuf> {
-    let path = std::env::var_os("CANDLESCOPE_PYTHON")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| workspace().join(".venv/bin/python"));
-    if path.is_file() {
-        return Some(path);
-    }
-    eprintln!("skipped: no Python with Jupyter; run make venv");
-    None
 }
 
 fn notebook(name: &str) -> PathBuf {
@@ -121,7 +110,7 @@ fn hold_latency(run: &Analysis, batch: &Value) {
 
 #[test]
 fn one_run() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let [cold, a, b] = ["cold", "a", "b"].map(|name| dir.path().join(name));
     // Operators of a report are over all requests, so this one has no warm-up for the notebook to leave out.
@@ -171,7 +160,7 @@ fn one_run() {
 
 #[test]
 fn a_folder_of_a_thousand_runs() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let many = dir.path();
     make_runs(many, &["--runs", &MANY.to_string(), "--dtype", "f32,bf16"]);
@@ -228,7 +217,7 @@ fn a_folder_of_a_thousand_runs() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let environment = ["CANDLESCOPE_RUNS", "CANDLESCOPE_RUN_A", "CANDLESCOPE_RUN_B"].map(|name| (name, dir.path()));
     for name in [WHERE, BATCH, COMPARE] {

@@ -2,13 +2,13 @@
 //! share a device. What is true of them is worked out from their records; the notebooks, the page of queries and the
 //! examples of docs/analysis.md say the same.
 
-use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, median, python, workspace};
+use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, median, workspace};
 use candlescope_analysis::Run;
 use candlescope_core::run::{RunManifest, StepCounts};
-use candlescope_core::{
-    Batch, Exporter, GpuSource, GpuTime, KernelKind, KernelRecord, Ledger, Phase, SpanRecord, StepRecord,
-};
+use candlescope_core::{Batch, Exporter, GpuSource, GpuTime, Ledger, Phase, SpanRecord, StepRecord};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_testkit::records::{join, kernel_of};
+use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,15 +17,7 @@ use std::process::Command;
 /// Everything in `run`, as one batch, and its manifest.
 fn read(run: &Path) -> (RunManifest, Batch) {
     let run = Run::open(run).unwrap();
-    let mut all = Batch::default();
-    for batch in run.batches() {
-        all.spans.extend(batch.spans);
-        all.steps.extend(batch.steps);
-        all.requests.extend(batch.requests);
-        all.samples.extend(batch.samples);
-        all.kernels.extend(batch.kernels);
-    }
-    (run.manifest().expect("run.json").clone(), all)
+    (run.manifest().expect("run.json").clone(), join(run.batches()))
 }
 
 fn write(manifest: &RunManifest, batch: &Batch, out: &Path) {
@@ -53,7 +45,7 @@ fn with_gpu_times(run: &Path, out: &Path) {
 
 #[test]
 fn a_run_with_gpu_times() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     make_runs(dir.path(), &["--runs", "1", "--warmup", "0", "--repeats", "3"]);
     let (plain, run) = (dir.path().join("f32/run-0000"), dir.path().join("gpu"));
@@ -106,7 +98,7 @@ fn with_windows(run: &Path, out: &Path, edit: impl FnOnce(&mut RunManifest)) -> 
         span.gpu = Some(GpuTime { start: span.host_start, dur_ns, source: GpuSource::Event });
     }
     for (mut i, dur_ns) in launches {
-        batch.kernels.push(kernel(&batch.spans[i], dur_ns));
+        batch.kernels.push(kernel_of(&batch.spans[i], "GPU-1", dur_ns));
         // In everything around it, up to the step.
         let step = batch.spans[i].step;
         loop {
@@ -125,34 +117,6 @@ fn with_windows(run: &Path, out: &Path, edit: impl FnOnce(&mut RunManifest)) -> 
     }
     write(&manifest, &batch, out);
     (manifest, batch)
-}
-
-fn kernel(span: &SpanRecord, dur_ns: u64) -> KernelRecord {
-    KernelRecord {
-        kind: KernelKind::Kernel,
-        name: "gemm".into(),
-        seq: Some(span.seq),
-        span_id: Some(span.span_id),
-        step: span.step,
-        phase: span.phase,
-        path: Some(span.path.clone()),
-        device: "GPU-1".into(),
-        stream: 7,
-        gpu_start: span.host_start,
-        gpu_dur_ns: dur_ns,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_static: None,
-        shared_dynamic: None,
-        bytes: None,
-        launch: None,
-        launch_start: None,
-        launch_dur_ns: None,
-        queue_delay_ns: None,
-        correlation: 1,
-        graph: None,
-    }
 }
 
 /// What is true of such a run, worked out from its records without any of the code that is tested.
@@ -192,7 +156,7 @@ impl Truth {
 
 #[test]
 fn sampled_gpu_time_and_warm_up() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     make_runs(dir.path(), &["--runs", "1", "--warmup", "2", "--repeats", "8"]);
     let (plain, run) = (dir.path().join("f32/run-0000"), dir.path().join("gpu"));
@@ -259,7 +223,7 @@ fn sampled_gpu_time_and_warm_up() {
 /// Two threads decode one token each in the same 10 ms, ten times: 200 tokens a second, not 100.
 #[test]
 fn rates_in_sql_are_over_the_union_of_steps() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     make_runs(dir.path(), &["--runs", "1", "--warmup", "0", "--repeats", "1"]);
     let (manifest, mut batch) = read(&dir.path().join("f32/run-0000"));
@@ -295,7 +259,7 @@ fn sql_of_the_docs(python: &Path, runs: &Path) -> Value {
 /// The examples of docs/analysis.md, each run where it would be, answer of what was measured and leave warm-up out.
 #[test]
 fn examples_of_the_page() {
-    let Some(python) = python() else { return };
+    let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     make_runs(dir.path(), &["--runs", "1", "--warmup", "2", "--repeats", "3"]);
     std::fs::create_dir(dir.path().join("runs")).unwrap();

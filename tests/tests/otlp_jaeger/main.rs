@@ -10,7 +10,8 @@ use candlescope_core::llm::{self, Request};
 use candlescope_core::{Batch, RecordKind, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_tests::services::Jaeger;
+use candlescope_testkit::records::join;
+use candlescope_testkit::services::Jaeger;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -105,13 +106,7 @@ fn profile(
     for exporter in &manifest.exporters {
         assert!(exporter.conserved(), "{exporter:?}");
     }
-    let mut on_disk = Batch::default();
-    for batch in Run::open(dir).expect("a run").batches() {
-        on_disk.spans.extend(batch.spans);
-        on_disk.steps.extend(batch.steps);
-        on_disk.requests.extend(batch.requests);
-    }
-    (on_disk, manifest)
+    (join(Run::open(dir).expect("a run").batches()), manifest)
 }
 
 #[test]

@@ -5,9 +5,10 @@ use crate::work;
 use candlescope_core::{Batch, MemoryExporter, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpMetricsExporter, OtlpProtocol};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
-use candlescope_tests::services::{Jaeger, get};
+use candlescope_testkit::services::{Jaeger, get};
+use candlescope_testkit::wait_for;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
 /// Series → value, without the labels that the collector adds.
@@ -91,14 +92,14 @@ fn compare(protocol: OtlpProtocol) {
     let ours = tracing::subscriber::with_default(subscriber, || {
         work("4bf92f3577b34da6a3ce929d0e0e4736");
         session.handle().flush(Duration::from_secs(20)).expect("flushed");
-        let half = wait_for(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&19.0));
+        let half = shown(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&19.0));
         assert_eq!(half["candlescope_tokens_total{type=\"output\"}"], 20.0);
         work("4bf92f3577b34da6a3ce929d0e0e4737");
         session.handle().flush(Duration::from_secs(20)).expect("flushed");
         page(&get(endpoint.address().expect("serves"), "/metrics").expect("metrics"))
     });
     let manifest = session.finish();
-    let theirs = wait_for(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&38.0));
+    let theirs = shown(&jaeger, |page| page.get("candlescope_steps_total{phase=\"decode\"}") == Some(&38.0));
     check(&theirs, &memory.batch());
 
     // Every series of our own page, by the same name and with the same value.
@@ -115,16 +116,8 @@ fn compare(protocol: OtlpProtocol) {
     assert_eq!(account.exported, account.received);
 }
 
-fn wait_for(jaeger: &Jaeger, done: impl Fn(&Page) -> bool) -> Page {
-    let began = Instant::now();
-    loop {
-        let page = page(&server::metrics(jaeger));
-        if done(&page) {
-            return page;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "never came: {page:#?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+fn shown(jaeger: &Jaeger, done: impl Fn(&Page) -> bool) -> Page {
+    wait_for(|| Some(page(&server::metrics(jaeger))).filter(|page| done(page)), "the collector shows what was sent")
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a test asks a Jaeger.
 
 use crate::spans_of;
-use candlescope_tests::services::{Jaeger, get};
+use candlescope_testkit::services::{Jaeger, get};
+use candlescope_testkit::wait_for;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 /// The metrics that it was sent, as Prometheus would see them.
 pub(crate) fn metrics(jaeger: &Jaeger) -> String {
@@ -25,14 +25,8 @@ pub(crate) fn stored(jaeger: &Jaeger, id: &str) -> Value {
 
 /// The trace once it has `spans` spans: storing takes a moment.
 pub(crate) fn trace(jaeger: &Jaeger, id: &str, spans: usize) -> Value {
-    let began = Instant::now();
-    loop {
-        let trace = stored(jaeger, id);
-        let n = spans_of(&trace).len();
-        if n >= spans || began.elapsed() > Duration::from_secs(20) {
-            assert_eq!(n, spans, "spans that Jaeger has of trace {id}");
-            return trace;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let whole = || Some(stored(jaeger, id)).filter(|trace| spans_of(trace).len() >= spans);
+    let trace = wait_for(whole, &format!("Jaeger has {spans} spans of trace {id}"));
+    assert_eq!(spans_of(&trace).len(), spans, "spans that Jaeger has of trace {id}");
+    trace
 }

@@ -4,7 +4,7 @@ use crate::{server, work};
 use candlescope_core::run::ExporterReport;
 use candlescope_core::{MemoryExporter, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpProtocol};
-use candlescope_tests::services::Jaeger;
+use candlescope_testkit::services::Jaeger;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The dashboards and rules as data.
 
 use candlescope_exporters::prometheus::{Kind, METRICS, SAMPLES};
-use candlescope_tests::services::ROOT;
+use candlescope_testkit::ROOT;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

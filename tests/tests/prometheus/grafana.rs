@@ -1,7 +1,7 @@
 //! Grafana's own types of its dashboards, and where the links of panels lead.
 
 use super::dashboards::read;
-use candlescope_tests::services::ROOT;
+use candlescope_testkit::ROOT;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

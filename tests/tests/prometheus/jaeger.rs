@@ -1,8 +1,8 @@
 //! One trace in a real Jaeger, to follow links to.
 
-use candlescope_tests::services::{Jaeger, get, post};
+use candlescope_testkit::services::{Jaeger, get, post};
+use candlescope_testkit::wait_until;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 /// Stores a trace of one span.
 pub(crate) fn store(jaeger: &Jaeger, service: &str, start_ms: u64, duration_ms: u64) {
@@ -15,11 +15,7 @@ pub(crate) fn store(jaeger: &Jaeger, service: &str, start_ms: u64, duration_ms: 
     let body = json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": [{ "spans": [span] }] }] });
     let answer = post(jaeger.http, "/v1/traces", &body.to_string()).expect("Jaeger takes traces");
     assert!(!answer.contains("rejectedSpans"), "{answer}");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !jaeger.knows(service) {
-        assert!(Instant::now() < deadline, "Jaeger does not know {service}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(|| jaeger.knows(service), "Jaeger knows the service");
 }
 
 /// Traces that a search finds, or why it is refused: what stands behind the `?` of Jaeger's own search page goes to its API.

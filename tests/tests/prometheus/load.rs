@@ -1,16 +1,11 @@
 //! What is scraped: a model that generates under a session, and batches made up where this machine has no GPU.
 
-#[path = "../../../exporters/tests/common/synthetic.rs"]
-mod synthetic;
-
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{
-    CollectError, Collector, Exporter, GpuSource, GpuTime, KernelKind, KernelRecord, Ledger, Samples, Session,
-    SpanRecord,
-};
+use candlescope_core::{CollectError, Collector, Exporter, GpuSource, GpuTime, KernelRecord, Ledger, Samples, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use candlescope_testkit::{Decoder, records};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -152,7 +147,7 @@ impl Marked {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            let (mut made, ledger) = (synthetic::Synthetic::new(1), Ledger::new());
+            let (mut made, ledger) = (Decoder::new(1), Ledger::new());
             (made.gpu, made.annotated) = (true, true);
             while !stopped.load(Ordering::Relaxed) {
                 let mut batch = made.decode();
@@ -161,7 +156,8 @@ impl Marked {
                     let spans = batch.spans.iter_mut().enumerate();
                     spans.for_each(|(n, span)| span.gpu = span.gpu.filter(|_| n % 2 == 0).map(of_kernels));
                     batch.steps[0].gpu = batch.spans[0].gpu;
-                    batch.kernels.push(kernel(&batch.spans[0]));
+                    let kernel = records::kernel_of(&batch.spans[0], "GPU-00000000-made-up", 40_000);
+                    batch.kernels.push(KernelRecord { seq: None, span_id: None, path: None, ..kernel });
                 }
                 ledger.received(&batch);
                 exporter.export(&batch, &ledger).expect("takes it");
@@ -181,32 +177,4 @@ impl Marked {
 
 fn of_kernels(gpu: GpuTime) -> GpuTime {
     GpuTime { source: GpuSource::Cupti, dur_ns: gpu.dur_ns / 2, ..gpu }
-}
-
-fn kernel(span: &SpanRecord) -> KernelRecord {
-    KernelRecord {
-        kind: KernelKind::Kernel,
-        name: "gemm".into(),
-        seq: None,
-        span_id: None,
-        step: span.step,
-        phase: span.phase,
-        path: None,
-        device: "GPU-00000000-made-up".into(),
-        stream: 7,
-        gpu_start: span.host_start,
-        gpu_dur_ns: 40_000,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_static: None,
-        shared_dynamic: None,
-        bytes: None,
-        launch: None,
-        launch_start: None,
-        launch_dur_ns: None,
-        queue_delay_ns: None,
-        correlation: 1,
-        graph: None,
-    }
 }

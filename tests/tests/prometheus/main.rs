@@ -6,12 +6,14 @@ mod grafana;
 mod jaeger;
 mod lint;
 mod load;
-mod server;
+mod promtool;
 mod server_of_grafana;
 
-use candlescope_tests::services::{Jaeger, ROOT, get};
+use candlescope_testkit::ROOT;
+use candlescope_testkit::SOON;
+use candlescope_testkit::services::{Jaeger, Prometheus, get};
 use dashboards::{DASHBOARDS, Query, queries};
-use server::{Prometheus, promtool, stdin_to};
+use promtool::{promtool, stdin_to};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,8 +44,9 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
     for rule in dashboards::recordings() {
         open.push(Query { of: format!("recording rule {rule}"), expr: rule });
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + SOON;
     while !open.is_empty() && Instant::now() < deadline {
+        // Scraped twice a second, so there is nothing to be found before.
         std::thread::sleep(Duration::from_secs(1));
         open.retain(|query| {
             let answer = prometheus.query(&chosen(&query.expr));
@@ -133,7 +136,7 @@ fn panels_answer_through_a_real_grafana() {
     }
     let all = targets.len();
     assert!(all > 60, "{all} queries are not all there are");
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + 2 * SOON;
     while !targets.is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_secs(1));
         targets.retain(|(_, target)| !grafana.query(target).iter().any(|value| value.is_finite()));

@@ -1,7 +1,8 @@
 //! Grafana itself as a child process, with the repository's provisioning.
 
 use super::dashboards::{DASHBOARDS, read};
-use candlescope_tests::services::{ROOT, Service, free_addresses, from_script, get, post};
+use candlescope_testkit::ROOT;
+use candlescope_testkit::services::{Service, free_addresses, from_script, get, post};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;

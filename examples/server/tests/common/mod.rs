@@ -1,28 +1,45 @@
-//! The server as a process under load, for tests that measure.
+//! The server as a process of a test.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 
-use candlescope_tests::services::{cpu_of, from_script};
+use candlescope_testkit::SOON;
+use candlescope_testkit::services::{cpu_of, from_script};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 pub struct Server {
     process: Child,
-    url: String,
+    pub url: String,
+    said: Receiver<String>,
+    /// Captures are made in `captures` below it.
+    pub dir: Arc<tempfile::TempDir>,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Ended already is as good.
         let _ = self.process.kill().and_then(|()| self.process.wait());
     }
 }
 
 impl Server {
-    /// Starts one that computes on one thread, unless `RAYON_NUM_THREADS` says otherwise. With a `clock` its time can be set by writing
-    /// into that file, which makes reading the time dearer.
-    pub fn start(arguments: &[String], clock: Option<&Path>) -> Self {
+    /// Starts one that computes on one thread, unless `RAYON_NUM_THREADS` says otherwise, and waits until it listens.
+    pub fn start<A: AsRef<OsStr>>(arguments: &[A]) -> Self {
+        Self::launch(arguments, None).listening()
+    }
+
+    /// One whose time can be set by writing into the file `clock`, which makes reading the time dearer.
+    pub fn start_with_clock(arguments: &[impl AsRef<OsStr>], clock: &Path) -> Self {
+        Self::launch(arguments, Some(clock)).listening()
+    }
+
+    /// Does not wait until it listens.
+    pub fn launch(arguments: &[impl AsRef<OsStr>], clock: Option<&Path>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_candlescope-server"));
         if let Some(clock) = clock {
             command
@@ -31,18 +48,44 @@ impl Server {
                 .env("FAKETIME_CACHE_DURATION", "1")
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
+        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
         let mut process = command
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", "127.0.0.1:0", "--captures"])
+            .arg(dir.path().join("captures"))
             .args(arguments)
             .env("RAYON_NUM_THREADS", std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| "1".to_string()))
             .env("OTEL_SERVICE_NAME", "candlescope-soak")
+            .env_remove("CAPTURE_TOKEN")
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server starts");
-        let mut errors = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let url = errors.find_map(|line| line.strip_prefix("listening on ").map(str::to_string)).expect("an address");
-        std::thread::spawn(move || errors.for_each(|line| eprintln!("server: {line}")));
-        Self { process, url }
+        let errors = BufReader::new(process.stderr.take().expect("piped"));
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                eprintln!("server: {line}");
+                // Where nobody listens any more, it is still to be read.
+                let _ = tell.send(line);
+            }
+        });
+        Self { process, url: String::new(), said, dir }
+    }
+
+    fn listening(mut self) -> Self {
+        self.url = self.hears("listening on ").trim_start_matches("listening on ").to_string();
+        self
+    }
+
+    /// The next line that contains `text`.
+    pub fn hears(&self, text: &str) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.said.recv_timeout(left).unwrap_or_else(|e| panic!("the server never said `{text}`: {e}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
     }
 
     /// What clients saw in `seconds` of load.
@@ -99,17 +142,22 @@ impl Server {
         tasks.filter_map(|task| Some(name(task.ok()?)?.trim().to_string())).collect()
     }
 
-    /// Ends it as an operator does.
-    pub fn stop(self) {
-        let status = self.end();
-        assert!(status.success(), "the server ended with {status}");
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Ends it as an operator does, which must go well, and returns what it said at the end.
+    pub fn stop(self) -> Vec<String> {
+        let (status, said) = self.end();
+        assert!(status.success(), "the server ended with {status}: {said:?}");
+        said
     }
 
     /// The same, however it ends.
-    pub fn end(mut self) -> ExitStatus {
-        let told = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
-        assert!(told.expect("kill runs").success());
-        self.process.wait().expect("its end")
+    pub fn end(mut self) -> (ExitStatus, Vec<String>) {
+        self.signal("-TERM");
+        (self.process.wait().expect("its end"), self.said.iter().collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counts this thread's calls of the allocator.
+//! Counts a thread's calls of the allocator, in a test that has [`Counting`] for its `#[global_allocator]`.
 #![allow(unsafe_code, reason = "a counting allocator must implement an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,7 +8,9 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Counting;
+/// The system's allocator, and a count of its calls for each thread.
+#[derive(Debug)]
+pub struct Counting;
 
 // SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
 unsafe impl GlobalAlloc for Counting {
@@ -24,10 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-#[global_allocator]
-static GLOBAL: Counting = Counting;
-
-/// Calls of the allocator while `f` runs.
+/// Calls of the allocator while `f` runs, on this thread.
 pub fn allocator_calls(f: impl FnOnce()) -> u64 {
     let before = CALLS.with(Cell::get);
     f();
@@ -35,6 +34,9 @@ pub fn allocator_calls(f: impl FnOnce()) -> u64 {
 }
 
 /// The counter counts: without this, a test that wants zero could not fail.
+///
+/// # Panics
+/// Where the test has another allocator.
 pub fn assert_counting() {
     assert_eq!(allocator_calls(|| drop(std::hint::black_box(Box::new(1)))), 2);
 }

@@ -1,5 +1,4 @@
 //! A collector in this process that answers as told.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,12 +8,18 @@ use std::sync::{Arc, Mutex};
 /// One request as the server got it.
 #[derive(Debug, Clone)]
 pub struct Got {
+    /// What was asked for.
     pub path: String,
+    /// By their names in lower case.
     pub headers: HashMap<String, String>,
+    /// As long as `content-length` says.
     pub body: Vec<u8>,
 }
 
-/// Answers requests as told, by their number from 0.
+/// Answers requests as told, by their number from 0. Returns where it listens and the requests so far.
+///
+/// # Panics
+/// Where there is no port.
 pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (SocketAddr, Arc<Mutex<Vec<Got>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("address");
@@ -54,17 +59,22 @@ fn read(reader: &mut impl BufRead) -> Option<Got> {
     Some(Got { path, headers, body })
 }
 
+/// Answers with a status line, more headers, each with its line's end, and a body.
 pub fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
     // A client that has gone away is the client's business.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
+/// An answer that takes everything.
 pub fn ok(_: usize, stream: &mut TcpStream) {
     reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
 }
 
 /// An address where nobody listens.
+///
+/// # Panics
+/// Where there is no port.
 pub fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
 }

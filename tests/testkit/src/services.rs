@@ -1,17 +1,15 @@
 //! Real servers as child processes of a test, and the little HTTP that talking to them takes.
 
+use crate::{ROOT, wait_until};
+use serde_json::Value;
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// The repository.
-pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
-/// How long a server has to come up.
-const SOON: Duration = Duration::from_secs(60);
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a script below `tests/` prints: a program, a directory, a library, fetched on first use.
 ///
@@ -89,7 +87,7 @@ impl Service {
         }
     }
 
-    /// Starts it again after it was killed.
+    /// Starts it again after it was killed; does not wait until it is up.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -102,13 +100,13 @@ impl Service {
     /// # Panics
     /// When it ends instead, or takes more than a minute.
     pub fn wait_until(&mut self, up: impl Fn() -> bool) {
-        let deadline = Instant::now() + SOON;
-        while !up() {
+        let program = self.command.get_program();
+        let alive_and_up = || {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("its state"));
-            let program = self.command.get_program();
-            assert!(ended.is_none() && Instant::now() < deadline, "{program:?} does not come up: {ended:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            assert!(ended.is_none(), "{program:?} does not come up: {ended:?}");
+            up()
+        };
+        wait_until(alive_and_up, &format!("{program:?} comes up"));
     }
 
     /// CPU time so far, user and system, of a process that runs.
@@ -184,5 +182,86 @@ impl Jaeger {
     /// Whether it has traces of a service.
     pub fn knows(&self, service: &str) -> bool {
         get(self.query, "/api/services").is_ok_and(|body| body.contains(&format!("\"{service}\"")))
+    }
+}
+
+/// Where Prometheus and `promtool` are, fetched on first use.
+///
+/// # Panics
+/// When they cannot be fetched.
+pub fn prometheus_programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| from_script("services/prometheus.sh"))
+}
+
+/// A Prometheus of the test's own, with the rules of the repository.
+#[derive(Debug)]
+pub struct Prometheus {
+    /// The process.
+    pub service: Service,
+    /// Where it answers questions.
+    pub address: SocketAddr,
+    targets: usize,
+    _dir: tempfile::TempDir,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes `targets` twice a second, and waits until it is up.
+    ///
+    /// # Panics
+    /// When it cannot be fetched or does not come up.
+    pub fn start(targets: &[SocketAddr]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let listed: Vec<String> = targets.iter().map(|t| format!("\"{t}\"")).collect();
+        let rules = Path::new(ROOT).join("grafana/prometheus/rules.yml");
+        std::fs::copy(rules, dir.path().join("rules.yml")).expect("rules");
+        let config = format!(
+            "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n  evaluation_interval: 1s\nrule_files: [rules.yml]\n\
+             scrape_configs:\n  - job_name: candlescope\n    static_configs:\n      - targets: [{}]\n",
+            listed.join(", ")
+        );
+        std::fs::write(dir.path().join("prometheus.yml"), config).expect("written");
+        let [address] = free_addresses();
+        let mut command = Command::new(prometheus_programs().join("prometheus"));
+        command
+            .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .current_dir(dir.path());
+        let mut service = Service::start(command);
+        service.wait_until(|| get(address, "/-/ready").is_ok_and(|body| body.contains("Ready")));
+        Self { service, address, targets: targets.len(), _dir: dir }
+    }
+
+    /// The values that a query gives now, each with its labels.
+    ///
+    /// # Errors
+    /// When it gives none, with what was answered instead.
+    pub fn query(&self, expr: &str) -> Result<Vec<(String, f64)>, String> {
+        let mut encoded = String::new();
+        for byte in expr.bytes() {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        let body = get(self.address, &format!("/api/v1/query?query={encoded}")).map_err(|e| e.to_string())?;
+        let answer: Value = serde_json::from_str(&body).map_err(|e| format!("{e}: {body}"))?;
+        if answer["status"] != "success" {
+            return Err(body);
+        }
+        let values = answer["data"]["result"].as_array().into_iter().flatten();
+        Ok(values.filter_map(|v| Some((v["metric"].to_string(), v["value"][1].as_str()?.parse().ok()?))).collect())
+    }
+
+    /// Waits until every target has been scraped anew, beginning now.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub fn wait_for_scrapes(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+        let all_anew = || {
+            // A scrape's samples carry the time when it began.
+            let scraped = self.query("timestamp(up == 1)").expect("answers");
+            scraped.len() == self.targets && scraped.iter().all(|(_, at)| *at > now)
+        };
+        wait_until(all_anew, "all targets are scraped");
     }
 }

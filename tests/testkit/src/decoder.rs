@@ -1,0 +1,347 @@
+//! A decoder of SmolLM2-135M's shape that generates text, as the records that a session makes of it: some 400 intervals
+//! a token. Seeded, so that a test sees the same each time.
+
+use crate::records::{T0, request, span, step, thread};
+use candlescope_core::{
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SampleRecord, Shape,
+    SpanId, SpanRecord, StepRecord, ThreadInfo, TraceId,
+};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The made-up GPU.
+pub const GPU: &str = "GPU-00000000-1111-2222-3333-444444444444";
+
+const HIDDEN: u64 = 576;
+const FFN: u64 = 1536;
+const VOCABULARY: u64 = 49_152;
+
+/// How durations vary.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Spread {
+    /// Within three per cent, and rarely by far more; what lies between layers takes the same time each time.
+    Even,
+    /// As timings of small kernels do, log-normally: constants would flatter every encoding.
+    LogNormal,
+}
+
+/// Makes records.
+#[derive(Debug)]
+pub struct Decoder {
+    /// Whether intervals carry FLOPs, bytes, dtype and shape, as our wrapped models' do and plain candle spans do not.
+    pub annotated: bool,
+    /// Whether intervals have device time.
+    pub gpu: bool,
+    /// Number of the newest interval.
+    pub seq: u64,
+    /// Number of the next step.
+    pub step: u64,
+    /// The time, in nanoseconds since the Unix epoch.
+    pub now: i64,
+    pub(crate) layers: usize,
+    /// Name of a layer's span.
+    pub(crate) block: String,
+    /// One step in this many has device time on every interval, the others on the step alone.
+    pub(crate) full_every: u64,
+    /// The share of a host time that the device takes.
+    pub(crate) gpu_percent: u64,
+    /// Steps whose kernels are recorded.
+    pub(crate) recorded: Range<u64>,
+    pub(crate) spread: Spread,
+    pub(crate) request: u64,
+    pub(crate) trace: TraceId,
+    pub(crate) base_span: u64,
+    pub(crate) batch: Batch,
+    pub(crate) noise: u64,
+    pub(crate) thread: Arc<ThreadInfo>,
+    /// Intervals that are open, as places among the batch's spans.
+    pub(crate) open: Vec<usize>,
+    pub(crate) in_step: bool,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) context: u32,
+}
+
+impl Decoder {
+    /// One of 30 layers whose durations spread as measured ones do.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            annotated: false,
+            gpu: false,
+            seq: 0,
+            step: 0,
+            now: T0,
+            layers: 30,
+            block: "block".to_string(),
+            full_every: 1,
+            gpu_percent: 100,
+            recorded: 0..0,
+            spread: Spread::LogNormal,
+            request: 1,
+            trace: TraceId(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736 ^ u128::from(seed)),
+            base_span: 0x00f0_67aa_0ba9_02b7 ^ seed,
+            batch: Batch::default(),
+            noise: seed,
+            thread: thread(1, "main"),
+            open: Vec::new(),
+            in_step: false,
+            phase: None,
+            context: 64,
+        }
+    }
+
+    /// The same on another thread than `main`, which is number 1.
+    pub fn on_thread(mut self, index: u32, name: &str) -> Self {
+        self.thread = thread(index, name);
+        self
+    }
+
+    /// At least 0 and below 1. Snapshots of reports are made of this stream, and no library promises to keep its own.
+    fn uniform(&mut self) -> f64 {
+        self.noise = self.noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.noise >> 40) as f64 / (1u64 << 24) as f64
+    }
+
+    /// A factor around 1; its logarithm has the standard deviation `sigma`.
+    fn log_normal(&mut self, sigma: f64) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        (sigma * radius * (std::f64::consts::TAU * self.uniform()).cos()).exp()
+    }
+
+    /// By how much longer a computation takes this time.
+    fn jitter(&mut self) -> f64 {
+        match self.spread {
+            Spread::LogNormal => self.log_normal(0.25),
+            // Rarely something else runs on the core.
+            Spread::Even => match self.uniform() {
+                rare if rare > 0.995 => 1.6,
+                often => 0.97 + 0.06 * often,
+            },
+        }
+    }
+
+    /// Time of the program itself, around a layer.
+    fn between(&mut self) {
+        self.now += match self.spread {
+            Spread::LogNormal => (300.0 * self.log_normal(0.5)) as i64,
+            Spread::Even => 60,
+        };
+    }
+
+    /// Begins an interval; gives its place among the spans.
+    pub(crate) fn enter(&mut self, name: &str) -> usize {
+        self.seq += 1;
+        let parent = self.open.last().map(|at| &self.batch.spans[*at]);
+        let text = match parent {
+            // A request's entry stands above steps, whose paths begin with themselves.
+            Some(parent) if parent.step.is_some() => &format!("{}/{name}", parent.path.path),
+            _ => name,
+        };
+        let made = SpanRecord {
+            trace_id: self.trace,
+            span_id: SpanId(self.base_span.wrapping_add(self.seq)),
+            step: self.in_step.then_some(self.step),
+            phase: self.phase,
+            depth: self.open.len() as u16,
+            thread: self.thread.clone(),
+            host_start: HostNs(self.now),
+            ..span(self.seq, parent.map(|parent| parent.seq), text, 0, 0)
+        };
+        self.open.push(self.batch.spans.len());
+        self.batch.spans.push(made);
+        self.between();
+        self.batch.spans.len() - 1
+    }
+
+    /// Ends the innermost interval.
+    pub(crate) fn leave(&mut self) {
+        self.between();
+        let span = &mut self.batch.spans[self.open.pop().expect("one is open")];
+        span.host_dur_ns = HostNs(self.now).since(span.host_start);
+        let is_step = !span.path.path.contains('/');
+        if self.gpu && span.step.is_some_and(|step| is_step || step.is_multiple_of(self.full_every)) {
+            let dur_ns = span.host_dur_ns * self.gpu_percent / 100;
+            span.gpu = Some(GpuTime { start: span.host_start.plus_ns(5_000), dur_ns, source: GpuSource::Event });
+        }
+    }
+
+    /// An interval around `inside`.
+    fn interval(&mut self, name: &str, inside: impl FnOnce(&mut Self)) -> usize {
+        let at = self.enter(name);
+        inside(self);
+        self.leave();
+        at
+    }
+
+    /// A layer that computes: `tokens` rows through a weight of `k` by `n`.
+    fn linear(&mut self, name: &str, tokens: u64, k: u64, n: u64) {
+        let (flops, bytes) = (2 * tokens * k * n, (tokens * k + k * n + tokens * n) * 2);
+        // 40 GFLOP/s or 20 GB/s, whichever takes longer.
+        let ns = (flops as f64 / 40.0).max(bytes as f64 / 20.0) * self.jitter();
+        let at = self.interval(name, |d| d.now += ns as i64);
+        if self.annotated {
+            let span = &mut self.batch.spans[at];
+            (span.flops, span.bytes, span.io_bytes) = (Some(flops), Some(2 * k * n), Some(bytes));
+            (span.dtype, span.shape) = (Some(DType::BF16), Some(Shape::new(&[1, tokens as usize, n as usize])));
+        }
+        self.kernel(at, KernelKind::Kernel, "void cutlass::Kernel2<cutlass_80_tensorop_bf16_gemm_64x64>(Params)");
+    }
+
+    /// A layer that says nothing of what it does.
+    fn busy(&mut self, name: &str, ns: f64) {
+        let ns = ns * self.jitter();
+        let at = self.interval(name, |d| d.now += ns as i64);
+        let kernel = format!("void candle::{}_kernel<float, 128>(float const*, int)", name.replace(['[', ']'], ""));
+        self.kernel(at, KernelKind::Kernel, &kernel);
+    }
+
+    /// One kernel or copy of an interval without others inside: launched as it begins, busy for three fifths of it.
+    fn kernel(&mut self, at: usize, kind: KernelKind, name: &str) {
+        if !self.recorded.contains(&self.step) {
+            return;
+        }
+        let span = &self.batch.spans[at];
+        let is_kernel = kind == KernelKind::Kernel;
+        self.batch.kernels.push(KernelRecord {
+            kind,
+            name: name.into(),
+            stream: 2,
+            gpu_start: span.host_start.plus_ns(span.host_dur_ns / 5),
+            grid: is_kernel.then_some([64, 1, 1]),
+            block: is_kernel.then_some([128, 1, 1]),
+            registers: is_kernel.then_some(40),
+            shared_static: is_kernel.then_some(0),
+            shared_dynamic: is_kernel.then_some(0),
+            bytes: (!is_kernel).then_some(u64::from(self.context) * 4),
+            launch: Some(if is_kernel { "cuLaunchKernel" } else { "cuMemcpyDtoHAsync_v2" }),
+            launch_start: Some(span.host_start.plus_ns(span.host_dur_ns / 20)),
+            launch_dur_ns: Some(span.host_dur_ns / 20),
+            queue_delay_ns: Some(span.host_dur_ns / 10),
+            correlation: self.batch.kernels.len() as u32 + 1,
+            ..crate::records::kernel_of(span, GPU, span.host_dur_ns * 3 / 5)
+        });
+    }
+
+    /// Gives the intervals of a recorded step the sum of the kernels launched inside them, as the pipeline does.
+    fn attribute(&mut self, first: usize) {
+        let mut sums: HashMap<u64, (u64, HostNs)> = HashMap::new();
+        for kernel in self.batch.kernels.iter().filter(|k| k.step == Some(self.step)) {
+            let mut seq = kernel.seq;
+            while let Some(at) = seq.and_then(|seq| self.batch.spans[first..].iter().position(|s| s.seq == seq)) {
+                let span = &self.batch.spans[first + at];
+                let sum = sums.entry(span.seq).or_insert((0, kernel.gpu_start));
+                sum.0 += kernel.gpu_dur_ns;
+                seq = span.parent_seq;
+            }
+        }
+        for span in &mut self.batch.spans[first..] {
+            if let Some(&(dur_ns, start)) = sums.get(&span.seq) {
+                span.gpu = Some(GpuTime { start, dur_ns, source: GpuSource::Cupti });
+            }
+        }
+    }
+
+    /// A step: `tokens` tokens through all layers, with `context` tokens seen so far.
+    pub(crate) fn forward(&mut self, name: &str, tokens: u32, context: u32) {
+        let first = self.batch.spans.len();
+        let (t, each) = (u64::from(tokens), f64::from(tokens));
+        (self.phase, self.in_step) = (Phase::from_word(name), true);
+        let root = self.enter(name);
+        self.busy("embedding", 900.0 * each);
+        let block = self.block.clone();
+        for layer in 0..self.layers {
+            self.interval(&format!("{block}[{layer}]"), |d| {
+                d.busy("rms-norm[0]", 700.0 * each);
+                d.interval("attn", |d| {
+                    for (i, n) in [HIDDEN, HIDDEN / 3, HIDDEN / 3].into_iter().enumerate() {
+                        d.linear(&format!("linear[{i}]"), t, HIDDEN, n);
+                    }
+                    d.busy("attn-rot", 1_500.0 * each);
+                    // Scores, softmax and the copy of the cache have no span of their own.
+                    d.now += (25.0 * f64::from(context) * each.sqrt() * d.jitter()) as i64 + 4_000;
+                    d.linear("linear[3]", t, HIDDEN, HIDDEN);
+                });
+                d.busy("rms-norm[1]", 700.0 * each);
+                d.interval("mlp", |d| {
+                    d.linear("linear[0]", t, HIDDEN, FFN);
+                    d.linear("linear[1]", t, HIDDEN, FFN);
+                    d.linear("linear[2]", t, FFN, HIDDEN);
+                });
+            });
+        }
+        self.busy("rms-norm", 700.0);
+        self.linear("lm_head", 1, HIDDEN, VOCABULARY);
+        let sample = self.interval("sample", |d| d.now += 45_000);
+        self.batch.spans[sample].phase = Some(Phase::Sample);
+        self.kernel(sample, KernelKind::Memcpy, "dtoh");
+        self.leave();
+        if self.recorded.contains(&self.step) {
+            self.attribute(first);
+        }
+        (self.phase, self.in_step) = (None, false);
+
+        let spans = &mut self.batch.spans;
+        (spans[root].tokens, spans[root].context_len, spans[root].batch) = (Some(tokens), Some(context), Some(1));
+        let annotated = self.annotated;
+        let sum = |of: fn(&SpanRecord) -> Option<u64>| annotated.then(|| spans[first..].iter().filter_map(of).sum());
+        let root = &spans[root];
+        self.batch.steps.push(StepRecord {
+            seq: root.seq,
+            trace_id: root.trace_id,
+            phase: root.phase,
+            request: Some(self.request),
+            path: root.path.clone(),
+            thread: root.thread.clone(),
+            host_start: root.host_start,
+            host_dur_ns: root.host_dur_ns,
+            gpu: root.gpu,
+            tokens: root.tokens,
+            context_len: root.context_len,
+            batch: root.batch,
+            flops: sum(|s| s.flops),
+            bytes: sum(|s| s.bytes),
+            io_bytes: sum(|s| s.io_bytes),
+            intervals: (spans.len() - first) as u64,
+            ..step(self.step, name, 0, 0)
+        });
+        self.step += 1;
+    }
+
+    /// The records of one step over one token: `prefill`, `decode`, or any other name for a step outside phases.
+    pub fn step(&mut self, name: &str) -> Batch {
+        self.context += 1;
+        self.forward(name, 1, self.context);
+        // Detokenising, printing.
+        self.now += (200_000.0 * self.log_normal(0.3)) as i64;
+        std::mem::take(&mut self.batch)
+    }
+
+    /// The next token.
+    pub fn decode(&mut self) -> Batch {
+        self.step("decode")
+    }
+
+    /// A sample of each of two metrics, now.
+    pub fn samples(&mut self) -> Vec<SampleRecord> {
+        let (time, device) = (HostNs(self.now), Arc::<str>::from("host"));
+        let memory = ("process_resident_memory_bytes", 300e6 + self.uniform() * 1e6, "bytes");
+        [memory, ("process_cpu_ratio", self.uniform(), "ratio")]
+            .map(|(metric, value, unit)| SampleRecord { time, device: device.clone(), metric, value, unit })
+            .to_vec()
+    }
+
+    /// A request that began at `started` and had all steps so far, and ends now.
+    pub fn request(&self, number: u64, started: HostNs) -> RequestRecord {
+        RequestRecord {
+            trace_id: self.trace,
+            span_id: SpanId(self.base_span.wrapping_sub(number)),
+            host_start: started,
+            host_dur_ns: HostNs(self.now).since(started),
+            ttft_ns: Some(12_000_000),
+            prompt_tokens: Some(64),
+            output_tokens: Some(self.step),
+            batch: Some(1),
+            ..request(number, 0, 0)
+        }
+    }
+}

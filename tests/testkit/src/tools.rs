@@ -1,0 +1,129 @@
+//! Tools and rights that not every machine has.
+//!
+//! On somebody's own machine a test that lacks one says so and passes. Where `CI` is set, or `CANDLESCOPE_REQUIRE` as
+//! `make test` does, it fails: there a test that did not run must not look like one that passed.
+
+use crate::ROOT;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file that a test needs.
+#[derive(Debug)]
+pub struct Tool {
+    what: &'static str,
+    /// Environment variable that names it.
+    variable: &'static str,
+    /// Where a script of the repository puts it.
+    place: &'static str,
+    /// Its name on the `PATH`, where any version will do.
+    program: Option<&'static str>,
+    remedy: &'static str,
+}
+
+/// A Python with what `tests/python/requirements.txt` names: DuckDB, Polars, Jupyter, Perfetto's definitions.
+pub const PYTHON: Tool = Tool {
+    what: "a Python with DuckDB, Polars and Jupyter",
+    variable: "CANDLESCOPE_PYTHON",
+    place: ".venv/bin/python",
+    program: None,
+    remedy: "make venv",
+};
+
+/// A real model.
+pub const SMOLLM2: Tool = Tool {
+    what: "the model SmolLM2-135M",
+    variable: "CANDLESCOPE_SMOLLM2",
+    place: ".models/SmolLM2-135M-Instruct.Q4_1.gguf",
+    program: None,
+    remedy: "make models",
+};
+
+/// NVIDIA's Nsight Systems.
+pub const NSYS: Tool = Tool {
+    what: "Nsight Systems",
+    variable: "CANDLESCOPE_NSYS",
+    place: ".nsys/nsight-systems/target-linux-x64/nsys",
+    program: Some("nsys"),
+    remedy: "make nsys",
+};
+
+/// Valgrind, which counts instructions.
+pub const VALGRIND: Tool = Tool {
+    what: "valgrind",
+    variable: "CANDLESCOPE_VALGRIND",
+    place: ".valgrind/bin/valgrind",
+    program: Some("valgrind"),
+    remedy: "scripts/setup.sh test",
+};
+
+/// Where the tool is; `None` where it is missing, after [`missing`] has said so.
+///
+/// # Panics
+/// As [`missing`].
+#[track_caller]
+pub fn require(tool: &Tool) -> Option<PathBuf> {
+    let named = std::env::var_os(tool.variable).map(PathBuf::from);
+    let ours = Path::new(ROOT).join(tool.place);
+    let on_path = tool.program.zip(std::env::var_os("PATH"));
+    let on_path = on_path
+        .into_iter()
+        .flat_map(|(program, path)| std::env::split_paths(&path).map(|dir| dir.join(program)).collect::<Vec<_>>());
+    let found = named.into_iter().chain([ours]).chain(on_path).find(|file| file.is_file());
+    if found.is_none() {
+        missing(tool.what, tool.remedy);
+    }
+    found
+}
+
+/// Says that what a test needs is not there.
+///
+/// # Panics
+/// Where everything must be there.
+#[track_caller]
+pub fn missing(what: &str, remedy: &str) {
+    let required =
+        ["CI", "CANDLESCOPE_REQUIRE"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
+    assert!(!required, "{what} is missing, and this machine must have it: {remedy}");
+    // Straight to the stream: what `eprintln!` prints in a test that passes is not shown.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {what} is missing: {remedy} ***\n");
+}
+
+/// A directory on a small file system of its own. Mounting one takes root or `sudo` without a password.
+#[derive(Debug)]
+pub struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// One of `size`, as `mount` writes it; `None` where the right to mount is missing, after [`missing`] has said so.
+    ///
+    /// # Panics
+    /// As [`missing`].
+    #[track_caller]
+    pub fn mount(size: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = dir.path().to_str().expect("UTF-8");
+        if as_root(&["mount", "-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", at]) {
+            return Some(Self(dir));
+        }
+        missing("the right to mount a small file system", "run as root, or allow sudo without a password");
+        None
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        as_root(&["umount", self.0.path().to_str().expect("UTF-8")]);
+    }
+}
+
+fn as_root(command: &[&str]) -> bool {
+    let runs = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    runs(command[0], &command[1..]) || runs("sudo", &[&["-n"], command].concat())
+}

@@ -1,0 +1,35 @@
+//! Waiting for a condition instead of for a time.
+
+use std::time::{Duration, Instant};
+
+/// More than anything takes that a test waits for, on a machine that is busy with other things.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// If it does not within [`SOON`]; `what` says what was waited for.
+#[track_caller]
+pub fn wait_until(mut condition: impl FnMut() -> bool, what: &str) {
+    wait_for(|| condition().then_some(()), what);
+}
+
+/// Waits until `look` finds something.
+///
+/// # Panics
+/// If it finds nothing within [`SOON`]; `what` says what was waited for.
+#[track_caller]
+pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>, what: &str) -> T {
+    let began = Instant::now();
+    // Often it is there at once; later a look a moment ago is as good as one now, and looking costs what is waited for
+    // its CPU.
+    let mut pause = Duration::from_micros(100);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < SOON, "waited {SOON:?} in vain: {what}");
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
