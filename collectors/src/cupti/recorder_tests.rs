@@ -548,16 +548,19 @@ fn windows_are_anchored_where_they_begin() {
         let began = std::time::Instant::now();
         let host = || HostNs(began.elapsed().as_nanos() as i64);
         library.script().now = 5_000_000;
+        let before = host();
         recorder.enable().expect("enabled");
-        let enabled = host();
+        let after = host();
+        // What is read at the end of the window must lie apart from its beginning.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let hour = 3_600_000_000_000;
         library.script().now = hour + 10_000_000;
         library.script().plain = vec![(built::kernel(5, 5_000_100, 5_000_200, 0), Some(b"k"))];
         let mut sink = ActivitySink::default();
         recorder.collect(false, &host, &mut sink).expect("collected");
-        let off = sink.kernels[0].start.0 - enabled.0;
-        assert!(off.abs() < 2_000_000, "it ran as the window began, and is off by {off} ns");
+        // 100 ns after the window's beginning, by CUPTI's clock.
+        let start = sink.kernels[0].start.0 - 100;
+        assert!((before.0 - 1_000..=after.0 + 1_000).contains(&start), "{start} is not in {before:?} to {after:?}");
         let reads = Cell::new(0);
         recorder
             .collect(
@@ -573,6 +576,6 @@ fn windows_are_anchored_where_they_begin() {
         // Readings of clocks are brackets of microseconds at most; a clock that is set in between is not counted as
         // their error.
         let bound = sink.clock_bound_ns.expect("both were read");
-        assert!(bound < 5_000_000, "{bound}");
+        assert!(bound < 50_000_000, "{bound}");
     });
 }

@@ -3,10 +3,11 @@
 mod common;
 use candlescope_core::run::{RunManifest, Severity};
 use candlescope_core::*;
+use candlescope_testkit::wait_until;
 use common::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
 
@@ -109,7 +110,7 @@ fn steps_of_many_threads_are_captured_exactly() {
                 });
             });
         }
-        std::thread::sleep(Duration::from_millis(20));
+        wait_until(|| session.handle().stats().steps.begun > 3, "the threads are at work");
         let capture = session.handle().capture(captured.clone(), 50).expect("begins");
         let expected: BTreeSet<u64> = capture.steps().collect();
         let run = capture.wait(SOON).expect("written");
@@ -248,14 +249,13 @@ fn a_capture_that_waits_for_steps_can_be_ended() {
 fn a_session_that_ends_writes_the_capture_as_it_is() {
     let captured = MemoryExporter::new();
     let mut capture = None;
-    let begun = Instant::now();
     record(Session::builder(), |handle| {
         capture = Some(handle.capture(captured.clone(), 1_000).expect("begins"));
         (1..=3).for_each(step);
     });
     let run = capture.expect("begun").wait(Duration::ZERO).expect("written before the session was over");
     assert_eq!(run.counts["steps"], 3);
-    assert!(run.complete && begun.elapsed() < Duration::from_secs(10));
+    assert!(run.complete);
     assert_eq!(captured.batch().steps.len(), 3);
 }
 

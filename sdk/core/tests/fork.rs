@@ -5,6 +5,7 @@
 mod common;
 use candlescope_core::run::RunManifest;
 use candlescope_core::*;
+use candlescope_testkit::SOON;
 use common::*;
 use std::fs::File;
 use std::io::Write;
@@ -122,7 +123,7 @@ fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
                 "drop" => drop(session),
                 _ => std::mem::forget(session),
             }
-            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
             let told = told.lock().unwrap();
             let lines = usize::from(ending != "goes on");
             assert!(told.len() == lines && told.iter().all(|t| t.contains("forked from the one")), "{told:?}");
@@ -137,7 +138,7 @@ fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
     }
     let begin = Instant::now();
     let manifest = session.take().expect("there").finish();
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < SOON);
     assert_conserved(&manifest);
     assert!(manifest.complete && manifest.verdict.ok && manifest.results.is_empty(), "{:?}", manifest.verdict);
     assert_eq!(memory.batch().steps.len(), 400);

@@ -6,6 +6,7 @@ mod scripted;
 use candlescope_core::gpu::{GpuTiming, NoMark};
 use candlescope_core::run::{KernelAccount, RunManifest, Severity};
 use candlescope_core::{Batch, GpuSource, GpuTier, KernelsRefused, MemoryExporter, Schedule, Session, SpanRecord};
+use candlescope_testkit::{SOON, wait_until};
 use common::{record, sorted};
 use scripted::{Clock, Device, Recorder};
 use std::sync::atomic::Ordering;
@@ -286,16 +287,13 @@ fn intervals_wait_for_the_device_and_nothing_waits_for_them() {
     let (layer, session) = builder.exporter(memory.clone()).start().unwrap();
     use tracing_subscriber::prelude::*;
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let began = Instant::now();
+        // If they waited for the device, they would wait for ever.
         steps(&device, 5);
-        assert!(began.elapsed() < Duration::from_secs(1));
+        // That nothing comes can be given time, and not waited for.
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(memory.batch().spans.len(), 0, "held back until the device has got that far");
         device.running.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while memory.batch().spans.len() < 65 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(|| memory.batch().spans.len() >= 65, "the device has got that far");
         assert_eq!(memory.batch().spans.len(), 65);
         assert_times(&memory.batch(), GpuSource::Event);
     });
@@ -308,7 +306,7 @@ fn a_device_that_never_answers_costs_gpu_time_and_nothing_else() {
     device.running.store(false, Ordering::Relaxed);
     let began = Instant::now();
     let (batch, m) = timed(GpuTier::All, &device, 5);
-    assert!(began.elapsed() < Duration::from_secs(8));
+    assert!(began.elapsed() < SOON);
     assert_eq!(batch.spans.len(), 65);
     assert!(batch.spans.iter().all(|s| s.gpu.is_none() && s.host_dur_ns > 0));
     assert_eq!(m.gpu.as_ref().unwrap().intervals["late"], 65);
@@ -385,14 +383,11 @@ fn recorded(schedule: Option<Schedule>, tier: GpuTier, device: &Device, n: usize
         .kernels(Recorder(device.clone()), schedule);
     record(builder, |_| {
         // The window of a schedule that begins at once is open as soon as the recorder is.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        while schedule.is_some_and(|s| s.wait == 0)
-            && device.enables.load(Ordering::Relaxed) == 0
-            && device.kernel_error.lock().unwrap().is_none()
-            && Instant::now() < deadline
-        {
-            std::thread::sleep(Duration::from_millis(1));
+        let open = || device.enables.load(Ordering::Relaxed) > 0 || device.kernel_error.lock().unwrap().is_some();
+        if schedule.is_some_and(|s| s.wait == 0) {
+            wait_until(open, "the recorder is on, or cannot be");
         }
+        // What it says of itself is heard a moment later.
         std::thread::sleep(Duration::from_millis(5));
         steps(device, n);
     })
@@ -445,17 +440,15 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
         steps(&device, 5);
         for round in 1..=2_u64 {
             // The recorder of the round before is switched off in the background.
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while let Err(refused) = handle.capture_kernels(3) {
-                assert!(round > 1 && Instant::now() < deadline, "{refused}");
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let begins = || handle.capture_kernels(3).inspect_err(|refused| assert!(round > 1, "{refused}")).is_ok();
+            wait_until(begins, "the recorder is free");
             assert!(matches!(handle.capture_kernels(3), Err(KernelsRefused::Busy { .. })));
             // Steps go on as before while the recorder gets ready, and until it is off again.
-            while device.enables.load(Ordering::Relaxed) < round && Instant::now() < deadline {
+            let is_on = || {
                 steps(&device, 1);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+                device.enables.load(Ordering::Relaxed) >= round
+            };
+            wait_until(is_on, "the recorder is on");
             steps(&device, 5);
         }
     });
@@ -493,6 +486,7 @@ fn what_steps_outside_the_window_launch_is_not_outside_every_interval() {
         // Weights.
         (0..50).for_each(|_| device.launch("generate_seed_pseudo", 1_000));
         steps(&device, 4);
+        // Kernels are told apart by their times, so these must lie apart.
         std::thread::sleep(Duration::from_millis(5));
         outside += 50 + 4 * 8;
         // The window; between its steps something is launched that stands in no interval.
@@ -644,13 +638,7 @@ fn a_capture_leaves_the_recorder_off_however_it_ends() {
         .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
         .kernels(Recorder(device.clone()), None)
         .paused(true);
-    let begun = Instant::now();
-    let off = || {
-        while device.recording() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the recorder is still on");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
+    let off = || wait_until(|| !device.recording(), "the recorder is off");
     record(session, |handle| {
         // No steps but the captured ones are recorded, so none are left to use up the rest of the recorder's window.
         let memory = MemoryExporter::new();

@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::{Annotation, CandlescopeLayer, DType, MemoryExporter, Phase, Session, Shape, annotate, llm};
+use candlescope_testkit::SOON;
 use common::*;
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
@@ -142,7 +143,7 @@ fn polls_of_a_future_are_intervals_on_whatever_thread_they_run() {
 
 #[test]
 fn ids_reused_after_close_do_not_carry_old_names_over() {
-    let (batch, m) = record_default(|| {
+    let (batch, m) = record(Session::builder(), |handle| {
         for i in 0..20_000 {
             // Created, entered and closed at once: the registry gives ids out again and again.
             if i % 2 == 0 {
@@ -151,7 +152,8 @@ fn ids_reused_after_close_do_not_carry_old_names_over() {
                 trace_span!("odd").in_scope(|| ())
             }
             if i % 4096 == 0 {
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                // So that the ring never runs full.
+                handle.flush(SOON).expect("flushes");
             }
         }
     });

@@ -112,8 +112,8 @@ fn a_panic_in_the_pipeline_is_called_one() {
     let memory = MemoryExporter::new();
     let builder = Session::builder().exporter(memory).gpu(BrokenClock, GpuTiming::default());
     let start = Instant::now();
-    let (told, manifest) = run(builder.shutdown_timeout(Duration::from_secs(20)));
-    assert!(start.elapsed() < Duration::from_secs(15), "nobody waits for what has ended: {:?}", start.elapsed());
+    let (told, manifest) = run(builder.shutdown_timeout(Duration::from_secs(60)));
+    assert!(start.elapsed() < Duration::from_secs(40), "nobody waits for what has ended: {:?}", start.elapsed());
     assert_eq!(told, ["the pipeline panicked, so nothing is recorded from here on: the driver went away"]);
     assert!(!manifest.complete && !manifest.verdict.ok);
     let finding = &manifest.verdict.findings[0];
