@@ -10,6 +10,8 @@ use candlescope_models::load::{Engine, LoadError, LoadOptions, LoadedModel};
 use candlescope_models::{GenerateOptions, ModelConfig, ModelSource, generate};
 use common::*;
 use peak::peak_bytes;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -251,13 +253,12 @@ fn tokenizers_that_pad_without_end() {
     refused(path, &["tokenizer.json", "larger than the limit of 67108864 bytes"]);
 }
 
-/// A generator of its own: the same mutations on every machine.
-struct Dice(u64);
+/// The same mutations on every machine.
+struct Dice(StdRng);
 
 impl Dice {
     fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most.max(1)
+        self.0.random_range(0..most.max(1))
     }
 
     /// Some bytes of the first `within` changed, now and then a number made extreme or the end cut off.
@@ -274,8 +275,8 @@ impl Dice {
                     let piece: Vec<u8> = bytes.iter().skip(from).take(count).copied().collect();
                     bytes.splice(at..at, piece);
                 }
-                4 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b = b"0123456789-{}[]\"eE."[self.0 as usize % 19]),
-                _ => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << (self.0 >> 8 & 7)),
+                4 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b = b"0123456789-{}[]\"eE."[self.below(19)]),
+                _ => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << self.below(8)),
             }
             if bytes.is_empty() {
                 break;
@@ -294,7 +295,7 @@ fn mutations(path: &Path, file: &Path, seed: u64, within: usize, rounds: usize) 
     let rounds: usize = rounds * times;
     let began = Instant::now();
     let whole = std::fs::read(file).unwrap();
-    let mut dice = Dice(seed);
+    let mut dice = Dice(StdRng::seed_from_u64(seed));
     let mut refused = 0;
     for round in 0..rounds {
         std::fs::write(file, dice.mutate(&whole, within)).unwrap();

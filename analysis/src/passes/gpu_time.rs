@@ -220,6 +220,8 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     /// `calls` intervals measured at `ns` each, of which `inside` of each is children's where `detail` of them tell.
     fn event(calls: u64, ns: u64, detail: u64, inside: u64) -> GpuBySource {
@@ -274,11 +276,8 @@ mod tests {
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
         // A root measured in all of 1,600 steps, a child in one of ten. The child takes 40 to 80 % of each step, evenly spread.
-        let mut random = 0x5eed_u64;
-        let mut uniform = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) as f64 / (1u64 << 31) as f64
-        };
+        let mut random = StdRng::seed_from_u64(0x5eed);
+        let mut uniform = || random.random::<f64>();
         let (mut covered, rounds) = (0, 400);
         for _ in 0..rounds {
             let mut sums = [GpuBySource::default(); 2];

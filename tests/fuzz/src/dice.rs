@@ -1,8 +1,11 @@
 //! Mutations of inputs: the same for the same seed on every machine.
 
-/// A generator of its own, so that a finding is named by its number.
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+
+/// A generator for each input, so that a finding is named by its number. `Cargo.lock` keeps what the numbers mean.
 #[derive(Debug)]
-pub struct Dice(u64);
+pub struct Dice(StdRng);
 
 /// Numbers and pieces of text that parsers trip over.
 const WORDS: [&[u8]; 16] = [
@@ -27,24 +30,15 @@ const WORDS: [&[u8]; 16] = [
 impl Dice {
     /// For input `index` of the series `seed`.
     pub fn new(seed: u64, index: u64) -> Self {
-        let mut dice = Self(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        dice.next();
-        dice.next();
-        dice
-    }
-
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut both = [0; 32];
+        both[..8].copy_from_slice(&seed.to_le_bytes());
+        both[8..16].copy_from_slice(&index.to_le_bytes());
+        Self(StdRng::from_seed(both))
     }
 
     /// A number below `most`, 0 where `most` is.
     pub fn below(&mut self, most: usize) -> usize {
-        (self.next() % most.max(1) as u64) as usize
+        (self.0.next_u64() % most.max(1) as u64) as usize
     }
 
     /// One of the seeds with some bytes changed, removed, repeated, made extreme, or taken from another seed.
@@ -78,7 +72,7 @@ impl Dice {
                     bytes.splice(at..end, word.iter().copied());
                 }
                 7 => {
-                    let value = self.next().to_le_bytes();
+                    let value = self.0.next_u64().to_le_bytes();
                     let width = 1 << self.below(4);
                     bytes.iter_mut().skip(at).zip(&value[..width]).for_each(|(b, v)| *b = *v);
                 }

@@ -173,16 +173,8 @@ fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Uniform in 0 to 1.
-    struct Noise(u64);
-
-    impl Noise {
-        fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 40) as f64 / (1u64 << 24) as f64
-        }
-    }
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     fn name(n: u32) -> String {
         format!("kind{n}")
@@ -190,12 +182,12 @@ mod tests {
 
     #[test]
     fn a_known_cost_is_found_through_trend_and_noise() {
-        let mut noise = Noise(1);
+        let mut noise = StdRng::seed_from_u64(1);
         let mut in_place = InPlace::default();
         for step in 0..1_000u64 {
             // Steps get three times as long over the run, and vary by a tenth; recording takes 4 %.
             let plain = step % 10 == 7;
-            let truth = 1e6 * (1.0 + 2.0 * step as f64 / 1_000.0) * (0.95 + 0.1 * noise.next());
+            let truth = 1e6 * (1.0 + 2.0 * step as f64 / 1_000.0) * (0.95 + 0.1 * noise.random::<f64>());
             let thread = (step % 2) as u32;
             match plain {
                 true => in_place.plain(thread, 3, truth as u64),
@@ -212,11 +204,11 @@ mod tests {
 
     #[test]
     fn steps_that_are_interrupted_do_not_count() {
-        let mut noise = Noise(3);
+        let mut noise = StdRng::seed_from_u64(3);
         let mut in_place = InPlace::default();
         for step in 0..400u64 {
             // A third of all steps take up to thirty times as long, because something else ran.
-            let held_up = if noise.next() < 0.33 { 1.0 + 29.0 * noise.next() } else { 1.0 };
+            let held_up = if noise.random::<f64>() < 0.33 { 1.0 + 29.0 * noise.random::<f64>() } else { 1.0 };
             match step % 4 {
                 1 => in_place.plain(1, 1, (1e6 * held_up) as u64),
                 _ => in_place.recorded(1, 1, (1.3e6 * held_up) as u64),
@@ -229,12 +221,12 @@ mod tests {
     #[test]
     fn the_interval_covers_what_it_says() {
         // Where recording costs nothing, 95 of 100 intervals hold 0.
-        let mut noise = Noise(7);
+        let mut noise = StdRng::seed_from_u64(7);
         for n in [6, 8, 25, 60] {
             let rounds = 2_000;
             let held = (0..rounds)
                 .filter(|_| {
-                    let mut samples: Vec<f64> = (0..n).map(|_| noise.next() - 0.5).collect();
+                    let mut samples: Vec<f64> = (0..n).map(|_| noise.random::<f64>() - 0.5).collect();
                     samples.sort_by(f64::total_cmp);
                     interval(&samples).is_some_and(|(low, high)| low <= 0.0 && 0.0 <= high)
                 })
