@@ -1,6 +1,6 @@
 //! The model behind the server: a bounded queue, and threads that each work for one request at a time.
 
-use crate::queue::{Queue, Waiting};
+use crate::queue::{Queue, Refused, Waiting};
 use anyhow::{Context, Result};
 use candlescope::llm::Request;
 use candlescope_models::chat::Message;
@@ -81,13 +81,6 @@ pub(crate) struct Model {
     pub(crate) name: String,
     pub(crate) chats: bool,
     pub(crate) facts: Vec<(String, Value)>,
-}
-
-/// Why a job is not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Full(usize),
-    Stopping,
 }
 
 /// How much the server takes on.

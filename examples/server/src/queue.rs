@@ -1,6 +1,5 @@
 //! A bounded queue whose places are free again as soon as whoever waits in them goes away.
 
-use crate::engine::Refused;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +16,13 @@ struct State<T> {
     waiting: VecDeque<(u64, T)>,
     pushed: u64,
     open: bool,
+}
+
+/// Why something is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full(usize),
+    Stopping,
 }
 
 /// Somebody's place. Dropping it takes what still waits there out of the queue.
