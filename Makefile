@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services test-grafana lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo test test-services test-grafana instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
@@ -26,6 +26,11 @@ test: models venv nsys services
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services
 	$(TESTS) --test prometheus --test otlp_jaeger --test server --test cost --test long_run
+
+# Takes the instructions that an interval costs now for the figures that `make test` holds it to.
+instructions:
+	@scripts/setup.sh test
+	UPDATE_INSTRUCTIONS=1 $(TESTS) --test instructions
 
 # The dashboards through Grafana's own server, which takes a quarter of an hour to build: apart from the other tests for that alone.
 test-grafana: services

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that what the build needs besides Rust is there: a C compiler (zstd), and for the tests Python with venv and libclang
-# (NVTX's bindings are generated from its headers).
+# (NVTX's bindings are generated from its headers) and valgrind (the hot path's instructions are counted).
 # On Debian and its kin it installs what is missing; elsewhere it says what to install.
 # Usage: scripts/setup.sh [build|test]
 set -euo pipefail
@@ -10,6 +10,7 @@ command -v cc >/dev/null 2>&1 || missing+=(build-essential)
 if [ "$what" = test ]; then
   command -v python3 >/dev/null 2>&1 || missing+=(python3)
   python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+  command -v valgrind >/dev/null 2>&1 || missing+=(valgrind)
   # The library, and the headers that a C compiler brings along: bindgen needs both.
   clang=$(compgen -G '/usr/lib/llvm-*/lib/libclang[.-][0-9s]*' || compgen -G '/usr/lib*/libclang.so*' || true)
   headers=$(compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' || compgen -G '/usr/lib*/clang/*/include/stddef.h' || true)
