@@ -1,15 +1,13 @@
 //! Metrics through the facade: one call, and the session's own account is among them.
 #![allow(missing_docs, reason = "a test")]
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use candlescope_testkit::services::{free_addresses, get};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
 #[test]
 fn one_call_serves_metrics_and_the_sessions_account() {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+    let [address] = free_addresses();
     let (layer, scope) = candlescope::builder().prometheus(address.to_string()).layer().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let _step = candlescope::llm::decode(1, 2, 1);
@@ -18,10 +16,7 @@ fn one_call_serves_metrics_and_the_sessions_account() {
     for _ in 0..2 {
         scope.flush(Duration::from_secs(5)).expect("flushes");
     }
-    let mut page = String::new();
-    let mut stream = TcpStream::connect(address).expect("connects");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sends");
-    stream.read_to_string(&mut page).expect("answers");
+    let page = get(address, "/metrics").expect("metrics");
     assert!(page.contains("\ncandlescope_steps_total{phase=\"decode\"} 1\n"), "{page}");
     assert!(page.contains("candlescope_records_total{exporter=\"prometheus\",outcome=\"exported\"}"), "{page}");
 

@@ -3,9 +3,9 @@
 
 use candlescope::core::MemoryExporter;
 use candlescope::{Schedule, llm};
+use candlescope_testkit::services::{free_addresses, get};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
@@ -34,10 +34,7 @@ fn serve() {
 
 /// Series of a page by their names.
 fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
-    let mut page = String::new();
-    let mut stream = TcpStream::connect(address).expect("connects");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sends");
-    stream.read_to_string(&mut page).expect("answers");
+    let page = get(address, "/metrics").expect("metrics");
     let series = page.lines().filter_map(|line| line.rsplit_once(' '));
     series.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
 }
@@ -46,8 +43,7 @@ fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
 fn what_is_served_of_requests_does_not_depend_on_the_schedule() {
     let ten_in_a_hundred = Schedule { skip_first: 0, wait: 90, warmup: 0, active: 10, repeat: 0 };
     for schedule in [None, Some(ten_in_a_hundred)] {
-        // A port that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+        let [address] = free_addresses();
         let (memory, dir) = (MemoryExporter::new(), tempfile::tempdir().expect("a directory"));
         let run = dir.path().join("run");
         let mut builder = candlescope::builder().prometheus(address.to_string()).parquet(&run).exporter(memory.clone());
