@@ -381,14 +381,9 @@ fn recorded(schedule: Option<Schedule>, tier: GpuTier, device: &Device, n: usize
     let builder = Session::builder()
         .gpu(Clock(device.clone()), GpuTiming::tier(tier))
         .kernels(Recorder(device.clone()), schedule);
-    record(builder, |_| {
-        // The window of a schedule that begins at once is open as soon as the recorder is.
-        let open = || device.enables.load(Ordering::Relaxed) > 0 || device.kernel_error.lock().unwrap().is_some();
-        if schedule.is_some_and(|s| s.wait == 0) {
-            wait_until(open, "the recorder is on, or cannot be");
-        }
-        // What it says of itself is heard a moment later.
-        std::thread::sleep(Duration::from_millis(5));
+    record(builder, |handle| {
+        // The window of a schedule that begins at once is open as soon as the recorder is, if it can be.
+        handle.wait_for_kernels(SOON);
         steps(device, n);
     })
 }
