@@ -1,7 +1,7 @@
 //! What Nsight Systems recorded of a program whose intervals were NVTX ranges.
 //!
 //! [`Profile`] is plain data; with the feature `nsys` it is read from the SQLite file that `nsys export --type sqlite` makes.
-//! [`passes::nsys`](crate::passes::nsys) joins it with a run.
+//! [`KernelsByPath`](crate::passes::KernelsByPath) joins it with a run.
 
 #[cfg(feature = "nsys")]
 mod sqlite_export;

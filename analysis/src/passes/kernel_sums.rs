@@ -30,7 +30,7 @@ pub struct Kernels {
     pub before_steps: (u64, u64),
     /// Records of steps that only warmed up. In no table.
     pub warmup: u64,
-    /// Merged time ÷ summed time by path, of paths whose kernels ran at once; see [`merged_shares`].
+    /// Merged time ÷ summed time by path, of paths whose kernels ran at once; see `overlap.rs`.
     pub merged: BTreeMap<String, f64>,
     /// GPUs they ran on, by UUID.
     pub devices: Vec<Arc<str>>,

@@ -51,7 +51,7 @@ pub struct Operator {
     pub launch_calls: u64,
 }
 
-/// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see [`estimate`].
+/// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see `gpu_time.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperatorGpu {
     /// What measured it.
@@ -101,7 +101,7 @@ pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
 }
 
 /// All operators, by self time. `launches` are kernels by the path that launched them, children's not included; `merged` what part of
-/// their summed time is left where kernels at once count once, see [`merged_shares`](super::overlap::merged_shares).
+/// their summed time is left where kernels at once count once, see `overlap.rs`.
 pub fn operators(
     tree: &Tree,
     intervals: &Intervals,

@@ -26,6 +26,10 @@ fn on_gpu(change: impl FnOnce(&mut Batch, &mut RunManifest)) -> Analysis {
 }
 
 fn code<'a>(analysis: &'a Analysis, code: &str) -> Option<&'a Finding> {
+    for finding in &analysis.verdict.findings {
+        let words = format!("{} {}", finding.message(), finding.remedy());
+        assert!(!words.contains(['{', '}', '–']), "all that is named is known: {words}");
+    }
     analysis.verdict.findings.iter().find(|f| f.code == code)
 }
 
