@@ -1,46 +1,13 @@
 //! What an interval says once all its children are known. Pure.
 
-use super::relatives::Held;
-use candlescope_core::{GpuSource, SpanRecord};
+use super::held::Held;
+use candlescope_core::GpuSource;
 
 /// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
 const ROUNDING_NS: u64 = 2;
 
 /// Marks resolve about half a microsecond: GPU time of a parent may seem shorter by this much, in nanoseconds.
 const GPU_ROUNDING_NS: u64 = 1_000;
-
-/// What some intervals directly inside another one took.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Inside {
-    pub(super) n: u64,
-    pub(super) ns: u64,
-    /// By source of GPU time: how many of them have it, and how much.
-    pub(super) gpu: [(u64, u64); 2],
-}
-
-impl Inside {
-    pub(super) fn of(span: &SpanRecord) -> Self {
-        let mut inside = Self { n: 1, ns: span.host_dur_ns, ..Self::default() };
-        if let Some(gpu) = span.gpu {
-            inside.gpu[gpu.source as usize] = (1, gpu.dur_ns);
-        }
-        inside
-    }
-
-    /// The same without the time on the host.
-    pub(super) fn gpu_only(&self) -> Self {
-        Self { ns: 0, ..*self }
-    }
-
-    pub(super) fn add(&mut self, more: &Inside) {
-        self.n += more.n;
-        self.ns = self.ns.saturating_add(more.ns);
-        for (mine, theirs) in self.gpu.iter_mut().zip(more.gpu) {
-            mine.0 += theirs.0;
-            mine.1 = mine.1.saturating_add(theirs.1);
-        }
-    }
-}
 
 /// GPU time of an interval and of what is directly in it, less what only warmed up.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,6 +61,7 @@ fn exceeded(own_ns: u64, children_ns: u64, rounding: u64) -> Option<(u64, u64)> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::Inside;
     use super::*;
 
     fn held(dur_ns: u64, inside_ns: u64) -> Held {
