@@ -1,23 +1,23 @@
 //! One pass over the spans: time, work and self time of every rollup path, checking each interval against its children.
 //!
 //! Rows may come in any order and in any number. Self time is an interval's duration less its children's, so it needs each
-//! row to meet its parent; only intervals that can still get children are held (`relatives`), which bounds memory by how
-//! deep and parallel the program was, not by how long it ran. What an interval says once its children are known is in
-//! `settled`, what is summed up by path in `nodes`.
+//! row to meet its parent; only intervals that can still get children are held (`held`, `relatives`), which bounds memory
+//! by how deep and parallel the program was, not by how long it ran. What an interval says once its children are known is
+//! in `settled`, what is summed up by path in `nodes`.
 //!
 //! Intervals that only warmed up are in no figure. What stands around them, such as the `main` of a program, has its time
 //! less theirs, which needs them to be told: [`IntervalPass::add_warmup`].
 
-mod inside;
+mod held;
 mod nodes;
 mod relatives;
 mod settled;
 
 use super::path_totals::Intervals;
 use candlescope_core::SpanRecord;
-use inside::Inside;
+use held::{Held, Inside, Waiting};
 use nodes::Nodes;
-use relatives::{Around, Held, MOST_REQUESTS_DEEP, Relatives, Waiting};
+use relatives::{Around, MOST_REQUESTS_DEEP, Relatives};
 use std::collections::HashSet;
 
 /// Intervals around one that warmed up. Real ones nest a few deep; in a crafted run they may form a ring.

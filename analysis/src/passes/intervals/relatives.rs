@@ -1,59 +1,10 @@
 //! Which intervals are in memory, because a child or a parent of theirs may still come, and who is around whom.
 
-use super::inside::Inside;
-use candlescope_core::GpuSource;
+use super::held::{Held, Waiting};
 use std::collections::HashMap;
 
 /// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
 pub(super) const MOST_REQUESTS_DEEP: usize = 64;
-
-/// An interval that may still get children.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
-    /// Its path, by place in the list of nodes.
-    pub(super) node: u32,
-    pub(super) parent_seq: Option<u64>,
-    pub(super) dur_ns: u64,
-    pub(super) end_ns: i64,
-    /// What is directly in it.
-    pub(super) inside: Inside,
-    /// Outermost intervals anywhere in it that only warmed up.
-    pub(super) warm: Inside,
-    /// A request's entry.
-    pub(super) above_steps: bool,
-    /// It only warmed up itself.
-    pub(super) is_warmup: bool,
-    pub(super) gpu: Option<(GpuSource, u64)>,
-    /// Whether its step's kernels were recorded.
-    pub(super) kernels_recorded: bool,
-    /// The group of steps that its GPU time is sampled in.
-    pub(super) group: u8,
-    /// When it came: see [`Relatives::let_go`].
-    pub(super) generation: u32,
-}
-
-/// Children seen before their parent.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Waiting {
-    pub(super) inside: Inside,
-    /// Outermost intervals anywhere in it that only warmed up.
-    pub(super) warm: Inside,
-    /// Their nodes, which learn their parent when it comes.
-    pub(super) nodes: Vec<u32>,
-    /// How many of them were entered in it directly, not in a request inside it.
-    pub(super) count: u64,
-}
-
-impl Waiting {
-    pub(super) fn take(&mut self, inside: &Inside, nodes: &[u32]) {
-        self.inside.add(inside);
-        for node in nodes {
-            if !self.nodes.contains(node) {
-                self.nodes.push(*node);
-            }
-        }
-    }
-}
 
 /// What an interval's time is part of: the nearest interval around it that is not a request.
 ///
@@ -182,6 +133,7 @@ impl Relatives {
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::Inside;
     use super::*;
 
     fn held(parent_seq: Option<u64>, end_ns: i64) -> Held {

@@ -1,6 +1,6 @@
 //! What an interval says once all its children are known. Pure.
 
-use super::relatives::Held;
+use super::held::Held;
 use candlescope_core::GpuSource;
 
 /// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
@@ -61,8 +61,8 @@ fn exceeded(own_ns: u64, children_ns: u64, rounding: u64) -> Option<(u64, u64)> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::Inside;
     use super::*;
-    use crate::passes::intervals::inside::Inside;
 
     fn held(dur_ns: u64, inside_ns: u64) -> Held {
         Held {

@@ -1,0 +1,84 @@
+//! What is kept of an interval while relatives of it may still come. Pure.
+
+use candlescope_core::{GpuSource, SpanRecord};
+
+/// An interval that may still get children.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// Its path, by place in the list of nodes.
+    pub(super) node: u32,
+    pub(super) parent_seq: Option<u64>,
+    pub(super) dur_ns: u64,
+    pub(super) end_ns: i64,
+    /// What is directly in it.
+    pub(super) inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    pub(super) warm: Inside,
+    /// A request's entry.
+    pub(super) above_steps: bool,
+    /// It only warmed up itself.
+    pub(super) is_warmup: bool,
+    pub(super) gpu: Option<(GpuSource, u64)>,
+    /// Whether its step's kernels were recorded.
+    pub(super) kernels_recorded: bool,
+    /// The group of steps that its GPU time is sampled in.
+    pub(super) group: u8,
+    /// When it came: see `Relatives::let_go`.
+    pub(super) generation: u32,
+}
+
+/// Children seen before their parent.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Waiting {
+    pub(super) inside: Inside,
+    /// Outermost intervals anywhere in it that only warmed up.
+    pub(super) warm: Inside,
+    /// Their nodes, which learn their parent when it comes.
+    pub(super) nodes: Vec<u32>,
+    /// How many of them were entered in it directly, not in a request inside it.
+    pub(super) count: u64,
+}
+
+impl Waiting {
+    pub(super) fn take(&mut self, inside: &Inside, nodes: &[u32]) {
+        self.inside.add(inside);
+        for node in nodes {
+            if !self.nodes.contains(node) {
+                self.nodes.push(*node);
+            }
+        }
+    }
+}
+
+/// What some intervals directly inside another one took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Inside {
+    pub(super) n: u64,
+    pub(super) ns: u64,
+    /// By source of GPU time: how many of them have it, and how much.
+    pub(super) gpu: [(u64, u64); 2],
+}
+
+impl Inside {
+    pub(super) fn of(span: &SpanRecord) -> Self {
+        let mut inside = Self { n: 1, ns: span.host_dur_ns, ..Self::default() };
+        if let Some(gpu) = span.gpu {
+            inside.gpu[gpu.source as usize] = (1, gpu.dur_ns);
+        }
+        inside
+    }
+
+    /// The same without the time on the host.
+    pub(super) fn gpu_only(&self) -> Self {
+        Self { ns: 0, ..*self }
+    }
+
+    pub(super) fn add(&mut self, more: &Inside) {
+        self.n += more.n;
+        self.ns = self.ns.saturating_add(more.ns);
+        for (mine, theirs) in self.gpu.iter_mut().zip(more.gpu) {
+            mine.0 += theirs.0;
+            mine.1 = mine.1.saturating_add(theirs.1);
+        }
+    }
+}
