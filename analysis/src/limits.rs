@@ -105,6 +105,7 @@ impl Default for ReadLimits {
 
 /// A limit was set to something that it cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitError {
     /// There is no such limit.
     #[error("there is no limit `{found}`; limits are {known}")]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The reports could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReportError {
     /// The run could not be read.
     #[error(transparent)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 /// A profile could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// There is no such file.
     #[error("no profile at `{}`. Give the .sqlite file that `nsys export --type sqlite` wrote", .0.display())]

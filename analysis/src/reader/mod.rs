@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// A run could not be opened at all.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The directory does not exist.
     #[error("no run at `{}`: there is no such directory. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display())]

@@ -378,22 +378,17 @@ fn samples_that_cannot_be_shown_are_refused_not_swallowed() {
 
 fn stats(exported: u64, full: u64, received: u64) -> Stats {
     let table = |n: u64| BTreeMap::from([("spans".to_string(), n)]);
-    Stats {
-        counts: BTreeMap::new(),
-        loss: LossCounts { emitted: 100, ring_full: 10, requests_lost: 2, ..LossCounts::default() },
-        exporters: vec![ExporterReport {
-            name: "parquet".into(),
-            received: table(received),
-            exported: table(exported),
-            dropped: BTreeMap::from([("spans".to_string(), BTreeMap::from([("queue_full".to_string(), full)]))]),
-            last_error: None,
-        }],
-        steps: StepCounts::default(),
-        requests_open: 0,
-        tokens_in_flight: 0,
-        capture_remaining: 0,
-        overhead_ratio: (received > 10).then_some(0.25),
-    }
+    let mut stats = Stats::default();
+    stats.loss = LossCounts { emitted: 100, ring_full: 10, requests_lost: 2, ..LossCounts::default() };
+    stats.exporters.push(ExporterReport {
+        name: "parquet".into(),
+        received: table(received),
+        exported: table(exported),
+        dropped: BTreeMap::from([("spans".to_string(), BTreeMap::from([("queue_full".to_string(), full)]))]),
+        last_error: None,
+    });
+    stats.overhead_ratio = (received > 10).then_some(0.25);
+    stats
 }
 
 #[test]

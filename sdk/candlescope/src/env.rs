@@ -32,6 +32,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `report`, `report=off` | the account of the run on standard error when it ends; on by default |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EnvConfig {
     /// Directory for runs.
     pub parquet: Option<String>,
@@ -73,6 +74,7 @@ pub struct EnvConfig {
 
 /// `CANDLESCOPE` is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A key that does not exist.
     #[error(

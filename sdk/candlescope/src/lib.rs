@@ -63,6 +63,7 @@ pub use guard::Scope;
 
 /// candlescope could not be set up. The program can go on without it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InitError {
     /// An exporter or the pipeline could not start.
     #[error(transparent)]

@@ -46,6 +46,7 @@ pub struct CaptureBusy {
 
 /// Why a capture does not begin.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CaptureError {
     /// Another one is under way.
     #[error(transparent)]

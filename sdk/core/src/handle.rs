@@ -52,6 +52,7 @@ impl std::fmt::Debug for Handle {
 
 /// Why kernels cannot be recorded now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KernelsRefused {
     /// The session was started without one.
     #[error("this session has no recorder of kernels; add one when building it")]
@@ -69,6 +70,7 @@ pub enum KernelsRefused {
 
 /// Not everything was flushed. Nothing is lost by that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FlushError {
     /// It took longer than allowed; what was not flushed yet is on its way.
     #[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]

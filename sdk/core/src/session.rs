@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// A session could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// An exporter refused; its message names the file or service and the remedy.
     #[error("the {name} exporter cannot start: {}", describe(.cause))]

@@ -1,5 +1,6 @@
 //! Where a session stands: for whoever holds its handle, and for its exporters.
 
+use crate::numbers;
 use crate::record::RecordKind;
 use crate::run::{ExporterReport, LossCounts, StepCounts};
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// Numbers of a running session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Records resolved so far, by kind.
     pub counts: BTreeMap<RecordKind, u64>,
@@ -27,6 +29,20 @@ pub struct Stats {
     /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`]
     /// of the final manifest (derived from the loop: registry and layer, caches warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
+}
+
+/// One line: what was recorded and lost, and whether every exporter has it.
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let intervals = self.counts.get(&RecordKind::Span).copied().unwrap_or(0);
+        let (intervals, lost) = (numbers::count(intervals), numbers::count(self.loss.lost()));
+        write!(f, "{intervals} intervals, {lost} lost; {}; {} requests open", self.steps, self.requests_open)?;
+        for exporter in &self.exporters {
+            let (received, exported) = (exporter.received.values().sum(), exporter.exported.values().sum());
+            write!(f, "; {} has {} of {} records", exporter.name, numbers::count(exported), numbers::count(received))?;
+        }
+        Ok(())
+    }
 }
 
 type Source = Box<dyn Fn() -> Option<Stats> + Send + Sync>;
@@ -52,5 +68,27 @@ impl SessionStats {
     /// The session has started. `source` must not keep it alive.
     pub(crate) fn set(&self, source: impl Fn() -> Option<Stats> + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(source));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_fit_on_a_line() {
+        let mut stats = Stats { requests_open: 2, ..Stats::default() };
+        stats.counts.insert(RecordKind::Span, 12_345);
+        stats.steps = StepCounts { begun: 40, recorded: 40, ..StepCounts::default() };
+        stats.exporters.push(ExporterReport {
+            name: "parquet".into(),
+            received: [("spans".into(), 12_345), ("steps".into(), 40)].into(),
+            exported: [("spans".into(), 12_000)].into(),
+            ..ExporterReport::default()
+        });
+        assert_eq!(
+            stats.to_string(),
+            "12,345 intervals, 0 lost; recorded 40 of 40 steps; 2 requests open; parquet has 12,000 of 12,385 records"
+        );
     }
 }
