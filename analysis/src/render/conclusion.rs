@@ -3,10 +3,10 @@
 use super::format::{count, duration, percent, printable, significant, tail, utc};
 use super::head_facts::{gpu_names, model_name, processor};
 use crate::passes::Analysis;
-use candlescope_core::run::Severity;
+use candlescope_core::run::{Code, Severity};
 
-/// Share of step time in which the GPU waits for the host, from which that is what limits the run.
-const WAITS: f64 = 0.2;
+/// Share of GPU time whose place must be known to say where most of it is.
+const KNOWN: f64 = 0.8;
 
 /// What the run is of: model, device, date; what is not known is left out.
 pub(super) fn title(analysis: &Analysis) -> String {
@@ -34,6 +34,9 @@ pub(super) fn title(analysis: &Analysis) -> String {
 /// that.
 pub(super) fn sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
     let mut parts: Vec<String> = speed(analysis, code).into_iter().chain(limit(analysis, code)).collect();
+    if parts.is_empty() {
+        parts.push("nothing was measured".to_string());
+    }
     let trust = verdict_line(analysis);
     if analysis.verdict.ok {
         parts.push(trust)
@@ -80,11 +83,18 @@ fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
 /// What limits it: the host that a GPU waits for, or else where most of the time goes.
 fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
-    if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|share| *share > WAITS) {
+    // The finding knows when such shares say nothing.
+    let waits = analysis.verdict.findings.iter().any(|finding| finding.code == Code::LaunchBound);
+    if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|_| waits) {
         return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
     }
-    let on_gpu = analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
-    let most = on_gpu.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(operator, share)| (operator, share, "GPU time"));
+    let on_gpu = || analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
+    // Of the paths whose own GPU time is not known one may have more than all others.
+    let is_known = on_gpu().map(|(_, share)| share).sum::<f64>() >= KNOWN;
+    let most = on_gpu()
+        .filter(|_| is_known)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(operator, share)| (operator, share, "GPU time"));
     let most = most.or_else(|| analysis.operators.first().map(|operator| (operator, operator.self_share, "step time")));
     let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
     Some(format!("{} of {of} is in {}", percent(share), code(&tail(&operator.path, 80))))

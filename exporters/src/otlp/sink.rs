@@ -100,6 +100,10 @@ impl<E: SpanExporter> SpanSink for Sdk<E> {
     }
 
     fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
+        // A client that blocks is ready when it is first polled, however long that takes.
+        if Instant::now() >= deadline {
+            return Err(SendError::NoTime);
+        }
         let exported = quietly(|| block_until(self.0.export(spans), deadline)).ok_or(SendError::NoTime)?;
         answered(exported).map(|()| Delivered::default())
     }
@@ -120,11 +124,15 @@ fn answered(result: OTelSdkResult) -> Result<(), SendError> {
 
 /// The message of a library that knows nothing of secrets: addresses in it lose their passwords and queries.
 fn without_credentials(text: &str) -> String {
-    let part = |part: &str| match part.contains("://") {
-        true => RedactedUrl::new(part).to_string(),
-        false => part.to_string(),
+    // Nothing but these is sure not to be part of an address.
+    let ends = |c: char| c.is_whitespace() || c == '"';
+    let part = |part: &str| {
+        let Some(scheme) = part.find("://") else { return part.to_string() };
+        let before = part[..scheme].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '+').len();
+        let address = part[before..].trim_end_matches([')', '>', ',', '\'', '`', '.']);
+        let after = &part[before + address.len()..];
+        format!("{}{}{after}", &part[..before], RedactedUrl::new(address))
     };
-    let ends = |c: char| c.is_whitespace() || "()<>\"'`,".contains(c);
     text.split_inclusive(ends)
         .map(|piece| {
             let end = piece.len() - piece.chars().next_back().filter(|c| ends(*c)).map_or(0, char::len_utf8);
@@ -186,7 +194,8 @@ pub(super) struct Provider {
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").field("provider", &self.provider).finish_non_exhaustive()
+        // The provider would show its exporters, and those their headers.
+        f.debug_struct("Provider").finish_non_exhaustive()
     }
 }
 
@@ -216,8 +225,8 @@ impl Provider {
         self.made[0].insert(id, made);
     }
 
-    /// Makes a span anew; whether the provider's sampler takes it.
-    fn make(&mut self, span: SpanData) -> bool {
+    /// Makes a span anew; whether the provider's sampler takes it, and none where the provider makes no spans any more.
+    fn make(&mut self, span: SpanData) -> Option<bool> {
         let scope = || span.instrumentation_scope.clone();
         let tracer = self.tracer.get_or_insert_with(|| self.provider.tracer_with_scope(scope())).clone();
         let parent = self.parent(&span);
@@ -230,10 +239,14 @@ impl Provider {
         IDS.set(Some((span.span_context.trace_id(), id)));
         let mut made = builder.start_with_context(&tracer, &parent);
         IDS.set(None);
+        if !made.span_context().is_valid() {
+            return None;
+        }
         self.remember(id, made.span_context().clone());
-        let taken = made.is_recording();
+        // Processors pass on what is sampled, not all that is recorded.
+        let taken = made.is_recording() && made.span_context().is_sampled();
         made.end_with_timestamp(span.end_time);
-        taken
+        Some(taken)
     }
 }
 
@@ -251,12 +264,46 @@ impl SpanSink for Provider {
         // It has a resource of its own.
     }
 
-    fn deliver(&mut self, spans: Vec<SpanData>, _: Instant) -> Result<Delivered, SendError> {
+    fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
+        if Instant::now() >= deadline {
+            return Err(SendError::NoTime);
+        }
         quietly(|| {
-            let sampled_out = spans.into_iter().map(|span| u64::from(!self.make(span))).sum();
+            let sampled_out = spans.into_iter().map(|span| self.make(span).map(|taken| u64::from(!taken)));
+            let sampled_out = sampled_out.sum::<Option<u64>>();
+            let sampled_out = sampled_out.ok_or_else(|| SendError::Exporter("it was shut down".to_string()))?;
             // A batch fits its processor's queue, so that nothing is lost there unseen, and this says what became of
             // it.
             answered(self.provider.force_flush()).map(|()| Delivered { rejected: 0, sampled_out })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_a_librarys_message_lose_their_secrets() {
+        for (said, shown) in [
+            ("no route to http://me:pw@host:4318/v1, try later", "no route to http://***@host:4318/v1, try later"),
+            ("POST (https://host/v1?key=a,SECRET) failed", "POST (https://host/v1?***) failed"),
+            ("at 'http://me:12(34@host'", "at 'http://***@host'"),
+            ("nothing of the kind: 3 spans", "nothing of the kind: 3 spans"),
+        ] {
+            assert_eq!(without_credentials(said), shown);
+        }
+    }
+
+    #[test]
+    fn a_provider_that_was_shut_down_takes_nothing() {
+        let provider = SdkTracerProvider::builder().build();
+        let _ = provider.shutdown();
+        let mut sink = Provider::new(provider);
+        let spans = crate::otlp::tests::made_spans();
+        assert!(!spans.is_empty());
+        let soon = Instant::now() + Duration::from_secs(10);
+        assert!(matches!(sink.deliver(spans, soon), Err(SendError::Exporter(why)) if why.contains("shut down")));
+        assert!(matches!(sink.deliver(Vec::new(), Instant::now()), Err(SendError::NoTime)), "its time is over");
     }
 }

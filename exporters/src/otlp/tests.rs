@@ -49,6 +49,12 @@ fn with_entry(batches: &mut Vec<Batch>, record: &RequestRecord) -> SpanRecord {
     entry
 }
 
+/// The spans of a request, as they go out.
+pub(super) fn made_spans() -> Vec<SpanData> {
+    let (batches, _) = request(1, 1);
+    run(OtlpLimits::default(), &batches).0.into_iter().map(|outgoing| outgoing.span).collect()
+}
+
 fn run(limits: OtlpLimits, batches: &[Batch]) -> (Vec<Outgoing>, Counts) {
     run_sampled(limits, OtlpSampler::default(), batches)
 }

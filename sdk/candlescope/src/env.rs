@@ -8,7 +8,7 @@ use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";
 
-/// What the variable says. Keys, joined by commas or semicolons, named as the options of `candlescope profile` and the methods of
+/// What the variable says. Keys, joined by commas, named as the options of `candlescope profile` and the methods of
 /// [`Builder`] are:
 ///
 /// | key | meaning |
@@ -91,12 +91,37 @@ pub enum ConfigError {
         /// What it got.
         value: String,
     },
+    /// Keys are joined by something else than commas.
+    #[error("{VARIABLE}: keys are joined by commas, but `{0}` stands behind a semicolon")]
+    Separator(String),
     /// The build lacks what the key needs.
     #[error(
         "{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild"
     )]
     NotInThisBuild(&'static str),
 }
+
+/// All keys.
+const KEYS: [&str; 18] = [
+    "parquet",
+    "perfetto",
+    "chrome",
+    "otlp",
+    "otlp-metrics",
+    "prometheus",
+    "prometheus-host",
+    "host",
+    "gpu-timing",
+    "gpu-budget",
+    "cupti",
+    "nvml",
+    "nvtx",
+    "schedule",
+    "overhead-probe",
+    "paused",
+    "report",
+    "exclude",
+];
 
 /// What was there instead, if anything was.
 fn not(value: &str) -> String {
@@ -118,7 +143,12 @@ impl EnvConfig {
     /// Names the key that is not understood and what it wants.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        for part in text.split([',', ';']).map(str::trim).filter(|p| !p.is_empty()) {
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            // In a value it is its own: addresses and file names may have it.
+            let second = part.split(';').skip(1).map(|rest| rest.split('=').next().unwrap_or_default().trim());
+            if let Some(key) = second.into_iter().find(|rest| KEYS.contains(rest)) {
+                return Err(ConfigError::Separator(key.to_string()));
+            }
             let (key, value) = part.split_once('=').map_or((part, ""), |(k, v)| (k.trim(), v.trim()));
             match key {
                 "parquet" => config.parquet = Some(given("parquet", value, "a directory, as in parquet=./runs")?),
@@ -359,7 +389,11 @@ fn windows(value: &str) -> Result<KernelWindows, ConfigError> {
     match value {
         "" => Ok(KernelWindows::Scheduled(Schedule::all())),
         "on-request" => Ok(KernelWindows::OnRequest),
-        _ => schedule("cupti", value).map(KernelWindows::Scheduled),
+        _ => value.parse().map(KernelWindows::Scheduled).map_err(|_| ConfigError::Value {
+            key: "cupti",
+            wanted: "`all`, N/EVERY such as 5/500, or `on-request`; without the key no kernels are recorded",
+            value: value.into(),
+        }),
     }
 }
 
@@ -375,7 +409,7 @@ mod tests {
 
     #[test]
     fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b ; perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
+        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
             .unwrap();
         assert_eq!(
             c,
@@ -429,6 +463,9 @@ mod tests {
         for (text, part) in [
             ("parquet", "`parquet` wants a directory, as in parquet=./runs"),
             ("prometheus=", "`prometheus` wants an address or a port, as in prometheus=9464"),
+            ("parquet=./a;prometheus=9464", "`prometheus` stands behind a semicolon"),
+            ("host=off; paused", "`paused` stands behind a semicolon"),
+            ("cupti=off", "`on-request`"),
             ("overhead-probe=1", "from 2, as in overhead-probe=10, not `1`"),
             ("host=maybe", "on or off"),
             ("schedule=1/2/3", "N/EVERY such as 5/500"),
@@ -436,6 +473,7 @@ mod tests {
             ("gpu-timing=most", "off, steps, blocks, all or adaptive"),
             ("gpu-budget=2", "a share of step time"),
             ("cupti=5", "`cupti` wants `all`, N/EVERY"),
+            ("otlp=http://u:pa;ss@host:1;x=2,nonsense", "`nonsense` is not known"),
             ("cuda=on", "`cuda` is not known"),
             ("http://user:pass@host:4318", "`http…` is not known"),
         ] {

@@ -139,8 +139,8 @@ fn builder_from(value: &str) -> Result<Builder, InitError> {
     let config = EnvConfig::parse(value)?;
     if !config.has_destination() {
         let nowhere = format!(
-            "{VARIABLE} names no destination, so that what is recorded goes nowhere; add parquet=./runs, perfetto=FILE, \
-             prometheus=PORT or otlp=URL"
+            "{VARIABLE} names no destination: unless the program takes captures or runs under a tool for NVTX, what is \
+             recorded goes nowhere; add parquet=./runs, perfetto=FILE, prometheus=PORT or otlp=URL"
         );
         candlescope_core::diagnostics::to_stderr(&Problem::new("", nowhere));
     }

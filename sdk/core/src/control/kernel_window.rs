@@ -172,6 +172,14 @@ impl KernelWindow {
         ready.then_some(recorder)
     }
 
+    /// The capture that waited has begun without kernels: a recorder that comes later finds nobody who wants it.
+    pub(crate) fn go_without(&self) {
+        let mut recorder = self.recorder();
+        if recorder.capture == Capture::Waits {
+            recorder.capture = Capture::None;
+        }
+    }
+
     /// No capture needs the recorder any more.
     pub(super) fn end_capture(&self) {
         self.recorder().capture = Capture::None;
@@ -257,6 +265,15 @@ impl KernelWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capture_that_begins_without_kernels_wants_none_later() {
+        let window = KernelWindow::new(None);
+        assert!(window.ask_for_capture() && window.is_wanted());
+        window.go_without();
+        assert!(!window.is_wanted() && !window.has_capture());
+        assert!(window.ask_for_capture() && window.is_wanted(), "the next capture asks anew");
+    }
 
     fn schedule(skip_first: u64, wait: u64, warmup: u64, active: u64, repeat: u64) -> Option<Schedule> {
         Some(Schedule { skip_first, wait, warmup, active, repeat })

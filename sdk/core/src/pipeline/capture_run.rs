@@ -116,6 +116,9 @@ impl Capturing {
             waiting.give_up(control);
             return None;
         };
+        if let Some(recorder) = control.kernels() {
+            recorder.go_without();
+        }
         let request = waiting.request;
         Some(Self {
             request,

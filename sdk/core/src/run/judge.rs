@@ -30,10 +30,13 @@ impl Circumstances {
     fn of(manifest: &RunManifest) -> Self {
         let steps = manifest.steps.unwrap_or_default();
         let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.paused];
+        let told = |code| manifest.verdict.findings.iter().any(|finding| finding.code == code);
+        let cut_short = told(Code::CaptureCutShort);
+        let never_on = steps.begun > 0 && steps.begun == steps.paused.saturating_add(steps.captured);
         Self {
-            paused_throughout: steps.begun > 0 && steps.begun == steps.paused.saturating_add(steps.captured),
-            capture: steps.captured > 0 && others.iter().all(|n| *n == 0),
-            stepped_back: manifest.verdict.findings.iter().any(|f| f.code == Code::SecondSessionInRegistry),
+            paused_throughout: never_on || (cut_short && steps.captured == 0),
+            capture: cut_short || (steps.captured > 0 && others.iter().all(|n| *n == 0)),
+            stepped_back: told(Code::SecondSessionInRegistry),
         }
     }
 }
@@ -447,6 +450,15 @@ mod tests {
         let mut manifest = RunManifest { complete: true, ..RunManifest::default() };
         change(&mut manifest);
         judge(&manifest).into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_capture_that_was_cut_short_is_judged_as_a_capture() {
+        let found = codes(|m| {
+            m.steps = Some(StepCounts { begun: 2, open_at_end: 2, ..StepCounts::default() });
+            m.verdict.add(Finding::new(Code::CaptureCutShort, "none of its steps ended", "ask again"));
+        });
+        assert!(found.is_empty(), "the session went on, no step was open at its end: {found:?}");
     }
 
     #[test]
