@@ -129,7 +129,7 @@ fn without_credentials(text: &str) -> String {
     let part = |part: &str| {
         let Some(scheme) = part.find("://") else { return part.to_string() };
         let before = part[..scheme].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '+').len();
-        let address = part[before..].trim_end_matches([')', '>', ',', '\'', '`', '.']);
+        let address = part[before..].trim_end_matches([')', '>', ',', '\'', '`', '.', ':', ';']);
         let after = &part[before + address.len()..];
         format!("{}{}{after}", &part[..before], RedactedUrl::new(address))
     };
