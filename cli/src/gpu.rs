@@ -1,7 +1,7 @@
 //! What of the GPU a profile observes.
 
 use crate::options::Options;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use candlescope::Builder;
 
 /// Adds what the options ask for. What the machine lacks is said in the run's verdict; what the build lacks is an error, because
@@ -29,7 +29,9 @@ fn timing(builder: Builder, options: &Options) -> Result<Builder> {
 #[cfg(feature = "gpu")]
 fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
     match options.kernels {
-        Some(_) if !options.device.starts_with("cuda") => bail!("--cupti needs a GPU: add --device cuda:0"),
+        Some(_) if !options.device.starts_with("cuda") => {
+            anyhow::bail!("--cupti needs a GPU: add --device cuda:0")
+        }
         Some(windows) => Ok(builder.cupti(windows)),
         None => Ok(builder),
     }
