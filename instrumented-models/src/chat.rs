@@ -141,11 +141,7 @@ impl ChatTemplate {
             let cost = harmless::cost(&self.source, messages);
             cost.is_some_and(|cost| cost.held <= MAX_HELD_HERE && cost.passed <= MAX_PASSED_HERE)
         };
-        if self.trusted || !cfg!(target_os = "linux") || is_cheap() {
-            conversation.render_on_a_large_stack()
-        } else {
-            apart::render(&conversation)
-        }
+        if self.trusted || is_cheap() { conversation.render_on_a_large_stack() } else { apart::render(&conversation) }
     }
 }
 

@@ -29,17 +29,19 @@ pub fn isolate() {
     OFFERED.store(true, Ordering::Relaxed);
 }
 
-/// Renders it in a process of its own.
+/// Renders it in a process of its own; on systems that would not bound that one's memory, in this.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatError> {
+    conversation.render_on_a_large_stack()
+}
+#[cfg(target_os = "linux")]
 pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatError> {
     if !OFFERED.load(Ordering::Relaxed) {
         let why = "only a process of its own can bound the memory and time of this one, and this program offers none: call \
                    `candlescope_models::chat::isolate()` first in `main`, or `ChatTemplate::trusted` if you have read the template";
         return Err(ChatError::Host(why.to_string()));
     }
-    #[cfg(target_os = "linux")]
-    return linux::render(conversation);
-    #[cfg(not(target_os = "linux"))]
-    conversation.render_on_a_large_stack()
+    linux::render(conversation)
 }
 
 #[cfg(target_os = "linux")]
