@@ -310,6 +310,7 @@ mod tests {
                 rollup_id,
                 name: name.into(),
                 target: "".into(),
+                module: None,
             })
         };
         let (request, step) = (path("request", 0), path("decode", 1));

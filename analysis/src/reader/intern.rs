@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Path, name and target.
-type PathKey = (Arc<str>, Arc<str>, Arc<str>);
+/// Path, name, target, module.
+type PathKey = (Arc<str>, Arc<str>, Arc<str>, Option<Arc<str>>);
 
 /// Paths, threads and words seen so far in a run. Numbers are dense and in order of first sight.
 ///
@@ -83,6 +84,7 @@ impl Interner {
                 rollup_id: *rollups.entry(OTHER.to_string()).or_insert(next),
                 name: word.clone(),
                 target: "".into(),
+                module: None,
             };
             (word, Arc::new(info))
         })
@@ -100,8 +102,8 @@ impl Interner {
         word
     }
 
-    pub(super) fn path(&mut self, path: &str, name: &str, target: &str) -> Arc<PathInfo> {
-        let key = (self.word(path), self.word(name), self.word(target));
+    pub(super) fn path(&mut self, path: &str, name: &str, target: &str, module: Option<&str>) -> Arc<PathInfo> {
+        let key = (self.word(path), self.word(name), self.word(target), module.map(|module| self.word(module)));
         if &*key.0 != path {
             // There is no room for its name. A key without it would be that of every path that comes after.
             return self.other().1.clone();
@@ -126,6 +128,7 @@ impl Interner {
             rollup_id,
             name: key.1.clone(),
             target: key.2.clone(),
+            module: key.3.clone(),
         });
         self.paths.insert(key, info.clone());
         info
@@ -204,14 +207,14 @@ mod tests {
     fn past_a_limit_names_read_as_one() {
         let limits = ReadLimits::default().with(Limit::Paths, 3);
         let mut interner = Interner::new(&limits);
-        let paths: Vec<_> = (0..10).map(|i| interner.path(&format!("step/p{i}"), "p", "t")).collect();
+        let paths: Vec<_> = (0..10).map(|i| interner.path(&format!("step/p{i}"), "p", "t", None)).collect();
         assert_eq!(paths[2].rollup, "step/p2");
         assert!(paths[3..].iter().all(|p| Arc::ptr_eq(p, &paths[3]) && p.rollup == OTHER && p.rollup_id == 3));
         assert!(Arc::ptr_eq(&interner.path("step/p1", "p", "t"), &paths[1]), "known ones stay");
         assert_eq!(interner.met().iter().map(|m| m.limit).collect::<Vec<_>>(), [Limit::Paths]);
 
         let mut interner = Interner::new(&ReadLimits::default().with(Limit::Names, 3));
-        let paths: Vec<_> = ["step/a", "step/b", "step/c"].map(|path| interner.path(path, "a", "t")).into();
+        let paths: Vec<_> = ["step/a", "step/b", "step/c"].map(|path| interner.path(path, "a", "t", None)).into();
         let read: Vec<_> = paths.iter().map(|info| info.path.as_str()).collect();
         assert_eq!(read, ["step/a", OTHER, OTHER], "none reads as another's");
 

@@ -32,7 +32,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         let path = path.get(row).map(|full| {
             let own = full.rsplit('/').next().unwrap_or_default();
             let own = own.split('[').next().unwrap_or_default();
-            paths.entry(path.id(row)).or_insert_with(|| interner.path(full, own, "")).clone()
+            paths.entry(path.id(row)).or_insert_with(|| interner.path(full, own, "", None)).clone()
         });
         let axes = |columns: &[IntColumn; 3]| -> Option<[u32; 3]> {
             Some([columns[0].small(row)?, columns[1].small(row)?, columns[2].small(row)?])

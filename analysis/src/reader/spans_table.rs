@@ -20,6 +20,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let (context_len, sequences) = (int("context_len"), int("batch"));
     let (trace, phase, path) = (text("trace_id"), text("phase"), text("path"));
     let (name, target, thread) = (text("name"), text("target"), text("thread"));
+    let module = text("module");
     let (dtype, shape) = (text("dtype"), text("shape"));
 
     let traces = trace.map_values(trace_id);
@@ -27,15 +28,16 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let threads = thread.map_values(|name| interner.thread(name));
     let dtypes = dtype.map_values(|word| DType::from_word(word).unwrap_or(DType::Other));
     let shapes = shape.map_values(|text| text.parse::<Shape>().ok());
-    let mut paths: HashMap<(u32, u32, u32), Arc<PathInfo>> = HashMap::new();
+    let mut paths: HashMap<[u32; 4], Arc<PathInfo>> = HashMap::new();
 
     let row = |row: usize| -> Option<SpanRecord> {
         let path = paths
-            .entry((path.id(row), name.id(row), target.id(row)))
+            .entry([path.id(row), name.id(row), target.id(row), module.id(row)])
             .or_insert_with(|| {
                 let path = path.get(row).unwrap_or_default();
                 let own = path.rsplit('/').next().unwrap_or_default();
-                interner.path(path, name.get(row).unwrap_or(own), target.get(row).unwrap_or_default())
+                let name = name.get(row).unwrap_or(own);
+                interner.path(path, name, target.get(row).unwrap_or_default(), module.get(row))
             })
             .clone();
         let when = times(start.get(row)?, dur.unsigned(row)?)?;

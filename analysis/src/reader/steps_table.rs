@@ -31,7 +31,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
             phase: phase.get(row).and_then(Phase::from_word),
             request: request.unsigned(row),
-            path: interner.path(path, path.rsplit('/').next().unwrap_or_default(), ""),
+            path: interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", None),
             thread: interner.thread(thread.get(row)?),
             host_start: when.0,
             host_dur_ns: when.1,

@@ -77,6 +77,8 @@ struct Columns {
     path: Texts<u32>,
     name: Texts<u32>,
     target: Texts<u32>,
+    /// Of the runs measured here all null.
+    module: Texts<u32>,
     depth: Int32Builder,
     thread: Texts<u32>,
     host_start: Int64Builder,
@@ -114,6 +116,7 @@ impl Columns {
         for column in [&mut self.path, &mut self.name, &mut self.target] {
             column.keys.append_value(key);
         }
+        self.module.push(None, String::new);
         self.depth.append_value(i32::from(span.depth));
         self.thread.push(Some(span.thread.index), || span.thread.name.to_string());
         self.host_start.append_value(span.host_start.0);
@@ -163,6 +166,7 @@ impl Columns {
             self.path.take(),
             self.name.take(),
             self.target.take(),
+            self.module.take(),
             Arc::new(self.depth.finish()),
             self.thread.take(),
             int(&mut self.host_start),

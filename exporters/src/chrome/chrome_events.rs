@@ -161,6 +161,10 @@ impl Chrome {
         put(out, &*span.path.target);
         out.extend_from_slice(b",\"args\":{\"path\":");
         put(out, &span.path.path);
+        if let Some(module) = &span.path.module {
+            out.extend_from_slice(b",\"module\":");
+            put(out, &**module);
+        }
         let _ = write!(out, ",\"seq\":{}", span.seq);
         let numbers = [
             ("step", span.step),

@@ -29,6 +29,7 @@ fn path(rollup_id: u32, rollup: &str) -> Arc<PathInfo> {
         rollup_id,
         name: "x".into(),
         target: "t".into(),
+        module: None,
     })
 }
 

@@ -180,6 +180,7 @@ pub(super) fn span(
 ) -> SpanData {
     let mut a = Attributes(Vec::with_capacity(16));
     a.put("candlescope.path", record.path.path.clone());
+    a.maybe("candlescope.module", record.path.module.as_ref().map(ToString::to_string));
     a.maybe("candlescope.phase", record.phase.map(|p| p.as_str()));
     a.gpu(step.and_then(|s| s.gpu).or(record.gpu));
     // A step's figures are those of everything in it; an interval's are its own.

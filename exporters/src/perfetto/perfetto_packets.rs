@@ -201,6 +201,7 @@ impl Perfetto {
         };
         let arguments = &mut event.debug_annotations;
         arguments.push(self.interned("path", &span.path.path));
+        arguments.extend(span.path.module.as_ref().map(|module| self.interned("module", module)));
         arguments.push(self.number("seq", span.seq));
         arguments.extend(span.phase.map(|p| self.interned("phase", p.as_str())));
         arguments.extend(span.dtype.map(|d| self.interned("dtype", d.as_str())));

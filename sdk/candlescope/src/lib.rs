@@ -38,6 +38,8 @@ mod builder;
 mod env;
 mod gpu;
 mod guard;
+#[cfg(feature = "candle")]
+mod observe;
 
 pub use builder::{Builder, builder};
 #[cfg(feature = "cuda")]
@@ -45,6 +47,7 @@ pub use candlescope_collectors::cuda;
 /// What exporters, collectors and taps of your own are written with: records, manifests, traits. The names that most programs need
 /// stand in the crate's root.
 pub use candlescope_core as sdk;
+pub use candlescope_core::modules::loaded;
 pub use candlescope_core::run::RunManifest;
 pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Capture, CaptureBusy, CaptureError, Collector, DType, ExportError, Exporter,
@@ -60,6 +63,8 @@ pub use candlescope_exporters::prometheus::PrometheusConfig;
 pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use gpu::KernelWindows;
 pub use guard::Scope;
+#[cfg(feature = "candle")]
+pub use observe::{ObservedGguf, observe, observe_gguf};
 
 /// candlescope could not be set up. The program can go on without it.
 #[derive(Debug, thiserror::Error)]

@@ -22,6 +22,7 @@ pub mod ledger;
 mod live_manifest;
 pub mod llm;
 mod memory;
+pub mod modules;
 mod names;
 mod notices;
 pub mod numbers;

@@ -1,5 +1,6 @@
 //! Names of spans, interned when a span is created so that the hot path carries integers.
 
+use crate::modules::{Module, Slot};
 use crate::record::ThreadInfo;
 use crate::vocabulary::Phase;
 use rustc_hash::FxHashMap;
@@ -16,15 +17,20 @@ pub(crate) enum Role {
     Ignored,
 }
 
-/// A distinct (name, target, role).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A distinct (name, target, role, module).
+#[derive(Debug, Clone)]
 pub(crate) struct NameInfo {
     pub(crate) name: Arc<str>,
     pub(crate) target: Arc<str>,
     pub(crate) role: Role,
     /// Number of the name's text: spans of one name and different targets are siblings of one name.
     pub(crate) text: u32,
+    /// The module that the span stands for, of a model whose weights were told while it was loaded.
+    pub(crate) module: Option<Arc<Slot>>,
 }
+
+/// What tells names apart. A module that is not known yet is nobody else's, so its name is not looked for.
+type Key = (Arc<str>, Arc<str>, Role, Option<Arc<Module>>);
 
 /// Distinct names kept; a program that makes up names without end gets [`OTHER`] from there on.
 const MAX_NAMES: usize = 65_536;
@@ -34,7 +40,7 @@ pub(crate) const OTHER: u32 = 0;
 
 #[derive(Debug, Default)]
 struct Index {
-    names: FxHashMap<(Arc<str>, Arc<str>, Role), u32>,
+    names: FxHashMap<Key, u32>,
     texts: FxHashMap<Arc<str>, u32>,
 }
 
@@ -63,11 +69,18 @@ impl Drop for Announcing {
     }
 }
 
+impl NameInfo {
+    /// A name that stands where there is no span's.
+    pub(crate) fn of_ours(name: &'static str) -> Self {
+        Self { name: name.into(), target: "candlescope".into(), role: Role::Plain, text: 0, module: None }
+    }
+}
+
 impl Names {
     pub(crate) fn new() -> Self {
-        let other = NameInfo { name: "(other)".into(), target: "candlescope".into(), role: Role::Plain, text: 0 };
+        let other = NameInfo::of_ours("(other)");
         let index = Index {
-            names: FxHashMap::from_iter([((other.name.clone(), other.target.clone(), other.role), OTHER)]),
+            names: FxHashMap::from_iter([((other.name.clone(), other.target.clone(), other.role, None), OTHER)]),
             texts: FxHashMap::from_iter([(other.name.clone(), other.text)]),
         };
         Self { index: Mutex::new(index), list: RwLock::new(vec![Arc::new(other)]) }
@@ -75,11 +88,23 @@ impl Names {
 
     /// Number of the name. A new one is announced before any thread gets its number: whoever makes the same span
     /// meanwhile waits. Spans that are made while announcing are [`OTHER`].
-    pub(crate) fn intern(&self, name: &Arc<str>, target: &Arc<str>, role: Role, announce: impl FnOnce(u32)) -> u32 {
+    pub(crate) fn intern(
+        &self,
+        name: &Arc<str>,
+        target: &Arc<str>,
+        role: Role,
+        module: Option<Arc<Slot>>,
+        announce: impl FnOnce(u32),
+    ) -> u32 {
         let Some(_announcing) = Announcing::begin() else { return OTHER };
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (name.clone(), target.clone(), role);
-        if let Some(&id) = index.names.get(&key) {
+        let known = module.as_ref().map(|slot| slot.get().cloned());
+        let key = match known {
+            Some(None) => None,
+            Some(module @ Some(_)) => Some((name.clone(), target.clone(), role, module)),
+            None => Some((name.clone(), target.clone(), role, None)),
+        };
+        if let Some(&id) = key.as_ref().and_then(|key| index.names.get(key)) {
             return id;
         }
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
@@ -89,10 +114,12 @@ impl Names {
         let id = list.len() as u32;
         let next_text = index.texts.len() as u32;
         let text = *index.texts.entry(name.clone()).or_insert(next_text);
-        list.push(Arc::new(NameInfo { name: name.clone(), target: target.clone(), role, text }));
+        list.push(Arc::new(NameInfo { name: name.clone(), target: target.clone(), role, text, module }));
         drop(list);
         announce(id);
-        index.names.insert(key, id);
+        if let Some(key) = key {
+            index.names.insert(key, id);
+        }
         id
     }
 

@@ -53,6 +53,10 @@ pub struct PathInfo {
     pub name: Arc<str>,
     /// The `tracing` target (module path) of the span.
     pub target: Arc<str>,
+    /// The module of the model that the span stands for, for example `model.layers.7.mlp.down_proj`, where the weights
+    /// were told while they were loaded ([`modules`](crate::modules)). Paths that read alike can be of different
+    /// modules, when two models are loaded.
+    pub module: Option<Arc<str>>,
 }
 
 impl PathInfo {

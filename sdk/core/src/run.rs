@@ -570,6 +570,7 @@ pub const SPANS: &[Column] = &[
     col("path", Utf8, false, "Names from the step down with sibling ordinals: decode/block[12]/attn/linear[2]"),
     col("name", Utf8, false, "The interval's own name"),
     col("target", Utf8, false, "tracing target of the span, usually its module path"),
+    col("module", Utf8, true, "Module of the model that the span stands for: model.layers.7.mlp.down_proj"),
     col("depth", Int32, false, "Intervals open on the thread at entry; 0 is outermost"),
     THREAD,
     START,

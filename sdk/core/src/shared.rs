@@ -4,6 +4,7 @@ use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
 use crate::gpu::{Correlator, Marking};
+use crate::modules::Slot;
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::probe::Probe;
@@ -127,6 +128,13 @@ pub(crate) struct RawRequest {
 }
 
 impl Shared {
+    /// Tells the taps which module the spans of a name stand for, once that is known.
+    pub(crate) fn tell_module(&self, name: u32, slot: &Slot) {
+        if let Some(module) = slot.news() {
+            self.taps.iter().for_each(|tap| tap.call(&self.notices, |tap| tap.module(name, &module.name)));
+        }
+    }
+
     pub(crate) fn new(
         control: Control,
         hooks: Hooks,

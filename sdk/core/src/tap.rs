@@ -32,6 +32,9 @@ pub trait Tap: Send + Sync + 'static {
     /// A name was interned; called before any interval uses it, not on the hot path, but while other threads that make
     /// the same span wait.
     fn name(&self, id: u32, name: &str, target: &str);
+    /// The intervals of a name stand for a module of the model (`model.layers.7.mlp.down_proj`); called after
+    /// [`name`](Tap::name), at times only when the first of them have ended, and on any thread.
+    fn module(&self, _id: u32, _module: &str) {}
     /// An interval begins on this thread.
     fn enter(&self, interval: TapInterval);
     /// An interval ends on this thread.

@@ -38,6 +38,7 @@ pub fn path(text: &str) -> Arc<PathInfo> {
         rollup,
         name: names[names.len() - 1].as_str().into(),
         target: "candle_transformers::models::llama".into(),
+        module: None,
     });
     paths.insert(text.to_string(), made.clone());
     made

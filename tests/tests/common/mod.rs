@@ -8,6 +8,7 @@ use candle_nn::{VarBuilder, VarMap};
 use candle_transformers::models::{bert, llama, quantized_llama};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, MemoryExporter, Session, SpanRecord};
+use std::io::{Cursor, Read, Seek};
 use tracing_subscriber::prelude::*;
 
 pub const LAYERS: usize = 3;
@@ -59,10 +60,8 @@ pub fn llama() -> (llama::Llama, llama::Cache) {
     (llama::Llama::load(vb, &config).expect("llama loads"), cache)
 }
 
-pub fn bert() -> bert::BertModel {
-    let vars = VarMap::new();
-    let vb = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
-    let config = bert::Config {
+pub fn bert_config() -> bert::Config {
+    bert::Config {
         vocab_size: 96,
         hidden_size: 32,
         num_hidden_layers: LAYERS,
@@ -71,12 +70,22 @@ pub fn bert() -> bert::BertModel {
         max_position_embeddings: 64,
         model_type: None,
         ..bert::Config::default()
-    };
-    bert::BertModel::load(vb, &config).expect("bert loads")
+    }
+}
+
+pub fn bert() -> bert::BertModel {
+    let vars = VarMap::new();
+    let vb = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
+    bert::BertModel::load(vb, &bert_config()).expect("bert loads")
 }
 
 /// A tiny GGUF in memory, loaded by candle's own reader.
 pub fn quantized_llama() -> quantized_llama::ModelWeights {
+    quantized_llama_of(|file| file)
+}
+
+/// The same with a reader around the file.
+pub fn quantized_llama_of<R: Read + Seek>(around: impl FnOnce(Cursor<Vec<u8>>) -> R) -> quantized_llama::ModelWeights {
     let (hidden, ffn, vocab, kv) = (32, 64, 96, 16);
     let random = |rows: usize, cols: usize| {
         let t = Tensor::randn(0f32, 0.05, (rows, cols), &Device::Cpu).expect("random");
@@ -116,11 +125,12 @@ pub fn quantized_llama() -> quantized_llama::ModelWeights {
         ("llama.rope.dimension_count", Value::U32(8)),
         ("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
     ];
-    let mut file = std::io::Cursor::new(Vec::new());
+    let mut file = Cursor::new(Vec::new());
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(k, v)| (*k, v)).collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(k, v)| (k.as_str(), v)).collect();
     gguf_file::write(&mut file, &metadata, &tensors).expect("written");
     file.set_position(0);
+    let mut file = around(file);
     let content = gguf_file::Content::read(&mut file).expect("read back");
     quantized_llama::ModelWeights::from_gguf(content, &mut file, &Device::Cpu).expect("quantized llama loads")
 }

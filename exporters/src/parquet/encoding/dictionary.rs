@@ -35,7 +35,7 @@ impl TextDict {
     }
 }
 
-/// Distinct paths, found by [`PathInfo::id`]. Names and targets follow from the path, so their columns need no keys
+/// Distinct paths, found by [`PathInfo::id`]. Names, targets and modules follow from the path, so their columns need no keys
 /// of their own.
 #[derive(Debug, Default)]
 pub(in crate::parquet) struct PathDict {
@@ -45,8 +45,11 @@ pub(in crate::parquet) struct PathDict {
     /// By key.
     pub(in crate::parquet) name_of: Vec<u32>,
     pub(in crate::parquet) target_of: Vec<u32>,
+    /// [`NULL`] where the path has no module.
+    pub(in crate::parquet) module_of: Vec<u32>,
     pub(in crate::parquet) names: TextDict,
     pub(in crate::parquet) targets: TextDict,
+    pub(in crate::parquet) modules: TextDict,
 }
 
 impl PathDict {
@@ -69,6 +72,7 @@ impl PathDict {
         self.paths.push(path.clone());
         self.name_of.push(self.names.key(&path.name));
         self.target_of.push(self.targets.key(&path.target));
+        self.module_of.push(path.module.as_ref().map_or(NULL, |module| self.modules.key(module)));
         key
     }
 
@@ -81,8 +85,10 @@ impl PathDict {
         self.paths.clear();
         self.name_of.clear();
         self.target_of.clear();
+        self.module_of.clear();
         self.names.clear();
         self.targets.clear();
+        self.modules.clear();
     }
 }
 
@@ -187,6 +193,7 @@ mod tests {
             rollup_id: id,
             name: name.into(),
             target: "model".into(),
+            module: None,
         })
     }
 

@@ -216,7 +216,7 @@ texts!(TextDict);
 texts!(ThreadDict);
 texts!(PathDict);
 
-/// Paths with the names and targets that follow from them, three columns.
+/// Paths with the names, targets and modules that follow from them, four columns.
 #[derive(Default)]
 pub(super) struct NamedPaths(PathDict);
 
@@ -232,10 +232,11 @@ impl Keyed<NamedPaths> {
 
 impl Dictionary for NamedPaths {
     fn data<'a>(&'a self, keys: &'a KeyColumn, out: &mut Vec<ColumnData<'a>>) {
-        let PathDict { name_of, target_of, names, targets, .. } = &self.0;
+        let PathDict { name_of, target_of, module_of, names, targets, modules, .. } = &self.0;
         self.0.data(keys, out);
         out.push(texts(KeySource::Made(keys.mapped(name_of)), names.values()));
         out.push(texts(KeySource::Made(keys.mapped(target_of)), targets.values()));
+        out.push(texts(KeySource::Made(keys.mapped(module_of)), modules.values()));
     }
 
     fn clear(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::cache::Meta;
 use crate::fields::FieldKinds;
+use crate::modules::rules::Rule;
 use std::cell::Cell;
 use tracing_core::Metadata;
 
@@ -11,6 +12,8 @@ pub(super) struct Callsite {
     pub(super) kinds: FieldKinds,
     /// Present where all spans of the callsite are alike; absent where a field's value decides.
     pub(super) meta: Option<Meta>,
+    /// What its spans have to do with weights, where it is one of candle's.
+    pub(super) rule: Option<Rule>,
 }
 
 #[derive(Clone, Copy)]

@@ -9,6 +9,8 @@ pub(crate) mod place;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues};
+use crate::modules::rules::{self, Rule};
+use crate::modules::{self, Slot};
 use crate::names::Role;
 use crate::raw::NO_PHASE;
 use crate::shared::{RawRequest, Shared};
@@ -85,11 +87,25 @@ impl CandlescopeLayer {
         callsites::get(self.shared.session, metadata, || {
             let kinds = FieldKinds::of(metadata);
             let alike = !kinds.phase && !kinds.request && !kinds.name;
-            Callsite { kinds, meta: alike.then(|| self.describe(metadata, kinds, &FieldValues::default())) }
+            let meta = alike.then(|| self.describe(metadata, kinds, &FieldValues::default(), None));
+            Callsite { kinds, meta, rule: rules::of(metadata) }
         })
     }
 
-    fn describe(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, values: &FieldValues) -> Meta {
+    /// The meta of a span that stands for a module, if it is known to: asked once for each span, while a model loads.
+    #[cold]
+    fn module(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
+        let slot = modules::claim(rule, metadata.name())?;
+        Some(self.describe(metadata, kinds, &FieldValues::default(), Some(slot)))
+    }
+
+    fn describe(
+        &self,
+        metadata: &'static Metadata<'static>,
+        kinds: FieldKinds,
+        values: &FieldValues,
+        module: Option<Arc<Slot>>,
+    ) -> Meta {
         let excluded = self.shared.is_excluded(metadata.target());
         let role = match values.phase {
             _ if excluded => Role::Ignored,
@@ -106,7 +122,10 @@ impl CandlescopeLayer {
         let shared = &self.shared;
         let announce =
             |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
-        let id = self.shared.names.intern(&name, &target, role, announce);
+        let id = self.shared.names.intern(&name, &target, role, module.clone(), announce);
+        if let Some(slot) = module {
+            shared.tell_module(id, &slot);
+        }
         let mut flags = 0;
         if kinds.annotation {
             flags |= meta_flag::FIELDS;
@@ -122,6 +141,19 @@ impl CandlescopeLayer {
             phase: values.phase.filter(|_| !excluded).map_or(NO_PHASE, |p| p as u8),
             flags,
         }
+    }
+}
+
+/// Leaves a module's meta with its span, for threads that did not make it.
+fn keep_module<S>(shared: &Shared, id: &Id, meta: Meta, ctx: &Context<'_, S>)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let Some(span) = ctx.span(id) else { return };
+    let mut extensions = span.extensions_mut();
+    if extensions.get_mut::<SpanState>().is_none() {
+        let started = shared.ticks.now();
+        extensions.insert(SpanState { session: shared.session, meta, started, request_recorded: false, values: None });
     }
 }
 
@@ -154,14 +186,18 @@ where
         if self.steps_back() {
             return;
         }
-        let Callsite { kinds, meta } = self.callsite(attrs.metadata());
+        let Callsite { kinds, meta, rule } = self.callsite(attrs.metadata());
         let span = id.into_u64();
         let epoch = self.shared.epoch(span).fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         if let Some(meta) = meta
             && !kinds.any()
         {
+            let module = rule.and_then(|rule| self.module(attrs.metadata(), kinds, rule));
+            if let Some(meta) = module {
+                keep_module(&self.shared, id, meta, &ctx);
+            }
             // Most often the thread that makes a span is the one that enters it.
-            thread::foresee(&self.shared, span, epoch, meta);
+            thread::foresee(&self.shared, span, epoch, module.unwrap_or(meta));
             return;
         }
         if self.shared.control.is_closed() {
@@ -169,7 +205,7 @@ where
         }
         let mut values = FieldValues::default();
         attrs.record(&mut values);
-        let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values));
+        let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values, None));
         let is_request = meta.flags & meta_flag::REQUEST != 0;
         if is_request {
             if let Some(trace) = values.trace_id {

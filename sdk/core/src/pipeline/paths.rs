@@ -60,8 +60,7 @@ impl Paths {
         if let Some(path) = self.nodes.get(&key) {
             return path.clone();
         }
-        let info =
-            NameInfo { name: name.into(), target: "candlescope".into(), role: crate::names::Role::Plain, text: 0 };
+        let info = NameInfo::of_ours(name);
         let path = self.make(None, &info, UNIQUE);
         self.nodes.insert(key, path.clone());
         path
@@ -80,6 +79,8 @@ impl Paths {
         let next = self.rollups.len() as u32;
         let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
         let id = self.nodes.len() as u32;
-        Arc::new(PathInfo { id, path, rollup, rollup_id, name: name.name.clone(), target: name.target.clone() })
+        let module = name.module.as_ref().and_then(|slot| slot.get()).map(|module| module.name.clone());
+        let (name, target) = (name.name.clone(), name.target.clone());
+        Arc::new(PathInfo { id, path, rollup, rollup_id, name, target, module })
     }
 }

@@ -11,6 +11,7 @@ use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
+use crate::modules;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
@@ -326,6 +327,7 @@ impl Resolver {
         if self.paths_from_template(buffer) {
             return;
         }
+        self.name_groups(buffer, around);
         self.count_siblings(buffer, around);
         let mut paths = std::mem::take(&mut self.scratch.paths);
         paths.clear();
@@ -345,6 +347,35 @@ impl Resolver {
             self.remember_template(buffer);
         } else {
             buffer.closing.clear();
+        }
+    }
+
+    /// Names the modules that consist of others after those inside, where a tree is seen for the first time.
+    fn name_groups(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
+        let mut inside: Vec<Option<String>> = vec![None; self.scratch.order.len()];
+        // Children come after their parents, so that backwards all of a group's are known before it is its turn.
+        for position in (0..self.scratch.order.len()).rev() {
+            let i = self.scratch.order[position];
+            let name = buffer.items[i as usize].name;
+            let slot = self.name(name, around).module.clone();
+            let below = inside[position].take();
+            let module = slot.as_ref().and_then(|slot| {
+                slot.name_group(below.as_deref());
+                around.shared.tell_module(name, slot);
+                slot.get()
+            });
+            // What this one says of the group around it.
+            let above = match module {
+                Some(module) => Some(modules::parent(&module.name).to_owned()),
+                None => below,
+            };
+            if let (Parent::At(parent), Some(above)) = (self.scratch.parents[position], above) {
+                let common = match &inside[parent as usize] {
+                    Some(known) => modules::common(known, &above).to_owned(),
+                    None => above,
+                };
+                inside[parent as usize] = Some(common);
+            }
         }
     }
 
@@ -633,14 +664,7 @@ impl Resolver {
         }
         let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
         // Names are interned before any record carries their number, so the list is never empty here.
-        known.cloned().unwrap_or_else(|| {
-            Arc::new(NameInfo {
-                name: "(other)".into(),
-                target: "candlescope".into(),
-                role: crate::names::Role::Plain,
-                text: 0,
-            })
-        })
+        known.cloned().unwrap_or_else(|| Arc::new(NameInfo::of_ours("(other)")))
     }
 }
 

@@ -1,0 +1,98 @@
+//! A reader of a GGUF file that tells which tensors were read.
+
+use candle_core::quantized::gguf_file;
+use candlescope_core::modules;
+use std::collections::HashMap;
+use std::io::{Read, Result, Seek, SeekFrom};
+
+/// Watches a GGUF file being loaded, as [`observe`](crate::observe) watches a `VarBuilder`: give what it returns to
+/// `gguf_file::Content::read` and to the model, in place of the file.
+///
+/// The names are those of the file (`blk.7.attn_q`). Models that read the whole file before they build anything
+/// (`quantized_var_builder::VarBuilder::from_gguf`) cannot be told apart this way.
+///
+/// # Errors
+/// When `file` is no GGUF file, or one that is cut short.
+///
+/// ```no_run
+/// use candle_core::{Device, quantized::gguf_file};
+/// let file = std::fs::File::open("model.gguf")?;
+/// let mut file = candlescope::observe_gguf(file)?;
+/// let content = gguf_file::Content::read(&mut file)?;
+/// // ModelWeights::from_gguf(content, &mut file, &Device::Cpu)
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<ObservedGguf<R>> {
+    let start = file.stream_position()?;
+    let content = gguf_file::Content::read(&mut file)?;
+    file.seek(SeekFrom::Start(start))?;
+    let tensors = content.tensor_infos.into_iter().filter_map(|(name, info)| {
+        let elements = info.shape.elem_count();
+        let bytes = elements.checked_div(info.ggml_dtype.block_size())?.checked_mul(info.ggml_dtype.type_size())?;
+        let at = content.tensor_data_offset.checked_add(info.offset)?;
+        let dtype = format!("{:?}", info.ggml_dtype);
+        Some((at, Stored { name, dims: info.shape.into_dims(), dtype, bytes: bytes as u64 }))
+    });
+    Ok(ObservedGguf { tensors: tensors.collect(), reading: None, file })
+}
+
+/// A GGUF file that is watched; made by [`observe_gguf`]. Reads and seeks as the file itself.
+#[derive(Debug)]
+pub struct ObservedGguf<R> {
+    file: R,
+    /// By their place in the file.
+    tensors: HashMap<u64, Stored>,
+    /// Place of the tensor being read, and the bytes of it that are still to come.
+    reading: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    name: String,
+    dims: Vec<usize>,
+    dtype: String,
+    bytes: u64,
+}
+
+impl<R> ObservedGguf<R> {
+    /// The file.
+    pub fn into_inner(self) -> R {
+        self.file
+    }
+
+    fn at(&mut self, position: u64) {
+        self.reading = self.tensors.get(&position).map(|tensor| (position, tensor.bytes));
+    }
+
+    fn got(&mut self, bytes: usize) {
+        let Some((place, left)) = self.reading else { return };
+        let left = left.saturating_sub(bytes as u64);
+        self.reading = (left > 0).then_some((place, left));
+        if let (0, Some(tensor)) = (left, self.tensors.get(&place)) {
+            modules::loaded(&tensor.name, &tensor.dims, &tensor.dtype, tensor.bytes);
+        }
+    }
+}
+
+impl<R: Read> Read for ObservedGguf<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let bytes = self.file.read(buffer)?;
+        self.got(bytes);
+        Ok(bytes)
+    }
+
+    // What the file does better than by single reads, it goes on doing.
+    fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_exact(buffer)?;
+        self.got(buffer.len());
+        Ok(())
+    }
+}
+
+impl<R: Seek> Seek for ObservedGguf<R> {
+    fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+        let position = self.file.seek(to)?;
+        self.at(position);
+        Ok(position)
+    }
+}

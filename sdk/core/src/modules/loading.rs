@@ -1,0 +1,401 @@
+//! What one thread has loaded, and which span owns which of it. No I/O, no `tracing`: reads and spans come in, in the
+//! order in which they happen, and modules go out.
+
+use super::{Module, Operation, Rule, Slot, Weight};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Weights that are kept while no span owns them. A model of 100,000 weights without any span stays below 20 MB; beyond,
+/// the oldest are only counted.
+const MAX_UNOWNED: usize = 100_000;
+
+/// Spans that wait for their weights at once.
+const MAX_WAITING: usize = 64;
+
+/// Name of a head that has no weights of its own.
+const TIED_HEAD: &str = "lm_head";
+
+/// One thread's book.
+#[derive(Debug, Default)]
+pub(crate) struct Loading {
+    /// Read and not owned, in order.
+    unowned: VecDeque<Weight>,
+    /// How many of them, from the end, were read after the last span was made.
+    fresh: usize,
+    /// Tables that a span owns: a head may be tied to one.
+    tables: Vec<Weight>,
+    /// Width of the last vector that was read: that of the model, once its last norm was read.
+    width: Option<usize>,
+    waiting: Vec<Waiting>,
+    /// What the verdict says.
+    pub(crate) tally: LoadTally,
+}
+
+/// What became of weights and spans, in numbers.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct LoadTally {
+    pub(crate) weights: u64,
+    pub(crate) bytes: u64,
+    /// Weights forgotten for want of room.
+    pub(crate) forgotten: u64,
+    /// Spans named.
+    pub(crate) named: u64,
+    /// Spans that ought to have weights, and none was found, by name.
+    pub(crate) unnamed: Vec<(&'static str, u64)>,
+}
+
+/// A span that was made before its weights are read.
+#[derive(Debug)]
+struct Waiting {
+    slot: Arc<Slot>,
+    name: &'static str,
+    operation: Operation,
+    wants: Wants,
+    missing: u8,
+    weights: Vec<Weight>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    /// Whatever is read next.
+    Next,
+    /// Weights of a module whose last part is this.
+    Part(&'static str),
+    /// The same, and another span may own them.
+    Shared(&'static str),
+}
+
+impl Waiting {
+    fn wants(&self, weight: &Weight) -> bool {
+        match (self.weights.first(), self.wants) {
+            (Some(first), _) => first.module() == weight.module(),
+            (None, Wants::Part(part) | Wants::Shared(part)) => last_part(weight.module()) == part,
+            (None, Wants::Next) => true,
+        }
+    }
+
+    /// Names the span; `false` where nothing came.
+    fn seal(self) -> bool {
+        let Some(first) = self.weights.first() else { return false };
+        let name = if let Wants::Shared(_) = self.wants { TIED_HEAD } else { first.module() }.into();
+        self.slot.fill(Arc::new(Module { name, operation: self.operation, weights: self.weights }));
+        true
+    }
+}
+
+impl Loading {
+    /// A weight was read.
+    pub(super) fn read(&mut self, weight: Weight) {
+        self.tally.weights += 1;
+        self.tally.bytes = self.tally.bytes.saturating_add(weight.bytes);
+        if let [width] = *weight.dims {
+            self.width = Some(width);
+        }
+        let mut owned = false;
+        let waiting = std::mem::take(&mut self.waiting);
+        for mut one in waiting {
+            let shares = matches!(one.wants, Wants::Shared(_));
+            if (shares || !owned) && one.wants(&weight) {
+                owned |= !shares;
+                one.weights.push(weight.clone());
+                one.missing = one.missing.saturating_sub(1);
+            } else if one.wants == Wants::Next && !one.weights.is_empty() {
+                // Something else was read in between: it has what it gets.
+                one.missing = 0;
+            }
+            self.keep(one);
+        }
+        if owned {
+            return;
+        }
+        self.unowned.push_back(weight);
+        self.fresh += 1;
+        if self.unowned.len() > MAX_UNOWNED {
+            self.unowned.pop_front();
+            self.tally.forgotten += 1;
+            self.fresh = self.fresh.min(self.unowned.len());
+        }
+    }
+
+    /// A span called `name` is made.
+    pub(super) fn span(&mut self, rule: Rule, name: &'static str) -> Option<Arc<Slot>> {
+        for mut one in std::mem::take(&mut self.waiting) {
+            // What wants the very next weights and is followed by another span has got all there is.
+            if one.wants == Wants::Next {
+                one.missing = 0;
+            }
+            self.keep(one);
+        }
+        let module = match rule {
+            Rule::Before(operation) => self.just_read(operation),
+            Rule::Batch(operation, patterns) => self.oldest(operation, patterns),
+            Rule::Given(operation) => self.tied(operation),
+            Rule::Group | Rule::Head | Rule::Work | Rule::After { .. } | Rule::Shares { .. } => None,
+            Rule::Unseen | Rule::Unknown => None,
+        };
+        self.fresh = 0;
+        match rule {
+            Rule::Group => Some(Slot::group(None)),
+            Rule::Head => Some(Slot::group(self.tied(Operation::Linear).map(Arc::new))),
+            Rule::After { operation, part, weights } => {
+                Some(self.wait(operation, part.map_or(Wants::Next, Wants::Part), weights, name))
+            }
+            Rule::Shares { part } => Some(self.wait(Operation::Linear, Wants::Shared(part), 1, name)),
+            Rule::Work => None,
+            Rule::Before(_) | Rule::Batch(..) | Rule::Given(_) | Rule::Unseen | Rule::Unknown => {
+                match &module {
+                    Some(_) => self.tally.named += 1,
+                    None => self.tally.without(name),
+                }
+                module.map(|module| Slot::known(Arc::new(module)))
+            }
+        }
+    }
+
+    /// The weights of one module that were read last, if they were read after the last span was made.
+    fn just_read(&mut self, operation: Operation) -> Option<Module> {
+        let name: Arc<str> = self.fresh().next_back()?.module().into();
+        let run = self.fresh().rev().take_while(|weight| weight.module() == &*name).count();
+        let weights: Vec<Weight> = self.unowned.split_off(self.unowned.len() - run).into();
+        if operation == Operation::Embedding {
+            self.tables.extend(weights.iter().filter(|weight| weight.dims.len() == 2).cloned());
+        }
+        Some(Module { name, operation, weights })
+    }
+
+    fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {
+        self.unowned.range(self.unowned.len() - self.fresh..)
+    }
+
+    /// The oldest weight that is left, of the first pattern that fits any.
+    fn oldest(&mut self, operation: Operation, patterns: &[&str]) -> Option<Module> {
+        let at = patterns.iter().find_map(|pattern| {
+            self.unowned.iter().position(|weight| fits(pattern, below_block(weight.module())) && is_weight(weight))
+        })?;
+        let weight = self.unowned.remove(at)?;
+        if weight.dims.len() == 2 && last_part(weight.module()) == "token_embd" {
+            self.tables.push(weight.clone());
+        }
+        let tied = operation == Operation::Linear && weight.module() == "token_embd";
+        let name = if tied { TIED_HEAD.into() } else { weight.module().into() };
+        Some(Module { name, operation, weights: vec![weight] })
+    }
+
+    /// The head that shares the one table that is as wide as the model; `None` where none is, or several are.
+    fn tied(&self, operation: Operation) -> Option<Module> {
+        if operation != Operation::Linear {
+            return None;
+        }
+        let wide = |weight: &&Weight| match *weight.dims {
+            [_, width] => self.width.is_none_or(|model| model == width),
+            _ => false,
+        };
+        let mut tables = self.tables.iter().chain(&self.unowned).filter(wide);
+        let table = tables.next()?;
+        // The same table under its name again is no second one: a loader may ask twice.
+        if tables.any(|other| other.name != table.name) {
+            return None;
+        }
+        Some(Module { name: TIED_HEAD.into(), operation, weights: vec![table.clone()] })
+    }
+
+    fn wait(&mut self, operation: Operation, wants: Wants, missing: u8, name: &'static str) -> Arc<Slot> {
+        let slot = Slot::empty();
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.remove(0);
+            self.tally.without(name);
+        }
+        self.waiting.push(Waiting { slot: slot.clone(), name, operation, wants, missing, weights: Vec::new() });
+        slot
+    }
+
+    /// Puts a waiting span back, or ends its waiting.
+    fn keep(&mut self, one: Waiting) {
+        if one.missing > 0 {
+            self.waiting.push(one);
+            return;
+        }
+        let name = one.name;
+        if one.seal() {
+            self.tally.named += 1;
+        } else {
+            self.tally.without(name);
+        }
+    }
+}
+
+impl LoadTally {
+    fn without(&mut self, name: &'static str) {
+        match self.unnamed.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, n)) => *n += 1,
+            None => self.unnamed.push((name, 1)),
+        }
+    }
+}
+
+fn last_part(module: &str) -> &str {
+    module.rsplit('.').next().unwrap_or(module)
+}
+
+/// A bias is read with its weight, but is no reason to name a span.
+fn is_weight(weight: &Weight) -> bool {
+    last_part(&weight.name) == "weight"
+}
+
+/// `ffn_gate.3` of `blk.7.ffn_gate.3`.
+fn below_block(module: &str) -> &str {
+    let below = module.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+    below.map_or(module, |(_, rest)| rest)
+}
+
+fn fits(pattern: &str, module: &str) -> bool {
+    if let Some(ending) = pattern.strip_prefix('*') {
+        return module.ends_with(ending);
+    }
+    match pattern.strip_suffix(".*") {
+        Some(start) => module
+            .strip_prefix(start)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())),
+        None => module == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::DType;
+
+    const LINEAR: Rule = Rule::Before(Operation::Linear);
+    const NORM: Rule = Rule::After { operation: Operation::Norm, part: None, weights: 1 };
+    const CONV: Rule = Rule::After { operation: Operation::Convolution, part: None, weights: 2 };
+
+    fn weight(name: &str, dims: &[usize]) -> Weight {
+        let bytes = dims.iter().product::<usize>() as u64 * 4;
+        Weight { name: name.into(), dims: dims.into(), dtype: DType::F32, bytes }
+    }
+
+    fn read(loading: &mut Loading, names: &[&str]) {
+        names.iter().for_each(|name| loading.read(weight(name, if name.ends_with("weight") { &[6, 4] } else { &[6] })));
+    }
+
+    /// The module's name and how many weights it has.
+    fn told(slot: Option<Arc<Slot>>) -> Option<(String, usize)> {
+        let slot = slot?;
+        slot.get().map(|module| (module.name.to_string(), module.weights.len()))
+    }
+
+    fn some(name: &str, weights: usize) -> Option<(String, usize)> {
+        Some((name.into(), weights))
+    }
+
+    #[test]
+    fn a_layer_that_reads_first_owns_what_was_read_just_before() {
+        let mut loading = Loading::default();
+        read(&mut loading, &["embed.weight", "0.q.weight", "0.q.bias"]);
+        assert_eq!(told(loading.span(LINEAR, "linear")), some("0.q", 2), "and not the embedding");
+        assert_eq!(told(loading.span(LINEAR, "linear")), None, "nothing was read since");
+        read(&mut loading, &["0.norm.weight"]);
+        loading.span(Rule::Work, "attn-rot");
+        assert_eq!(told(loading.span(LINEAR, "linear")), None, "what another span followed is not its");
+        assert_eq!(loading.tally.unnamed, [("linear", 2)]);
+        assert_eq!((loading.tally.named, loading.tally.weights), (1, 4));
+    }
+
+    #[test]
+    fn a_layer_that_reads_last_owns_what_comes_next() {
+        let mut loading = Loading::default();
+        let norm = loading.span(NORM, "rms-norm");
+        read(&mut loading, &["0.norm.weight", "0.q.weight"]);
+        assert_eq!(told(norm), some("0.norm", 1));
+        assert_eq!(told(loading.span(LINEAR, "linear")), some("0.q", 1));
+
+        let conv = loading.span(CONV, "conv2d");
+        read(&mut loading, &["patch.weight", "position.weight"]);
+        assert_eq!(told(conv), some("patch", 1), "a bias would have come next");
+        let failed = loading.span(NORM, "rms-norm");
+        loading.span(Rule::Group, "block");
+        read(&mut loading, &["1.norm.weight"]);
+        assert_eq!(told(failed), None, "its read failed: what comes after the next span is not its");
+        assert_eq!(loading.tally.unnamed, [("rms-norm", 1)]);
+    }
+
+    #[test]
+    fn spans_that_are_made_together_find_their_weights_by_name() {
+        let mut loading = Loading::default();
+        let part = |part| Rule::After { operation: Operation::Convolution, part: Some(part), weights: 2 };
+        let (one, two) = (loading.span(part("conv1"), "conv1"), loading.span(part("conv2"), "conv2"));
+        let head = loading.span(Rule::Shares { part: "embed_tokens" }, "head");
+        read(
+            &mut loading,
+            &["e.conv1.weight", "e.conv1.bias", "e.conv2.weight", "e.conv2.bias", "d.embed_tokens.weight"],
+        );
+        assert_eq!((told(one), told(two)), (some("e.conv1", 2), some("e.conv2", 2)));
+        assert_eq!(told(head), some("lm_head", 1));
+        assert_eq!(loading.unowned.len(), 1, "the embedding is still there for a span of its own");
+    }
+
+    #[test]
+    fn a_loader_of_whole_layers_is_told_by_patterns() {
+        let mut loading = Loading::default();
+        let linear = Rule::Batch(Operation::Linear, &["ffn_gate.*", "ffn_up", "attn_q", "output", "token_embd"]);
+        let norm = Rule::Batch(Operation::Norm, &["attn_q_norm", "*norm"]);
+        read(&mut loading, &["token_embd.weight", "output_norm.weight"]);
+        assert_eq!(told(loading.span(norm, "rms-norm")), some("output_norm", 1));
+        for layer in 0..2 {
+            for name in ["attn_q", "ffn_gate.0", "ffn_gate.1", "ffn_up", "attn_norm", "ffn_norm", "attn_q_norm"] {
+                read(&mut loading, &[&format!("blk.{layer}.{name}.weight")]);
+            }
+            let mut take = |rule| told(loading.span(rule, "s")).unwrap().0;
+            let got: Vec<String> =
+                [linear, linear, linear, linear, norm, norm, norm].into_iter().map(&mut take).collect();
+            let expected = ["ffn_gate.0", "ffn_gate.1", "ffn_up", "attn_q", "attn_q_norm", "attn_norm", "ffn_norm"];
+            assert_eq!(got, expected.map(|name| format!("blk.{layer}.{name}")));
+        }
+        assert_eq!(told(loading.span(linear, "head")), some("lm_head", 1), "tied: only the embedding is left");
+        assert_eq!(loading.unowned.len(), 0);
+    }
+
+    #[test]
+    fn a_tied_head_is_the_one_table_as_wide_as_the_model() {
+        let tied = Rule::Given(Operation::Linear);
+        let table = |loading: &mut Loading, name: &str, dims: &[usize]| loading.read(weight(name, dims));
+        let mut loading = Loading::default();
+        table(&mut loading, "embed.weight", &[100, 8]);
+        assert_eq!(told(loading.span(tied, "linear")), some("lm_head", 1), "nothing else was read");
+        table(&mut loading, "a_log", &[16, 3]);
+        table(&mut loading, "norm.weight", &[8]);
+        assert_eq!(told(loading.span(tied, "linear")), some("lm_head", 1), "other tables are not as wide");
+        table(&mut loading, "positions.weight", &[50, 8]);
+        assert_eq!(told(loading.span(tied, "linear")), None, "two tables: no guess");
+        assert_eq!(told(loading.span(Rule::Given(Operation::Embedding), "embedding")), None);
+    }
+
+    #[test]
+    fn a_group_in_which_nothing_runs_is_the_tied_head() {
+        let mut loading = Loading::default();
+        read(&mut loading, &["shared.weight"]);
+        loading.span(Rule::Before(Operation::Embedding), "embedding");
+        let (alone, around) = (loading.span(Rule::Head, "decode-head"), loading.span(Rule::Head, "decode-head"));
+        let (alone, around) = (alone.unwrap(), around.unwrap());
+        alone.name_group(None);
+        around.name_group(Some("decoder"));
+        assert_eq!(&*alone.get().unwrap().name, "lm_head");
+        assert_eq!(&*around.get().unwrap().name, "decoder");
+    }
+
+    #[test]
+    fn a_model_without_spans_does_not_fill_the_memory() {
+        let mut loading = Loading::default();
+        for i in 0..MAX_UNOWNED + 10 {
+            loading.read(weight(&format!("{i}.weight"), &[1]));
+        }
+        assert_eq!((loading.unowned.len(), loading.tally.forgotten), (MAX_UNOWNED, 10));
+        assert_eq!(told(loading.span(LINEAR, "linear")), some(&(MAX_UNOWNED + 9).to_string(), 1));
+        for _ in 0..MAX_WAITING + 1 {
+            let part = Some("never");
+            loading.span(Rule::After { operation: Operation::Linear, part, weights: 1 }, "linear");
+        }
+        assert_eq!(loading.waiting.len(), MAX_WAITING);
+    }
+}

@@ -1,0 +1,215 @@
+//! Which module of a model a span stands for, found out while the model loads.
+//!
+//! candle's layers make their span beside the place where they load their weights. Whoever loads weights tells their
+//! names here ([`loaded`]); the layer of a session asks for the module when one of candle's spans is made. What such a
+//! span has to do with the weights read around it differs from callsite to callsite: `rules` has the table.
+//!
+//! Nothing of this is on the hot path: a span's module is part of its interned name.
+
+mod loading;
+pub(crate) mod rules;
+mod table;
+
+use crate::vocabulary::DType;
+use loading::Loading;
+use rules::Rule;
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A weight as its loader told it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Weight {
+    /// Full name, for example `model.layers.7.mlp.down_proj.weight`.
+    pub name: Arc<str>,
+    /// Dimensions, outermost first: `[out, in]` of a linear layer.
+    pub dims: Box<[usize]>,
+    /// Element type in memory.
+    pub dtype: DType,
+    /// Bytes in memory.
+    pub bytes: u64,
+}
+
+impl Weight {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
+    }
+
+    /// The module that the weight belongs to: its name without the last part, or all of a name that has one part only.
+    pub fn module(&self) -> &str {
+        self.name.rsplit_once('.').map_or(&self.name, |(module, _)| module)
+    }
+}
+
+/// What a module does with its weights, as far as its costs go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Multiplies each row by a matrix `[out, in]`.
+    Linear,
+    /// Looks rows up in a table.
+    Embedding,
+    /// Normalises each row.
+    Norm,
+    /// Convolves.
+    Convolution,
+    /// Consists of other modules.
+    Group,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Operation::Linear => "linear",
+            Operation::Embedding => "embedding",
+            Operation::Norm => "norm",
+            Operation::Convolution => "convolution",
+            Operation::Group => "group",
+        })
+    }
+}
+
+/// A module of a model: what PyTorch calls by a fully qualified name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// Its name, for example `model.layers.7.mlp.down_proj`.
+    pub name: Arc<str>,
+    /// What it does.
+    pub operation: Operation,
+    /// The weights that the span computes with; none of a group.
+    pub weights: Vec<Weight>,
+}
+
+/// The module of a span, where it is known by now: some spans are made before their weights are read, and groups get
+/// their name when they run.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    module: OnceLock<Arc<Module>>,
+    group: bool,
+    /// What a group stands for in which nothing runs.
+    alone: Option<Arc<Module>>,
+    /// Whether the taps know.
+    told: AtomicBool,
+}
+
+impl Slot {
+    fn empty() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn known(module: Arc<Module>) -> Arc<Self> {
+        Arc::new(Self { module: OnceLock::from(module), ..Self::default() })
+    }
+
+    fn group(alone: Option<Arc<Module>>) -> Arc<Self> {
+        Arc::new(Self { group: true, alone, ..Self::default() })
+    }
+
+    pub(crate) fn get(&self) -> Option<&Arc<Module>> {
+        self.module.get()
+    }
+
+    /// The module, the first time that it is asked for with success.
+    pub(crate) fn news(&self) -> Option<&Arc<Module>> {
+        self.module.get().filter(|_| !self.told.swap(true, Ordering::Relaxed))
+    }
+
+    fn fill(&self, module: Arc<Module>) {
+        // Only one place ever fills a slot; if that should change, the first name stays.
+        let _ = self.module.set(module);
+    }
+
+    /// Names a group that has none after the modules inside: the longest name that all of them are below.
+    pub(crate) fn name_group(&self, inside: Option<&str>) {
+        if !self.group || self.module.get().is_some() {
+            return;
+        }
+        match (inside, &self.alone) {
+            (Some(""), _) | (None, None) => {}
+            (Some(name), _) => {
+                self.fill(Arc::new(Module { name: name.into(), operation: Operation::Group, weights: Vec::new() }));
+            }
+            (None, Some(alone)) => self.fill(alone.clone()),
+        }
+    }
+}
+
+/// The module that a module is part of: empty at the top.
+pub(crate) fn parent(module: &str) -> &str {
+    module.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// The longest name that both are, or are below.
+pub(crate) fn common<'a>(a: &'a str, b: &str) -> &'a str {
+    let mut end = 0;
+    for (ours, theirs) in a.split('.').zip(b.split('.')) {
+        if ours != theirs {
+            break;
+        }
+        end += ours.len() + usize::from(end > 0);
+    }
+    &a[..end]
+}
+
+/// The books of all threads that loaded something: a session reads them when it ends.
+static BOOKS: Mutex<Vec<Arc<Mutex<Loading>>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// This thread's, once it has loaded something.
+    static LOADING: OnceCell<Arc<Mutex<Loading>>> = const { OnceCell::new() };
+}
+
+/// Tells that a weight was loaded, on the thread that goes on to build the layer it belongs to.
+///
+/// `name` is the weight's full name (`model.layers.7.mlp.down_proj.weight`), `dims` its dimensions, outermost first,
+/// `dtype` the element type in memory (`bf16`, `q4k`, …), `bytes` its size in memory. Call it right after the weight
+/// was read: candle's layers make their span next, and take the module's name from here. For a `VarBuilder` of candle
+/// this is done by `candlescope::observe`.
+///
+/// ```
+/// candlescope_core::modules::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
+/// ```
+pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
+    let dtype = DType::from_word(&dtype.to_ascii_lowercase()).unwrap_or(DType::Other);
+    let weight = Weight { name: name.into(), dims: dims.into(), dtype, bytes };
+    with_loading(true, |loading| loading.read(weight));
+}
+
+/// The module of a span that is being made on this thread, if any of its weights, or of its parts', were told.
+pub(crate) fn claim(rule: Rule, name: &'static str) -> Option<Arc<Slot>> {
+    with_loading(false, |loading| loading.span(rule, name)).flatten()
+}
+
+/// Calls `f` with this thread's book, which is made if there is none and `make` says so.
+fn with_loading<R>(make: bool, f: impl FnOnce(&mut Loading) -> R) -> Option<R> {
+    let book = LOADING.try_with(|cell| match cell.get() {
+        Some(book) => Some(book.clone()),
+        None if make => {
+            let book = Arc::new(Mutex::new(Loading::default()));
+            BOOKS.lock().unwrap_or_else(PoisonError::into_inner).push(book.clone());
+            Some(cell.get_or_init(|| book).clone())
+        }
+        None => None,
+    });
+    let book = book.ok().flatten()?;
+    let mut loading = book.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(f(&mut loading))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_parents_and_something_in_common() {
+        assert_eq!(parent("model.layers.7.mlp"), "model.layers.7");
+        assert_eq!(parent("lm_head"), "");
+        assert_eq!(common("model.layers.1.mlp", "model.layers.12"), "model.layers");
+        assert_eq!(common("model.layers.1", "model.layers.1"), "model.layers.1");
+        assert_eq!(common("model.layers.1", "model.layers.1.mlp"), "model.layers.1");
+        assert_eq!(common("encoder", "decoder"), "");
+        assert_eq!(common("", "decoder"), "");
+    }
+}
