@@ -3,5 +3,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod costs;
 mod names;
 mod passed_through;

@@ -8,11 +8,11 @@ use candlescope_core::SpanRecord;
 use candlescope_core::llm::{self, Tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn observed() -> VarBuilder<'static> {
+pub(super) fn observed() -> VarBuilder<'static> {
     candlescope::observe(VarBuilder::from_varmap(&VarMap::new(), DType::F32, &Device::Cpu))
 }
 
-fn ids(n: u32) -> Tensor {
+pub(super) fn ids(n: u32) -> Tensor {
     Tensor::arange(0, n, &Device::Cpu).unwrap().unsqueeze(0).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn llama_from_blocks_to_projections() {
     assert_eq!(modules(&batch.spans, "prefill"), [None]);
 }
 
-fn qwen2_config(tied: bool) -> qwen2::Config {
+pub(super) fn qwen2_config(tied: bool) -> qwen2::Config {
     qwen2::Config {
         vocab_size: 96,
         hidden_size: 32,

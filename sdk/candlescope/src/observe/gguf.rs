@@ -33,6 +33,12 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
         let dtype = format!("{:?}", info.ggml_dtype);
         Some((at, Stored { name, dims: info.shape.into_dims(), dtype, bytes: bytes as u64 }))
     });
+    if let Some(name) = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok()) {
+        let heads = |what: &str| content.metadata.get(&format!("{name}.attention.{what}"))?.to_u32().ok();
+        let queries = heads("head_count").map(u64::from);
+        let keys = heads("head_count_kv").map(u64::from).or(queries);
+        modules::architecture(name, queries.zip(keys));
+    }
     Ok(ObservedGguf { tensors: tensors.collect(), reading: None, file })
 }
 

@@ -1,7 +1,7 @@
 //! What one thread has loaded, and which span owns which of it. No I/O, no `tracing`: reads and spans come in, in the
 //! order in which they happen, and modules go out.
 
-use super::{Module, Operation, Rule, Slot, Weight};
+use super::{Architecture, Module, Operation, Rule, Slot, Weight};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(crate) struct Loading {
     /// Width of the last vector that was read: that of the model, once its last norm was read.
     width: Option<usize>,
     waiting: Vec<Waiting>,
+    /// What the configuration says of the model.
+    architecture: Architecture,
     /// What the verdict says.
     pub(crate) tally: LoadTally,
 }
@@ -75,15 +77,23 @@ impl Waiting {
     }
 
     /// Names the span; `false` where nothing came.
-    fn seal(self) -> bool {
+    fn seal(self, architecture: &Architecture) -> bool {
         let Some(first) = self.weights.first() else { return false };
         let name = if let Wants::Shared(_) = self.wants { TIED_HEAD } else { first.module() }.into();
-        self.slot.fill(Arc::new(Module { name, operation: self.operation, weights: self.weights }));
+        self.slot.fill(Arc::new(module(architecture, name, self.operation, self.weights)));
         true
     }
 }
 
 impl Loading {
+    /// What is read from here on is of this model.
+    pub(super) fn load_next(&mut self, architecture: Architecture) {
+        self.architecture = architecture;
+        // Weights of the model before are not this one's.
+        (self.fresh, self.width) = (0, None);
+        self.tables.clear();
+    }
+
     /// A weight was read.
     pub(super) fn read(&mut self, weight: Weight) {
         self.tally.weights += 1;
@@ -160,7 +170,7 @@ impl Loading {
         if operation == Operation::Embedding {
             self.tables.extend(weights.iter().filter(|weight| weight.dims.len() == 2).cloned());
         }
-        Some(Module { name, operation, weights })
+        Some(module(&self.architecture, name, operation, weights))
     }
 
     fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {
@@ -178,7 +188,7 @@ impl Loading {
         }
         let tied = operation == Operation::Linear && weight.module() == "token_embd";
         let name = if tied { TIED_HEAD.into() } else { weight.module().into() };
-        Some(Module { name, operation, weights: vec![weight] })
+        Some(module(&self.architecture, name, operation, vec![weight]))
     }
 
     /// The head that shares the one table that is as wide as the model; `None` where none is, or several are.
@@ -187,7 +197,10 @@ impl Loading {
             return None;
         }
         let wide = |weight: &&Weight| match *weight.dims {
-            [_, width] => self.width.is_none_or(|model| model == width),
+            [words, width] => {
+                self.width.is_none_or(|model| model == width)
+                    && self.architecture.vocabulary.is_none_or(|vocabulary| vocabulary == words)
+            }
             _ => false,
         };
         let mut tables = self.tables.iter().chain(&self.unowned).filter(wide);
@@ -196,7 +209,7 @@ impl Loading {
         if tables.any(|other| other.name != table.name) {
             return None;
         }
-        Some(Module { name: TIED_HEAD.into(), operation, weights: vec![table.clone()] })
+        Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table.clone()]))
     }
 
     fn wait(&mut self, operation: Operation, wants: Wants, missing: u8, name: &'static str) -> Arc<Slot> {
@@ -216,7 +229,7 @@ impl Loading {
             return;
         }
         let name = one.name;
-        if one.seal() {
+        if one.seal(&self.architecture) {
             self.tally.named += 1;
         } else {
             self.tally.without(name);
@@ -231,6 +244,15 @@ impl LoadTally {
             None => self.unnamed.push((name, 1)),
         }
     }
+}
+
+fn module(architecture: &Architecture, name: Arc<str>, operation: Operation, weights: Vec<Weight>) -> Module {
+    let rows = architecture.rows(&name);
+    let attention = match weights.first().map(|weight| &*weight.dims) {
+        Some(&[out, _]) if operation == Operation::Linear => architecture.attention(&name, out as u64),
+        _ => None,
+    };
+    Module { name, operation, weights, rows, attention }
 }
 
 fn last_part(module: &str) -> &str {

@@ -6,11 +6,16 @@
 //!
 //! Nothing of this is on the hot path: a span's module is part of its interned name.
 
+mod architecture;
+mod cost;
 mod loading;
 pub(crate) mod rules;
 mod table;
 
 use crate::vocabulary::DType;
+use architecture::Architecture;
+pub use architecture::{Attention, ConfigUnreadable, Rows};
+pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;
 use std::cell::OnceCell;
@@ -80,6 +85,17 @@ pub struct Module {
     pub operation: Operation,
     /// The weights that the span computes with; none of a group.
     pub weights: Vec<Weight>,
+    /// Rows that it computes in a step.
+    pub rows: Rows,
+    /// What it has to do with attention.
+    pub attention: Option<Attention>,
+}
+
+impl Module {
+    fn group(name: &str) -> Self {
+        let operation = Operation::Group;
+        Self { name: name.into(), operation, weights: Vec::new(), rows: Rows::Unknown, attention: None }
+    }
 }
 
 /// The module of a span, where it is known by now: some spans are made before their weights are read, and groups get
@@ -129,7 +145,7 @@ impl Slot {
         match (inside, &self.alone) {
             (Some(""), _) | (None, None) => {}
             (Some(name), _) => {
-                self.fill(Arc::new(Module { name: name.into(), operation: Operation::Group, weights: Vec::new() }));
+                self.fill(Arc::new(Module::group(name)));
             }
             (None, Some(alone)) => self.fill(alone.clone()),
         }
@@ -175,6 +191,29 @@ pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     let dtype = DType::from_word(&dtype.to_ascii_lowercase()).unwrap_or(DType::Other);
     let weight = Weight { name: name.into(), dims: dims.into(), dtype, bytes };
     with_loading(true, |loading| loading.read(weight));
+}
+
+/// Tells which model this thread loads next, by the text of its `config.json`: how many rows its layers compute follows
+/// from that, and with it their FLOPs and bytes. Of architectures that are not known nothing follows, and nothing is
+/// guessed.
+///
+/// # Errors
+/// When the text is not JSON, or has no `model_type`.
+///
+/// ```
+/// candlescope_core::modules::model(r#"{"model_type": "qwen2", "vocab_size": 151936, "num_attention_heads": 14}"#)?;
+/// # Ok::<(), candlescope_core::modules::ConfigUnreadable>(())
+/// ```
+pub fn model(config: &str) -> Result<(), ConfigUnreadable> {
+    let architecture = Architecture::of_config(config)?;
+    with_loading(true, |loading| loading.load_next(architecture));
+    Ok(())
+}
+
+/// The same by the name of the architecture and its heads of queries and of keys, as a GGUF file has them.
+pub fn architecture(name: &str, heads: Option<(u64, u64)>) {
+    let architecture = Architecture::named(name, heads);
+    with_loading(true, |loading| loading.load_next(architecture));
 }
 
 /// The module of a span that is being made on this thread, if any of its weights, or of its parts', were told.

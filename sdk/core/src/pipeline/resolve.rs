@@ -11,7 +11,7 @@ use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
-use crate::modules;
+use crate::modules::{self, StepWork};
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
@@ -27,6 +27,8 @@ const MAX_OPEN_STEPS: usize = 32;
 pub(crate) struct Resolver {
     paths: Paths,
     names: Vec<Arc<NameInfo>>,
+    /// Whether any of them is a module's.
+    modules: bool,
     /// Trees seen before, by the step's name: a step that looks the same takes its paths from here without hashing.
     templates: FxHashMap<u32, Vec<TemplateNode>>,
     scratch: Scratch,
@@ -63,6 +65,10 @@ struct Scratch {
     order: Vec<u32>,
     parents: Vec<Parent>,
     paths: Vec<Arc<PathInfo>>,
+    /// What modules do, where a model tells.
+    work: Vec<Annotation>,
+    /// What the step around each is for.
+    steps: Vec<Option<StepWork>>,
     /// By parent's position and name: how many siblings have it, and the next one's ordinal.
     repeats: FxHashMap<(u32, u32), (u32, u32)>,
 }
@@ -135,6 +141,14 @@ impl StepTotals {
     }
 }
 
+impl StepBuffer {
+    /// What was said of an interval, by its place among those that are buffered, once annotations are in order.
+    fn annotation(&self, item: u32) -> Option<Annotation> {
+        let found = self.annotations.binary_search_by_key(&item, |(at, _)| *at).ok()?;
+        Some(self.annotations[found].1)
+    }
+}
+
 impl ThreadStream {
     pub(crate) fn new(info: Arc<ThreadInfo>) -> Self {
         Self { info, pending: None, steps: Vec::new(), spare: Vec::new() }
@@ -186,6 +200,7 @@ impl Resolver {
         Self {
             paths: Paths::new(),
             names: Vec::new(),
+            modules: false,
             templates: FxHashMap::default(),
             scratch: Scratch::default(),
             outlived_parent: 0,
@@ -272,6 +287,8 @@ impl Resolver {
         self.order(buffer);
         self.find_parents(buffer);
         self.find_paths(buffer, around);
+        buffer.annotations.sort_unstable_by_key(|(i, _)| *i);
+        self.find_work(buffer);
         self.emit(buffer, thread, around, out);
         buffer.items.clear();
         buffer.annotations.clear();
@@ -488,6 +505,39 @@ impl Resolver {
         }
     }
 
+    /// What the modules of a step do: the model has told its weights, and the phase how many tokens they are for.
+    fn find_work(&mut self, buffer: &StepBuffer) {
+        let Scratch { order, parents, work, steps, .. } = &mut self.scratch;
+        work.clear();
+        if !self.modules {
+            return;
+        }
+        work.resize(order.len(), Annotation::new());
+        steps.clear();
+        for (position, &i) in order.iter().enumerate() {
+            let own = buffer.annotation(i);
+            let parent = match parents[position] {
+                Parent::At(parent) => Some(parent as usize),
+                _ => None,
+            };
+            let step = own.as_ref().and_then(StepWork::of).or_else(|| steps[parent?]);
+            steps.push(step);
+            let name = self.names.get(buffer.items[i as usize].name as usize);
+            let Some(module) = name.and_then(|name| name.module.as_ref()?.get()) else { continue };
+            // What the program says itself is not said again.
+            if own.is_none_or(|own| own.get_flops().is_none() && own.get_bytes().is_none()) {
+                work[position].merge(&module.annotation(step));
+            }
+            // Attention has no weights: it is the work of whatever holds its projections.
+            if let (Some(attention), Some(parent)) = (&module.attention, parent) {
+                let width = module.weights.first().and_then(modules::activation_width);
+                if let Some(more) = step.zip(width).and_then(|(step, width)| attention.annotation(step, width)) {
+                    work[parent].merge(&more);
+                }
+            }
+        }
+    }
+
     fn emit(
         &mut self,
         buffer: &mut StepBuffer,
@@ -497,15 +547,14 @@ impl Resolver {
     ) {
         let first = &buffer.items[self.scratch.order[0] as usize];
         let trace = trace_of(first, around.shared);
-        buffer.annotations.sort_unstable_by_key(|(i, _)| *i);
         out.batch.spans.reserve(buffer.items.len());
         for position in 0..self.scratch.order.len() {
             let i = self.scratch.order[position];
             let item = buffer.items[i as usize];
-            let annotation = match buffer.annotations.binary_search_by_key(&i, |(at, _)| *at) {
-                Ok(found) => Some(buffer.annotations[found].1),
-                Err(_) => None,
-            };
+            let mut annotation = buffer.annotation(i);
+            if let Some(work) = self.scratch.work.get(position).filter(|work| !work.is_empty()) {
+                annotation.get_or_insert_default().merge(work);
+            }
             if let Parent::At(parent) = self.scratch.parents[position]
                 && buffer.items[self.scratch.order[parent as usize] as usize].end < item.end
             {
@@ -661,6 +710,7 @@ impl Resolver {
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {
         if id as usize >= self.names.len() {
             around.shared.names.extend(&mut self.names);
+            self.modules = self.names.iter().any(|name| name.module.is_some());
         }
         let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
         // Names are interned before any record carries their number, so the list is never empty here.

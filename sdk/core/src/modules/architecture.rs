@@ -1,0 +1,180 @@
+//! What a model's configuration says beyond its weights: how many rows its layers compute, and how it attends.
+//!
+//! Which rows a layer computes cannot be seen from outside: a head may take the last position of a prompt or all of
+//! them, an expert the tokens that were routed to it, cross-attention the encoder's. So rows are known only of
+//! architectures that were read, and only of the layers named here; of all others they stay unknown.
+
+use serde::Deserialize;
+
+/// How the rows of an architecture's layers follow from the tokens of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Every layer computes every new token; the head takes the last position of each sequence.
+    Decoder,
+    /// Every layer computes every token; what comes after the encoder is not known.
+    Encoder,
+}
+
+/// Names of architectures in `config.json` (`model_type`) and GGUF (`general.architecture`). Of each, candle's own
+/// implementation was read: it narrows to the last position before the head.
+const DECODERS: &[&str] = &[
+    "chatglm",
+    "glm4",
+    "granite",
+    "helium",
+    "llama",
+    "mistral",
+    "mixtral",
+    "phi",
+    "phi2",
+    "phi3",
+    "qwen2",
+    "qwen2_moe",
+    "qwen2moe",
+    "qwen3",
+    "qwen3_moe",
+    "qwen3moe",
+    "smollm3",
+    "stablelm",
+    "yi",
+];
+const ENCODERS: &[&str] = &["bert", "distilbert", "jina_bert", "nomic_bert", "xlm-roberta"];
+
+/// Rows that a module computes in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rows {
+    /// So many for each token of the step.
+    EachToken(u32),
+    /// One for each sequence: its last position.
+    EachSequence,
+    /// Not known.
+    Unknown,
+}
+
+/// What a module has to do with attention, which itself has no weights and often no span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Attention {
+    /// Features of the queries that it makes, all heads together.
+    pub queries: u64,
+    /// Features of the keys that it makes, and as many of values, all heads together.
+    pub keys: u64,
+    /// Whether a token attends to itself and those before it only.
+    pub causal: bool,
+}
+
+/// The model being loaded, as far as its configuration says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Architecture {
+    family: Option<Family>,
+    /// Words that it knows.
+    pub(crate) vocabulary: Option<usize>,
+    /// Heads of queries and of keys.
+    heads: Option<(u64, u64)>,
+}
+
+/// A `config.json` that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the model's configuration is not what config.json of Hugging Face holds: {0}; give the file's text as it is")]
+pub struct ConfigUnreadable(#[from] serde_json::Error);
+
+#[derive(Deserialize)]
+struct HfConfig {
+    model_type: String,
+    vocab_size: Option<usize>,
+    #[serde(alias = "n_heads", alias = "n_head")]
+    num_attention_heads: Option<u64>,
+    #[serde(alias = "multi_query_group_num")]
+    num_key_value_heads: Option<u64>,
+}
+
+impl Architecture {
+    pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {
+        let config: HfConfig = serde_json::from_str(json)?;
+        let heads = config.num_attention_heads.filter(|n| *n > 0);
+        Ok(Self {
+            family: family(&config.model_type),
+            vocabulary: config.vocab_size,
+            heads: heads.map(|heads| (heads, config.num_key_value_heads.unwrap_or(heads))),
+        })
+    }
+
+    pub(super) fn named(name: &str, heads: Option<(u64, u64)>) -> Self {
+        Self { family: family(name), vocabulary: None, heads: heads.filter(|(queries, _)| *queries > 0) }
+    }
+
+    /// The rows of the module of this name.
+    pub(super) fn rows(&self, module: &str) -> Rows {
+        let part = module.rsplit('.').next().unwrap_or(module);
+        let Some(family) = self.family else { return Rows::Unknown };
+        let routed = module.contains(".experts.") || part.bytes().all(|b| b.is_ascii_digit());
+        match family {
+            _ if routed => Rows::Unknown,
+            Family::Decoder => match part {
+                "lm_head" | "output" | "output_layer" => Rows::EachSequence,
+                "q_norm" | "k_norm" | "attn_q_norm" | "attn_k_norm" | "q_layernorm" | "k_layernorm" => Rows::Unknown,
+                _ => Rows::EachToken(1),
+            },
+            Family::Encoder if module.contains("pooler") || !module.contains("layer") => Rows::Unknown,
+            Family::Encoder => Rows::EachToken(1),
+        }
+    }
+
+    /// What the module of this name, with so many features coming out, has to do with attention.
+    pub(super) fn attention(&self, module: &str, out: u64) -> Option<Attention> {
+        let causal = self.family? == Family::Decoder;
+        let (queries, keys) = match module.rsplit('.').next()? {
+            "q_proj" | "attn_q" | "query" | "q_lin" => (out, 0),
+            "k_proj" | "attn_k" | "key" | "k_lin" => (0, out),
+            "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" => {
+                let (queries, keys) = self.heads?;
+                let each = out.checked_div(queries.checked_add(keys.checked_mul(2)?)?)?;
+                (each.checked_mul(queries)?, each.checked_mul(keys)?)
+            }
+            _ => return None,
+        };
+        Some(Attention { queries, keys, causal })
+    }
+}
+
+fn family(name: &str) -> Option<Family> {
+    let is_one_of = |names: &[&str]| names.contains(&name);
+    match () {
+        () if is_one_of(DECODERS) => Some(Family::Decoder),
+        () if is_one_of(ENCODERS) => Some(Family::Encoder),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_known_only_where_they_were_read() {
+        let qwen = Architecture::of_config(r#"{"model_type": "qwen3_moe", "vocab_size": 9, "num_attention_heads": 4}"#);
+        let qwen = qwen.unwrap();
+        assert_eq!(qwen.rows("model.layers.0.self_attn.q_proj"), Rows::EachToken(1));
+        assert_eq!(qwen.rows("model.layers.0.self_attn.q_norm"), Rows::Unknown);
+        assert_eq!(qwen.rows("model.layers.0.mlp.experts.3.up_proj"), Rows::Unknown);
+        assert_eq!(qwen.rows("blk.0.ffn_gate.3"), Rows::Unknown);
+        assert_eq!(qwen.rows("lm_head"), Rows::EachSequence);
+        assert_eq!(Architecture::default().rows("model.layers.0.self_attn.q_proj"), Rows::Unknown);
+        let bert = Architecture::named("bert", None);
+        assert_eq!(bert.rows("encoder.layer.0.output.dense"), Rows::EachToken(1));
+        assert_eq!(bert.rows("pooler.dense"), Rows::Unknown);
+    }
+
+    #[test]
+    fn attention_follows_from_the_projections() {
+        let phi = r#"{"model_type": "phi3", "num_attention_heads": 4, "num_key_value_heads": 2}"#;
+        let phi = Architecture::of_config(phi).unwrap();
+        let merged = phi.attention("model.layers.0.self_attn.qkv_proj", 64).unwrap();
+        assert_eq!((merged.queries, merged.keys, merged.causal), (32, 16, true));
+        let separate = phi.attention("m.q_proj", 32).unwrap();
+        assert_eq!((separate.queries, separate.keys), (32, 0));
+        assert_eq!(phi.attention("m.o_proj", 32), None);
+        assert_eq!(Architecture::named("phi3", None).attention("m.qkv_proj", 64), None, "heads are not known");
+        assert!(Architecture::of_config("{}").unwrap_err().to_string().contains("model_type"));
+    }
+}
