@@ -3,8 +3,8 @@
 use crate::host_ns::HostNs;
 use crate::record::RecordKind;
 use crate::run::{
-    ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, OverheadInfo,
-    RunManifest,
+    ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, LoadedModel,
+    OverheadInfo, RunManifest,
 };
 use crate::tally::Tally;
 use crate::verdict::{Evidence, verdict};
@@ -14,6 +14,8 @@ use crate::verdict::{Evidence, verdict};
 pub(crate) struct Closing<'a> {
     pub(crate) ended: HostNs,
     pub(crate) tally: Tally,
+    /// Of the model that was loaded.
+    pub(crate) modules: Option<LoadedModel>,
     pub(crate) clock: ClockInfo,
     pub(crate) exporters: Vec<ExporterReport>,
     /// Exporters that did not answer in time.
@@ -46,6 +48,7 @@ impl Closing<'_> {
         m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), tally.counts[k as usize])).collect();
         m.loss = tally.loss;
         m.steps = Some(tally.steps);
+        m.modules = self.modules;
         m.exporters = self.exporters;
         m.gpu = self.gpu;
         let (application_ns, ratio) = overhead(self.per_interval_ns, tally);

@@ -6,12 +6,14 @@ mod code;
 mod evidence;
 mod finding;
 pub(crate) mod judge;
+mod loaded_model;
 mod wording;
 
 pub use code::Code;
 pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Severity, Verdict};
 pub use judge::judge;
+pub use loaded_model::LoadedModel;
 
 use crate::numbers::count;
 use crate::record::RecordKind;
@@ -66,6 +68,9 @@ pub struct RunManifest {
     /// Steps by what became of them; absent in runs that do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepCounts>,
+    /// What was told of the model's weights while it was loaded; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modules: Option<LoadedModel>,
     /// Records per table handed to exporters.
     pub counts: BTreeMap<String, u64>,
     /// Intervals that never became records, by reason.

@@ -4,7 +4,7 @@ use crate::clock::{TickSource, Ticks};
 use crate::control::Control;
 use crate::diagnostics::Diagnostics;
 use crate::gpu::{Correlator, Marking};
-use crate::modules::Slot;
+use crate::modules::{Slot, Watch};
 use crate::names::Names;
 use crate::notices::Notices;
 use crate::probe::Probe;
@@ -12,6 +12,7 @@ use crate::raw::Raw;
 use crate::record::{SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
 use crate::ring_room::{RingRoom, RingShare};
+use crate::run::LoadedModel;
 use crate::tap::{Tap, TapSlot};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) ticks: TickSource,
     pub(crate) control: Control,
     pub(crate) names: Names,
+    /// Of models that are loaded.
+    pub(crate) watch: Watch,
     pub(crate) taps: Vec<TapSlot>,
     pub(crate) gpu: Option<Marking>,
     /// Told of steps and their intervals, where the session has a recorder of kernels.
@@ -128,6 +131,13 @@ pub(crate) struct RawRequest {
 }
 
 impl Shared {
+    /// What there is to tell of models that were loaded.
+    pub(crate) fn loaded_model(&self) -> Option<LoadedModel> {
+        let mut names = Vec::new();
+        self.names.extend(&mut names);
+        self.watch.summary(&names)
+    }
+
     /// Tells the taps which module the spans of a name stand for, once that is known.
     pub(crate) fn tell_module(&self, name: u32, slot: &Slot) {
         if let Some(module) = slot.news() {
@@ -149,6 +159,7 @@ impl Shared {
             ticks: TickSource::new(),
             control,
             names: Names::new(),
+            watch: Watch::new(),
             hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.correlator.is_some(),
             taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,

@@ -4,6 +4,7 @@
 //! them, an expert the tokens that were routed to it, cross-attention the encoder's. So rows are known only of
 //! architectures that were read, and only of the layers named here; of all others they stay unknown.
 
+use super::Weight;
 use serde::Deserialize;
 
 /// How the rows of an architecture's layers follow from the tokens of a step.
@@ -41,7 +42,7 @@ const DECODERS: &[&str] = &[
 const ENCODERS: &[&str] = &["bert", "distilbert", "jina_bert", "nomic_bert", "xlm-roberta"];
 
 /// Rows that a module computes in a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rows {
     /// So many for each token of the step.
@@ -53,7 +54,7 @@ pub enum Rows {
 }
 
 /// What a module has to do with attention, which itself has no weights and often no span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attention {
     /// Features of the queries that it makes, all heads together.
     pub queries: u64,
@@ -71,6 +72,8 @@ pub(crate) struct Architecture {
     pub(crate) vocabulary: Option<usize>,
     /// Heads of queries and of keys.
     heads: Option<(u64, u64)>,
+    /// Features of the residual stream.
+    hidden: Option<usize>,
 }
 
 /// A `config.json` that cannot be read.
@@ -86,6 +89,8 @@ struct HfConfig {
     num_attention_heads: Option<u64>,
     #[serde(alias = "multi_query_group_num")]
     num_key_value_heads: Option<u64>,
+    #[serde(alias = "dim", alias = "n_embd", alias = "d_model")]
+    hidden_size: Option<usize>,
 }
 
 impl Architecture {
@@ -95,12 +100,24 @@ impl Architecture {
         Ok(Self {
             family: family(&config.model_type),
             vocabulary: config.vocab_size,
+            hidden: config.hidden_size,
             heads: heads.map(|heads| (heads, config.num_key_value_heads.unwrap_or(heads))),
         })
     }
 
     pub(super) fn named(name: &str, heads: Option<(u64, u64)>) -> Self {
-        Self { family: family(name), vocabulary: None, heads: heads.filter(|(queries, _)| *queries > 0) }
+        Self { family: family(name), vocabulary: None, hidden: None, heads: heads.filter(|(queries, _)| *queries > 0) }
+    }
+
+    /// Where it contradicts a weight of a head, which is a matrix `[vocabulary, hidden]`.
+    pub(super) fn contradiction(&self, head: &Weight) -> Option<String> {
+        let &[words, features] = &*head.dims else { return None };
+        let differs = |known: Option<usize>, found| known.filter(|known| *known != found);
+        if let Some(known) = differs(self.vocabulary, words) {
+            return Some(format!("vocab_size is {known}, and {} has {words} rows", head.name));
+        }
+        differs(self.hidden, features)
+            .map(|known| format!("hidden_size is {known}, and {} has {features} columns", head.name))
     }
 
     /// The rows of the module of this name.

@@ -11,6 +11,7 @@ mod cost;
 mod loading;
 pub(crate) mod rules;
 mod table;
+mod watch;
 
 use crate::vocabulary::DType;
 use architecture::Architecture;
@@ -20,11 +21,13 @@ use loading::Loading;
 use rules::Rule;
 use std::cell::OnceCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+pub(crate) use table::CANDLE_VERSION;
+pub(crate) use watch::{Claim, Watch};
 
 /// A weight as its loader told it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weight {
     /// Full name, for example `model.layers.7.mlp.down_proj.weight`.
     pub name: Arc<str>,
@@ -49,7 +52,7 @@ impl Weight {
 }
 
 /// What a module does with its weights, as far as its costs go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Operation {
     /// Multiplies each row by a matrix `[out, in]`.
@@ -77,7 +80,7 @@ impl fmt::Display for Operation {
 }
 
 /// A module of a model: what PyTorch calls by a fully qualified name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Module {
     /// Its name, for example `model.layers.7.mlp.down_proj`.
     pub name: Arc<str>,
@@ -127,6 +130,11 @@ impl Slot {
         self.module.get()
     }
 
+    /// Whether it is named after what runs inside.
+    pub(crate) fn is_group(&self) -> bool {
+        self.group
+    }
+
     /// The module, the first time that it is asked for with success.
     pub(crate) fn news(&self) -> Option<&Arc<Module>> {
         self.module.get().filter(|_| !self.told.swap(true, Ordering::Relaxed))
@@ -172,6 +180,9 @@ pub(crate) fn common<'a>(a: &'a str, b: &str) -> &'a str {
 /// The books of all threads that loaded something: a session reads them when it ends.
 static BOOKS: Mutex<Vec<Arc<Mutex<Loading>>>> = Mutex::new(Vec::new());
 
+/// Weights told in this process.
+static READS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     /// This thread's, once it has loaded something.
     static LOADING: OnceCell<Arc<Mutex<Loading>>> = const { OnceCell::new() };
@@ -190,7 +201,8 @@ thread_local! {
 pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     let dtype = DType::from_word(&dtype.to_ascii_lowercase()).unwrap_or(DType::Other);
     let weight = Weight { name: name.into(), dims: dims.into(), dtype, bytes };
-    with_loading(true, |loading| loading.read(weight));
+    let number = READS.fetch_add(1, Ordering::Relaxed) + 1;
+    with_loading(true, |loading| loading.read(number, weight));
 }
 
 /// Tells which model this thread loads next, by the text of its `config.json`: how many rows its layers compute follows
@@ -216,9 +228,9 @@ pub fn architecture(name: &str, heads: Option<(u64, u64)>) {
     with_loading(true, |loading| loading.load_next(architecture));
 }
 
-/// The module of a span that is being made on this thread, if any of its weights, or of its parts', were told.
-pub(crate) fn claim(rule: Rule, name: &'static str) -> Option<Arc<Slot>> {
-    with_loading(false, |loading| loading.span(rule, name)).flatten()
+/// What a span that is being made on this thread stands for.
+pub(crate) fn claim(rule: Rule) -> Claim {
+    with_loading(false, |loading| loading.span(rule)).unwrap_or(Claim::Nothing)
 }
 
 /// Calls `f` with this thread's book, which is made if there is none and `make` says so.

@@ -91,6 +91,20 @@ codes! {
     /// The process was forked from the one that records: it has nothing of its own, and the run is the parent's.
     ForkedProcess = "forked_process", Error;
 
+    // Modules of a model that was watched being loaded.
+    /// Spans that ought to stand for a module have none.
+    ModulesUnnamed = "modules_unnamed", Warning;
+    /// Spans of candle's are made where this release knows of none.
+    CallsitesUnknown = "callsites_unknown", Warning;
+    /// No span stands for some weights.
+    WeightsUnowned = "weights_unowned", Info;
+    /// How many rows modules compute is not known, nor are their FLOPs.
+    RowsUnknown = "rows_unknown", Info;
+    /// The model was loaded before the session began.
+    ModelLoadedBefore = "model_loaded_before", Warning;
+    /// The configuration contradicts the weights.
+    ConfigContradictsWeights = "config_contradicts_weights", Error;
+
     // Records were lost.
     /// A thread made intervals faster than they were processed.
     RingFull = "ring_full", Error;

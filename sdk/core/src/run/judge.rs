@@ -1,6 +1,7 @@
 //! What follows from a manifest alone: the one set of these rules, for the end of a run and for who reads it later.
 
-use super::{ClockAnchor, ClockInfo, Code, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount, LossCounts, Place};
+use super::{ClockAnchor, ClockInfo, Code, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount};
+use super::{LoadedModel, LossCounts, Place};
 use super::{RunManifest, Severity, StepCounts};
 use crate::ledger::DropReason;
 use crate::record::RecordKind;
@@ -55,6 +56,9 @@ pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Findin
              was written",
         ));
     }
+    if let Some(model) = &manifest.modules {
+        modules(model, &mut found);
+    }
     lost(&manifest.loss, &mut found);
     requests(&manifest.loss, how, &mut found);
     found.extend(clock_set(&manifest.clock));
@@ -73,6 +77,73 @@ pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Findin
         );
     }
     found
+}
+
+/// Which spans stand for which weights, and where that is not known.
+fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
+    let named = |names: &BTreeMap<String, u64>| {
+        let words: Vec<String> = names.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        (names.values().sum::<u64>(), words.join(", "))
+    };
+    if model.weights == 0 && model.weights_before > 0 {
+        let finding = Finding::new(
+            Code::ModelLoadedBefore,
+            "{weights} weights were loaded before the session began: its spans have no modules",
+            "set candlescope up first and load the model then: candle makes its spans while it loads",
+        );
+        found.push(finding.count("weights", model.weights_before));
+        return;
+    }
+    let (n, names) = named(&model.unknown_callsites);
+    if n > 0 {
+        let finding = Finding::new(
+            Code::CallsitesUnknown,
+            "{spans} spans of candle-transformers are made where version {version} makes none ({names}): they have no \
+             modules",
+            "use candle-transformers {version}, or tell of the version that you use",
+        );
+        found.push(finding.count("spans", n).text("version", crate::modules::CANDLE_VERSION).text("names", names));
+    }
+    let (n, names) = named(&model.unnamed);
+    if n > 0 {
+        let finding = Finding::new(
+            Code::ModulesUnnamed,
+            "{spans} spans ought to stand for a module, and no weight was found for them: {names}",
+            "docs/candle-spans.md says which models read their weights in an order that tells nothing; load the model with \
+             the builder that observe returned, and on one thread",
+        );
+        found.push(finding.count("spans", n).text("names", names));
+    }
+    if model.unowned_weights > 0 {
+        let finding = Finding::new(
+            Code::WeightsUnowned,
+            "no span stands for {weights} of {all} weights ({bytes} of {all_bytes}), {names} among them: their time and \
+             work are in what is around them",
+            "nothing, where these are embeddings and norms; docs/models.md says which models have layers without spans",
+        );
+        let names: Vec<&str> = model.unowned.iter().take(3).map(String::as_str).collect();
+        let finding = finding.count("weights", model.unowned_weights).count("all", model.weights);
+        let bytes = |finding: Finding, name, bytes: u64| finding.number(name, "bytes", bytes as f64);
+        let finding = bytes(bytes(finding, "bytes", model.unowned_bytes), "all_bytes", model.bytes);
+        found.push(finding.text("names", names.join(", ")));
+    }
+    if model.rows_unknown > 0 {
+        let finding = Finding::new(
+            Code::RowsUnknown,
+            "how many rows {modules} of {all} modules compute is not known, and so their FLOPs and bytes are not",
+            "give the model's config.json to candlescope::model before it loads; of architectures that are not known, and \
+             of experts, nothing is guessed",
+        );
+        found.push(finding.count("modules", model.rows_unknown).count("all", model.modules));
+    }
+    for words in &model.contradictions {
+        let finding = Finding::new(
+            Code::ConfigContradictsWeights,
+            "the configuration given to candlescope::model is of another model: {what}",
+            "give it the config.json that lies beside the weights; FLOPs and bytes of this run are not to be trusted",
+        );
+        found.push(finding.text("what", words));
+    }
 }
 
 /// No steps, or none that was recorded although the layer is where it should be.

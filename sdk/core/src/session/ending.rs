@@ -153,6 +153,7 @@ impl Session {
         let closing = Closing {
             ended: HostNs::now(),
             tally: report.tally,
+            modules: inner.shared.loaded_model(),
             clock: report.clock.clone(),
             exporters: report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect(),
             unresponsive,

@@ -1,0 +1,120 @@
+//! What a session knows of the models that were loaded while it lived.
+
+use super::loading::Loading;
+use super::{BOOKS, READS, Slot};
+use crate::names::NameInfo;
+use crate::run::LoadedModel;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a span that is being made has to do with the weights that were told.
+pub(crate) enum Claim {
+    /// It stands for a module.
+    Module(Arc<Slot>),
+    /// It computes without weights, or nobody tells weights on this thread.
+    Nothing,
+    /// It ought to have weights.
+    Missing,
+    /// It is one of candle's that no rule is known of.
+    Unknown,
+}
+
+/// Of one session.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Weights that had been told when it began.
+    before: u64,
+    missing: Mutex<Missing>,
+}
+
+/// Spans without a module, by name.
+#[derive(Debug, Default)]
+struct Missing {
+    unnamed: BTreeMap<&'static str, u64>,
+    unknown: BTreeMap<&'static str, u64>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { before: READS.load(Ordering::Relaxed), missing: Mutex::default() }
+    }
+
+    /// Keeps account of a span, and hands out its module.
+    pub(crate) fn note(&self, name: &'static str, claim: Claim) -> Option<Arc<Slot>> {
+        let which: fn(&mut Missing) -> &mut BTreeMap<&'static str, u64> = match claim {
+            Claim::Module(slot) => return Some(slot),
+            Claim::Nothing => return None,
+            Claim::Missing => |missing| &mut missing.unnamed,
+            Claim::Unknown => |missing| &mut missing.unknown,
+        };
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *which(&mut missing).entry(name).or_default() += 1;
+        None
+    }
+
+    /// What there is to tell, if anything: `names` are all of the session.
+    pub(crate) fn summary(&self, names: &[Arc<NameInfo>]) -> Option<LoadedModel> {
+        let mut model = LoadedModel { weights_before: self.before, ..LoadedModel::default() };
+        {
+            let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            let owned =
+                |names: &BTreeMap<&'static str, u64>| names.iter().map(|(k, n)| ((*k).to_owned(), *n)).collect();
+            (model.unnamed, model.unknown_callsites) = (owned(&missing.unnamed), owned(&missing.unknown));
+        }
+        modules(names, &mut model);
+        let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut unowned: Vec<(u64, String)> = Vec::new();
+        for book in books {
+            let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            self.read(&book, &mut model, &mut unowned);
+        }
+        unowned.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        unowned.truncate(LoadedModel::MOST_NAMED);
+        model.unowned = unowned.into_iter().map(|(_, name)| name).collect();
+        // Models of other sessions are theirs to tell of, unless this one has nothing else.
+        let seen = model.weights > 0 || model.modules > 0 || !model.unknown_callsites.is_empty();
+        (seen || self.before > 0).then_some(model).filter(|model| !model.is_empty())
+    }
+
+    fn read(&self, book: &Loading, model: &mut LoadedModel, unowned: &mut Vec<(u64, String)>) {
+        for (number, bytes) in &book.read {
+            if *number > self.before {
+                model.weights += 1;
+                model.bytes = model.bytes.saturating_add(*bytes);
+            }
+        }
+        for (number, weight) in book.unowned.iter().filter(|(number, _)| *number > self.before) {
+            let _ = number;
+            model.unowned_weights += 1;
+            model.unowned_bytes = model.unowned_bytes.saturating_add(weight.bytes);
+            unowned.push((weight.bytes, weight.name.to_string()));
+        }
+        let told = book.contradictions.iter().filter(|(number, _)| *number > self.before);
+        model.contradictions.extend(told.map(|(_, words)| words.clone()));
+    }
+}
+
+/// The modules among the names, and the weights that several of them compute with.
+fn modules(names: &[Arc<NameInfo>], model: &mut LoadedModel) {
+    let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut distinct = BTreeSet::new();
+    for (name, slot) in names.iter().filter_map(|name| Some((name, name.module.as_ref()?))) {
+        let Some(module) = slot.get() else {
+            // A group without parts has nothing to be named after; anything else waited for weights in vain.
+            if !slot.is_group() {
+                *model.unnamed.entry(name.name.to_string()).or_default() += 1;
+            }
+            continue;
+        };
+        if distinct.insert(&**module) {
+            model.modules += 1;
+            model.rows_unknown += u64::from(!module.weights.is_empty() && module.rows == super::Rows::Unknown);
+        }
+        for weight in &module.weights {
+            users.entry(&weight.name).or_default().insert(&module.name);
+        }
+    }
+    let several = users.iter().filter(|(_, modules)| modules.len() > 1);
+    model.shared = several.take(LoadedModel::MOST_NAMED).map(|(weight, _)| (*weight).to_owned()).collect();
+}
