@@ -31,8 +31,8 @@ pub(crate) fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Optio
         let mut below: BTreeMap<String, Vec<&Activity>> = BTreeMap::new();
         for (path, list) in by_path {
             let Some(text) = rollup(path) else { continue };
-            // A path's text names what stands above it.
-            let ends = text.match_indices('/').map(|(at, _)| at).chain([text.len()]);
+            // A path's text, and a module's name, names what stands above it.
+            let ends = text.match_indices(['/', '.']).map(|(at, _)| at).chain([text.len()]);
             ends.for_each(|end| below.entry(text[..end].to_string()).or_default().extend(&list));
         }
         for (path, list) in below {

@@ -13,6 +13,8 @@ pub struct PathTotals {
     pub name: String,
     /// `tracing` target.
     pub target: String,
+    /// Whether its intervals stand for a module of the model: then the rollup is the module's name.
+    pub is_module: bool,
     /// Rollup of the interval it was entered in, where all agree and there is one.
     pub parent: Option<String>,
     /// Number of intervals.
@@ -50,6 +52,7 @@ impl PathTotals {
             rollup: path.rollup.clone(),
             name: path.name.to_string(),
             target: path.target.to_string(),
+            is_module: path.module.is_some(),
             min_ns: u64::MAX,
             ..Self::default()
         }

@@ -115,14 +115,15 @@ impl Tree {
 
 /// Position of each path's parent.
 ///
-/// A path's text names its ancestors; only a step entered inside another step starts a text of its own, and for that the parent
-/// interval is asked. Where several disagree (the same step inside different ones) it stays a root.
+/// A path's text names its ancestors. But for a step entered inside another step, which starts a text of its own, and for what
+/// stands in a module, which is called by that and not by its span's name, the interval around is asked. Where several
+/// disagree (the same step inside different ones) the text decides.
 fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let at: BTreeMap<&str, usize> = paths.iter().enumerate().map(|(i, p)| (p.rollup.as_str(), i)).collect();
     let mut parents = by_text(paths);
     for (i, path) in paths.iter().enumerate() {
         let told = path.parent.as_deref().and_then(|parent| at.get(parent).copied());
-        if parents[i].is_none()
+        if (parents[i].is_none() || told.is_some_and(|told| paths[told].is_module))
             && let Some(parent) = told
             && !above(&parents, parent, i)
         {
@@ -144,7 +145,11 @@ fn by_text(paths: &[PathTotals]) -> Vec<Option<usize>> {
     for i in order {
         let text = paths[i].rollup.as_str();
         while begun.pop_if(|&mut before| !text.starts_with(&paths[before].rollup)).is_some() {}
-        let is_above = |&&before: &&usize| text.as_bytes().get(paths[before].rollup.len()) == Some(&b'/');
+        let is_above = |&&before: &&usize| match text.as_bytes().get(paths[before].rollup.len()) {
+            Some(b'/') => true,
+            Some(b'.') => paths[before].is_module && paths[i].is_module,
+            _ => false,
+        };
         found[i] = begun.iter().rev().find(is_above).copied();
         begun.push(i);
     }
@@ -166,8 +171,10 @@ fn above(parents: &[Option<usize>], node: usize, ancestor: usize) -> bool {
 }
 
 fn label(rollup: &str, above: Option<&str>) -> String {
-    let own = above.and_then(|above| rollup.strip_prefix(above)).and_then(|rest| rest.strip_prefix('/'));
-    own.unwrap_or(rollup).to_string()
+    let own = above.and_then(|above| rollup.strip_prefix(above)).and_then(|rest| rest.strip_prefix(['/', '.']));
+    // What is not called after what is around it, because that is called by its module, has its last name.
+    let last = || if above.is_some() { rollup.rsplit('/').next().unwrap_or(rollup) } else { rollup };
+    own.unwrap_or_else(last).to_string()
 }
 
 fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {

@@ -111,7 +111,7 @@ impl Interner {
         if let Some(info) = self.paths.get(&key) {
             return info.clone();
         }
-        let rollup = rollup(path);
+        let rollup = PathInfo::rollup_of(path, module);
         let fits = self.rollups.contains_key(&rollup) || (self.rollups.len() as u64) < self.limits.get(Limit::Paths);
         if !fits {
             self.meet(Limit::Paths);
@@ -142,24 +142,6 @@ impl Interner {
     }
 }
 
-/// A path without its ordinals: `decode/block[12]/attn` becomes `decode/block/attn`.
-pub(crate) fn rollup(path: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for (i, element) in path.split('/').enumerate() {
-        if i > 0 {
-            out.push('/');
-        }
-        out.push_str(without_ordinal(element));
-    }
-    out
-}
-
-fn without_ordinal(element: &str) -> &str {
-    let Some(open) = element.strip_suffix(']').and_then(|e| e.rfind('[')) else { return element };
-    let digits = &element[open + 1..element.len() - 1];
-    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) { &element[..open] } else { element }
-}
-
 /// Names of metrics and units as records hold them: for ever. A crafted run could hold millions, so past a bound they all
 /// read as `other`; real runs have some dozens.
 pub(super) fn forever(text: &str) -> &'static str {
@@ -181,13 +163,6 @@ pub(super) fn forever(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ordinals_leave_the_rollup() {
-        assert_eq!(rollup("decode/block[12]/attn/linear[2]"), "decode/block/attn/linear");
-        assert_eq!(rollup("block[x]/a[]/b[1"), "block[x]/a[]/b[1");
-        assert_eq!(rollup(""), "");
-    }
 
     #[test]
     fn equal_paths_share_one_allocation() {

@@ -19,6 +19,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let (bytes, launch_start, launch_dur) = (int("bytes"), int("launch_start_ns"), int("launch_dur_ns"));
     let (queue_delay, correlation, graph) = (int("queue_delay_ns"), int("correlation"), int("graph"));
     let (phase, path, kind) = (text("phase"), text("path"), text("kind"));
+    let module = text("module");
     let (name, device, launch) = (text("name"), text("device"), text("launch"));
 
     let phases = phase.map_values(Phase::from_word);
@@ -26,13 +27,14 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let names = name.map_values(|name| interner.word(name));
     let devices = device.map_values(|name| interner.word(name));
     let launches = launch.map_values(forever);
-    let mut paths: HashMap<u32, Arc<PathInfo>> = HashMap::new();
+    let mut paths: HashMap<(u32, u32), Arc<PathInfo>> = HashMap::new();
 
     let mut row = |row: usize| -> Option<KernelRecord> {
         let path = path.get(row).map(|full| {
             let own = full.rsplit('/').next().unwrap_or_default();
             let own = own.split('[').next().unwrap_or_default();
-            paths.entry(path.id(row)).or_insert_with(|| interner.path(full, own, "", None)).clone()
+            let id = (path.id(row), module.id(row));
+            paths.entry(id).or_insert_with(|| interner.path(full, own, "", module.get(row))).clone()
         });
         let axes = |columns: &[IntColumn; 3]| -> Option<[u32; 3]> {
             Some([columns[0].small(row)?, columns[1].small(row)?, columns[2].small(row)?])

@@ -45,7 +45,9 @@ pub struct PathInfo {
     pub id: u32,
     /// Names from the step down, with a sibling ordinal where names repeat: `decode/block[12]/attn/linear[2]`.
     pub path: String,
-    /// The same without ordinals, for low-cardinality uses: `decode/block/attn/linear`.
+    /// What intervals alike are summed up under, for low-cardinality uses: the path without ordinals,
+    /// `decode/block/attn/linear`. Where the span stands for a module it is the step's name and the module's without
+    /// numbers, `decode/model.layers.*.self_attn.q_proj`: that tells apart what candle calls alike.
     pub rollup: String,
     /// Dense number of the rollup within one session, from 0. Many paths share one rollup.
     pub rollup_id: u32,
@@ -60,6 +62,36 @@ pub struct PathInfo {
 }
 
 impl PathInfo {
+    /// The [`rollup`](Self::rollup) of a path, and of the module that its span stands for, if any.
+    ///
+    /// ```
+    /// use candlescope_core::PathInfo;
+    /// assert_eq!(PathInfo::rollup_of("decode/block[12]/attn/linear[2]", None), "decode/block/attn/linear");
+    /// let module = Some("model.layers.12.self_attn.v_proj");
+    /// let rollup = PathInfo::rollup_of("decode/block[12]/attn/linear[2]", module);
+    /// assert_eq!(rollup, "decode/model.layers.*.self_attn.v_proj");
+    /// ```
+    pub fn rollup_of(path: &str, module: Option<&str>) -> String {
+        let mut elements = path.split('/').map(without_ordinal);
+        let Some(step) = elements.next() else { return String::new() };
+        let mut out = String::with_capacity(path.len());
+        out.push_str(step);
+        // A span that is a step itself keeps its name, which is that of a kind of step.
+        if let Some(module) = module.filter(|_| path.contains('/')) {
+            let numbered = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            for (i, part) in module.split('.').enumerate() {
+                out.push(if i == 0 { '/' } else { '.' });
+                out.push_str(if numbered(part) { "*" } else { part });
+            }
+            return out;
+        }
+        for element in elements {
+            out.push('/');
+            out.push_str(element);
+        }
+        out
+    }
+
     /// Name above intervals whose parent's record never came.
     pub(crate) const LOST: &str = "(lost)";
 
@@ -67,6 +99,12 @@ impl PathInfo {
     pub(crate) fn is_orphan(&self) -> bool {
         self.path.strip_prefix(Self::LOST).and_then(|rest| rest.strip_prefix('/')) == Some(&*self.name)
     }
+}
+
+fn without_ordinal(element: &str) -> &str {
+    let Some(open) = element.strip_suffix(']').and_then(|e| e.rfind('[')) else { return element };
+    let digits = &element[open + 1..element.len() - 1];
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) { &element[..open] } else { element }
 }
 
 /// A thread that produced intervals.
@@ -374,5 +412,21 @@ impl RecordKind {
             RecordKind::Sample => "samples",
             RecordKind::Kernel => "kernels",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rollups_have_no_numbers() {
+        let rollup = PathInfo::rollup_of;
+        assert_eq!(rollup("decode/block[12]/attn/linear[2]", None), "decode/block/attn/linear");
+        assert_eq!(rollup("block[x]/a[]/b[1", None), "block[x]/a[]/b[1");
+        assert_eq!(rollup("", None), "");
+        assert_eq!(rollup("step/linear[3]", Some("h.11.mlp.c_fc")), "step/h.*.mlp.c_fc");
+        assert_eq!(rollup("step/linear[3]", Some("experts.2x")), "step/experts.2x");
+        assert_eq!(rollup("linear", Some("h.11.mlp.c_fc")), "linear", "it is a step");
     }
 }

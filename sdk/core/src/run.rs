@@ -678,6 +678,7 @@ pub const KERNELS: &[Column] = &[
     col("step", Int64, true, "Step of that interval"),
     PHASE,
     col("path", Utf8, true, "Path of that interval"),
+    col("module", Utf8, true, "Module of the model that interval stands for"),
     col("kind", Utf8, false, "kernel, memcpy or memset"),
     col("name", Utf8, false, "Kernel's demangled name; a copy's direction (htod, dtoh, dtod, ...); memset"),
     col("device", Utf8, false, "UUID of the GPU"),

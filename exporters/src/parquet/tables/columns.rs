@@ -146,6 +146,12 @@ impl Paths {
     }
 }
 
+impl Texts {
+    pub(super) fn push_opt(&mut self, text: Option<&Arc<str>>) {
+        self.keys.push(text.map_or(NULL, |text| self.dict.key(text)));
+    }
+}
+
 /// Values that are written as words.
 trait Word: Copy + Eq + Hash + ToString {}
 impl Word for TraceId {}

@@ -13,6 +13,7 @@ table! {
         step: Ints,
         phase: Words<Phase>,
         path: Paths,
+        module: Texts,
         kind: Words<KernelKind>,
         name: Texts,
         device: Texts,
@@ -41,6 +42,7 @@ impl Kernels {
         self.step.push_opt(kernel.step.map(signed));
         self.phase.push(0, kernel.phase);
         self.path.push_opt(kernel.path.as_ref());
+        self.module.push_opt(kernel.path.as_ref().and_then(|path| path.module.as_ref()));
         self.kind.push(0, Some(kernel.kind));
         self.name.push(&kernel.name);
         self.device.push(&kernel.device);

@@ -67,19 +67,16 @@ impl Paths {
     }
 
     fn make(&mut self, parent: Option<&PathInfo>, name: &NameInfo, ordinal: u32) -> Arc<PathInfo> {
-        let (mut path, mut rollup) = match parent {
-            Some(p) => (format!("{}/", p.path), format!("{}/", p.rollup)),
-            None => (String::new(), String::new()),
-        };
+        let mut path = parent.map_or_else(String::new, |parent| format!("{}/", parent.path));
         path.push_str(&name.name);
-        rollup.push_str(&name.name);
         if ordinal != UNIQUE {
             path.push_str(&format!("[{ordinal}]"));
         }
+        let module = name.module.as_ref().and_then(|slot| slot.get()).map(|module| module.name.clone());
+        let rollup = PathInfo::rollup_of(&path, module.as_deref());
         let next = self.rollups.len() as u32;
         let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
         let id = self.nodes.len() as u32;
-        let module = name.module.as_ref().and_then(|slot| slot.get()).map(|module| module.name.clone());
         let (name, target) = (name.name.clone(), name.target.clone());
         Arc::new(PathInfo { id, path, rollup, rollup_id, name, target, module })
     }
