@@ -6,7 +6,7 @@
 //!
 //! No clock of its own and no I/O: times come in, records go out.
 
-use super::attribute::{Attribution, Extent, Kernels, join};
+use super::attribute::{Attribution, Kernels, WindowStep};
 use super::mark_times::{Lookup, MarkTimes};
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
@@ -65,9 +65,8 @@ fn nesting_tolerance(parent_ns: i64) -> i64 {
 pub(crate) struct Resolved {
     pub(crate) batch: Batch,
     marked: Vec<Marked>,
-    /// Steps at the root of a window among them, and from when to when they ran.
-    window_steps: u64,
-    window_extent: Option<Extent>,
+    /// Steps at the root of a window among them.
+    window_steps: Vec<WindowStep>,
     /// Steps marked in full although they are cold.
     cold: Vec<ColdStep>,
     /// Kinds of steps of which a warm one is here with marks of its parts.
@@ -123,7 +122,7 @@ impl Resolved {
             && let Some(root) = self.batch.spans.last()
         {
             let extent = (root.host_start, root.host_start.plus_ns(root.host_dur_ns));
-            self.window_extent = join(self.window_extent, Some(extent));
+            self.window_steps.push(WindowStep { number: item.step, extent });
         }
         if item.marks != [0; 2] {
             self.marked.push(Marked { span, thread, marks: item.marks });
@@ -131,7 +130,6 @@ impl Resolved {
         if item.flags & flag::KERNELS != 0 {
             self.in_window.push(span);
         }
-        self.window_steps += u64::from(item.flags & flag::WINDOW_ROOT != 0);
     }
 
     /// A marked part of a step.
@@ -351,13 +349,13 @@ impl Enricher {
 
     /// Gives a batch's records their GPU time, as far as it is known.
     fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
-        let Resolved { mut batch, marked, in_window, window_steps, window_extent, cold, .. } = held.resolved;
+        let Resolved { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
         if !marked.is_empty() {
             self.set_marked(&mut batch, &marked, cold);
             self.check_nesting(&batch);
         }
         if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
-            source.steps_came(window_steps, window_extent);
+            source.steps_came(&window_steps);
             let attribution = source.attribute(&mut batch, &in_window, shared);
             self.apply(&mut batch, &attribution);
         }
