@@ -129,6 +129,9 @@ impl Handle {
     /// there is: even while capture is off, on the GPU every interval, and kernels where the session has a recorder of
     /// them. The session goes on as it is meanwhile. The application's threads notice nothing but the detail.
     ///
+    /// Steps that come after the window must not pay for the recorder for ever: five seconds after the first of them it
+    /// is switched off. A captured step that still goes on has the kernels until then, and its GPU time from marks.
+    ///
     /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds
     /// the first time.
     ///

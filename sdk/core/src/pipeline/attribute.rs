@@ -26,7 +26,7 @@ const MAX_WINDOWS: usize = 64;
 /// Time between two requests in a window that goes on: a recorder that hands over its buffers holds up launches.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// A window whose steps do not all arrive is closed after this long.
+/// A window whose steps do not all arrive, one of a capture too, is closed after this long.
 const CLOSE_ANYWAY: Duration = Duration::from_secs(5);
 
 /// What the drain asks of the recorder's thread.
@@ -73,6 +73,8 @@ pub(crate) struct Kernels {
     steps_seen: u64,
     /// Steps below this number are not waited for: their window was closed without them.
     given_up: u64,
+    /// When the recorder was switched off for all that; what such a step launched later is not known.
+    given_up_at: HostNs,
     closing_since: Option<Instant>,
     /// What became of kernels so far.
     counts: KernelAccount,
@@ -175,6 +177,7 @@ impl Kernels {
             remembered: FxHashMap::default(),
             steps_seen: 0,
             given_up: 0,
+            given_up_at: HostNs(0),
             closing_since: None,
             counts: KernelAccount { recorder: name.into(), ..KernelAccount::default() },
             clock_bound_ns: None,
@@ -283,7 +286,16 @@ impl Kernels {
                 inside[parent].add(own);
             }
         }
+        // An interval that went on when the recorder was off has more kernels than these: they say nothing of its time.
+        for &i in in_window {
+            inside[i as usize].recorded &= !self.outlasts_recorder(&batch.spans[i as usize]);
+        }
         Attribution(inside)
+    }
+
+    fn outlasts_recorder(&self, span: &SpanRecord) -> bool {
+        span.step.is_some_and(|step| step < self.given_up)
+            && span.host_start.plus_ns(span.host_dur_ns) > self.given_up_at
     }
 
     /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
@@ -392,8 +404,9 @@ impl Kernels {
         shared.control.kernels_used_up() && self.closing_since.is_none_or(|since| since.elapsed() <= CLOSE_ANYWAY)
     }
 
-    /// Lets the recorder be switched off once every step of the window has come through here.
-    pub(crate) fn close_window_when_done(&mut self, shared: &Shared) {
+    /// Lets the recorder be switched off once every step of the window has come through here, or steps after the
+    /// window have paid for it long enough. A capture says itself when it has all its steps.
+    pub(crate) fn close_window_when_done(&mut self, shared: &Shared, host: &dyn Fn() -> HostNs) {
         // Before anything is asked of the window: what begins from here on may be another one's.
         let begun = shared.control.steps();
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
@@ -401,16 +414,14 @@ impl Kernels {
             return;
         };
         let since = *self.closing_since.get_or_insert_with(Instant::now);
-        // A capture is over when it has all its steps, and has a patience of its own.
-        if window.has_capture() {
-            return;
-        }
         let missing = window.taken().saturating_sub(self.steps_seen);
-        if missing > 0 && since.elapsed() <= CLOSE_ANYWAY {
-            return;
-        }
-        if missing > 0 {
-            (self.steps_seen, self.given_up) = (self.steps_seen + missing, begun);
+        if missing > 0 || window.has_capture() {
+            if since.elapsed() <= CLOSE_ANYWAY {
+                return;
+            }
+            // The capture waits on for its steps, without the recorder.
+            shared.control.end_capture();
+            (self.steps_seen, self.given_up, self.given_up_at) = (self.steps_seen + missing, begun, host());
             self.closing_since = None;
         }
         if let Some(extent) = self.current.take() {
@@ -503,7 +514,7 @@ mod tests {
 
     /// Whether the drain has the window closed now; then it is.
     fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
-        kernels.close_window_when_done(shared);
+        kernels.close_window_when_done(shared, &|| HostNs(0));
         let closes = asked.try_iter().count() > 0;
         assert!(!closes || shared.control.stop_recorder(), "the recorder can be switched off");
         closes
@@ -513,6 +524,22 @@ mod tests {
     fn wait(kernels: &mut Kernels) {
         let since = kernels.closing_since.expect("is being closed");
         kernels.closing_since = since.checked_sub(CLOSE_ANYWAY + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_captured_step_that_does_not_end_keeps_the_recorder_on_for_a_bounded_time() {
+        let (shared, mut kernels, asked) = session();
+        let recorder = shared.control.kernels().expect("has a recorder");
+        assert!(recorder.ask_for_capture());
+        recorder.ready();
+        assert_eq!(shared.control.open_window(2, true), Some(0..2));
+        let [one, _] = [begin_step(&shared), begin_step(&shared)];
+        kernels.steps_came(&[one]);
+        assert!(!closes(&mut kernels, &shared, &asked) && kernels.closing_since.is_none(), "nobody else pays for it");
+        assert!(!shared.control.begin_step(true, || false).kernels);
+        assert!(!closes(&mut kernels, &shared, &asked));
+        wait(&mut kernels);
+        assert!(closes(&mut kernels, &shared, &asked) && !recorder.is_active());
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl Enricher {
             if !loose.is_empty() {
                 out(loose);
             }
-            kernels.close_window_when_done(shared);
+            kernels.close_window_when_done(shared, host);
         }
     }
 
