@@ -32,7 +32,13 @@ impl Circumstances {
         let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.paused];
         let told = |code| manifest.verdict.findings.iter().any(|finding| finding.code == code);
         let cut_short = told(Code::CaptureCutShort);
-        let never_on = steps.begun > 0 && steps.begun == steps.paused.saturating_add(steps.captured);
+        let never_on = if steps.begun > 0 {
+            steps.begun == steps.paused.saturating_add(steps.captured)
+        } else {
+            // Without steps the session alone knew whether recording was switched on; it would have missed them then.
+            let paused = manifest.options.get("paused").is_some_and(|paused| paused == true);
+            manifest.steps.is_some() && paused && !told(Code::NoSpans)
+        };
         Self {
             paused_throughout: never_on || (cut_short && steps.captured == 0),
             capture: cut_short || (steps.captured > 0 && others.iter().all(|n| *n == 0)),
@@ -484,6 +490,24 @@ mod tests {
             (m.loss.requests_paused, m.loss.requests_open_at_end) = (1, 2);
         };
         assert_eq!(codes(of_capture), [Code::RequestsOpen], "of a capture, and no more than a note");
+    }
+
+    #[test]
+    fn a_session_that_was_never_switched_on_lacks_nothing_when_it_is_read() {
+        let no_steps = |started: bool| {
+            move |m: &mut RunManifest| {
+                m.options.insert("paused".into(), true.into());
+                m.steps = Some(StepCounts::default());
+                m.loss.requests_paused = 1;
+                let clock = Some("cuda".to_string());
+                m.gpu = Some(GpuAccount { clock, timing: "steps".into(), ..GpuAccount::default() });
+                if started {
+                    m.verdict.add(Finding::new(Code::NoSpans, "no span was entered", "install the layer"));
+                }
+            }
+        };
+        assert!(codes(no_steps(false)).is_empty(), "no data is what was asked for");
+        assert_eq!(codes(no_steps(true)), [Code::NoSpans, Code::RequestsPaused, Code::NoGpuTime]);
     }
 
     #[test]
