@@ -223,7 +223,13 @@ impl Kernels {
 
     /// Whether what was asked for has come, or never will.
     pub(crate) fn answered(&self, ticket: u64) -> bool {
-        self.answered >= ticket || self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.answered >= ticket || self.answered_up_to() >= ticket
+    }
+
+    /// Up to which ticket everything has come, or never will.
+    pub(crate) fn answered_up_to(&self) -> u64 {
+        let failed = self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if failed { u64::MAX } else { self.answered }
     }
 
     /// Asks for the last kernels and the end of the recorder's thread.

@@ -153,6 +153,10 @@ struct Held {
     resolved: Resolved,
     since: Instant,
     waits_for: WaitsFor,
+    /// Marked intervals, from the first, that were not known when they were looked at last; all others are.
+    unknown: usize,
+    /// What had been learnt then.
+    looked_at: Option<u64>,
 }
 
 /// What a batch waits for, one after the other.
@@ -166,17 +170,28 @@ enum WaitsFor {
 }
 
 impl Held {
+    fn new(resolved: Resolved) -> Self {
+        let unknown = resolved.marked.len();
+        Self { resolved, since: Instant::now(), waits_for: WaitsFor::Device, unknown, looked_at: None }
+    }
+
     fn has_kernels(&self) -> bool {
         !self.resolved.in_window.is_empty()
     }
 
     /// Whether the device is done with all that the batch launched. Where the last marks are known it is; without marks
-    /// there is nothing but to wait a while.
-    fn is_done(&self, mark_times: &MarkTimes) -> bool {
+    /// there is nothing but to wait a while. There may be thousands of batches and a million marks: none is looked at
+    /// again before something was learnt, and none that is known.
+    fn is_done(&mut self, mark_times: &MarkTimes) -> bool {
         if self.resolved.marked.is_empty() && self.has_kernels() {
             return self.since.elapsed() >= UNMARKED_GRACE;
         }
-        self.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
+        if self.looked_at.replace(mark_times.learnt()) != Some(mark_times.learnt()) {
+            let mut marked = self.resolved.marked[..self.unknown].iter();
+            let first_unknown = marked.rposition(|m| !mark_times.is_known(m.thread, m.marks));
+            self.unknown = first_unknown.map_or(0, |at| at + 1);
+        }
+        self.unknown == 0
     }
 }
 
@@ -253,7 +268,7 @@ impl Enricher {
         }
         self.held_spans += resolved.batch.spans.len();
         self.warm.extend(&resolved.warm);
-        self.held.push_back(Held { resolved, since: Instant::now(), waits_for: WaitsFor::Device });
+        self.held.push_back(Held::new(resolved));
     }
 
     /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
@@ -295,6 +310,7 @@ impl Enricher {
     fn look_at_held(&mut self, hurried: bool) {
         let Self { held, mark_times, kernels, .. } = self;
         let may_ask = kernels.as_ref().is_some_and(|kernels| kernels.may_ask(hurried));
+        let answered = kernels.as_ref().map_or(0, |kernels| kernels.answered_up_to());
         let mut asked = None;
         for held in held {
             held.waits_for = match (held.waits_for, &mut *kernels) {
@@ -303,7 +319,7 @@ impl Enricher {
                     false => WaitsFor::Device,
                 },
                 (WaitsFor::Device, _) if held.is_done(mark_times) => WaitsFor::Nothing,
-                (WaitsFor::Kernels(delivery), Some(kernels)) if kernels.answered(delivery) => WaitsFor::Nothing,
+                (WaitsFor::Kernels(delivery), _) if delivery <= answered => WaitsFor::Nothing,
                 (same, _) => same,
             };
         }
@@ -493,5 +509,48 @@ impl Enricher {
             p05: f64::from(at(0.05)?),
             p95: f64::from(at(0.95)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{DeviceNs, GpuReport, MarkId};
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
+        const BATCHES: u32 = 100;
+        let mut enricher = Enricher::new(None, None, true);
+        // The first of each batch's intervals ends last on the device.
+        for batch in 0..BATCHES {
+            let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
+            enricher.held.push_back(Held::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
+        }
+        let mut mark = 0;
+        let mut learn = |enricher: &mut Enricher, n: u32| {
+            for _ in 0..n {
+                mark += 1;
+                let id = MarkId(NonZeroU32::new(mark).expect("not zero"));
+                let at = Some(DeviceNs(i64::from(mark)));
+                enricher.mark_times.take(GpuReport::Mark { thread: 1, id, device: 0, at });
+            }
+        };
+        let look = |enricher: &mut Enricher| {
+            let before = enricher.mark_times.asked.get();
+            enricher.look_at_held(false);
+            let done = enricher.held.iter().filter(|held| held.waits_for == WaitsFor::Nothing).count();
+            (enricher.mark_times.asked.get() - before, done)
+        };
+        assert_eq!(look(&mut enricher), (100, 0), "one of each batch is enough");
+        assert_eq!(look(&mut enricher), (0, 0), "nothing was learnt");
+        // All but the last of the first batch.
+        learn(&mut enricher, 10);
+        assert_eq!(look(&mut enricher), (109, 0));
+        learn(&mut enricher, 1);
+        assert_eq!(look(&mut enricher), (100, 1), "the others are known");
+        learn(&mut enricher, BATCHES * 10);
+        assert_eq!(look(&mut enricher), (99 * 10, 99 + 1));
+        assert_eq!(look(&mut enricher), (0, 100));
     }
 }
