@@ -216,8 +216,8 @@ impl Handle {
     }
 
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
-    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for; at
-    /// once in a process that was forked from the one that records.
+    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for;
+    /// in a process that was forked from the one that records at once.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         if self.0.shared.is_forked() {
             return false;
