@@ -243,6 +243,29 @@ fn all_tables_rotate_together() {
 }
 
 #[test]
+fn rows_after_a_burst_are_collected_as_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(&run).max_buffer_bytes(400_000));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(5));
+    exporter.start(&manifest()).unwrap();
+    let burst = join((0..50).map(|_| source.decode()));
+    for batch in std::iter::once(burst).chain((0..5).map(|_| source.decode())) {
+        ledger.received(&batch);
+        exporter.export(&batch, &ledger).unwrap();
+    }
+    exporter.close(&ledger).unwrap();
+    let groups: Vec<i64> = segments(&run, RecordKind::Span)
+        .into_iter()
+        .flat_map(|path| {
+            let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+            reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(groups, [50 * 395, 5 * 395], "the burst is written early, what follows is not");
+}
+
+#[test]
 fn segments_rotate_by_age() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");

@@ -171,7 +171,7 @@ impl<T: Copy + Eq + Hash> ValueDict<T> {
     }
 
     pub(in crate::parquet) fn memory(&self) -> usize {
-        self.values.capacity() * 3 * size_of::<T>() + self.last.capacity() * size_of::<Option<(T, u32)>>()
+        self.values.len() * 3 * size_of::<T>() + self.last.len() * size_of::<Option<(T, u32)>>()
     }
 }
 

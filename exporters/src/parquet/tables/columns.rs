@@ -18,7 +18,7 @@ pub(super) trait Columns {
     /// Forgets the rows and keeps the memory.
     fn clear(&mut self);
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the rows take.
     fn memory(&self) -> usize;
 }
 
@@ -87,7 +87,7 @@ pub(super) trait Dictionary: Default {
 
     fn clear(&mut self);
 
-    /// Bytes of memory held, as far as they grow with rows.
+    /// Bytes of memory taken, as far as they grow with rows.
     fn memory(&self) -> usize {
         0
     }

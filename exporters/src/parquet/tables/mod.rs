@@ -37,7 +37,7 @@ pub(super) trait Table: Send + Default {
     /// Forgets the rows and keeps the memory.
     fn clear(&mut self);
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the rows take: not what is kept for those to come, which writing early does not free.
     fn memory(&self) -> usize;
 }
 
