@@ -339,7 +339,7 @@ pub const STATISTICS: &str = "n measurements; median and percentiles interpolate
 /// The definition of `key`.
 ///
 /// # Panics
-/// Where there is none: a mistake in this crate, which its tests find.
+/// If there is none, which would be a mistake in this crate that its tests find.
 pub fn definition(key: &str) -> &'static Definition {
     DEFINITIONS.iter().find(|d| d.key == key).expect("every figure has a definition")
 }

@@ -1,4 +1,4 @@
-//! Too few requests to have a spread.
+//! Too few requests for a spread.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding};

@@ -1,9 +1,9 @@
-//! How GPU time was taken and what became of it, in a few lines.
+//! How GPU time was measured and what became of marks and kernels, in a few lines.
 
 use super::super::format::{count, duration, percent, plural, printable, significant};
 use candlescope_core::run::{GpuAccount, RunManifest};
 
-/// The account's lines, each with a label of one word; none where no GPU time was asked for.
+/// The lines of the account, each with a one-word label; none if no GPU time was asked for.
 pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
     let Some(account) = &manifest.gpu else { return Vec::new() };
     let mut lines = Vec::new();

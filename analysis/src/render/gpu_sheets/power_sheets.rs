@@ -87,7 +87,7 @@ fn net(e: &Joules) -> Cell {
     }
 }
 
-/// What net energy is less of.
+/// The idle power that is subtracted for net energy.
 fn idle(analysis: &Analysis) -> String {
     let known = analysis.energy.sensors.iter().map(|(_, sensor)| match sensor.idle {
         Some(Idle { watts: w, from: IdleFrom::Between(n) }) => {

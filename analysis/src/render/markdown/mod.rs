@@ -1,4 +1,4 @@
-//! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
+//! `report.md` and `operators.md`: the report for places that do not show HTML, such as an issue or a pull request.
 
 mod tables;
 mod text;
@@ -17,7 +17,7 @@ use candlescope_core::run::Severity;
 use std::fmt::Write as _;
 use text::{code, escape, table};
 
-/// `report.md`: what came of it first.
+/// `report.md`: begins with the conclusion.
 pub fn report(analysis: &Analysis) -> String {
     let mut out = String::new();
     let manifest = &analysis.manifest;
@@ -230,7 +230,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
     warmup(out, analysis);
 }
 
-/// What only warmed up, apart.
+/// The warm-up, apart from the rest.
 fn warmup(out: &mut String, analysis: &Analysis) {
     let warmup = &analysis.warmup;
     if warmup.rows.is_empty() {
