@@ -1,8 +1,8 @@
-//! What a build was made without, and how to have it.
+//! Errors about features that this build lacks, and how to add them.
 
 use anyhow::{Error, anyhow};
 
-/// Says that `what` needs a feature that is on unless somebody turned it off, as `make demo` does to build faster.
+/// The error that `what` needs a default feature, which was turned off, as `make demo` does to build faster.
 #[allow(dead_code, reason = "unused where a build has everything")]
 pub(crate) fn default_feature(what: &str, feature: &str) -> Error {
     anyhow!(
@@ -10,7 +10,7 @@ pub(crate) fn default_feature(what: &str, feature: &str) -> Error {
     )
 }
 
-/// Says that `what` needs a feature that is off unless asked for.
+/// The error that `what` needs a feature that is off by default.
 #[allow(dead_code, reason = "unused where a build has everything")]
 pub(crate) fn feature(what: &str, feature: &str, needs: &str) -> Error {
     anyhow!(
