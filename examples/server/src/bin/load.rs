@@ -1,4 +1,5 @@
-//! A load for the server, and what its clients saw of it: streaming clients that each send one request after another.
+//! Puts load on the server and prints what its clients measured: streaming clients that each send one request after
+//! another.
 //!
 //! ```text
 //! cargo run -p candlescope-server --bin load -- --server http://127.0.0.1:8080 --clients 4 --seconds 30
@@ -34,7 +35,7 @@ struct Args {
     cancel_every: u64,
 }
 
-/// What one client saw.
+/// What one client measured.
 #[derive(Debug, Default)]
 struct Seen {
     requests: u64,
