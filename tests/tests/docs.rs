@@ -1,4 +1,4 @@
-//! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
+//! Documents generated from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` updates them.
 #![allow(missing_docs, reason = "a test")]
 #[path = "docs/pages.rs"]
 mod pages;
@@ -21,7 +21,7 @@ fn hold(name: &str, text: &str) {
     assert!(there == text, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs");
 }
 
-/// What `run.json` says, by key.
+/// The meaning of each key of `run.json`.
 const MANIFEST: &[(&str, &str)] = &[
     ("schema_version", "Version of this layout"),
     ("run_id", "Name of the run, as in every table"),
@@ -69,7 +69,7 @@ const MANIFEST: &[(&str, &str)] = &[
     ("results", "Object: what the program reported about itself"),
 ];
 
-/// What people who read the tables have tripped over.
+/// Notes on what readers of the tables easily get wrong.
 const NOTES: &str = "\n## Before you compute\n\
 \n\
 - Intervals nest: do not add up durations of different paths. Self time is an interval's duration less those of\n  \
@@ -180,7 +180,7 @@ fn limits() {
     hold("limits.md", &text);
 }
 
-/// The page above says what the list in the code says; this holds the page to what is on disk.
+/// The test above compares the page with the list in the code; this one compares it with the files on disk.
 #[test]
 fn the_page_has_every_column_of_every_file() {
     let page =
