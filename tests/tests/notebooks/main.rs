@@ -114,8 +114,7 @@ fn one_run() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let [cold, a, b] = ["cold", "a", "b"].map(|name| dir.path().join(name));
-    // This run has no warm-up, so that the notebook has nothing to leave out: operators of a report are over all
-    // measured requests.
+    // This run has no warm-up, so the report's operators and the notebook cover the same requests.
     make_runs(&cold, &["--runs", "1", "--warmup", "0", "--repeats", "3"]);
     make_runs(&a, &["--runs", "1", "--warmup", "2", "--repeats", "12"]);
     make_runs(&b, &["--runs", "1", "--warmup", "2", "--repeats", "12"]);
