@@ -75,7 +75,7 @@ limits! {
     /// Samples that an analysis reads.
     Samples = "samples", 20_000_000, "samples of an analysis";
     /// Intervals that wait for their parent or their children at once.
-    OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for others at once";
+    OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for a parent or for children at once";
     /// Ranges, and kernels, of a profile of Nsight Systems.
     ProfileRows = "profile-rows", 8_000_000, "ranges, or kernels, of a profile";
     /// Instructions of SQLite for each byte of a profile, above the first fifty million.

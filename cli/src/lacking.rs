@@ -6,7 +6,7 @@ use anyhow::{Error, anyhow};
 #[allow(dead_code, reason = "unused where a build has everything")]
 pub(crate) fn default_feature(what: &str, feature: &str) -> Error {
     anyhow!(
-        "{what} is not part of this build, which lacks the feature {feature}: cargo build -p candlescope-cli builds it with all that is usual"
+        "{what} is not part of this build, which lacks the feature {feature}: cargo build -p candlescope-cli builds it with all default features"
     )
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
         check(&one).with_context(|| format!("in --set {setting}"))?;
         lay(&mut table, one);
     }
-    lay(&mut table, Table::try_from(&args.options).context("cannot lay the options over each other")?);
+    lay(&mut table, Table::try_from(&args.options).context("cannot merge the options")?);
     let partial: PartialOptions = Value::Table(table).try_into().context("cannot read the options")?;
     build(partial)
 }

@@ -159,8 +159,8 @@ impl<'a> Batches<'a> {
         let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
         let place = format!("table `{}`", kind.table());
         let effect = format!(
-            "the rows after them are left out. Figures of {table} are of this part, and those that set another table, such as intervals \
-             of the whole run, against {table} do not fit together",
+            "further rows are left out. Figures of {table} cover only this part, and figures that relate another \
+             table, such as intervals of the whole run, to {table} are inconsistent",
             table = kind.table()
         );
         self.findings.push(exceeded.finding(&place, &effect));

@@ -49,7 +49,7 @@ pub enum OpenError {
     #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
     NotARun(PathBuf),
     /// There are files of a run, but none of them can be read.
-    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or make it anew", dir.display())]
+    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
     NothingReadable {
         /// The run's directory.
         dir: PathBuf,

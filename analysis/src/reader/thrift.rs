@@ -185,7 +185,7 @@ impl<R: Read> Thrift<R> {
                 }
                 Ok(())
             }
-            _ => Err(nonsense("a value has a type that there is not")),
+            _ => Err(nonsense("a value has a type that does not exist")),
         }
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     if out.changed(REPORT) <= before {
         if out.changed(RAW) > before {
             bail!(
-                "nsys recorded, but could not import what it recorded: {}; {} is kept, and opens in nsys-ui on a machine that has it whole",
+                "nsys recorded, but could not import what it recorded: {}; {} is kept, and opens in nsys-ui on a machine with a complete installation",
                 importer::diagnosis(&nsys),
                 out.file(RAW).display()
             );

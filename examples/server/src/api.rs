@@ -264,7 +264,7 @@ fn cut_off() -> ApiError {
 fn options(api: &Api, kind: Kind, common: &Common) -> Result<GenerateOptions, ApiError> {
     let model = &api.engine.model.name;
     if let Some(other) = common.model.as_ref().filter(|other| *other != model) {
-        let message = format!("the model `{other}` is not here; this server has `{model}`");
+        let message = format!("the model `{other}` is not available; this server has `{model}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message));
     }
     if common.n.is_some_and(|n| n != 1) {

@@ -214,7 +214,7 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
     let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
     let (counts, left) = serve::serve(listener, router, args.limits(), stop).await;
     if left {
-        eprintln!("clients that do not go are left behind");
+        eprintln!("clients that stay connected are abandoned");
     }
     eprintln!(
         "connections: {} accepted, {} closed without a request to make room, {} refused",

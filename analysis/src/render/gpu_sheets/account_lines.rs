@@ -28,7 +28,7 @@ pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
             text.push_str(&format!(", {} too late for their interval's time", count(k.late)));
         }
         if k.outside_window > 0 {
-            text.push_str(&format!(", {} of no window and in no figure", count(k.outside_window)));
+            text.push_str(&format!(", {} outside every window and in no figure", count(k.outside_window)));
         }
         if let Some(ns) = k.clock_bound_ns {
             text.push_str(&format!(", times within {} of the host's", duration(ns as f64)));

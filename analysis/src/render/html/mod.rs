@@ -348,7 +348,7 @@ fn operators(analysis: &Analysis) -> Value {
         "rows": rows.collect::<Vec<_>>(),
         "more": operators.len().saturating_sub(MOST_ROWS),
         "gpu": source.map(|s| match s {
-            GpuSource::Event => "stream elapsed: between two marks on the stream, queue gaps included",
+            GpuSource::Event => "stream elapsed: between two marks in the stream, queue gaps included",
             GpuSource::Cupti => "sum of the kernels launched inside",
         }),
     })

@@ -223,7 +223,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
     if let Some(windows) = told.map(|errors| errors.windows).max() {
         let _ = writeln!(
             out,
-            "\nRates are estimates over {}: ± is half of the 95 % interval, from what varies between windows.",
+            "\nRates are estimates over {}: ± is half of the 95 % interval, from the variation between windows.",
             plural(windows, "window") + " in which every step was recorded"
         );
     }
@@ -258,7 +258,7 @@ fn warmup(out: &mut String, analysis: &Analysis) {
 fn tree(out: &mut String, analysis: &Analysis) {
     let _ = writeln!(
         out,
-        "\n## Where the time goes\n\nSelf time of a path with children is what none of them accounts for.\n"
+        "\n## Where the time goes\n\nSelf time of a path with children is the part that none of them accounts for.\n"
     );
     let rows = analysis.tree.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
         vec![

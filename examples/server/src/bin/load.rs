@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Parser)]
-#[command(about = "A load for the example server, and what its clients saw of it")]
+#[command(about = "Puts load on the example server and prints what its clients measured")]
 struct Args {
     /// The server
     #[arg(long, default_value = "http://127.0.0.1:8080", value_name = "URL")]
