@@ -89,7 +89,7 @@ intensity; `io_bytes` / self time is an operation's GB/s, because both are the i
 intervals, for each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched\n  \
 none: there its GPU time is zero, not unknown.\n\
 - Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
-- `gpu.cold_steps` counts steps that were measured in full although they were the first of their kind, because no\n  \
+- `gpu.cold_steps` lists steps that were measured in full although they were the first of their kind, because no\n  \
 later one was: the GPU times of their parts are those of a cold step.\n\
 - If `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, do not compare\n  \
 device times with host times: neither `gpu_start_ns` with `host_start_ns`, nor by `queue_delay_ns`. Below that they\n  \
