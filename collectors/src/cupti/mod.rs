@@ -15,14 +15,14 @@
 //!
 //! # What it costs
 //!
-//! Measured on an H200 in a VM, CUDA 13.0, driver 580; nanoseconds of the thread that launches, for each kernel:
+//! Measured on an H200 in a VM, CUDA 13.0, driver 580 (`docs/measurements/gpu.md`); nanoseconds of the launching thread
+//! per kernel:
 //!
 //! | | ns |
 //! |---|---|
 //! | without CUPTI | 2,600 |
-//! | CUPTI attached, nothing recorded | 3,100 |
-//! | kernels alone ([`Correlate::Nothing`]) | 3,400–3,500 |
-//! | kernels with their intervals ([`Correlate::Callbacks`]) | 3,450–3,600 |
+//! | CUPTI attached, nothing recorded | 2,950 |
+//! | kernels recorded, in a window | 3,180–3,390 |
 //!
 //! So recording is for windows of a few steps, and between windows CUPTI is detached: while attached it slows down
 //! every call of the driver, even with everything switched off, by 9 to 12 % of a decode step of a small model.
@@ -92,10 +92,10 @@ pub struct CuptiOptions {
     /// (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more callbacks.
     pub runtime_calls: bool,
     /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
-    /// about half a microsecond at each call of the driver, whether it records or not. Detaching it and attaching it
-    /// again take milliseconds per window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1`
-    /// does the same for a program that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it
-    /// crashed programs with CUDA graphs.
+    /// about 300 ns per launch, even if it records nothing. Detaching it and attaching it again take milliseconds per
+    /// window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
+    /// that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it crashed programs with CUDA
+    /// graphs.
     pub keep_attached: bool,
     /// Whether CUPTI is attached by the first window instead of by [`prepare`](Activity::prepare), and detached again
     /// by the next launch; off by default. If on, the program is not slowed down before the first window, but that
