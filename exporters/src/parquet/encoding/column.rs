@@ -15,7 +15,7 @@ pub(in crate::parquet) struct KeyColumn {
 
 /// What a [`KeyColumn`] holds.
 pub(in crate::parquet) enum Keys<'a> {
-    /// The same key so many times.
+    /// The same key, repeated.
     Uniform(u32, usize),
     /// Keys, some of which may be [`NULL`].
     Mixed(&'a [u32]),
