@@ -1,8 +1,9 @@
-//! Your own layers, with FLOPs and bytes: a span made once, entered at every forward, annotated from the shapes at hand.
+//! Your own layers, with FLOPs and bytes: a span made once, entered at every forward pass, and annotated from the
+//! shapes of the tensors.
 //!
-//! Two byte counts, for two questions. `bytes` are weights (and cached keys and values): over a step they say how much
-//! of the memory's bandwidth the model itself asks for. `io_bytes` have the activations besides: FLOPs over them are
-//! the layer's arithmetic intensity.
+//! There are two byte counts, for two questions. `bytes` counts weights (and cached keys and values): divided by a
+//! step's time, it is the memory bandwidth that the model itself needs. `io_bytes` also counts activations: FLOPs
+//! divided by it are the layer's arithmetic intensity.
 
 use candle_core::{Device, Module, Result, Tensor};
 use candlescope::llm::{self, Tokens};
@@ -18,7 +19,7 @@ struct Linear {
 impl Linear {
     fn new(rows: usize, cols: usize, name: &str) -> Result<Self> {
         let weight = Tensor::randn(0f32, 0.02, (rows, cols), &Device::Cpu)?;
-        // `otel.name` names the interval; the name of a tracing span itself cannot be made at run time.
+        // `otel.name` names the interval; the name of a tracing span itself must be known at compile time.
         Ok(Self { inner: candle_nn::Linear::new(weight, None), span: tracing::trace_span!("linear", otel.name = name) })
     }
 }
@@ -29,7 +30,7 @@ impl Module for Linear {
         let y = self.inner.forward(x)?;
         let (out, inp) = self.inner.weight().dims2()?;
         let rows = x.elem_count() / inp;
-        // 2·M·N·K FLOPs; every operand is read or written once, 4 bytes an element.
+        // 2·M·N·K FLOPs; every operand is read or written once, 4 bytes per element.
         let (m, n, k) = (rows as u64, out as u64, inp as u64);
         let work = Annotation::new().flops(2 * m * n * k).bytes(4 * k * n).io_bytes(4 * (m * k + k * n + m * n));
         annotate(work.dtype(DType::F32).shape(y.dims()));

@@ -1,4 +1,4 @@
-//! Recording only some steps: by a schedule, or a window asked for while the program runs.
+//! Records only some steps: by a schedule, or in a window that is requested while the program runs.
 
 use candlescope::llm::{self, Tokens};
 use candlescope::{MemoryExporter, Schedule};

@@ -22,7 +22,7 @@ impl Exporter for TopPaths {
             *calls += 1;
             *ns += span.host_dur_ns;
         }
-        // The rule: every record received is exported or dropped, and counted.
+        // The rule: every record received is counted as exported or dropped.
         ledger.exported_batch(batch);
         Ok(())
     }

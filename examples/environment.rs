@@ -1,4 +1,4 @@
-//! Configured by the environment: without it the program runs as if candlescope were not there.
+//! Configured by an environment variable: without it the program runs as if candlescope were not there.
 //!
 //! `CANDLESCOPE="parquet=./runs,perfetto=trace.pftrace" cargo run -p candlescope-examples --bin environment`
 

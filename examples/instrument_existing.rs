@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p candlescope-examples --bin instrument_existing -- runs/existing && candlescope report runs/existing`
 //!
-//! The same three lines on a GPU (`--features cuda`): the device's time for every layer, its power and memory come by themselves.
+//! The same three lines on a GPU (`--features cuda`) also record the device's time for every layer, its power and its
+//! memory.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
@@ -53,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     }
     println!("{:?}", &tokens[prompt.len()..]);
 
-    // 3. Everything written and accounted for. Dropping the scope does the same.
+    // 3. Writes everything and ends the run. Dropping the scope does the same.
     scope.finish();
     Ok(())
 }

@@ -5,7 +5,7 @@ use candlescope::llm::{self, Request, Tokens};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-/// What travels through the queue: the request is made where it arrives, so that its time in the queue counts.
+/// An item of the queue. The request is made where it arrives, so that its time in the queue counts.
 struct Job {
     request: Request,
     prompt: usize,
@@ -30,7 +30,8 @@ fn work(queue: &Mutex<mpsc::Receiver<Job>>) {
                 _ => llm::decode(Tokens::new(1).context(context)),
             };
             forward(if token == 0 { prompt } else { 1 });
-            // The token exists on the host: time to first token ends at the first call, and throughput counts them all.
+            // The token exists on the host: time to first token ends at the first call, and throughput counts all
+            // calls.
             request.token();
         }
     }

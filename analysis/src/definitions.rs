@@ -37,7 +37,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Queue time",
         "ns",
         "measured",
-        "Request start to the start of its first step, whether that was recorded or not. It is part of the time to first token",
+        "Request start to the start of its first step, whether that step was recorded or not. It is part of the time to first token",
         "vLLM queue time",
     ),
     def(
@@ -45,7 +45,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Time to first token (TTFT)",
         "ns",
         "measured",
-        "Request start to the first output token on the host; where the request does not say, to the end of the step that yields it, if that was recorded",
+        "Request start to the first output token on the host; if the request does not say, to the end of the step that yields it, if that was recorded",
         "OTel gen_ai.server.time_to_first_token, vLLM TTFT",
     ),
     def(
@@ -53,7 +53,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Time per output token (TPOT)",
         "ns",
         "derived",
-        "(e2e − ttft) / (output tokens − 1), one value a request; undefined for a single token; in a batch, tokens of the longest sequence: tokens / sequences, or as many as recorded steps show where those are more",
+        "(e2e − ttft) / (output tokens − 1), one value per request; undefined for a single token; in a batch, tokens of the longest sequence: tokens / sequences, or the number that recorded steps show if that is higher",
         "OTel gen_ai.server.time_per_output_token, vLLM TPOT, AIPerf \"ITL\"",
     ),
     def(
@@ -61,7 +61,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Inter-token latency (ITL)",
         "ns",
         "measured",
-        "Gap between the ends of neighbouring token-producing steps of a request, never across a step without a record; gaps of all requests together, their interval by request",
+        "Gap between the ends of neighbouring token-producing steps of a request, never across a step without a record; gaps of all requests together, with the 95 % interval by request",
         "vLLM ITL, AIPerf \"ICL\"",
     ),
     def(
@@ -69,7 +69,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "End-to-end latency",
         "ns",
         "measured",
-        "Request start to its last output token, as the request says or its last step does; to the request's end where steps are missing",
+        "Request start to its last output token, by the request's own record or by its last step; to the request's end if steps are missing",
         "vLLM E2EL",
     ),
     def(
@@ -77,7 +77,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Prefill throughput",
         "tokens/s",
         "derived",
-        "Prompt tokens processed, all sequences together / duration of the prefill steps, one value a request",
+        "Prompt tokens processed, all sequences together / duration of the prefill steps, one value per request",
         "llama-bench pp",
     ),
     def(
@@ -85,7 +85,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Decode throughput",
         "tokens/s",
         "derived",
-        "(output tokens − 1) / (e2e − ttft), one value a request; in a batch, all sequences' tokens after the first of each",
+        "(output tokens − 1) / (e2e − ttft), one value per request; in a batch, the tokens of all sequences after the first of each",
         "llama-bench tg",
     ),
     def(
@@ -93,7 +93,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Output throughput",
         "tokens/s",
         "derived",
-        "Output tokens of all measured requests, as they say themselves / wall time from the first's start to the last's end, batch included; not given where one does not say",
+        "Output tokens of all measured requests, all sequences included, by the requests' own records / wall time from the start of the first to the end of the last; not given if a request does not say",
         "vLLM output throughput, AIPerf",
     ),
     def(
@@ -101,7 +101,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Peak resident memory",
         "bytes",
         "measured",
-        "The kernel's high-water mark of the process's resident set where it is known, over the process's life; else the largest sample, which misses what lies between two. The report says which",
+        "The operating system's high-water mark of the process's resident set, over the life of the process, if it is known; else the largest sample, which misses peaks between two samples. The report says which",
         "",
     ),
     def(
@@ -117,7 +117,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Self time",
         "ns",
         "derived",
-        "Total time less the durations of the intervals directly inside; of a path with children, the part none of them accounts for",
+        "Total time less the durations of the intervals directly inside; for a path with children, the part that none of them accounts for",
         "flame graph width less its children's",
     ),
     def(
@@ -133,7 +133,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GFLOP/s",
         "10⁹ FLOP/s",
         "derived",
-        "Analytic FLOPs of a path and everything below it / its total time on the host; of steps, over the time in which at least one of the kind was open, of all threads together",
+        "Analytic FLOPs of a path and everything below it / its total time on the host; for steps, over the time in which at least one of the kind was open, all threads together",
         "",
     ),
     def(
@@ -141,7 +141,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GB/s",
         "10⁹ B/s",
         "derived",
-        "Analytic bytes with activations in and out of each operation, of a path and everything below it / its total time on the host; of steps, over the time in which at least one of the kind was open. Not given where activations are not told",
+        "Analytic bytes with activations in and out of each operation, of a path and everything below it / its total time on the host; for steps, over the time in which at least one of the kind was open. Not given if activations are not stated",
         "",
     ),
     def(
@@ -149,7 +149,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Arithmetic intensity",
         "FLOP/B",
         "derived",
-        "Analytic FLOPs / analytic bytes with activations in and out of each operation. Not given where activations are not told: weights alone give an upper bound",
+        "Analytic FLOPs / analytic bytes with activations in and out of each operation. Not given if activations are not stated: weights alone give an upper bound",
         "",
     ),
     def(
@@ -157,7 +157,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU time",
         "ns",
         "measured",
-        "event: elapsed between two marks on the stream, queue gaps included (\"stream elapsed\"); cupti: sum of the kernels launched inside",
+        "event: time elapsed between two marks in the stream, queue gaps included (\"stream elapsed\"); cupti: sum of the kernels launched inside",
         "",
     ),
     def(
@@ -165,7 +165,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU total",
         "ns",
         "derived",
-        "Of outermost steps, mean GPU time of the measured intervals × all intervals; below, the parent's total divided as it was in the intervals whose children were all measured, so that children never exceed their parents. Children included. GPU time is sampled: reports say how many of how many were measured, and with enough steps a 95 % interval (delete-a-group jackknife over 16 groups of steps)",
+        "For outermost steps, mean GPU time of the measured intervals × number of all intervals; below them, the parent's total divided in the same proportions as in the intervals whose children were all measured, so that children never exceed their parents. Children included. GPU time is sampled: reports say how many intervals of how many were measured, and with enough steps they give a 95 % interval (delete-a-group jackknife over 16 groups of steps)",
         "",
     ),
     def(
@@ -173,7 +173,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU self",
         "ns",
         "derived",
-        "GPU total less its children's part, where that was measured; not given where no interval had all its children measured by the same source",
+        "GPU total less the children's part, if that was measured; not given if there is no interval whose children were all measured by the same source",
         "",
     ),
     def(
@@ -189,7 +189,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU TFLOP/s",
         "10¹² FLOP/s",
         "derived",
-        "Analytic FLOPs of a path and everything below it / its GPU total, where kernels that run at once count with the time they take together; of steps, over those that were measured",
+        "Analytic FLOPs of a path and everything below it / its GPU total, in which overlapping kernels count with their merged time; for steps, over those that were measured",
         "",
     ),
     def(
@@ -197,7 +197,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU GB/s",
         "10⁹ B/s",
         "derived",
-        "Analytic bytes with activations, of a path and everything below it / its GPU total; of steps, over those that were measured",
+        "Analytic bytes with activations, of a path and everything below it / its GPU total; for steps, over those that were measured",
         "",
     ),
     def(
@@ -205,7 +205,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU time of wall",
         "ratio",
         "derived",
-        "GPU time of the measured steps / their duration on the host. From marks it is stream elapsed / wall, which counts gaps in the queue and is no busy share",
+        "GPU time of the measured steps / their duration on the host. From marks it is stream elapsed / wall, which includes gaps in the queue and is not a busy share",
         "",
     ),
     def(
@@ -221,7 +221,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Launch-bound share",
         "ratio",
         "derived",
-        "Gaps before a kernel whose launching call began after the one before had ended, by more than the clocks may be off / time in which at least one recorded step was open",
+        "Gaps before a kernel whose launching call began after the kernel before had ended, by more than the error bound of the clocks / time in which at least one recorded step was open",
         "HTA \"host wait\"",
     ),
     def(
@@ -229,7 +229,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "GPU idle time",
         "ns",
         "derived",
-        "Gaps between what ran while recorded steps were open: host-bound, launch overhead (under 1.5 µs), unclear (the launch and the moment the device ran dry are nearer than the clocks are to each other), and others. Busy + idle + unattributed = time in which a recorded step was open; unattributed is before the first kernel and after the last",
+        "Gaps between kernels, copies and memsets while recorded steps were open: host-bound, launch overhead (under 1.5 µs), unclear (the launch and the moment when the device ran out of work are closer together than the error bound of the clocks), and others. Busy + idle + unattributed = time in which a recorded step was open; unattributed is before the first kernel and after the last",
         "HTA idle time",
     ),
     def(
@@ -237,7 +237,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Queue delay",
         "ns",
         "derived",
-        "max(0, start of a kernel on the device − end of the call that launched it): a difference of two clocks, no better than their bound",
+        "max(0, start of a kernel on the device − end of the call that launched it): a difference of two clocks, no more exact than their bound",
         "HTA launch delay",
     ),
     def(
@@ -253,7 +253,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "MFU",
         "ratio",
         "derived",
-        "Analytic FLOPs that the model needs / (time × peak FLOP/s of the element type that is multiplied × devices); over the time in which at least one step of the phase was open, and over GPU time, against each peak that the run names; none where the type is not known. Above 1 is a measurement error",
+        "Analytic FLOPs that the model needs / (time × peak FLOP/s of the element type that is multiplied × devices); over the time in which at least one step of the phase was open, and over GPU time, for each peak that the run names; not given if the type is not known. Above 1 it is a measurement error",
         "model FLOPs utilisation",
     ),
     def(
@@ -277,7 +277,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "MBU",
         "ratio",
         "derived",
-        "Analytic bytes (weights read, KV cache read and written) / (time × peak bandwidth × devices); over the time in which at least one step of the phase was open, and over GPU time. Above 1 is a measurement error",
+        "Analytic bytes (weights read, KV cache read and written) / (time × peak bandwidth × devices); over the time in which at least one step of the phase was open, and over GPU time. Above 1 it is a measurement error",
         "model bandwidth utilisation",
     ),
     def(
@@ -285,7 +285,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Mean power",
         "W",
         "derived",
-        "Energy while measured steps ran / that time, of the GPUs the run worked on together; never above the highest sample. n: samples of power in that time",
+        "Energy while measured steps ran / that time, summed over the GPUs that the run worked on; never above the highest sample. n: samples of power in that time",
         "",
     ),
     def(
@@ -293,7 +293,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Energy",
         "J",
         "derived",
-        "Difference of the GPU's energy counter, shaped by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are apart. The bound covers what a sensor period can misplace and the sensor's accuracy of ±5 % (datasheet), and nothing else. Windows under five sensor periods are below resolution: power × time, between least and most power sampled. Net: less idle power × time; unknown where idle power is not known or above the mean power",
+        "Difference of the GPU's energy counter, interpolated by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are listed apart. The bound covers only the energy that a sensor period can misplace and the sensor's accuracy of ±5 % (datasheet). Windows under five sensor periods are below resolution: power × time, with the lowest and highest sampled power as bounds. Net: less idle power × time; unknown if idle power is not known or above the mean power",
         "zeus",
     ),
     def(
@@ -309,7 +309,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Net energy per output token",
         "J",
         "derived",
-        "The same less idle power × time. Idle power is the median of the samples after the first step that are clear of all steps and requests; with fewer than three, at most the lowest level outside steps",
+        "The same less idle power × time. Idle power is the median of the samples after the first step that are outside all steps and requests; with fewer than three such samples, it is at most the lowest level outside steps",
         "",
     ),
     def(
@@ -317,7 +317,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Overhead",
         "ratio",
         "derived",
-        "What recording takes from the application's threads / duration of the steps: measured in place where steps were recorded and left plain in turns, with its interval; else an estimate: the cost of one enter and exit of registry and layer in a warm loop × intervals. In place, two to three times that is seen",
+        "Time that recording takes from the application's threads / duration of the steps: measured in place, with its 95 % interval, if steps were recorded and left plain in turns; else an estimate: the cost of one enter and exit of registry and layer in a warm loop × intervals. In place, two to three times that is seen",
         "",
     ),
     def(
@@ -325,21 +325,21 @@ pub const DEFINITIONS: &[Definition] = &[
         "Background CPU",
         "ns",
         "measured",
-        "CPU time of candlescope's own threads, which the overhead leaves out; its share is of the run's wall time × the cores the process may use",
+        "CPU time of candlescope's own threads, which is not part of the overhead; its share is of the run's wall time × the cores that the process may use",
         "",
     ),
 ];
 
 /// How the statistics of every figure are computed.
 pub const STATISTICS: &str = "n measurements; median and percentiles interpolated linearly; sample standard deviation (n − 1); 95 % interval \
-     of the median by order statistics from n ≥ 6, below that the range, called so; where samples hang together (gaps and steps of one \
-     request) by drawing whole requests again, from 6 requests, below that the range of the requests' medians; p90 only where n ≥ 10, p95 \
-     where n ≥ 20, p99 where n ≥ 100.";
+     of the median by order statistics from n ≥ 6 on, and for fewer the range, under that name; for correlated samples (gaps and steps of \
+     one request) by resampling whole requests, from 6 requests on, and for fewer the range of the requests' medians; p90 only from n ≥ 10 \
+     on, p95 from n ≥ 20, p99 from n ≥ 100.";
 
 /// The definition of `key`.
 ///
 /// # Panics
-/// Where there is none: a mistake in this crate, which its tests find.
+/// If there is none, which would be a mistake in this crate that its tests find.
 pub fn definition(key: &str) -> &'static Definition {
     DEFINITIONS.iter().find(|d| d.key == key).expect("every figure has a definition")
 }

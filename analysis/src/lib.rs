@@ -1,9 +1,9 @@
 //! Reads runs on disk and answers questions about them.
 //!
-//! What most programs call is [`write_report`]. Who wants figures opens a [`Run`], whatever state its directory is in, and
-//! asks [`Analysis::of`]; what the fields of an [`Analysis`] are made of is in [`passes`]. Who wants records streams them with
-//! [`Run::batches`]. [`render`] turns an analysis into text, Markdown, JSON and HTML, and [`definitions`] says what each
-//! number means.
+//! Most programs call [`write_report`]. For figures, open a [`Run`], whatever state its directory is in, and call
+//! [`Analysis::of`]; the types of the fields of an [`Analysis`] are in [`passes`]. For records, stream them with
+//! [`Run::batches`]. [`render`] turns an analysis into text, Markdown, JSON and HTML, and [`definitions`] says what
+//! each number means.
 //!
 //! ```no_run
 //! use candlescope_analysis::{ReportOptions, write_report};

@@ -1,7 +1,8 @@
-//! How much a reader takes from a file before it stops trusting it.
+//! How much is read from a file before it is no longer trusted.
 //!
-//! Runs are passed around, and a file of some kilobytes can claim, or decode to, more than a machine holds. Every such place has
-//! a limit here, far above what real runs reach. A reader that meets one says so, with the limit's name, and reads what it can.
+//! Runs are passed around, and a file of a few kilobytes can claim, or decode to, more than a machine's memory holds.
+//! Everything that can grow like this has a limit here, far above what real runs reach. A reader that meets a limit
+//! reports it by name and reads what it can.
 
 use candlescope_core::run::{Code, Finding};
 use std::fmt;
@@ -27,7 +28,7 @@ macro_rules! limits {
                 match self { $(Limit::$variant => $name,)+ }
             }
 
-            /// Its value unless told otherwise.
+            /// Its default.
             pub fn default_value(self) -> u64 {
                 match self { $(Limit::$variant => $default,)+ }
             }
@@ -49,21 +50,21 @@ limits! {
     FooterBytes = "footer-bytes", 16 << 20, "bytes of a Parquet file's footer";
     /// Columns of a Parquet file, nested ones included.
     Columns = "columns", 4096, "columns of a Parquet file";
-    /// Bytes of pages that reading a Parquet file holds at once, decompressed: of each column the largest dictionary and the
-    /// largest page.
+    /// Decompressed bytes of pages held at once while a Parquet file is read: the largest dictionary and the largest
+    /// page of each column.
     PageBytes = "page-bytes", 128 << 20, "decompressed bytes of the pages of all columns that are held at once";
     /// Bytes that a Parquet file's pages decompress to, for each byte on disk, above the first 256 MiB.
     Expansion = "expansion", 200, "decompressed bytes for each byte on disk";
-    /// Rows of a table for each byte of its files, above the first million rows; sixteen times as many of `samples`, whose values
-    /// repeat.
+    /// Rows of a table for each byte of its files, above the first million rows; sixteen times as many for `samples`,
+    /// whose values repeat.
     RowsPerByte = "rows-per-byte", 4, "rows of a table for each byte on disk";
     /// Bytes of one text, such as a path or a kernel's name.
     TextBytes = "text-bytes", 16 << 10, "bytes of one text";
-    /// Distinct names: of paths, kernels, threads, devices, models, metrics. What comes after them reads as one name.
+    /// Distinct names: of paths, kernels, threads, devices, models, metrics. Further names all read as one name.
     Names = "names", 500_000, "distinct names";
     /// Bytes of these names together.
     NamesBytes = "names-bytes", 64 << 20, "bytes of all distinct names";
-    /// Distinct paths without ordinals, each of which is a row of the report. What comes after them reads as one path.
+    /// Distinct paths without ordinals, each of which is a row of the report. Further paths all read as one path.
     Paths = "paths", 20_000, "distinct paths without ordinals";
     /// Steps that an analysis holds, of some 560 bytes each: 5.5 GB, for four days at thirty steps a second.
     Steps = "steps", 10_000_000, "steps held in memory";
@@ -74,7 +75,7 @@ limits! {
     /// Samples that an analysis reads.
     Samples = "samples", 20_000_000, "samples of an analysis";
     /// Intervals that wait for their parent or their children at once.
-    OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for others at once";
+    OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for a parent or for children at once";
     /// Ranges, and kernels, of a profile of Nsight Systems.
     ProfileRows = "profile-rows", 8_000_000, "ranges, or kernels, of a profile";
     /// Instructions of SQLite for each byte of a profile, above the first fifty million.
@@ -103,52 +104,52 @@ impl Default for ReadLimits {
     }
 }
 
-/// A limit was set to something that it cannot be.
+/// A limit cannot be set to this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
     /// There is no such limit.
     #[error("there is no limit `{found}`; limits are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         found: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
-    /// It has no number.
+    /// Its value is not a number.
     #[error("the limit `{name}` wants a whole number, as {name}={default}, not `{found}`")]
     Value {
         /// The limit.
         name: &'static str,
-        /// Its usual value.
+        /// Its default.
         default: u64,
-        /// What it got.
+        /// The value that was given.
         found: String,
     },
 }
 
 impl ReadLimits {
-    /// Without any: for files that are trusted.
+    /// No limits, for files that are trusted.
     pub fn none() -> Self {
         Self { values: vec![u64::MAX; Limit::ALL.len()] }
     }
 
-    /// The value of one.
+    /// The value of one limit.
     pub fn get(&self, limit: Limit) -> u64 {
         self.values[limit as usize]
     }
 
-    /// The same with another value for one of them.
+    /// The same limits with another value for one of them.
     #[must_use]
     pub fn with(mut self, limit: Limit, value: u64) -> Self {
         self.values[limit as usize] = value;
         self
     }
 
-    /// The same with what `text` says: `NAME=VALUE`, joined by commas.
+    /// The same limits with the values in `text`: `NAME=VALUE`, joined by commas.
     ///
     /// # Errors
-    /// Names what is no limit, or no number.
+    /// If a name is not that of a limit, or a value is not a number.
     pub fn parse(mut self, text: &str) -> Result<Self, LimitError> {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').map_or((part, ""), |(n, v)| (n.trim(), v.trim()));
@@ -166,37 +167,37 @@ impl ReadLimits {
         Ok(self)
     }
 
-    /// Whether `found` is within the limit; if not, what to say.
+    /// Checks that `found` is within the limit.
     pub(crate) fn check(&self, limit: Limit, found: u64) -> Result<(), Exceeded> {
         let allowed = self.get(limit);
         if found <= allowed { Ok(()) } else { Err(Exceeded { limit, found: Some(found), allowed }) }
     }
 
-    /// What to say of a limit that was met where nobody knows how much more there is.
+    /// The error for a limit that was reached when it is not known how much more there is.
     pub(crate) fn reached(&self, limit: Limit) -> Exceeded {
         Exceeded { limit, found: None, allowed: self.get(limit) }
     }
 }
 
-/// A limit that something is above.
+/// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exceeded {
     /// The limit.
     pub limit: Limit,
-    /// How much there is, where that is known.
+    /// How much there is, if that is known.
     pub found: Option<u64>,
-    /// How much there may be.
+    /// How much is allowed.
     pub allowed: u64,
 }
 
 impl Exceeded {
-    /// What raises it.
+    /// How to raise the limit.
     pub fn remedy(&self) -> String {
-        // Its words need no place and no effect.
+        // The remedy depends on neither the place nor the effect.
         self.finding("", "").remedy()
     }
 
-    /// What to say in a verdict of what is at `place`, and of `effect`.
+    /// The finding for a verdict: the limit was exceeded at `place`, with this `effect`.
     pub(crate) fn finding(&self, place: &str, effect: &str) -> Finding {
         let finding = Finding::new(
             Code::LimitReached,

@@ -20,7 +20,7 @@ pub enum ReportError {
     /// The run could not be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The page could not be put together.
+    /// The page could not be rendered.
     #[error(transparent)]
     Html(#[from] HtmlError),
     /// A report could not be written.
@@ -33,25 +33,25 @@ pub enum ReportError {
     },
 }
 
-/// What to make of a run.
+/// What to write for a run.
 #[derive(Debug, Clone, Default)]
 pub struct ReportOptions {
-    /// Where the reports go; the run's own directory unless given.
+    /// Where the reports go; the run's own directory by default.
     pub out: Option<PathBuf>,
     /// A profile of Nsight Systems made of the same run, whose kernels are shown by path.
     pub nsys: Option<Profile>,
     /// Layout of the terminal summary.
     pub terminal: TerminalOptions,
-    /// How much is read of the run.
+    /// Limits on reading the run.
     pub limits: ReadLimits,
 }
 
-/// What was made.
+/// What was written.
 #[derive(Debug, Clone)]
 pub struct ReportOutput {
     /// Summary for a terminal.
     pub summary: String,
-    /// What `metrics.json` holds.
+    /// The content of `metrics.json`.
     pub metrics: Value,
     /// Whether the data can be trusted.
     pub verdict: Verdict,
@@ -64,7 +64,7 @@ pub struct ReportOutput {
 /// Each file appears whole or not at all: it is written under a temporary name and renamed.
 ///
 /// # Errors
-/// When the run cannot be opened or a file cannot be written. Damage to part of a run is in the verdict instead.
+/// If the run cannot be opened or a file cannot be written. Damage to a part of the run is in the verdict instead.
 pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
     let run = Run::open_within(dir.as_ref(), options.limits.clone())?;
     let mut analysis = Analysis::of(&run);

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,7 +46,8 @@ Examples:
   candlescope report llama.runs/RUN --nsys llama.sqlite
       the report, with Nsight's kernels by path";
 
-/// A whole number that TOML can hold, negative ones refused by name rather than taken for an option.
+/// A whole number that TOML can hold. Negative ones get an error that names the option, instead of being taken for
+/// options.
 fn whole<T: TryFrom<u64>>() -> RangedU64ValueParser<T> {
     RangedU64ValueParser::new().range(..=i64::MAX as u64)
 }
@@ -69,7 +70,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) no_progress: bool,
 }
 
-/// Options of `profile`. All optional here, so that a file, `--set` and the command line can be laid over each other.
+/// Options of `profile`. All are optional here, so that a file, `--set` and the command line can override each other.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct PartialOptions {

@@ -1,4 +1,4 @@
-//! `candlescope doctor`: what this machine has, and what is missing without the rest.
+//! `candlescope doctor`: what this machine has, and what is not available because something is missing.
 
 use crate::args::DoctorArgs;
 use crate::output::say;
@@ -10,13 +10,13 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
-/// One thing looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
     ok: bool,
     found: String,
-    /// What one goes without because of it; empty if it is there.
+    /// What is not available without it; empty if it was found.
     cost: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     if table.width().is_none() {
-        // Not a terminal: a reason for what lacks can be long.
+        // Not a terminal. The reason why something is missing can be long.
         table.set_width(140);
     }
     table.set_header(["", "what", "found", "what you go without"]);
@@ -177,13 +177,13 @@ fn gpu() -> Vec<Check> {
     rows
 }
 
-/// What CUDA, NVML and CUPTI say themselves, rather than which files lie about.
+/// Asks CUDA, NVML and CUPTI themselves instead of looking for files.
 #[cfg(feature = "gpu")]
 fn devices() -> Vec<Check> {
     use candlescope_collectors::{cuda, cupti, nvml};
     let asked = |name, answer: Result<String, String>, cost: &str| match answer {
         Ok(found) => Check::new(name, Some(found), cost),
-        // The message names what is in the way and the remedy; the cost says what it matters for.
+        // The message has the problem and its remedy; the cost says what it affects.
         Err(why) => Check { name, ok: false, found: why, cost: cost.into() },
     };
     let cuda = cuda::probe().map_err(|e| e.to_string()).map(|found| {
@@ -237,7 +237,7 @@ fn read_line(path: &str) -> Option<String> {
 }
 
 #[cfg(not(feature = "gpu"))]
-/// Where the dynamic linker's usual places hold a library whose name starts with `name`.
+/// Path of a library whose name starts with `name`, in the dynamic linker's usual places.
 fn library(name: &str) -> Option<String> {
     let mut places: Vec<PathBuf> =
         std::env::var_os("LD_LIBRARY_PATH").map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();

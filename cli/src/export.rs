@@ -53,7 +53,7 @@ fn warn(findings: &[Finding]) {
 fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::otlp::send_run;
     anyhow::ensure!(args.out.is_none(), "--out is for files; otlp goes to a collector, which --endpoint names");
-    // Nothing waits for this, and a run that was recorded at full speed is wanted with all its traces.
+    // Nothing waits for this, and whoever exports a run that was recorded at full speed wants all its traces.
     let limits = candlescope_exporters::otlp::OtlpLimits::default().spans_per_second(u64::MAX);
     let config = crate::services::collector(args.endpoint.as_deref()).limits(limits);
     let mut batches = run.batches();

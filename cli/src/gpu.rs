@@ -1,11 +1,11 @@
-//! What of the GPU a profile observes.
+//! What a profile observes on the GPU.
 
 use crate::options::Options;
 use anyhow::Result;
 use candlescope::Builder;
 
-/// Adds what the options ask for. What the machine lacks is said in the run's verdict; what the build lacks is an error, because
-/// only a rebuild helps.
+/// Adds what the options ask for. If the machine lacks something, the run's verdict says so; if the build lacks it,
+/// that is an error, because only a rebuild helps.
 pub(crate) fn observe(builder: Builder, options: &Options) -> Result<Builder> {
     let on_gpu = options.device.starts_with("cuda");
     let builder = timing(builder, options)?;
@@ -44,7 +44,7 @@ fn kernels(builder: Builder, options: &Options) -> Result<Builder> {
     Ok(builder)
 }
 
-/// A model on the CPU is no reason to sample the GPUs beside it.
+/// For a model on the CPU, GPUs of the machine are not sampled.
 #[cfg(feature = "gpu")]
 fn samples(builder: Builder, on_gpu: bool) -> Builder {
     builder.nvml(on_gpu)

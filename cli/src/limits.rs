@@ -1,11 +1,11 @@
-//! How much is read of files: the limits that the variable and `--limit` set.
+//! Limits on reading files, which the environment variable and `--limit` set.
 
 use anyhow::{Context, Result};
 use candlescope_analysis::limits::VARIABLE;
 use candlescope_analysis::{Limit, ReadLimits};
 use std::fmt::Write;
 
-/// The usual limits, then those of the variable, then `given`.
+/// The defaults, overridden by the variable, overridden by `given`.
 pub(crate) fn limits(given: &[String]) -> Result<ReadLimits> {
     let mut limits = ReadLimits::default();
     if let Some(text) = std::env::var_os(VARIABLE) {
@@ -14,7 +14,7 @@ pub(crate) fn limits(given: &[String]) -> Result<ReadLimits> {
     given.iter().try_fold(limits, |limits, text| limits.parse(text).with_context(|| format!("in --limit {text}")))
 }
 
-/// For `--help`: every limit, what it counts, and its value unless told otherwise.
+/// For `--help`: every limit, what it counts, and its default.
 pub(crate) fn help() -> String {
     let mut text = format!(
         "Raise or lower a limit on what is read, as NAME=VALUE; can be repeated. {VARIABLE} sets the same, joined by commas. \

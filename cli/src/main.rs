@@ -1,5 +1,5 @@
 //! The `candlescope` command: argument parsing and wiring, nothing else.
-// The macros panic where nobody reads: `output` prints.
+// The macros panic if the output is closed: `output` prints instead.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Export(args) => export::run(&args),
-        // The profiled program's status is the command's.
+        // The command ends with the status of the program it ran.
         Command::Nsys(args) => match nsys::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
@@ -42,15 +42,15 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // `{:#}` puts the causes on the same line: one error, one line, made for people and for grep.
+            // `{:#}` puts the causes on the same line: one line per error, for people and for grep.
             output::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Says what is wrong with the command line. It repeats arguments, which may come from elsewhere than the keyboard: those that
-/// would steer the terminal are shown as they are written.
+/// Prints what is wrong with the command line. The message repeats arguments, which may not come from the keyboard:
+/// control characters in them are escaped.
 fn usage(error: &clap::Error) -> ExitCode {
     let given: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     if !error.use_stderr() || !given.iter().any(|arg| output::steers_terminal(arg)) {

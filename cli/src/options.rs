@@ -1,4 +1,4 @@
-//! Lays defaults, a TOML file, `--set` and the command line over each other.
+//! Merges defaults, a TOML file, `--set` and the command line.
 
 use crate::args::{PartialOptions, ProfileArgs};
 use anyhow::{Context, Result, anyhow, bail};
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) perfetto: Option<PathBuf>,
 }
 
-/// What is continued. Its text is never recorded.
+/// The prompt. Its text is never recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Prompt {
     Text(String),
@@ -57,10 +57,11 @@ pub(crate) enum Prompt {
 
 const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";
 
-/// The options that say what is continued, of which one counts.
+/// The options for the prompt, of which one counts.
 const PROMPTS: [&str; 3] = ["prompt", "prompt-file", "prompt-tokens"];
 
-/// Most sequences at once. Far more than any machine decodes, and few enough for the prompts themselves to find room.
+/// Most sequences at once. Far more than any machine can decode, and few enough that the prompts themselves fit into
+/// memory.
 const MAX_BATCH: usize = 1 << 16;
 
 /// Largest configuration, in bytes. One that sets every option has less than a kilobyte.
@@ -88,12 +89,12 @@ pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
         check(&one).with_context(|| format!("in --set {setting}"))?;
         lay(&mut table, one);
     }
-    lay(&mut table, Table::try_from(&args.options).context("cannot lay the options over each other")?);
+    lay(&mut table, Table::try_from(&args.options).context("cannot merge the options")?);
     let partial: PartialOptions = Value::Table(table).try_into().context("cannot read the options")?;
     build(partial)
 }
 
-/// Lays `layer` over `table`. One prompt option of a layer replaces whichever one the layers below have.
+/// Merges `layer` over `table`. A prompt option of a layer replaces whichever one the layers below have.
 fn lay(table: &mut Table, layer: Table) {
     if PROMPTS.iter().any(|k| layer.contains_key(*k)) {
         table.retain(|k, _| !PROMPTS.contains(&k));
@@ -107,7 +108,7 @@ fn check(table: &Table) -> Result<()> {
     read.map(drop).map_err(|error| anyhow!("{}", error.message().trim().replace('\n', " ")))
 }
 
-/// A value as TOML would read it, or else a string: `--set model=embedded` needs no quotes.
+/// A TOML value, or else a string: `--set model=embedded` needs no quotes.
 fn value_of(text: &str) -> Value {
     format!("v = {text}")
         .parse::<Table>()
@@ -269,7 +270,7 @@ mod tests {
         let text = message(&["--disk-budget-mb", "17592186044416"]);
         assert!(text.contains("17592186044416; it must be at most 17592186044415"), "{text}");
         assert_eq!(resolved(&["--disk-budget-mb", "17592186044415"]).unwrap().disk_budget_mb, Some(17_592_186_044_415));
-        // TOML, in which layers are kept, has no larger whole numbers.
+        // Layers are kept as TOML, which has no larger whole numbers.
         for option in ["--seed", "--disk-budget-mb", "--prompt-tokens"] {
             let text = message(&[option, "18446744073709551615"]);
             assert!(text.contains(option) && text.contains("9223372036854775807"), "{text}");

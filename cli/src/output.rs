@@ -1,7 +1,7 @@
 //! What the command prints: the one place that writes to standard output and standard error.
 //!
-//! Text from outside, such as generated text and names of models and layers, must not steer the terminal, and a reader
-//! that goes away (`candlescope report | head`) is no error of ours.
+//! Text from outside, such as generated text and names of models and layers, must not contain control sequences for the
+//! terminal, and a reader that goes away (`candlescope report | head`) is not an error.
 
 use anyhow::{Context, Result};
 use std::borrow::Cow;
@@ -10,15 +10,15 @@ use std::io::{self, Write};
 
 /// Prints `text` and a line feed to standard output.
 ///
-/// Where nobody reads any more the text is lost and that is all: the command ends with the status that it would have
-/// had. Every other failure, such as a full disk, is an error.
+/// If the output is closed, the text is dropped and the command ends with the status that it would have had. Every
+/// other failure, such as a full disk, is an error.
 pub(crate) fn say(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     quiet(out.write_all(format!("{}\n", printable(text)).as_bytes()).and_then(|()| out.flush()))
         .context("cannot write to standard output: free some space, or send it elsewhere")
 }
 
-/// Prints one line to standard error. Where that cannot be done there is nowhere left to say so.
+/// Prints one line to standard error. If that fails, there is nowhere left to report it.
 pub(crate) fn note(text: &str) {
     let line = printable(text).replace('\n', "\\u000a");
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
@@ -29,7 +29,7 @@ pub(crate) fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{}\n", printable(text).trim_end()).as_bytes());
 }
 
-/// Whether a terminal would take some of `text` for a command.
+/// Whether a terminal would interpret a part of `text` as a control sequence.
 pub(crate) fn steers_terminal(text: &str) -> bool {
     text.contains(steers)
 }
@@ -41,8 +41,8 @@ fn quiet(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Control characters other than line feeds and tabs, and those that turn the direction of text, as `\u001b`. That is
-/// how JSON writes them too, so that JSON stays the same value.
+/// `text` with control characters (other than line feeds and tabs) and those that change the text direction escaped, as
+/// `\u001b`. JSON uses the same form, so JSON text keeps its value.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -51,7 +51,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
-            // A line of Windows ends like any other.
+            // A Windows line ending becomes a line feed.
             '\r' if rest.peek() == Some(&'\n') => {}
             c if steers(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));

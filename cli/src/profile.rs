@@ -20,7 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// candle's pool starts when it is first used, and panics where it gets no threads: better now, and with the reason.
+/// Starts candle's thread pool, which otherwise starts on first use and panics if it gets no threads. Here that is an
+/// error with the reason.
 fn start_thread_pool() -> Result<()> {
     rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
         anyhow!(
@@ -41,8 +42,8 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let scope = start(&options, out).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(!args.no_progress && !args.json);
 
-    // The scope ends in order whatever happens, so that what was recorded before an error can be read.
-    // A panic is an error like any other: unwinding from here would leave a run that ended without one.
+    // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
+    // like an error: unwinding past this point would leave a run that ended without one.
     let work = || generate_all(&options, &source, &load, &scope, &progress);
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     };
     let manifest = manifest.unwrap_or_default();
     show(args, &options, out, &manifest, &outputs, limits)?;
-    // The figures above are of what could be kept; that something could not is an error all the same.
+    // The figures above cover what was written; that something was not written is still an error.
     match manifest
         .verdict
         .findings
@@ -140,7 +141,7 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
     Ok(scope)
 }
 
-/// Ctrl-C writes what there is before it ends the program.
+/// On Ctrl-C, writes what was recorded before the program ends.
 fn keep_data_on_interrupt(scope: &Scope) {
     let Some(handle) = scope.handle().cloned() else { return };
     let installed = ctrlc::set_handler(move || {
@@ -181,7 +182,7 @@ fn generate_all(
         Prompt::Text(text) if options.chat => {
             loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?
         }
-        // `config:NAME` has the shape of a model and no tokenizer: random tokens stand in for the default prompt.
+        // `config:NAME` has the shape of a model but no tokenizer: random tokens replace the default prompt.
         Prompt::Text(_) if loaded.tokenizer.is_none() && matches!(source, ModelSource::Config(_)) => {
             loaded.random_prompt(128, options.seed)?
         }

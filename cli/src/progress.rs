@@ -1,4 +1,4 @@
-//! Progress on a terminal; nothing where standard error is none.
+//! Progress on a terminal; nothing if standard error is not one.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -25,7 +25,8 @@ impl Progress {
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
         self.bar.set_message(what.to_string());
-        // Where nobody looks there is no need of the thread that this starts, and it panics where there is none to be had.
+        // A hidden bar does not need the thread that this starts, and starting it would panic if no thread is
+        // available.
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(120));
         }
@@ -33,7 +34,7 @@ impl Progress {
 
     /// `tokens` tokens to come.
     pub(crate) fn count(&self, tokens: u64) {
-        // A steady tick is a thread of its own: it would take time from the model it reports on.
+        // A steady tick is a thread of its own: it would take CPU time from the model.
         self.bar.disable_steady_tick();
         self.bar.set_style(
             ProgressStyle::with_template("{msg:<14} {wide_bar} {pos}/{len} tokens {per_sec} eta {eta}")

@@ -1,4 +1,5 @@
-//! The run's directory while it may have to go again: a run of nothing would only stand in the way of the next try.
+//! The run's directory, which is removed again if nothing was recorded: an empty run would only be in the way of the
+//! next try.
 
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_limited;
@@ -7,8 +8,8 @@ use candlescope_exporters::parquet::{create_dirs, remove_dirs};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A run's directory, and how much of its path was made here. What is in it belongs to the session that could start
-/// there.
+/// A run's directory, and which part of its path was made here. Its contents belong to the session that was able to
+/// start there.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
@@ -16,8 +17,8 @@ pub(crate) struct RunDir {
 }
 
 impl RunDir {
-    /// Makes the directory where it is missing. Whether it can be used the Parquet exporter finds out, and says it
-    /// better.
+    /// Makes the directory if it is missing. Whether it can be used is checked by the Parquet exporter, which has the
+    /// better error message.
     pub(crate) fn make(path: PathBuf) -> Self {
         let mut made = Vec::new();
         let _ = create_dirs(&path, &mut made);
@@ -28,14 +29,14 @@ impl RunDir {
         &self.path
     }
 
-    /// Takes away the directories made here, as far as they are empty: after a start that failed, and that has taken
-    /// back the rest itself. What is in them is another process's.
+    /// Removes the directories made here, as far as they are empty, after a failed start, which has removed the rest
+    /// itself. Any contents belong to another process.
     pub(crate) fn remove_if_empty(&self) {
         remove_dirs(&self.made);
     }
 
-    /// Takes away this process's finished run where it holds no record of the program; says whether `manifest` is of
-    /// such a run.
+    /// Removes this process's finished run if it has no record of the program; returns whether `manifest` is of such a
+    /// run.
     pub(crate) fn remove_if_nothing_recorded(&self, manifest: Option<&RunManifest>) -> bool {
         let Some(manifest) = manifest.filter(|m| recorded_nothing(m)) else { return false };
         if self.holds(manifest) {
@@ -44,19 +45,18 @@ impl RunDir {
         true
     }
 
-    /// Whether the run in the directory is still the one of `manifest`, not one that came after somebody had removed
-    /// it.
+    /// Whether the run in the directory is still that of `manifest`, and not a later one after somebody removed it.
     fn holds(&self, manifest: &RunManifest) -> bool {
         let text = read_limited(&self.path.join(MANIFEST_FILE), 64 << 20).unwrap_or_default();
         serde_json::from_slice::<RunManifest>(&text)
             .is_ok_and(|there| (there.started_ns, &there.run_id) == (manifest.started_ns, &manifest.run_id))
     }
 
-    /// Removes what a run makes, by name, and the folders that are empty then. What is something else stays, and with it the
-    /// folders it is in. Best effort: the error that led here is the one to report.
+    /// Removes the files that a run makes, by name, and the folders that are empty then. Other files stay, and so do
+    /// their folders. Errors are ignored: the error that led here is the one to report.
     fn remove(&self) {
         let _ = fs::remove_file(self.path.join(MANIFEST_FILE));
-        // Spans last: their folder is what keeps other sessions out.
+        // Spans last, because their folder keeps other sessions out.
         for kind in RecordKind::ALL.into_iter().rev() {
             let table = self.path.join(kind.table());
             for entry in fs::read_dir(&table).into_iter().flatten().flatten() {
@@ -75,8 +75,8 @@ fn is_segment(name: &str) -> bool {
     name.starts_with("part-") && (name.ends_with(".parquet") || name.ends_with(".parquet.inprogress"))
 }
 
-/// Whether the final manifest says that the program left no record. One that does not say it, as that of a session which did
-/// not end in time, is no proof.
+/// Whether the final manifest says that the program left no record. A manifest that does not, such as that of a session
+/// which did not end in time, is not proof.
 fn recorded_nothing(manifest: &RunManifest) -> bool {
     let none = |kind: &RecordKind| manifest.counts.get(kind.table()) == Some(&0);
     [RecordKind::Span, RecordKind::Step, RecordKind::Request].iter().all(none) && manifest.loss.emitted == 0
@@ -117,7 +117,7 @@ mod tests {
     fn the_run_of_another_process_stays() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::make(dir.path().join("run"));
-        // Ours was removed by somebody, and this one came after it.
+        // Somebody removed our run, and this is a later one.
         write_run(run.path(), &RunManifest { started_ns: 8, ..counted(0) });
         assert!(run.remove_if_nothing_recorded(Some(&counted(0))), "ours was empty");
         assert!(run.path().join("spans/part-00000.parquet").exists() && run.path().join(MANIFEST_FILE).exists());

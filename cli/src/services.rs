@@ -1,4 +1,4 @@
-//! Services that a run goes to: OpenTelemetry collectors and Prometheus.
+//! Services that a run is sent to: OpenTelemetry collectors and Prometheus.
 
 use anyhow::Result;
 use candlescope_core::RedactedUrl;
@@ -12,11 +12,11 @@ pub(crate) fn otlp(_: candlescope::Builder, _: &RedactedUrl) -> Result<candlesco
     Err(crate::lacking::default_feature("--otlp", "otlp"))
 }
 
-/// The collector at `endpoint`, or the one that the `OTEL_*` variables name.
+/// The OpenTelemetry collector at `endpoint`, or the one that the `OTEL_*` variables name.
 #[cfg(feature = "otlp")]
 pub(crate) fn collector(endpoint: Option<&str>) -> candlescope::OtlpConfig {
     let config = endpoint.map_or_else(candlescope::OtlpConfig::default, candlescope::OtlpConfig::new);
-    // This program is no `unknown_service`, but what somebody calls it goes before.
+    // This program sets its service name, but a name given by the user has precedence.
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|list| list.contains("service.name="));
     if named { config } else { config.service_name("candlescope") }

@@ -105,7 +105,7 @@ fn a_truncated_gguf() {
     assert_says(&message, &["cut.gguf", "truncated"]);
 }
 
-/// The real model, with another template in the place of its own.
+/// The real model, with another chat template.
 #[test]
 fn a_chat_template_that_takes_all_memory() {
     let Some(model) = require(&SMOLLM2) else { return };
@@ -190,9 +190,9 @@ fn a_directory_that_was_there_outlives_a_run_of_nothing() {
         fails(&[&["profile", "--out", out][..], &bad].concat());
         assert_eq!(std::fs::read_dir(&mine).expect("it is still there").count(), 0, "{bad:?}");
     }
-    // And serves the next try.
+    // The directory can be used for the next try.
     ok(&["profile", "--out", out, "--max-new-tokens", "2", "--repeats", "1"]);
-    // Which the one after it leaves alone, whatever fails first.
+    // The run after it does not touch it, whatever fails first.
     let before = manifest(&mine);
     fails(&["profile", "--out", out, "--perfetto", "/nonexistent/x"]);
     assert_eq!(manifest(&mine), before);
@@ -214,7 +214,7 @@ fn a_timeline_that_cannot_be_written_leaves_nothing_in_the_way() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk() {
-    // Of 300 kB.
+    // A file system of 300 kB.
     let Some(disk) = SmallDisk::mount("300k") else { return };
     let run = disk.path().join("run");
     let run_arg = run.to_str().unwrap();
@@ -240,7 +240,7 @@ fn runs_that_are_damaged() {
     let run = dir.path().join("run");
     let run_arg = run.to_str().unwrap();
     ok(&["profile", "--out", run_arg, "--max-new-tokens", "4", "--repeats", "1"]);
-    // A corrupt, a foreign and an unfinished file among the run's own.
+    // A corrupt, a foreign and an unfinished file among those of the run.
     std::fs::write(run.join("spans/part-00007.parquet"), b"PAR1 this is not what it says").unwrap();
     std::fs::copy(run.join("samples/part-00000.parquet"), run.join("spans/part-00008.parquet")).unwrap();
     std::fs::write(run.join("spans/part-00009.parquet.inprogress"), b"half").unwrap();

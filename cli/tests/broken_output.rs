@@ -1,4 +1,5 @@
-//! Standard output and standard error that are closed or full, and text that would steer the terminal.
+//! Standard output and standard error that are closed or full, and text that contains control sequences for the
+//! terminal.
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 mod common;
@@ -15,7 +16,7 @@ fn a_run(dir: &Path) -> String {
     run
 }
 
-/// Runs with the reading end of standard output closed before a byte is written.
+/// Runs the command with the reading end of standard output closed before a byte is written.
 fn unread(args: &[&str]) -> Output {
     let mut command = Command::new(BINARY);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -50,7 +51,7 @@ fn nobody_reads() {
     }
     assert!(Path::new(&run).join("report.html").is_file() && Path::new(&run).join("trace.json").is_file());
     assert_eq!(manifest(Path::new(&fresh))["complete"], true);
-    // A failure stays one.
+    // A failure is still a failure.
     let output = unread(&["report", "/nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/nowhere"));
@@ -95,7 +96,7 @@ fn standard_error_that_takes_nothing_changes_no_status() {
     assert_eq!(status(&["export", "chrome", &run]), Some(0));
 }
 
-/// Text that would clear the screen, set its title, colour it, and turn its direction.
+/// Text that would clear the screen, set the title, change the colour, and reverse the text direction.
 const EVIL: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\u{202e}";
 
 #[track_caller]

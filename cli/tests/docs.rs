@@ -1,4 +1,4 @@
-//! The commands that the pages show are ones that this program takes.
+//! This program accepts the commands that the documentation shows.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
@@ -13,7 +13,7 @@ fn pages() -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "md")).collect()
 }
 
-/// Lines of code on a page that somebody may type, and spans of code in its text.
+/// Lines of code on a page, and inline code in its text.
 fn code(page: &str) -> Vec<String> {
     let (mut found, mut fence) = (Vec::new(), None::<bool>);
     for line in page.lines() {
@@ -28,7 +28,8 @@ fn code(page: &str) -> Vec<String> {
     found
 }
 
-/// The words of each call of `candlescope` in a line, without the name: `candlescope nsys -- candlescope doctor` has two.
+/// The words of each call of `candlescope` in a line, without the name: `candlescope nsys -- candlescope doctor` has
+/// two.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let mut calls: Vec<Vec<String>> = Vec::new();
     let mut open = false;
@@ -61,7 +62,7 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         let (_, list) = help.split_once("Options:").expect("options");
         // Examples of `nsys` have options of other programs.
         let list = list.split("Examples:").next().unwrap_or_default();
-        // An option stands at the head of its line; what is said of it may name others.
+        // An option is at the beginning of its line; its description may name others.
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
     commands.into_iter().map(|command| (command, help(command))).collect()
@@ -75,7 +76,7 @@ fn every_command_of_the_pages_is_taken() {
         let text = fs::read_to_string(&page).expect("a page");
         for line in code(&text) {
             for call in calls(&line) {
-                // The name alone, or a word such as `COMMAND` in the place of one.
+                // The name alone, or a placeholder such as `COMMAND`.
                 let Some(command) = call.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) else {
                     continue;
                 };

@@ -16,7 +16,7 @@ fn a_file_is_replaced_as_a_whole_and_a_link_is_refused() {
     let named = dir.path().join("named.json");
     let there = |link: &std::path::Path| fs::symlink_metadata(link).unwrap().is_symlink();
 
-    // The default name in the run, a name given, and a link to nothing.
+    // The default name in the run, a given name, and a dangling link.
     for (link, target) in [(run.join("trace.json"), &elsewhere), (named.clone(), &elsewhere), (named, &run.join("x"))] {
         let _ = fs::remove_file(&link);
         symlink(target, &link).unwrap();
@@ -28,7 +28,7 @@ fn a_file_is_replaced_as_a_whole_and_a_link_is_refused() {
     let said = fails(&["export", "chrome", run_arg]);
     assert!(said.contains("symbolic link"), "{said}");
 
-    // A reader that has the old file open keeps all of it.
+    // A reader that has the old file open can still read all of it.
     let file = dir.path().join("trace.pftrace");
     fs::write(&file, "before").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();

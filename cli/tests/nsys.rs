@@ -1,4 +1,5 @@
-//! `candlescope nsys` and `report --nsys`: with a stand-in for nsys, and with the real one where `make nsys` has put it.
+//! `candlescope nsys` and `report --nsys`: with a stand-in for nsys, and with the real one where `make nsys` has put
+//! it.
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 mod common;
@@ -7,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A program named nsys that notes how it was called, runs what it is told to and leaves the files that nsys would.
+/// A program named nsys that records its arguments, runs the given command and writes the files that nsys would.
 struct Fake {
     dir: tempfile::TempDir,
 }
@@ -151,7 +152,7 @@ fn what_goes_wrong_is_said() {
     // nsys itself refuses.
     let refusing = Fake::new("exit 3");
     assert!(said(&refusing.run(&["-o", "p", "--", "true"])).contains("wrote no report"));
-    // The import fails: nsys ends well and leaves the raw file.
+    // The import fails: nsys ends with success and leaves the raw file.
     let raw = Fake::new(r#"touch "$out.qdstrm"; exit 0"#);
     let message = said(&raw.run(&["-o", "p", "--", "true"]));
     assert!(message.contains("p.qdstrm is kept") && message.contains("QdstrmImporter is not installed"), "{message}");
@@ -163,7 +164,7 @@ fn what_goes_wrong_is_said() {
         message.contains("no such exporter") && message.contains("wrote ") && message.contains("p.nsys-rep"),
         "{message}"
     );
-    // A report left by an earlier run is not taken for this one's.
+    // A report left by an earlier run is not taken for that of this run.
     std::fs::write(refusing.dir.path().join("old.nsys-rep"), "").unwrap();
     assert!(said(&refusing.run(&["-o", "old", "--", "true"])).contains("wrote no report"));
     assert!(said(&refusing.run(&["-o", "a%b", "--", "true"])).contains("without %"));
@@ -183,7 +184,7 @@ fn under_the_real_nsys() {
     assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
     assert!(dir.path().join("p.nsys-rep").is_file() && dir.path().join("p.sqlite").is_file());
 
-    // A report of a run, with that profile, which knows nothing of it; from the .nsys-rep, which is exported on the way.
+    // A report of a run with a profile that is not of this run, from the .nsys-rep, which is exported first.
     std::fs::remove_file(dir.path().join("p.sqlite")).unwrap();
     let run = dir.path().join("run");
     ok(&[

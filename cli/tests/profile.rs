@@ -86,7 +86,7 @@ fn duckdb_and_polars_agree_with_the_manifest() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// Every figure of metrics.json that can be said in SQL, said again by DuckDB from the tables alone.
+/// Every figure of metrics.json that can be computed in SQL, computed again by DuckDB from the tables alone.
 #[test]
 fn the_reports_figures_are_those_of_sql() {
     let Some(python) = require(&PYTHON) else { return };
@@ -202,7 +202,7 @@ fn an_interrupt_keeps_what_was_recorded() {
         .spawn()
         .unwrap();
     wait_until(|| run.join("spans").is_dir(), "the run has begun");
-    // In the middle of it, not at its first interval.
+    // In the middle of the work, not at its first interval.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());

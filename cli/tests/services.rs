@@ -13,7 +13,7 @@ fn candlescope(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candlescope"));
     command.args(args);
     for (name, _) in std::env::vars_os() {
-        // What the machine is set up for must not decide a test.
+        // The machine's configuration must not affect the tests.
         if name.to_string_lossy().starts_with("OTEL_") {
             command.env_remove(name);
         }

@@ -1,5 +1,5 @@
-//! Several processes on one `--out`, and starts that fail half-way: nobody removes what another one made, and nothing
-//! is left in the way of the next try.
+//! Several processes on one `--out`, and starts that fail half-way: no process removes what another one made, and
+//! nothing is left in the way of the next try.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
@@ -39,7 +39,7 @@ fn assert_whole(run: &Path) {
 fn of_four_processes_on_one_directory_one_wins_and_its_run_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..rounds() {
-        // In a directory that has to be made as well, and in one that is there.
+        // In a directory that has to be made as well, and in one that exists.
         let run = dir.path().join(format!("runs-{round}/deep/run"));
         if round % 3 == 0 {
             std::fs::create_dir_all(&run).unwrap();
@@ -73,7 +73,7 @@ fn starts_that_fail_beside_one_that_does_not_leave_its_run_alone() {
         if good.status.success() {
             assert_whole(&run);
         } else {
-            // It met one of the others between its claim and its failure.
+            // It started between the claim and the failure of one of the others.
             let said = text(&good.stderr);
             assert!(said.contains("already holds files") || said.contains("just been taken"), "{said}");
             assert!(!std::fs::read_dir(&run).is_ok_and(|entries| entries.count() > 0), "nothing is left in the way");

@@ -1,4 +1,5 @@
-//! The CUDA clock on a real device, without candle: what marks cost and whether they tell the truth, as one JSON object.
+//! The CUDA clock on a real device, without candle: what marks cost and whether their times are right, as one JSON
+//! object.
 //!
 //! ```text
 //! cargo run --example cuda_marks -p candlescope-collectors --no-default-features --features cuda
@@ -130,7 +131,7 @@ fn mark_costs(rig: &mut Rig) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
-/// Copies of a known size take a time in proportion, and marks around nothing almost none.
+/// The time of copies is proportional to their size, and there is almost no time between marks around nothing.
 fn durations(rig: &mut Rig, stream: &Arc<CudaStream>) -> Result<Value, Box<dyn Error>> {
     let from: CudaSlice<u8> = stream.alloc_zeros(1024 * MB)?;
     let mut to: CudaSlice<u8> = stream.alloc_zeros(1024 * MB)?;
@@ -246,7 +247,7 @@ fn streams(rig: &mut Rig, context: &Arc<CudaContext>, stream: &Arc<CudaStream>) 
     for _ in 0..50 {
         other.memset_zeros(&mut big)?;
     }
-    // In this order, so that a time from a later event to an earlier one is asked for: the per-thread stream is idle.
+    // In this order, so that the time from a later event to an earlier one is asked for: the per-thread stream is idle.
     with_stream(&other, || rig.lane.mark()).map_err(refused)?;
     rig.lane.mark().map_err(refused)?;
     rig.run(Duration::from_millis(200));
@@ -271,7 +272,7 @@ fn streams(rig: &mut Rig, context: &Arc<CudaContext>, stream: &Arc<CudaStream>) 
     })
 }
 
-/// Anchors while the device never rests.
+/// Anchors while the device is never idle.
 fn busy(rig: &mut Rig, stream: &Arc<CudaStream>) -> Result<Value, Box<dyn Error>> {
     let mut big: CudaSlice<u8> = stream.alloc_zeros(1024 * MB)?;
     let from = rig.anchors().len();
@@ -314,8 +315,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut rig = Rig { clock, lane, began: Instant::now(), reports: Vec::new(), poll_ns: Vec::new() };
     let without_context = rig.lane.mark();
     let context = CudaContext::new(0)?;
-    // SAFETY: without tracking, cudarc does not order streams; each buffer below is used by one stream at a time, and what goes on
-    // to another stream is synchronised first.
+    // SAFETY: without tracking, cudarc does not order streams; each buffer below is used by one stream at a time, and
+    // what goes on to another stream is synchronised first.
     unsafe { context.disable_event_tracking() };
     let multi_stream_before = context.is_in_multi_stream_mode();
     let stream = context.per_thread_stream();

@@ -21,7 +21,7 @@
     doc = "| [`nvml`] | `nvml` | power, energy, memory, use, clocks, temperature of NVIDIA GPUs |"
 )]
 //!
-//! What a machine cannot tell is left out, never reported as zero.
+//! What a machine does not report is left out, never reported as zero.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -32,7 +32,7 @@ pub mod host;
 #[cfg(feature = "nvml")]
 pub mod nvml;
 
-/// What threads share, under one name: `tests/models` puts the types of a model checker here.
+/// The types for sharing between threads, in one module: `tests/models` replaces them with those of a model checker.
 #[cfg(feature = "cupti")]
 mod sync {
     pub(crate) use std::sync::atomic;

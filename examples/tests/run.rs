@@ -1,4 +1,4 @@
-//! Every example runs, and does what its first line says.
+//! Every example runs and does what its first line says.
 #![allow(missing_docs, reason = "a test")]
 use std::path::Path;
 use std::process::{Command, Output};
@@ -47,7 +47,7 @@ fn environment() {
     let chrome: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.path().join("t.json")).unwrap()).unwrap();
     assert!(chrome["traceEvents"].as_array().unwrap().len() >= 90);
 
-    // Mistakes and unusable places are said, and the program goes on.
+    // Mistakes and unusable destinations are reported, and the program goes on.
     let wrong = run(program, dir.path(), &[], &[("CANDLESCOPE", "parket=runs")]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("`parket` is not known"));
     assert!(String::from_utf8_lossy(&wrong.stdout).contains("ten steps done"));
@@ -77,7 +77,7 @@ fn csv_exporter() {
     let program = env!("CARGO_BIN_EXE_csv_exporter");
     let output = run(program, dir.path(), &["steps.csv"], &[]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Steps are exported, what it has no place for is left out on purpose, and nothing is unaccounted for.
+    // Steps are exported, other records are left out on purpose, and nothing is unaccounted for.
     assert!(said.contains("\"steps\": 3") && said.contains("\"limit\"") && !said.contains("unaccounted"), "{said}");
     let table = std::fs::read_to_string(dir.path().join("steps.csv")).unwrap();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
@@ -85,14 +85,14 @@ fn csv_exporter() {
     assert_eq!(lines.len(), 4, "{table}");
     assert!(lines[1..].iter().all(|l| l.len() == 5 && l[1] == "decode" && l[3] != "0" && l[4].is_empty()), "{table}");
 
-    // A second time the file is somebody's.
+    // The second time, the file exists already.
     let again = Command::new(program).current_dir(dir.path()).arg("steps.csv").output().unwrap();
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("steps.csv"), "{again:?}");
     assert_eq!(std::fs::read_to_string(dir.path().join("steps.csv")).unwrap(), table);
 }
 
-/// The code that CONTRIBUTING.md shows is the example's, so it compiles and does what the test above says.
+/// CONTRIBUTING.md shows the code of the example, so it compiles and does what the test above checks.
 #[test]
 fn contributing_shows_the_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,5 +1,5 @@
-//! Ways to parsers that are private, for the fuzz targets in `tests/fuzz`. No part of the API: anything here may go
-//! at any time.
+//! Access to private parsers for the fuzz targets in `tests/fuzz`. Not part of the API: anything here may change at any
+//! time.
 
 /// Whether the bytes are a request that the metrics endpoint reads.
 #[cfg(feature = "prometheus")]

@@ -1,4 +1,4 @@
-//! Exporters for candlescope: each turns the one stream of records into a form another tool reads.
+//! Exporters for candlescope: each turns the stream of records into a form that another tool reads.
 //!
 //! | module | feature | writes | read by |
 //! |---|---|---|---|

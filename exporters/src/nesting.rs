@@ -1,11 +1,12 @@
-//! From intervals to slices on a timeline that are properly nested, which is what timeline formats require.
+//! Turns intervals into properly nested slices on a timeline, as timeline formats require.
 //!
-//! Host intervals nest by construction. Device times are measured one by one and may stick out of their parent by a
-//! rounding error, so every slice is clipped to its parent and to what came before it. Pure.
+//! Host intervals nest by construction. Device times are measured one by one and may exceed their parent by a rounding
+//! error, so every slice is clipped to its parent and to what came before it. Pure.
 
 use candlescope_core::SpanRecord;
 
-/// A slice, or the end of one, in the order a timeline needs: every begin has its end, ends come innermost first.
+/// The begin or end of a slice, in the order that a timeline needs: every begin has its end, and ends come innermost
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// Slice of the interval with this index begins at this time and will end at that.
@@ -17,15 +18,15 @@ pub(crate) enum Edge {
 struct Open {
     index: usize,
     end: i64,
-    /// No later slice inside this one starts before.
+    /// No later slice inside this one starts before this time.
     cursor: i64,
 }
 
-/// Edges of the intervals for which `time` gives a start and a duration. `spans` as in a batch: those of one step
-/// together, in enter order. Times on one thread never go backwards from edge to edge within a step.
+/// Edges of the intervals for which `time` gives a start and a duration. `spans` are ordered as in a batch: those of
+/// one step together, in enter order. Times on one thread never go backwards from edge to edge within a step.
 pub(crate) fn edges(spans: &[SpanRecord], time: impl Fn(&SpanRecord) -> Option<(i64, u64)>) -> Vec<Edge> {
     let mut edges = Vec::with_capacity(spans.len() * 2);
-    // Intervals that are open by their parents' word, with the position in `open` for those that have a slice.
+    // Intervals that are open according to parent links, with the position in `open` for those that have a slice.
     let mut ancestors: Vec<(u64, usize)> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     for (index, span) in spans.iter().enumerate() {

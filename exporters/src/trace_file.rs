@@ -1,4 +1,4 @@
-//! One file for one trace: what the timeline formats share. A format turns batches into bytes; the rest is here.
+//! One file for one trace, shared by the timeline formats. A format turns batches into bytes; the rest is here.
 
 use candlescope_core::files::create_alone;
 use candlescope_core::run::RunManifest;
@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 pub trait TraceFormat: Send + Sized + 'static {
     /// Name of the exporter.
     const NAME: &'static str;
-    /// What closes the file. It is written after every batch and overwritten by the next, so that the file is whole
-    /// at any time.
+    /// The end of the file. It is written after every batch and overwritten by the next, so that the file is always
+    /// complete.
     const FOOTER: &'static [u8];
 
     /// A conversion for one run.
     fn new(run: &RunManifest) -> Self;
 
-    /// Appends what the file begins with.
+    /// Appends the beginning of the file.
     fn header(&mut self, out: &mut Vec<u8>);
 
     /// Appends one batch.
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>);
 
-    /// The bytes of the last batch did not reach the file: whatever it introduced has to be introduced again.
+    /// The bytes of the last batch did not reach the file: names that it defined have to be defined again.
     fn forget(&mut self);
 }
 
@@ -56,7 +56,7 @@ pub struct TraceFileExporter<F> {
     path: PathBuf,
     open: Option<Open<F>>,
     buffer: Vec<u8>,
-    /// Whether the file was not there before.
+    /// Whether this exporter made the file.
     made: bool,
 }
 
@@ -69,7 +69,7 @@ struct Open<F> {
 }
 
 impl<F: TraceFormat> TraceFileExporter<F> {
-    /// An exporter that will write to `path`, replacing a file that is there.
+    /// An exporter that will write to `path`, replacing an existing file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), open: None, buffer: Vec::new(), made: false }
     }
@@ -104,7 +104,7 @@ impl<F: TraceFormat> TraceFileExporter<F> {
             }
             Err(error) => {
                 open.format.forget();
-                // Best effort: the first error is the one to report.
+                // Errors are ignored: the first error is the one to report.
                 let _ = open.file.set_len(open.end);
                 let _ = open.file.seek(SeekFrom::Start(open.end)).and_then(|_| open.file.write_all(F::FOOTER));
                 Err(error)
@@ -119,7 +119,7 @@ impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
     }
 
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
-        // Two sessions that wrote one file would write into each other's trace.
+        // Two sessions with the same file would write into each other's trace.
         let (file, made) = create_alone(&self.path).map_err(|e| ExportError::fatal(self.error(e)))?;
         self.made = made;
         let mut format = F::new(run);
@@ -134,7 +134,7 @@ impl<F: TraceFormat> Exporter for TraceFileExporter<F> {
     fn abandon(&mut self) {
         self.open = None;
         if std::mem::take(&mut self.made) {
-            // Best effort: the error that led here is the one to report.
+            // Errors are ignored: the error that led here is the one to report.
             let _ = std::fs::remove_file(&self.path);
         }
     }

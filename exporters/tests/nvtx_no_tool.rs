@@ -1,4 +1,4 @@
-//! The NVTX tap with no tool attached: it says so, does nothing, allocates nothing.
+//! The NVTX tap with no tool attached: it reports that, does nothing, and allocates nothing.
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
 use candlescope_core::{Phase, Session, SpanId, Tap, TapInterval};
@@ -50,8 +50,7 @@ fn a_session_with_an_idle_tap_records_as_without() {
     assert_eq!(session.finish().counts["spans"], 10);
 }
 
-/// Prints what a person wants to know: `cargo test -p candlescope-exporters --features nvtx --test nvtx_no_tool --
-/// --nocapture cost`.
+/// Prints the cost: `cargo test -p candlescope-exporters --features nvtx --test nvtx_no_tool -- --nocapture cost`.
 #[test]
 fn cost_is_a_branch() {
     const ROUNDS: u32 = 1_000_000;
@@ -66,6 +65,6 @@ fn cost_is_a_branch() {
         best = best.min(start.elapsed().as_nanos() as f64 / f64::from(ROUNDS));
     }
     println!("enter and exit with no tool, through the trait object: {best:.1} ns");
-    // A call into NVTX, were there one, would be two function pointers more; an allocation or a lock some 20 ns each.
+    // A call into NVTX would add two indirect calls; an allocation or a lock about 20 ns each.
     assert!(best < 100.0, "{best} ns");
 }

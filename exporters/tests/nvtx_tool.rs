@@ -19,7 +19,7 @@ fn interval(name: u32, span_id: u64) -> TapInterval {
     TapInterval { name, span_id: SpanId(span_id), phase: None, is_step: false, depth: 0 }
 }
 
-/// Runs `f` under a session with the tap; what it recorded.
+/// Runs `f` under a session with the tap; returns what was recorded.
 fn record(f: impl FnOnce()) -> Vec<SpanRecord> {
     let memory = MemoryExporter::new();
     let tap = NvtxTap::attached().expect("the tool in this program is attached");
@@ -103,7 +103,7 @@ fn spans_left_out_of_order_keep_the_ranges_balanced() {
     let pushes = events.iter().filter(|e| matches!(e, Event::Push { .. })).count();
     let pops = events.iter().filter(|e| matches!(e, Event::Pop)).count();
     assert_eq!((pushes, pops), (spans.len(), spans.len()));
-    // What follows is where it belongs, so nothing has slipped.
+    // What follows is in the right place, so nothing is shifted.
     let ranges = ranges(&events);
     let outer = ranges.iter().find(|r| r.text == "outer").unwrap().payload;
     assert_eq!(ranges.iter().find(|r| r.text == "after").unwrap().parent, Some(outer));

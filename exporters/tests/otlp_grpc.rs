@@ -1,4 +1,4 @@
-//! gRPC against whatever else may listen at an address. The real thing is tested against a real Jaeger.
+//! gRPC against servers that are not gRPC collectors. Sending is tested against a real Jaeger.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::llm;
@@ -46,8 +46,8 @@ fn whoever_does_not_speak_grpc_costs_spans_and_little_time() {
     }
 }
 
-/// A session may start and end on a thread of somebody's runtime, where another one can neither be entered nor waited
-/// for.
+/// A session may start and end on a thread of the application's runtime, where another runtime can neither be entered
+/// nor waited for.
 #[test]
 fn a_runtime_of_the_applications_is_left_alone() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

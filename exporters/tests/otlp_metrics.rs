@@ -1,4 +1,4 @@
-//! Metrics over OTLP against collectors in this process: good ones, bad ones and none.
+//! Metrics over OTLP against scripted collectors in this process: good ones, bad ones and none.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::llm;
@@ -52,7 +52,7 @@ fn profile(config: OtlpConfig, steps: usize, between: impl Fn(usize)) -> (u64, E
     (memory.batch().spans.len() as u64, report)
 }
 
-/// Waits until the collector has got so many.
+/// Waits until the collector has got `n` requests.
 fn requests(got: &Mutex<Vec<Got>>, n: usize) {
     wait_until(|| got.lock().unwrap().len() >= n, "an export");
 }
@@ -72,7 +72,7 @@ fn metrics_go_out_in_time_and_a_last_time_at_the_end() {
     assert!(report.dropped.is_empty(), "{report:?}");
     drop(got);
 
-    // Nothing is due before the end of a short run, and the end is enough.
+    // Nothing is sent before the end of a short run, and the export at the end is enough.
     let (address, got) = serve(ok);
     let (spans, report) = profile(config(address), 5, |_| ());
     let got = got.lock().unwrap();
@@ -106,7 +106,7 @@ fn what_never_arrives_is_lost_and_counted() {
     assert_eq!((report.exported["spans"], report.dropped["spans"]["io"]), (0, spans));
     assert_eq!(report.dropped["steps"]["io"], 5);
 
-    // Neither is an export arrived that was taken in part: nobody knows what is missing.
+    // An export that was partly accepted does not count as arrived either: it is not known what is missing.
     let (address, _) = serve(|_, stream| {
         let partial = ExportMetricsPartialSuccess { rejected_data_points: 2, error_message: "no".into() };
         reply(stream, "200 OK", "", &ExportMetricsServiceResponse { partial_success: Some(partial) }.encode_to_vec());

@@ -18,7 +18,7 @@ const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 type Answer = fn() -> OTelSdkResult;
 
-/// Keeps what it gets and answers as told.
+/// An exporter that keeps its spans and returns a scripted result.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     spans: Arc<Mutex<Vec<SpanData>>>,
@@ -72,7 +72,7 @@ fn profile(exporter: OtlpExporter) -> (Batch, ExporterReport) {
     (memory.batch(), report)
 }
 
-/// Span id → (trace id, parent's id, name, start), as candlescope has recorded it.
+/// Span id → (trace id, parent's id, name, start), as recorded by candlescope.
 fn recorded(batch: &Batch) -> BTreeMap<u64, (u128, u64, String, i64)> {
     let by_seq: BTreeMap<u64, _> = batch.spans.iter().map(|s| (s.seq, s)).collect();
     let request = &batch.requests[0];
@@ -126,7 +126,7 @@ fn what_an_exporter_of_the_sdk_loses_is_counted_and_named() {
     assert!(!error.contains("hunter"), "{error}");
 }
 
-/// Never answers, and notices that it is no longer asked.
+/// Never completes, and notices when it is dropped.
 #[derive(Debug)]
 struct Silent(Arc<Mutex<u32>>);
 
@@ -168,7 +168,7 @@ fn a_provider_that_is_handed_over_keeps_ids_and_parents() {
     assert_eq!(arrived(&kept.spans.lock().unwrap()), recorded(&batch));
     assert_eq!(report.exported["spans"], batch.spans.len() as u64);
     assert_eq!(*kept.shut_down.lock().unwrap(), 0, "the provider is the program's");
-    // The program's own spans have random ids as before.
+    // The program's own spans still have random ids.
     use opentelemetry::trace::{Span, Tracer, TracerProvider};
     let of_program = || provider.tracer("program").start("work").span_context().span_id();
     assert_ne!(of_program(), of_program());
@@ -178,7 +178,7 @@ fn a_provider_that_is_handed_over_keeps_ids_and_parents() {
 fn a_provider_with_ids_of_its_own_keeps_the_tree() {
     let kept = Kept::default();
     let (batch, _) = profile(OtlpExporter::new(config()).with_tracer_provider(provider(&kept).build()));
-    // A tree is the same if every span has the same way of names up to its root.
+    // Two trees are the same if every span has the same names up to its root.
     fn ways(spans: BTreeMap<u64, (u128, u64, String, i64)>) -> Vec<(i64, String)> {
         let way = |mut id: u64| {
             let mut way = String::new();

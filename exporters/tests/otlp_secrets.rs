@@ -1,5 +1,5 @@
-//! Credentials for a collector arrive there, and nowhere else: no manifest, error, problem, log line or `Debug` has
-//! them.
+//! Credentials reach the collector and appear nowhere else: not in the manifest, errors, problems, log lines or
+//! `Debug`.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::run::RunManifest;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// Each of them is in an address or a header below.
+/// Each of these is in an address or a header below.
 const SECRETS: &[&str] = &["hunter-user", "hunter-pass", "hunter-key", "hunter-token"];
 
-/// Everything that subscribers hear, on any thread.
+/// All events and spans that subscribers get, on any thread.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<String>>);
 
@@ -47,7 +47,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Heard {
     }
 }
 
-/// What libraries say to the `log` crate, at every level and on every thread.
+/// Messages of libraries to the `log` crate, at every level and on every thread.
 struct Log(Heard);
 
 impl log::Log for Log {
@@ -69,13 +69,13 @@ fn config(address: SocketAddr, protocol: OtlpProtocol) -> OtlpConfig {
         .timeout(Duration::from_millis(300))
 }
 
-/// All that a session, its exporters and its subscriber say while it sends to `address`.
+/// Everything that a session, its exporters and its subscriber output while it sends to `address`.
 fn everything_said(address: SocketAddr, protocol: OtlpProtocol, heard: &Heard) -> String {
     let mut said = String::new();
     let config = config(address, protocol);
     let (traces, metrics) = (OtlpExporter::new(config.clone()), OtlpMetricsExporter::new(config.clone()));
     write!(said, "{config:?} {config:#?} {traces:?} {metrics:?}").unwrap();
-    // As it is when it runs, with client and headers made.
+    // The state of a running exporter, with its client and headers.
     let mut running = OtlpExporter::new(config);
     candlescope_core::Exporter::start(&mut running, &RunManifest::default()).expect("starts");
     write!(said, "{running:?}").unwrap();
@@ -99,7 +99,7 @@ fn everything_said(address: SocketAddr, protocol: OtlpProtocol, heard: &Heard) -
     said
 }
 
-/// Answers with everything that it was sent, as an error text of one line.
+/// Responds with everything that it was sent, as an error text of one line.
 fn echo(status: &'static str) -> impl Fn(usize, &mut TcpStream) + Send + 'static {
     move |_, stream| {
         let text = "no: hunter-user:hunter-pass, api_key=hunter-key, x-api-key Bearer hunter-token, token hunter-token";
@@ -109,7 +109,7 @@ fn echo(status: &'static str) -> impl Fn(usize, &mut TcpStream) + Send + 'static
 
 #[test]
 fn secrets_go_to_the_collector_and_nowhere_else() {
-    // Everywhere at once, because exporters work on threads of their own.
+    // Installed globally, because exporters work on threads of their own.
     let heard = Heard::default();
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(heard.clone())).expect("the only one");
     log::set_logger(Box::leak(Box::new(Log(heard.clone())))).expect("the only one");
@@ -144,7 +144,7 @@ fn secrets_go_to_the_collector_and_nowhere_else() {
     };
     said.push_str(&heard.0.lock().unwrap_or_else(PoisonError::into_inner));
 
-    // What is looked at is what there is to say.
+    // The checked text really contains all of these outputs.
     assert!(said.matches("\"exporters\"").count() >= reached, "a manifest of each session");
     for part in ["cannot reach it", "status 401", "http://***@127.0.0.1", "?***", "message=otlp", "log DEBUG ureq"] {
         assert!(said.contains(part), "{part} is not said");

@@ -1,4 +1,4 @@
-//! The OTLP exporter against servers in this process: good ones, bad ones and none.
+//! The OTLP exporter against scripted servers in this process: good ones, bad ones and none.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::llm::{self, Request};
@@ -283,7 +283,7 @@ fn an_answer_without_end_and_one_cut_short_are_no_success() {
     }
 }
 
-/// Everything that was recorded arrived or is on the books, and the program took as long as it takes.
+/// Everything that was recorded arrived or is accounted for, and the program was not slowed down.
 #[test]
 fn a_collector_slower_than_the_program_costs_records_and_no_time() {
     let (address, got) = serve(|n, stream| {
@@ -292,7 +292,7 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
     });
     let memory = MemoryExporter::new();
     let config = config(address).timeout(Duration::from_secs(5));
-    // A queue that the collector's slowness fills in no time.
+    // A queue that fills quickly because the collector is slow.
     let session = Session::builder().queue_records(2_000).exporter(memory.clone()).exporter(OtlpExporter::new(config));
     let (layer, session) = session.start().expect("starts");
     let took = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -309,7 +309,7 @@ fn a_collector_slower_than_the_program_costs_records_and_no_time() {
     let manifest = session.finish();
     let report = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
     assert!(report.conserved(), "{report:?}");
-    // What the collector has taken when the time is over, and not said so, is in doubt: that is a batch at most.
+    // It is not known whether a batch that was not acknowledged in time arrived: that is one batch at most.
     let arrived = spans(&got).len() as u64;
     assert!((0..=512).contains(&(arrived as i64 - report.exported["spans"] as i64)), "{arrived} arrived: {report:?}");
     assert!(report.dropped["spans"]["queue_full"] > 0, "{report:?}");

@@ -1,4 +1,4 @@
-//! Whose a run's directory is: sessions that start on the same one, and starts that fail half-way.
+//! Ownership of a run's directory: sessions that start on the same one, and starts that fail half-way.
 #![allow(missing_docs, reason = "tests")]
 
 use candlescope_core::run::RunManifest;
@@ -13,7 +13,7 @@ fn exporter(run: &Path) -> ParquetExporter {
     ParquetExporter::new(ParquetConfig::new(run))
 }
 
-/// One that finds something wrong at its start.
+/// An exporter that fails at its start.
 struct Refuses;
 
 impl Exporter for Refuses {
@@ -75,7 +75,7 @@ fn those_that_give_it_back_take_nothing_from_the_one_that_keeps_it() {
             exporter(&run).start(&RunManifest { run_id: "kept".into(), ..RunManifest::default() }).is_ok()
         });
         kept += usize::from(keeper);
-        // The directory itself may stay, empty, where the one that made it found another one in it.
+        // The directory itself may stay, empty, if the session that made it found another one in it.
         assert_eq!(fs::read_dir(&run).is_ok_and(|entries| entries.count() > 0), keeper, "round {round}");
         if keeper {
             let manifest = fs::read_to_string(run.join("run.json")).unwrap();
@@ -119,7 +119,7 @@ fn a_start_that_fails_half_way_takes_back_what_it_made_and_nothing_else() {
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["old.pftrace"], "the directory above the run was made too");
     }
-    // A directory that was there stays, and so does what somebody puts beside the run.
+    // A directory that existed stays, and so do other files beside the run.
     fs::create_dir_all(&run).unwrap();
     half_way();
     assert_eq!(fs::read_dir(&run).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! `kill -9` in the middle of a run: finished segments are whole, at most the open ones are gone.
+//! `kill -9` in the middle of a run: finished segments are complete, and only open ones are lost.
 #![cfg(unix)]
 #![allow(missing_docs, reason = "tests")]
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const CHILD: &str = "CANDLESCOPE_TEST_KILL_RUN";
 
-/// The child: writes for ever and says on stdout what it considers durable.
+/// The child: writes for ever and prints what it considers durable.
 fn write_for_ever(run: &Path) {
     let config = ParquetConfig::new(run).rotate_rows(50_000).row_group_rows(10_000);
     let mut exporter = ParquetExporter::new(config);
@@ -68,7 +68,7 @@ fn kill_loses_at_most_the_open_segments() {
     }
     let dir = tempfile::tempdir().expect("temporary directory");
     let (mut durable, mut on_disk_all, mut before_any) = (0, 0, 0);
-    // Moments that lie anywhere in a run's first segments, its start included: the same in every run of the test.
+    // Random moments in a run's first segments, including its start; the same in every run of the test.
     let mut random = StdRng::seed_from_u64(1);
     for round in 0..kills() {
         let run = dir.path().join(format!("run-{round}"));
@@ -80,7 +80,7 @@ fn kill_loses_at_most_the_open_segments() {
             .spawn()
             .expect("child");
         let stdout = child.stdout.take().expect("stdout");
-        // Everything the child managed to say before it died counts, also what was in the pipe.
+        // Everything that the child printed before it died counts, including what was still in the pipe.
         let told = std::thread::spawn(move || {
             let mut last = [0; 2];
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -99,7 +99,7 @@ fn kill_loses_at_most_the_open_segments() {
         child.wait().expect("dead child");
         let [spans, steps] = told.join().expect("ends");
         if !run.join("run.json").exists() {
-            // Killed before the run had begun: then there is nothing to read and nothing was promised.
+            // Killed before the run had begun: there is nothing to read, and nothing was reported as durable.
             assert_eq!((spans, steps), (0, 0));
             before_any += 1;
             continue;

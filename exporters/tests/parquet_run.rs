@@ -1,4 +1,4 @@
-//! A run on disk, read back with the Arrow reader and held against what went in.
+//! A run on disk, read back with the Arrow reader and compared with the records.
 #![allow(missing_docs, reason = "tests")]
 
 use arrow_array::cast::AsArray;
@@ -71,7 +71,7 @@ fn run_of(batch: &Batch, change: impl FnOnce(ParquetConfig) -> ParquetConfig) ->
     (dir, run, ledger)
 }
 
-/// Every optional value now present, now absent, over several row groups.
+/// Every optional value is sometimes present and sometimes absent, over several row groups.
 fn varied() -> Batch {
     let mut source = Decoder::new(1);
     (source.annotated, source.gpu) = (true, true);
@@ -85,7 +85,7 @@ fn varied() -> Batch {
             (span.flops_executed, span.io_bytes) = (Some(i as u64 + 1), Some(i as u64 + 2));
         }
         if i % 7 == 0 {
-            // Numbers and ids from the far end of their range.
+            // Numbers and ids at the upper end of their range.
             (span.span_id, span.trace_id) = (SpanId(u64::MAX - i as u64), TraceId(u128::MAX - i as u128));
             (span.flops, span.shape) = (Some(u64::MAX), Some(Shape::new(&[i, 2])));
         }
@@ -189,7 +189,7 @@ fn columns_too_varied_for_a_dictionary_come_back() {
     assert_eq!(ints(&read(&run, RecordKind::Span), "flops"), want);
 }
 
-/// The chunks written by hand carry statistics that engines trust without looking at the data.
+/// The chunks written by our code have statistics that engines trust without checking the data.
 #[test]
 fn statistics_are_exact() {
     let batch = varied();
@@ -240,6 +240,29 @@ fn all_tables_rotate_together() {
     exporter.flush(&ledger).unwrap();
     assert_eq!((finished(RecordKind::Span), ledger.pending(RecordKind::Step)), (4, 0));
     assert!(!run.join("spans/part-00003.parquet.inprogress").exists());
+}
+
+#[test]
+fn rows_after_a_burst_are_collected_as_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(&run).max_buffer_bytes(400_000));
+    let (ledger, mut source) = (Ledger::new(), Decoder::new(5));
+    exporter.start(&manifest()).unwrap();
+    let burst = join((0..50).map(|_| source.decode()));
+    for batch in std::iter::once(burst).chain((0..5).map(|_| source.decode())) {
+        ledger.received(&batch);
+        exporter.export(&batch, &ledger).unwrap();
+    }
+    exporter.close(&ledger).unwrap();
+    let groups: Vec<i64> = segments(&run, RecordKind::Span)
+        .into_iter()
+        .flat_map(|path| {
+            let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+            reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(groups, [50 * 395, 5 * 395], "the burst is written early, what follows is not");
 }
 
 #[test]
@@ -318,7 +341,7 @@ fn a_bad_compression_level_is_refused() {
     assert!(error.is_fatal() && error.to_string().contains("compression_level is 99"), "{error}");
 }
 
-/// The real thing, where the test may mount: a file system of one megabyte.
+/// A real file system of one megabyte, if the test may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_real_full_disk_is_survived() {
@@ -358,7 +381,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     assert!(error.is_fatal() && error.to_string().contains("/proc/candlescope/run"), "{error}");
 }
 
-/// DuckDB and Polars read the run, where the Python packages are at hand; and notice when something is wrong.
+/// DuckDB and Polars read the run, if the Python packages are available, and the check detects errors.
 #[test]
 fn duckdb_and_polars_agree_with_the_manifest() {
     let Some(python) = require(&PYTHON) else { return };

@@ -1,4 +1,5 @@
-//! What a scrape costs, and whom. Alone in a process and one after the other, so that nothing else runs beside it.
+//! The cost of a scrape, and the threads that pay for it. The tests have a process of their own and run one after the
+//! other, so that nothing else runs beside them.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::run::RunManifest;
@@ -13,7 +14,8 @@ use tracing_subscriber::prelude::*;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Bound: 5 ms for 1,000 series on a quiet machine. The median of many is held to it, times four for a busy one.
+/// Bound: 5 ms for 1,000 series on a quiet machine. The median of many scrapes must be within four times that, for a
+/// busy machine.
 ///
 /// The figures in docs/measurements/prometheus.md are what this prints.
 #[test]
@@ -53,7 +55,7 @@ fn a_scrape_is_cheap() {
     }
 }
 
-/// `/proc` of the thread with a name, where there is such a thing.
+/// The `/proc` directory of the thread with this name, if it exists.
 fn thread(name: &str) -> Option<PathBuf> {
     let mut threads = std::fs::read_dir("/proc/self/task").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     threads.find(|at| std::fs::read_to_string(at.join("comm")).is_ok_and(|comm| comm.trim() == name))
@@ -65,8 +67,7 @@ fn cpu_ns(thread: &Path) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default()
 }
 
-/// A thread of the application that waits is not woken by scrapes, and what they cost runs on the exporter's own
-/// thread.
+/// A waiting thread of the application is not woken by scrapes; their cost is on the exporter's own thread.
 #[test]
 #[cfg(target_os = "linux")]
 fn scrapes_run_nothing_on_the_applications_threads() {
@@ -82,13 +83,14 @@ fn scrapes_run_nothing_on_the_applications_threads() {
         let _subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
         let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(1));
         ready.send(std::fs::read_link("/proc/thread-self").expect("/proc")).expect("heard");
-        // In the middle of a step, as an application is that waits for its device.
+        // In the middle of a step, like an application that waits for its device.
         let _ = wait.recv();
     });
     let application = application.expect("spawns");
     let at = Path::new("/proc").join(began.recv().expect("begins"));
     let asleep = || std::fs::read_to_string(at.join("stat")).is_ok_and(|stat| stat.contains(") S "));
-    // On a busy machine it may doze on the way there: only a thread that has not run for a while waits where it should.
+    // On a busy machine the thread may be descheduled on the way there: only when it has not run for a while is it
+    // really waiting.
     let state = || (cpu_ns(&at), switches(&at));
     loop {
         let before = state();
@@ -109,7 +111,7 @@ fn scrapes_run_nothing_on_the_applications_threads() {
     session.finish();
 }
 
-/// Times that a thread has stopped running, of its own will or not.
+/// How often a thread was switched out, voluntarily or not.
 #[cfg(target_os = "linux")]
 fn switches(thread: &Path) -> Vec<String> {
     let status = std::fs::read_to_string(thread.join("status")).expect("/proc");

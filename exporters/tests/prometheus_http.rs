@@ -1,4 +1,4 @@
-//! The metrics endpoint over real sockets: what it serves, what it refuses, and that nobody can hold it up.
+//! The metrics endpoint over real sockets: what it serves, what it refuses, and that no client can block it.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::run::RunManifest;
@@ -122,7 +122,7 @@ fn slow_and_idle_clients_hold_up_nobody() {
     for _ in 0..20 {
         let start = Instant::now();
         assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK"));
-        // A client that is stuck is let go after five seconds.
+        // A client that is stuck is disconnected after five seconds.
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     }
     drop(stuck);
@@ -142,12 +142,12 @@ fn a_reader_that_stops_reading_does_not_stop_the_others() {
     let (mut exporter, address) = started(500);
     let ledger = Ledger::new();
     exporter.export(&many_paths(500), &ledger).unwrap();
-    // The answer is larger than the sockets' buffers, so the server cannot get rid of it.
+    // The response is larger than the sockets' buffers, so the server cannot finish sending it.
     let mut lazy = TcpStream::connect(address).unwrap();
     lazy.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let start = Instant::now();
     assert!(get(address, "/healthz").ends_with("ok\n"));
-    // A client that is stuck is let go after five seconds.
+    // A client that is stuck is disconnected after five seconds.
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 }
 
@@ -155,7 +155,7 @@ fn a_reader_that_stops_reading_does_not_stop_the_others() {
 fn a_slow_reader_gets_all_of_its_answer_whoever_else_connects() {
     let (mut exporter, address) = started(5_000);
     exporter.export(&many_paths(5_000), &Ledger::new()).unwrap();
-    // Twelve megabytes, and little room for them: most of the answer is still with the server.
+    // Twelve megabytes with small buffers: most of the response is still in the server.
     let reader = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     reader.set_recv_buffer_size(4_096).unwrap();
     reader.connect(&address.into()).unwrap();
@@ -164,10 +164,10 @@ fn a_slow_reader_gets_all_of_its_answer_whoever_else_connects() {
     reader.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = vec![0; 1_000];
     reader.read_exact(&mut answer).expect("the beginning");
-    // It is being answered, so those who ask for nothing make way for each other.
+    // This connection is being answered, so idle ones are closed to make room for each other.
     let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("connects")).collect();
     assert!(get(address, "/healthz").ends_with("ok\n"));
-    // Where the server has closed on it, the rest is lost.
+    // If the server has closed it, the rest is lost.
     let _ = reader.read_to_end(&mut answer);
     let text = String::from_utf8(answer).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -176,7 +176,7 @@ fn a_slow_reader_gets_all_of_its_answer_whoever_else_connects() {
     drop(idle);
 }
 
-/// Connections that the server at `address` has taken and not closed, as the kernel lists them.
+/// Connections that the server at `address` has accepted and not closed, according to the operating system.
 #[cfg(target_os = "linux")]
 fn taken(address: SocketAddr) -> usize {
     let port = format!(":{:04X}", address.port());
@@ -212,7 +212,7 @@ fn a_flood_of_connections_takes_few_sockets() {
     let start = Instant::now();
     assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK"));
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    // The table is read while it changes.
+    // The table changes while it is read.
     assert!((10..=80).contains(&most), "{most} connections at once");
     drop(clients);
 }
@@ -257,7 +257,7 @@ fn what_there_is_no_room_for_shares_the_overflows_series() {
 #[test]
 fn only_this_machine_reaches_it_unless_told_otherwise() {
     assert_eq!(PrometheusConfig::default(), PrometheusConfig::new("127.0.0.1:9464"));
-    // The address of this machine that others see; no packet is sent to find it.
+    // The address of this machine that others see; finding it sends no packet.
     let outside = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         Ok(socket.local_addr()?.ip())
@@ -314,7 +314,7 @@ fn a_session_shows_its_own_account_and_a_taken_port_stops_it_from_starting() {
         }
     });
     session.handle().flush(Duration::from_secs(5)).expect("flushes");
-    // Once more, because the account is read while the last records are on their way.
+    // Flush once more, because the account is read while the last records are under way.
     session.handle().flush(Duration::from_secs(5)).expect("flushes");
     let text = get(address, "/metrics");
     for line in [

@@ -1,4 +1,4 @@
-//! Timeline files: written while a session runs, whole at any moment, read back by parsers that are not ours.
+//! Timeline files: written while a session runs, complete at any moment, and read back by other parsers.
 #![cfg(all(feature = "chrome", feature = "perfetto"))]
 #![allow(missing_docs, reason = "tests")]
 
@@ -87,7 +87,7 @@ fn exporters_keep_the_file_whole_and_account() {
     chrome.start(&manifest()).unwrap();
     perfetto.start(&manifest()).unwrap();
     for batch in batches() {
-        // Between batches, which is when somebody may kill us, the file is complete.
+        // Between batches the file is complete, in case the process is killed.
         assert!(serde_json::from_slice::<Value>(&fs::read(&json).unwrap()).is_ok());
         a.received(&batch);
         b.received(&batch);
@@ -120,7 +120,7 @@ fn a_full_device_is_counted() {
     assert!(error.contains("name a file, not a directory"), "{error}");
 }
 
-/// Perfetto's own definitions read the trace, where the Python packages are at hand.
+/// Perfetto's own definitions can read the trace, if the Python packages are available.
 #[test]
 fn perfetto_reads_the_trace() {
     let Some(python) = require(&PYTHON) else { return };

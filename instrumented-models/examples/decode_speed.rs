@@ -1,4 +1,4 @@
-//! Decode time of a GGUF model: our layers beside candle's unmodified `quantized_llama`, interleaved.
+//! Decode time of a GGUF model: our layers compared with candle's unmodified `quantized_llama`, interleaved.
 //!
 //! `cargo run --release -p candlescope-models --example decode_speed -- FILE.gguf [pairs] [tokens] [prompt tokens]`
 

@@ -1,4 +1,4 @@
-//! What candle says went wrong, on one line.
+//! candle's error messages on one line.
 
 use candle_core::Error;
 
@@ -16,8 +16,7 @@ pub fn candle_message(error: &Error) -> String {
     }
 }
 
-/// The lines of `text` up to where a backtrace begins: an error that was made a text and wrapped again brings its own
-/// along.
+/// The lines of `text` up to a backtrace: an error that was turned into text and wrapped again contains one of its own.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().take_while(|line| !is_frame(line)).map(str::trim).collect();
     lines.join(" ").trim().to_string()
@@ -46,7 +45,7 @@ mod tests {
         let error = traced(Error::Msg("no such thing".into()));
         assert!(error.to_string().lines().count() > 1, "candle appends it");
         assert_eq!(candle_message(&error), "no such thing");
-        // A text made of such an error, wrapped and traced again.
+        // Such an error as text, wrapped again, with another backtrace.
         let again = traced(Error::Msg(error.to_string()).context("in layer 3"));
         assert_eq!(candle_message(&again), "in layer 3: no such thing");
         assert_eq!(candle_message(&traced(error).with_path("w.gguf")), "w.gguf: no such thing");

@@ -1,4 +1,4 @@
-//! candle-transformers' own models behind [`CausalLm`], unmodified: the same loop runs them and ours.
+//! candle-transformers' own models, unmodified, as [`CausalLm`]: the same loop runs them and ours.
 
 use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, FeedForward, ModelConfig};
@@ -23,11 +23,11 @@ pub struct CandleLlama {
     device: Device,
 }
 
-/// Positions that candle's rotary tables hold, where the context is as long and nothing longer is reserved: candle
-/// makes them of whatever the configuration declares, anew for each prompt.
+/// Most positions of candle's rotary tables, unless more are reserved. candle makes tables for the whole context that
+/// the configuration declares, and makes them again for each prompt.
 const TABLE: usize = 32_768;
 
-/// The configuration in candle's form. Fails where candle's Llama lacks something the model needs.
+/// The configuration in candle's form. Fails if candle's Llama lacks something the model needs.
 fn candle_config(config: &ModelConfig) -> std::result::Result<llama::Config, ConfigError> {
     let lacks =
         |what: &str| ConfigError::Unsupported { what: what.into(), remedy: "run the instrumented model instead" };
@@ -108,7 +108,7 @@ impl CausalLm for CandleLlama {
             )
         }
         if position == 0 {
-            // candle's cache has no other way of beginning anew.
+            // candle's cache cannot be reset in any other way.
             self.cache = llama::Cache::new(true, self.dtype, &self.config, &self.device)?;
         }
         self.model.forward(tokens, position, &mut self.cache)
@@ -174,7 +174,7 @@ impl CausalLm for CandleQuantizedLlama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         let (batch, count) = tokens.dims2()?;
         if batch > 1 && count > 1 {
-            // Its head is given a strided slice, which the quantised product refuses.
+            // candle passes a strided slice to the head, which the quantised product refuses.
             bail!(
                 "candle's quantized_llama cannot process a batch of prompts; use a batch of 1 or the instrumented model"
             )

@@ -1,17 +1,17 @@
-//! What the generation loop needs of a model.
+//! What the generation loop needs from a model.
 
 use candle_core::{Device, Result, Tensor};
 
 /// A language model that continues texts.
 pub trait CausalLm {
-    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32 of which
-    /// the first stands at `position`. Position 0 begins anew, a later one continues what was passed before.
+    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32, the first
+    /// of which is at `position`. Position 0 starts a new text, a later one continues what was passed before.
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor>;
 
     /// Forgets everything passed so far.
     fn reset(&mut self);
 
-    /// Announces that up to `tokens` tokens will be passed, so that memory can be taken once.
+    /// Announces that up to `tokens` tokens will be passed, so that memory can be allocated once.
     fn reserve(&mut self, tokens: usize) {
         let _ = tokens;
     }
@@ -27,6 +27,6 @@ pub trait CausalLm {
     /// Entries of the vocabulary.
     fn vocab_size(&self) -> usize;
 
-    /// Where the model is.
+    /// The device that the model is on.
     fn device(&self) -> &Device;
 }

@@ -1,7 +1,7 @@
-//! Chat templates: the Jinja texts that models carry, rendered as `transformers` renders them.
+//! Chat templates: Jinja templates that come with models, rendered as `transformers` renders them.
 //!
-//! A template comes with the model, from whoever made that. What one can take is bounded: its source, instructions, nesting and output by
-//! counting, and what it keeps in variables by [where it is rendered](ChatTemplate::render).
+//! A template comes with the model and is untrusted. Its resources are bounded: source, instructions, nesting and
+//! output by counting, and what it keeps in variables by [where it is rendered](ChatTemplate::render).
 
 mod apart;
 mod cycles;
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 /// Longest template, in bytes. Those of known models have up to some 20,000.
 const MAX_SOURCE: usize = 128 << 10;
-/// Longest first or last token, in bytes.
+/// Longest text of the model's first or last token, in bytes.
 const MAX_TOKEN: usize = 1 << 10;
-/// Most bytes that a template may hold beside its text to be rendered in this process, ...
+/// A template is rendered in this process if it holds at most this many bytes besides its text, ...
 const MAX_HELD_HERE: usize = 96 << 20;
-/// ... and most bytes of messages that it may go through.
+/// ... and goes through at most this many bytes of messages.
 const MAX_PASSED_HERE: usize = 1 << 30;
-/// Most bytes of an error's text: a template can write them.
+/// Most bytes of an error's text, which a template can determine.
 const MAX_ERROR: usize = 1 << 10;
 
 /// One turn of a conversation.
@@ -46,7 +46,7 @@ impl Message {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The template is no template, refuses the conversation, or takes more than the limits.
+    /// The template is invalid, refuses the conversation, or exceeds the limits.
     #[error("the model's chat template failed: {0}; pass the prompt without a chat template")]
     Template(String),
     /// This program or machine cannot render it.
@@ -55,7 +55,7 @@ pub enum ChatError {
 }
 
 impl ChatError {
-    /// The template's own fault, with as much of the text as anybody reads.
+    /// An error of the template, with its text cut to a readable length.
     fn template(text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.len() > MAX_ERROR {
@@ -76,19 +76,20 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// A template and the texts of the model's first and last token, which templates may use.
+    /// Makes a template with the texts of the model's first and last token, which templates may use.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
         Self { source: source.to_string(), bos: bos.to_string(), eos: eos.to_string(), trusted: false }
     }
 
-    /// Renders it in this process, whatever it does. Only for templates that you have read: `{% set x = x ~ x %}` a few dozen times takes
-    /// all memory there is, and nothing stops it.
+    /// Always renders it in this process. Only for templates that you have read: `{% set x = x ~ x %}` a few dozen
+    /// times takes all memory, and nothing stops it.
     #[must_use]
     pub fn trusted(self) -> Self {
         Self { trusted: true, ..self }
     }
 
-    /// The template of a `tokenizer_config.json`, if it has one: a text, or a list of named ones of which `default` counts.
+    /// The template of a `tokenizer_config.json`, if it has one: a text, or a list of named ones of which `default`
+    /// counts.
     pub fn from_tokenizer_config(json: &Value) -> Option<Self> {
         let template = match json.get("chat_template")? {
             Value::String(template) => template.as_str(),
@@ -106,16 +107,18 @@ impl ChatTemplate {
         Some(Self::new(template, &token("bos_token"), &token("eos_token")))
     }
 
-    /// The conversation as a text for the tokenizer, which must not add special tokens of its own.
-    /// `add_generation_prompt` ends it where the assistant is to speak.
+    /// Renders the conversation as a text for the tokenizer, which must not add special tokens of its own. With
+    /// `add_generation_prompt` it ends where the assistant's turn begins.
     ///
-    /// A template that only puts texts together, in a loop over the messages, is rendered in this process, as is one that is
-    /// [`trusted`](Self::trusted). On Linux each other one is rendered in a process of its own, with limits on memory and time that the
-    /// system keeps, provided that [`isolate`] was called first in `main`; elsewhere in this process, where nothing bounds its memory.
+    /// A template that only puts texts together, in a loop over the messages, is rendered in this process, and so is
+    /// one that is [`trusted`](Self::trusted). On Linux any other template is rendered in a process of its own, with
+    /// limits on memory and time that the operating system enforces, provided that [`isolate`] was called first in
+    /// `main`. On other systems it is rendered in this process, without a bound on its memory.
     ///
     /// # Errors
-    /// [`ChatError::Template`] when it is no template, refuses the conversation, or takes more than the limits on its size, instructions,
-    /// output, memory and time; [`ChatError::Host`] when it needs a process of its own that this program or machine does not give.
+    /// [`ChatError::Template`] if it is invalid, refuses the conversation, or exceeds the limits on its size,
+    /// instructions, output, memory and time; [`ChatError::Host`] if it needs a process of its own that this program or
+    /// machine cannot provide.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         if self.source.len() > MAX_SOURCE {
             let length = self.source.len();
@@ -179,7 +182,8 @@ mod tests {
         assert!(said(&source).contains("131073 bytes, more than the limit"), "{}", said(&source));
     }
 
-    /// Values and source as deep as the limits let them be: a stack that overflows is no error but the end of the process.
+    /// Values and source as deep as the limits allow: a stack overflow would not be an error but the end of the
+    /// process.
     #[test]
     fn nesting_without_end_is_survived() {
         let deepen = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}";
@@ -194,7 +198,7 @@ mod tests {
         }
         for level in ["+1", "|d", ".x", "()", "[0]", "if 1 else 1 "] {
             let source = format!("{{{{ 1 {} }}}}", level.repeat(MAX_SOURCE / level.len() - 10));
-            // Whether it is a template is not the question.
+            // It does not matter whether the source is valid.
             let _ = ChatTemplate::new(&source, "", "").trusted().render(&[], true);
         }
         for (before, level, after) in

@@ -1,4 +1,4 @@
-//! Dimensions of the models and the configurations known by name.
+//! Dimensions of models, and named configurations.
 
 mod gguf;
 mod hf;
@@ -16,7 +16,7 @@ pub const BYTES_EOS: u32 = 257;
 /// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
 pub const BYTES_VOCAB: usize = 259;
 
-/// Configurations known by name: `config:NAME`.
+/// Named configurations: `config:NAME`.
 pub const NAMED: &[&str] = &["smollm2-135m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-7b", "llama-3-8b", EMBEDDED];
 
 /// Feed-forward network of a decoder layer.
@@ -39,7 +39,7 @@ pub enum FeedForward {
         intermediate: usize,
         /// Experts in all.
         experts: usize,
-        /// Experts a token uses.
+        /// Experts used per token.
         active: usize,
     },
 }
@@ -116,19 +116,19 @@ pub struct ModelConfig {
     pub eos: Vec<u32>,
 }
 
-/// Why a configuration could not be had.
+/// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The name is not in [`NAMED`].
     #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = NAMED.join(", "))]
     UnknownName {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
         /// ` (did you mean …?)` or nothing.
         suggestion: String,
     },
-    /// `config.json` lacks a field or holds something else in it.
+    /// `config.json` lacks a field or has a wrong value in it.
     #[error(
         "`{field}` is missing from config.json or is not {expected}; take config.json from the model's own directory"
     )]
@@ -138,18 +138,18 @@ pub enum ConfigError {
         /// What it should be.
         expected: &'static str,
     },
-    /// The metadata of a GGUF file lack something.
+    /// The metadata of a GGUF file lacks something.
     #[error("it lacks {what}; the file is incomplete: convert the model again, or take another one")]
     Lacks {
-        /// What is not there.
+        /// What is missing.
         what: String,
     },
     /// The model's architecture is not one of ours.
     #[error("architecture `{found}` is not supported; supported are {supported}")]
     Architecture {
-        /// What the file says.
+        /// The value in the file.
         found: String,
-        /// What we can run.
+        /// The supported ones.
         supported: String,
     },
     /// The architecture is ours, but this variant of it is not.
@@ -160,14 +160,14 @@ pub enum ConfigError {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// A dimension is beyond what any model has.
+    /// A dimension is larger than in any real model.
     #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or malicious")]
     TooLarge {
         /// The dimension.
         name: &'static str,
-        /// What the file says.
+        /// The value in the file.
         value: usize,
-        /// The most that is read.
+        /// The limit.
         limit: usize,
     },
     /// Dimensions contradict each other.
@@ -257,7 +257,7 @@ impl ModelConfig {
         })
     }
 
-    /// Checks that no dimension is 0 or beyond what any model has, and that they fit together.
+    /// Checks that no dimension is 0 or larger than in any real model, and that they fit together.
     pub fn check(&self) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError::Inconsistent(message));
         self.check_limits()?;
@@ -287,7 +287,7 @@ impl ModelConfig {
         }
     }
 
-    /// Names and shapes of all weights, as Hugging Face names them, in load order. Without `lm_head.weight` where the
+    /// Names (those of Hugging Face) and shapes of all weights, in load order. Without `lm_head.weight` if the
     /// embedding table serves as the head.
     pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
         let (d, i) = (self.hidden_size, self.intermediate());

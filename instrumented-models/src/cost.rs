@@ -1,22 +1,22 @@
 //! Analytic FLOPs and bytes of the operations that models are made of.
 //!
 //! Formulas follow vLLM's `vllm/v1/metrics/perf.py`, with attention corrected to be causal-exact. FLOPs count matrix
-//! products (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as every published
-//! figure leaves them out.
+//! products (2·M·N·K); norms, activation functions, softmax and rotary embeddings are left out, as in all published
+//! figures.
 //!
-//! Work is counted twice in two ways, because two questions are asked of it:
+//! FLOPs and bytes are each counted in two ways, for different questions:
 //!
-//! - *FLOPs needed* ([`Cost::flops`]) are the model's: a prompt's token attends to itself and those before it. They
-//!   make MFU. *FLOPs executed* ([`Cost::flops_executed`]) are candle's, which multiplies every token with every other
-//!   and masks afterwards. They make HFU (the two as in PaLM, arXiv 2204.02311, appendix B).
+//! - *FLOPs needed* ([`Cost::flops`]) are the model's: a prompt's token attends to itself and those before it. They are
+//!   the numerator of MFU. *FLOPs executed* ([`Cost::flops_executed`]) are candle's, which multiplies every token with
+//!   every other and masks afterwards. They are the numerator of HFU (both as in PaLM, arXiv 2204.02311, appendix B).
 //! - *Bytes* ([`Cost::bytes`]) are those that a step cannot avoid moving: weights read, cached keys and values read and
-//!   written. They make the memory-bandwidth utilisation of a step (MBU). *I/O bytes* ([`Cost::io_bytes`]) have the
-//!   activations besides: every operation of candle in the interval reads its inputs and writes its output once, as
-//!   candle executes it, copies to another layout or element type included. They make arithmetic intensity and GB/s of
-//!   an operation. A product of M×K by K×N alone is (M·K + K·N + M·N) elements ([`gemm`]).
+//!   written. They are the numerator of memory-bandwidth utilisation of a step (MBU). *I/O bytes* ([`Cost::io_bytes`])
+//!   also include activations: every operation of candle in the interval reads its inputs and writes its output once,
+//!   as candle executes it, including copies to another layout or element type. They are used for arithmetic intensity
+//!   and GB/s of an operation. A product of M×K by K×N alone is (M·K + K·N + M·N) elements ([`gemm`]).
 //!
-//! Left out of both are what an operation of candle keeps to itself (the unfolded image of a convolution, activations
-//! quantised for a quantised product), the growth of a cache, and what caches of the machine save.
+//! Neither includes temporary memory inside an operation of candle (the unfolded image of a convolution, activations
+//! quantised for a quantised product), the growth of a cache, or what the machine's caches save.
 
 mod attention;
 mod decoder;
@@ -32,37 +32,37 @@ use std::ops::{Add, AddAssign};
 pub struct Cost {
     /// Floating-point operations that the model needs: a multiply and an add are two.
     pub flops: u64,
-    /// Floating-point operations that are executed besides, such as the masked part of a prompt's attention.
+    /// Further floating-point operations that are executed, such as the masked part of a prompt's attention.
     pub surplus_flops: u64,
     /// Bytes of weights read.
     pub weight_bytes: u64,
     /// Bytes of cached keys and values read and written.
     pub kv_bytes: u64,
-    /// Bytes of activations read and written; 0 where they were not counted.
+    /// Bytes of activations read and written; 0 if they were not counted.
     pub activation_bytes: u64,
 }
 
 impl Cost {
-    /// Nothing.
+    /// No work.
     pub const ZERO: Self = Self { flops: 0, surplus_flops: 0, weight_bytes: 0, kv_bytes: 0, activation_bytes: 0 };
 
-    /// Bytes of weights, keys and values: what MBU is made of.
+    /// Bytes of weights, keys and values: the numerator of MBU.
     pub const fn bytes(&self) -> u64 {
         self.weight_bytes + self.kv_bytes
     }
 
-    /// All bytes, activations in and out included: what arithmetic intensity is made of.
+    /// All bytes, including activations in and out: the denominator of arithmetic intensity.
     pub const fn io_bytes(&self) -> u64 {
         self.bytes() + self.activation_bytes
     }
 
-    /// All floating-point operations that are executed: what HFU is made of.
+    /// All floating-point operations that are executed: the numerator of HFU.
     pub const fn flops_executed(&self) -> u64 {
         self.flops + self.surplus_flops
     }
 
-    /// The cost as an annotation; what is zero stays unsaid, so that "not counted" never reads as "none". Without
-    /// activations nothing is said of I/O bytes: an intensity over a part of them would be too high.
+    /// The cost as an annotation. Zeros are left out, so that "not counted" is never taken for "none". Without
+    /// activations there are no I/O bytes: an intensity over a part of them would be too high.
     pub fn annotation(&self) -> Annotation {
         let mut annotation = Annotation::new();
         if self.flops_executed() > 0 {
@@ -116,13 +116,14 @@ pub const fn linear(rows: usize, k: usize, n: usize, weight_bytes: u64, width: u
     Cost { flops: 2 * rows as u64 * k as u64 * n as u64, weight_bytes, activation_bytes, ..Cost::ZERO }
 }
 
-/// An operation on each of `elements` elements of `width` bytes that reads and writes `tensors` tensors of so many,
-/// inputs and output together: 2 of a function, 3 of a sum of two.
+/// An operation on each of `elements` elements of `width` bytes that reads and writes `tensors` tensors of this size,
+/// inputs and output together: 2 for a function, 3 for a sum of two.
 pub const fn pointwise(elements: usize, tensors: usize, width: usize) -> Cost {
     Cost { activation_bytes: (elements * tensors * width) as u64, ..Cost::ZERO }
 }
 
-/// A change of the element type of `elements` elements, from `from` to `to` bytes each; of none where the type stays.
+/// A change of the element type of `elements` elements, from `from` to `to` bytes each; zero if the type stays the
+/// same.
 pub const fn cast(elements: usize, from: usize, to: usize) -> Cost {
     let width = if from == to { 0 } else { from + to };
     Cost { activation_bytes: (elements * width) as u64, ..Cost::ZERO }
@@ -148,17 +149,17 @@ pub const fn swiglu(elements: usize, width: usize) -> Cost {
 /// Sizes of elements in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Widths {
-    /// Of a weight.
+    /// Width of a weight.
     pub weights: usize,
-    /// Of an activation, a cached key or a cached value.
+    /// Width of an activation, a cached key or a cached value.
     pub activations: usize,
-    /// Of what attention's products are made in: 4 for halves on a CPU, which has no fast product of them, the
-    /// activations' elsewhere.
+    /// Width of the elements in attention's products: 4 for 16-bit floats on a CPU, which cannot multiply them fast,
+    /// otherwise that of the activations.
     pub products: usize,
 }
 
 impl Widths {
-    /// All of `width` bytes.
+    /// The same `width` for all.
     pub const fn of(width: usize) -> Self {
         Self { weights: width, activations: width, products: width }
     }
@@ -170,7 +171,7 @@ impl Widths {
     }
 }
 
-/// What a step works on. Sequences of a batch have equal lengths.
+/// The size of a step's input. Sequences of a batch have equal lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
     /// Sequences.

@@ -1,13 +1,13 @@
 //! The generation loop: prompt, then one token a step, every step marked as a phase.
 //!
-//! A request covers one call of [`generate`]. Its `prefill` step holds the prompt's forward pass and the choice of
-//! the first token, each `decode` step holds one forward pass and the choice of one more: a step is a token (of every
+//! A request covers one call of [`generate`]. Its `prefill` step contains the prompt's forward pass and the choice of
+//! the first token, each `decode` step one forward pass and the choice of one more token: a step is a token (of every
 //! sequence in the batch). The choice is a nested `sample` phase. The prompt itself is never recorded.
 //!
-//! A sequence of a batch that has ended is passed on with the others until the last one ends, because its rows are part
-//! of every product; its tokens count for nothing. So a step says how many it passes (`tokens`, `batch`) and how many
-//! are wanted (`new_tokens`, `sequences`, `context_sum`). FLOPs and bytes are those of all rows that are passed: a
-//! layer does not know whose rows they are.
+//! A sequence of a batch that has ended is still computed with the others until the last one ends, because its rows are
+//! part of every product; its tokens are discarded. So a step states how many tokens and sequences it processes
+//! (`tokens`, `batch`) and how many are needed (`new_tokens`, `sequences`, `context_sum`). FLOPs and bytes are those of
+//! all processed rows: a layer does not know which sequence a row belongs to.
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
@@ -32,7 +32,7 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// Tokens that end a sequence besides the model's own.
     pub stop_tokens: Vec<u32>,
-    /// Keep keys and values. Without, every step passes the whole text again.
+    /// Keep keys and values. Without them, every step processes the whole text again.
     pub kv_cache: bool,
     /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
     pub operation: String,
@@ -61,7 +61,7 @@ pub enum FinishReason {
     Length,
     /// The context is full.
     Context,
-    /// The caller wanted no more.
+    /// The caller stopped the generation.
     Cancelled,
 }
 
@@ -82,13 +82,13 @@ impl FinishReason {
 pub struct Sequence {
     /// Generated tokens, an end token included.
     pub tokens: Vec<u32>,
-    /// Their text; empty where there is no tokenizer.
+    /// Their text; empty if there is no tokenizer.
     pub text: String,
     /// Why it ended.
     pub finish: FinishReason,
 }
 
-/// One token as it appears, handed to the caller of [`generate`].
+/// A new token, passed to the caller of [`generate`] as soon as it exists.
 #[derive(Debug)]
 pub struct TokenEvent<'a> {
     /// Sequence of the batch.
@@ -97,11 +97,11 @@ pub struct TokenEvent<'a> {
     pub index: usize,
     /// The token.
     pub token: u32,
-    /// Text that it completes; empty while a character is incomplete, and where there is no tokenizer.
+    /// Text that it completes; empty while a character is incomplete, and if there is no tokenizer.
     pub text: &'a str,
 }
 
-/// What [`generate`] made.
+/// The result of [`generate`].
 #[derive(Debug, Clone)]
 pub struct GenerationOutput {
     /// One for each prompt.
@@ -110,7 +110,7 @@ pub struct GenerationOutput {
     pub prompt_tokens: usize,
     /// When the request began.
     pub started: Instant,
-    /// When each step's tokens existed on the host: the first belongs to prefill.
+    /// When each step's tokens existed on the host; the first is that of prefill.
     pub token_times: Vec<Instant>,
     /// When the request ended.
     pub ended: Instant,
@@ -127,7 +127,7 @@ impl GenerationOutput {
         self.token_times.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 
-    /// Mean time of a token after the first; `None` for a single token.
+    /// Mean time per token after the first; `None` for a single token.
     pub fn tpot(&self) -> Option<Duration> {
         let (first, last) = (self.token_times.first()?, self.token_times.last()?);
         let steps = u32::try_from(self.token_times.len() - 1).ok().filter(|n| *n > 0)?;
@@ -140,7 +140,7 @@ impl GenerationOutput {
     }
 }
 
-/// Why nothing, or not everything, was generated.
+/// Why generation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
@@ -166,7 +166,7 @@ pub enum GenerateError {
         /// Entries of the vocabulary.
         vocabulary: usize,
     },
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("invalid option: {0}")]
     Options(String),
     /// A step failed.
@@ -174,15 +174,15 @@ pub enum GenerateError {
     Step {
         /// Which step.
         step: String,
-        /// What candle said.
+        /// candle's error.
         cause: candle_core::Error,
     },
-    /// Tokens did not become text.
+    /// Tokens could not be decoded.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
 }
 
-/// Continues `prompts`, tokens of equal length, and calls `on_token` for each token as it appears.
+/// Continues `prompts`, tokens of equal length, and calls `on_token` for each new token.
 pub fn generate(
     loaded: &mut LoadedModel,
     prompts: &[Vec<u32>],
@@ -195,7 +195,7 @@ pub fn generate(
 }
 
 /// As [`generate`], for a request that exists already: a server makes it when the call arrives, so that the wait for
-/// the model is part of it. Ends with [`FinishReason::Cancelled`] as soon as `on_token` breaks off.
+/// the model is part of it. Ends with [`FinishReason::Cancelled`] as soon as `on_token` returns a break.
 ///
 /// # Errors
 /// As for [`generate`].
@@ -218,7 +218,7 @@ pub struct Context<'a> {
     pub name: &'a str,
     /// Tokens that end a sequence.
     pub stop: Vec<u32>,
-    /// Makes text of the tokens.
+    /// Decodes tokens to text.
     pub tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
 }
 
@@ -274,7 +274,7 @@ pub fn generate_with(
     })
 }
 
-/// What cannot be generated becomes no `request`, unless it is one already.
+/// If the input is invalid, no request is made, unless there is one already.
 fn run(
     model: &mut dyn CausalLm,
     context: &Context<'_>,
@@ -288,7 +288,7 @@ fn run(
     let most = options.max_new_tokens.min(model.max_context() - prompt_tokens);
     let mut limit = if most < options.max_new_tokens { FinishReason::Context } else { FinishReason::Length };
     model.reset();
-    // The last token generated is never passed back.
+    // The last generated token is not passed to the model.
     model.reserve(prompt_tokens + most - 1);
 
     let started = Instant::now();
@@ -338,13 +338,13 @@ fn run(
     Ok(GenerationOutput { sequences, prompt_tokens, started, token_times, ended: Instant::now() })
 }
 
-/// What a step does for the `open` sequences that have not ended: `new` tokens each, to a context of `length`. All have
-/// equal lengths.
+/// The needed work of a step: `new` tokens for each of the `open` sequences that have not ended, up to a context of
+/// `length`. All have equal lengths.
 fn wanted_of(open: usize, new: usize, length: usize) -> Annotation {
     Annotation::new().new_tokens(open * new).sequences(open).context_sum((open * length) as u64)
 }
 
-/// One forward pass over what stands from `position` on, and the choice of the next tokens.
+/// One forward pass over the tokens from `position` on, and the choice of the next tokens.
 fn advance(
     model: &mut dyn CausalLm,
     sampler: &mut Sampler,
@@ -359,7 +359,7 @@ fn advance(
     sampler.next(&logits, texts)
 }
 
-/// The sequences as they grow.
+/// The growing sequences.
 struct Streams<'a> {
     stop: &'a [u32],
     tokens: Vec<Vec<u32>>,
@@ -384,7 +384,7 @@ impl<'a> Streams<'a> {
         self.stopped.iter().filter(|s| !**s).count()
     }
 
-    /// Hands the tokens on; breaks where the caller wants no more.
+    /// Passes the tokens to the caller; breaks if the caller stops.
     fn take(
         &mut self,
         next: &[u32],

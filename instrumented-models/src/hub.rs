@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A model could not be had from the hub.
+/// A model could not be fetched from the hub.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot fetch `{id}` from the model hub: {reason}; download it elsewhere and pass its directory or a .gguf file"
@@ -15,7 +15,7 @@ pub struct HubError {
     pub reason: String,
 }
 
-/// Fetches the files of a hub model and returns the directory they lie in.
+/// Fetches the files of a hub model and returns their directory.
 #[cfg(feature = "hub")]
 pub(crate) fn fetch(id: &str) -> Result<PathBuf, HubError> {
     use hf_hub::api::sync::ApiBuilder;

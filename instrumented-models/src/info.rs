@@ -1,11 +1,11 @@
-//! What a run says about its model.
+//! Facts about the model for the run's manifest.
 
 use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What a run says about its model.
+/// Facts about the model for the run's manifest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelInfo {
     /// Name for people and for `gen_ai.request.model`.
@@ -24,8 +24,8 @@ pub struct ModelInfo {
     pub quantization: String,
     /// Element type of the activations.
     pub dtype: String,
-    /// Element type that the projections multiply in, `int8` of quantised ones; see [`compute_dtype`]. Peaks of this
-    /// type, and no others, are what FLOPs may be held against. `None` where it is not known.
+    /// Element type that the projections multiply in, `int8` of quantised ones; see [`compute_dtype`]. FLOPs may only
+    /// be compared with peaks of this type. `None` if it is not known.
     pub compute_dtype: Option<&'static str>,
     /// Features of the residual stream.
     pub hidden_size: usize,
@@ -49,12 +49,12 @@ pub struct ModelInfo {
     pub eos_tokens: Vec<u32>,
 }
 
-/// The element type that candle multiplies projections in, whose weights are held in `dtype` on `device`: `f32`,
-/// `tf32`, `bf16` or `f16`.
+/// The element type in which candle multiplies projections with weights of type `dtype` on `device`: `f32`, `tf32`,
+/// `bf16` or `f16`.
 ///
-/// On a GPU it is the weights' own: candle's products are cuBLAS's with 32-bit sums (candle-core `cuda_backend/mod.rs`,
-/// `gemm_strided_batched_*`), and of f32 they are tf32 where the program asked for that. On a CPU halves are widened to
-/// f32 (crate `gemm-f16`), but for those with arithmetic on halves, of which it is not known.
+/// On a GPU it is the weights' own type: candle uses cuBLAS with 32-bit sums (candle-core `cuda_backend/mod.rs`,
+/// `gemm_strided_batched_*`); for f32 it is tf32 if the program enabled that. On a CPU 16-bit floats are widened to f32
+/// (crate `gemm-f16`), except on CPUs with 16-bit float arithmetic, for which it is not known.
 pub fn compute_dtype(dtype: DType, device: &Device) -> Option<&'static str> {
     match (dtype, device) {
         (DType::F32, Device::Cuda(_)) if candle_core::cuda::gemm_reduced_precision_f32() => Some("tf32"),
@@ -65,16 +65,16 @@ pub fn compute_dtype(dtype: DType, device: &Device) -> Option<&'static str> {
     }
 }
 
-/// The element type that candle multiplies projections in, whose weights are quantised to `dtype` on `device`.
+/// The element type in which candle multiplies projections with weights quantised to `dtype` on `device`.
 ///
 /// On CUDA and on CPUs activations are quantised to 8 bits and multiplied as integers, in prefill and decode alike
 /// (candle-core `quantized/cuda.rs`, `fwd`: up to 8 rows `mmvq_gguf.cu` with `__dp4a`, above `mmq_mma.cuh` with
-/// `mma.sync … s8.s8.s32`; `quantized/k_quants.rs`, `VecDotType` is `BlockQ8_0`, `BlockQ8_1` or `BlockQ8K`). Weights
-/// stored as f32, f16 or bf16 candle widens to f32, and all of them where `CANDLE_DEQUANTIZE_ALL` asks for it
-/// (`quantized/mod.rs`, `QMatMul::from_arc`): candle is asked what it does.
+/// `mma.sync … s8.s8.s32`; `quantized/k_quants.rs`, `VecDotType` is `BlockQ8_0`, `BlockQ8_1` or `BlockQ8K`). candle
+/// widens weights stored as f32, f16 or bf16 to f32, and all weights if `CANDLE_DEQUANTIZE_ALL` is set
+/// (`quantized/mod.rs`, `QMatMul::from_arc`); this is determined by calling candle.
 ///
 /// # Errors
-/// Where candle cannot make a weight of this type.
+/// If candle cannot make a weight of this type.
 pub fn quantized_compute_dtype(dtype: GgmlDType, device: &Device) -> candle_core::Result<Option<&'static str>> {
     let probe = Tensor::zeros((1, dtype.block_size()), DType::F32, &Device::Cpu)?;
     Ok(match QMatMul::from_qtensor(QTensor::quantize(&probe, dtype)?)? {
@@ -84,7 +84,7 @@ pub fn quantized_compute_dtype(dtype: GgmlDType, device: &Device) -> candle_core
 }
 
 impl ModelInfo {
-    /// As the `model` object of `run.json`.
+    /// The `model` object of `run.json`.
     pub fn to_map(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(map)) => map,

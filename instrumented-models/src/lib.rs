@@ -1,5 +1,4 @@
-//! candle models that report what they do: wrapped layers, models made of them, weights, tokenizers and a generation
-//! loop.
+//! Instrumented candle models: wrapped layers, models made of them, weights, tokenizers and a generation loop.
 //!
 //! ```
 //! use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};

@@ -12,11 +12,10 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
 use tracing::Span;
 
-/// A Llama or Qwen 2 decoder whose every layer reports itself.
+/// A Llama or Qwen 2 decoder with instrumented layers.
 ///
-/// Intervals under the step: `embed_tokens`, `block[i]` with `input_layernorm`, `self_attn`,
-/// `post_attention_layernorm` and `mlp`, then `norm` and `lm_head`. A clone shares the weights and has an empty cache
-/// of its own.
+/// Intervals under the step: `embed_tokens`, `block[i]` with `input_layernorm`, `self_attn`, `post_attention_layernorm`
+/// and `mlp`, then `norm` and `lm_head`. A clone shares the weights and has an empty cache of its own.
 #[derive(Debug, Clone)]
 pub struct Llama {
     config: ModelConfig,
@@ -69,7 +68,7 @@ impl Block {
             self_attn: Attention::new(&attn, config.attention(), projections, rotary, Some(cache)),
             post_attention_layernorm,
             mlp: Mlp::new(&mlp, Activation::SwiGlu { gate }, up, down),
-            // Named `block` whatever its number: the number is the interval's ordinal.
+            // Always named `block`: its number is the interval's ordinal.
             span: tracing::trace_span!(target: "candlescope_models", parent: None, "block", weight = path.as_str()),
         })
     }
@@ -120,7 +119,7 @@ impl Llama {
             Some(head) => head,
             None => projection(source, "lm_head", table, false)?,
         };
-        // Only now: weights of other dimensions than the configuration says have been refused.
+        // Only now, when weights whose dimensions do not match the configuration have been refused.
         tables.reserve(1).map_err(no_tables)?;
         let (config, device) = (config.clone(), device.clone());
         Ok(Self { config, tables, embed_tokens, blocks, norm, lm_head, mask: None, dtype, device })
@@ -131,7 +130,7 @@ impl Llama {
         &self.config
     }
 
-    /// Analytic cost of one forward pass: what the layers will annotate, summed.
+    /// Analytic cost of one forward pass: the sum of what the layers annotate.
     pub fn cost(&self, work: Work) -> Cost {
         let rows = work.rows();
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
@@ -150,8 +149,8 @@ impl Llama {
             + self.ends(work)
     }
 
-    /// Cost of what stands between the layers at the end of a pass: the last position of several sequences is copied
-    /// out of the whole, logits become f32.
+    /// Cost of the operations outside layers at the end of a forward pass: the last positions of several sequences are
+    /// copied, logits are converted to f32.
     fn ends(&self, work: Work) -> Cost {
         let width = self.dtype.size_in_bytes();
         let copied = if work.batch > 1 && work.tokens > 1 { work.batch * self.config.hidden_size } else { 0 };
@@ -163,7 +162,8 @@ impl Llama {
         self.blocks.iter().filter_map(|block| block.self_attn.cache()).map(KvCache::allocated_bytes).sum()
     }
 
-    /// The additive causal mask, (tokens, position + tokens), in f32. One token attends to all and needs none.
+    /// The additive causal mask, (tokens, position + tokens), in f32. A single token attends to all positions and needs
+    /// no mask.
     fn mask(&mut self, tokens: usize, position: usize) -> Result<Option<Tensor>> {
         if tokens == 1 {
             return Ok(None);
@@ -199,7 +199,7 @@ impl CausalLm for Llama {
         for block in &mut self.blocks {
             xs = block.forward(&xs, position, mask.as_ref())?;
         }
-        // Only the last position's logits are asked for, so the norm too runs on it alone.
+        // Only the last position's logits are needed, so the norm too runs on that position only.
         let last = xs.narrow(1, count - 1, 1)?.squeeze(1)?.contiguous()?;
         record(|| self.ends(Work::new(batch, count, position)).annotation());
         let last = self.norm.forward(&last)?;
@@ -211,7 +211,7 @@ impl CausalLm for Llama {
     }
 
     fn reserve(&mut self, tokens: usize) {
-        // What fails here fails again, and is told, in the step that needs it.
+        // If this fails, it fails again in the step that needs it, and is reported there.
         let _ = self.tables.reserve(tokens);
         self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(|cache| cache.reserve(tokens));
     }

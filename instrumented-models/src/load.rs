@@ -1,4 +1,4 @@
-//! From a model's name to a model that runs.
+//! Loads a model by its name.
 
 use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
@@ -36,7 +36,7 @@ pub struct LoadOptions {
     /// Where the model runs.
     pub device: Device,
     /// Element type of dense weights and of activations; by default f32 on a CPU and bf16 on a GPU. Quantised models
-    /// compute in f32 whatever this says.
+    /// always compute in f32.
     pub dtype: Option<DType>,
     /// Widen a GGUF's weights to `dtype`.
     pub dequantize: bool,
@@ -59,10 +59,10 @@ pub enum LoadError {
     /// The configuration's name is unknown.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its weights are not there or not right.
+    /// Its weights are missing or invalid.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// A file of the model's directory is not there or not right.
+    /// A file of the model's directory is missing or invalid.
     #[error("{path} {reason}; a model directory holds config.json, *.safetensors and tokenizer.json", path = path.display())]
     Directory {
         /// The file.
@@ -70,19 +70,19 @@ pub enum LoadError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Its tokenizer is not right.
+    /// Its tokenizer is invalid.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// The model could not be had from the hub.
+    /// The model could not be fetched from the hub.
     #[error(transparent)]
     Hub(#[from] HubError),
-    /// The element type is not one to compute in.
+    /// The element type cannot be used for computing.
     #[error("a model cannot run in {0:?}; pass f32, f16 or bf16")]
     DType(DType),
     /// The engine cannot run this.
     #[error("{0}")]
     Engine(String),
-    /// A library panicked over the model's files.
+    /// A library panicked on the model's files.
     #[error(
         "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
          cannot read"
@@ -90,7 +90,7 @@ pub enum LoadError {
     Panicked {
         /// The model, as it was named.
         source_name: String,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
 }
@@ -141,13 +141,13 @@ pub struct PromptTooLong {
 }
 
 impl PromptTooLong {
-    /// Fails where a prompt of `prompt` tokens leaves no room for one more in `context`.
+    /// Fails if a prompt of `prompt` tokens leaves no room for one more in `context`.
     pub(crate) const fn check(prompt: usize, context: usize) -> Result<(), Self> {
         if prompt < context { Ok(()) } else { Err(Self { prompt, context }) }
     }
 }
 
-/// A model with all that generation needs.
+/// A model with everything that generation needs.
 pub struct LoadedModel {
     /// The model.
     pub model: Box<dyn CausalLm + Send>,
@@ -157,7 +157,7 @@ pub struct LoadedModel {
     pub chat: Option<ChatTemplate>,
     /// Its dimensions.
     pub config: ModelConfig,
-    /// What to say about it.
+    /// Facts about it.
     pub info: ModelInfo,
     no_tokenizer: String,
 }
@@ -169,10 +169,10 @@ impl std::fmt::Debug for LoadedModel {
 }
 
 impl LoadedModel {
-    /// Loads a model. Layers make their spans here: install the subscriber before.
+    /// Loads a model. Layers make their spans here, so install the subscriber first.
     ///
-    /// The files may be anybody's: what they claim is held against their size and against limits before it is believed,
-    /// and a panic of a library over them is an error. (Where panics abort the program, it is not.)
+    /// The files are untrusted: their claims are checked against their size and against limits, and a panic of a
+    /// library on them becomes an error (unless panics abort the program).
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
         let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
@@ -197,7 +197,7 @@ impl LoadedModel {
         Ok(self.tokenizer()?.encode(text, true)?)
     }
 
-    /// Tokens of a conversation, by the model's chat template, up to where the assistant is to speak.
+    /// Tokens of a conversation, by the model's chat template, up to the beginning of the assistant's turn.
     pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, PromptError> {
         let template = self.chat.as_ref().ok_or_else(|| PromptError::NoTemplate(self.info.name.clone()))?;
         if messages.iter().all(|m| m.content.is_empty()) {
@@ -206,14 +206,14 @@ impl LoadedModel {
         Ok(self.tokenizer()?.encode(&template.render(messages, true)?, false)?)
     }
 
-    /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated,
-    /// where so many do not fit the model's context.
+    /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated, if so
+    /// many do not fit the model's context.
     pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, PromptTooLong> {
         use rand::{Rng, SeedableRng, rngs::StdRng};
         PromptTooLong::check(count, self.model.max_context())?;
         let mut rng = StdRng::seed_from_u64(seed);
         let vocabulary = u32::try_from(self.config.vocab_size).unwrap_or(u32::MAX);
-        // A vocabulary of end tokens only has no other token to give.
+        // A vocabulary of only end tokens has no token to choose.
         let all_end = self.info.eos_tokens.len() >= self.config.vocab_size;
         Ok((0..count)
             .map(|_| {
@@ -241,7 +241,7 @@ struct Loader<'a> {
     dtype: DType,
 }
 
-/// Text side of a model.
+/// Tokenizer and chat template of a model.
 #[derive(Default)]
 struct TextSide {
     tokenizer: Option<Tokenizer>,
@@ -342,7 +342,7 @@ impl Loader<'_> {
             }
             Some((None, bytes)) => (String::new(), None, bytes),
             Some((Some(stored), bytes)) => {
-                // Not worth failing for: what is not known is not said.
+                // Not worth failing for: an unknown type is left out.
                 let computed = quantized_compute_dtype(stored, device).ok().flatten();
                 (ggml_dtype_word(stored).as_str().to_string(), computed, bytes)
             }
@@ -375,8 +375,8 @@ impl Loader<'_> {
     }
 }
 
-/// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file goes before the metadata's; where
-/// neither works the model still runs on token counts.
+/// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file has precedence over the metadata; if
+/// neither works, the model still runs with numbers of tokens.
 fn gguf_text(file: &GgufFile, config: &ModelConfig, path: &Path) -> Result<TextSide, LoadError> {
     let beside = path.with_file_name("tokenizer.json");
     let (tokenizer, missing) = if beside.is_file() {

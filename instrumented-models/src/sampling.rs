@@ -1,4 +1,4 @@
-//! Choosing the next token of every sequence.
+//! Chooses the next token of every sequence.
 
 use candle_core::{D, Device, Result, Tensor, bail};
 use candle_transformers::generation::{LogitsProcessor, Sampling};
@@ -13,9 +13,9 @@ pub struct SamplingOptions {
     pub top_k: Option<usize>,
     /// Draw among the most likely that together reach this probability.
     pub top_p: Option<f64>,
-    /// Logits of recent tokens shrink by this factor; 1 leaves them.
+    /// Logits of recent tokens are reduced by this factor; 1 leaves them unchanged.
     pub repeat_penalty: f32,
-    /// How many recent tokens, prompt included, the penalty looks at.
+    /// How many recent tokens, prompt included, the penalty applies to.
     pub repeat_last_n: usize,
 }
 
@@ -37,10 +37,10 @@ impl SamplingOptions {
         }
     }
 
-    /// Whether the options make sense.
+    /// Checks that the options are valid.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// If they are not; the text says why.
     pub fn check(&self) -> std::result::Result<(), String> {
         if let Some(temperature) = self.temperature.filter(|t| !t.is_finite() || *t < 0.) {
             return Err(format!("temperature is {temperature}; it must be 0 or more"));
@@ -70,7 +70,7 @@ impl Sampler {
         Self { options: options.clone(), processors: (0..batch).map(stream).collect() }
     }
 
-    /// The next token of each sequence from `logits` (batch, vocabulary) and what came before. Waits for the device
+    /// The next token of each sequence from `logits` (batch, vocabulary) and the tokens so far. Waits for the device
     /// once.
     pub(crate) fn next(&mut self, logits: &Tensor, before: &[Vec<u32>]) -> Result<Vec<u32>> {
         let penalty = self.options.repeat_penalty;

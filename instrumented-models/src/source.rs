@@ -1,4 +1,4 @@
-//! What a model is named by.
+//! Names of models.
 
 use crate::config::EMBEDDED;
 use std::path::PathBuf;
@@ -18,11 +18,11 @@ pub enum ModelSource {
     Hub(String),
 }
 
-/// The text names no model.
+/// The text does not name a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Nothing at this path, and no other form fits.
+    /// There is nothing at this path, and no other form matches.
     #[error(
         "model `{0}` is not there: no such file or directory. A model is `embedded`, `config:NAME`, a .gguf file, \
          a directory with config.json and *.safetensors, or a hub id such as org/name"
@@ -41,8 +41,8 @@ pub enum SourceError {
 }
 
 impl ModelSource {
-    /// Reads `embedded`, `config:NAME`, `FILE.gguf`, `DIRECTORY` or `HUB_ID`. Paths are looked up; what is not there
-    /// and looks like `org/name` is a hub id.
+    /// Reads `embedded`, `config:NAME`, `FILE.gguf`, `DIRECTORY` or `HUB_ID`. Paths are looked up; a text like
+    /// `org/name` that is not an existing path is a hub id.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
         let text = text.trim();
         if text == EMBEDDED {
@@ -57,7 +57,7 @@ impl ModelSource {
             return Ok(Self::Directory(path));
         }
         if path.is_file() {
-            // A file of another name may still be GGUF: its first bytes say so.
+            // A file with another extension may still be GGUF, by its first bytes.
             if gguf || starts_like_gguf(&path) {
                 return Ok(Self::Gguf(path));
             }

@@ -1,4 +1,4 @@
-//! Text to tokens and back, with streaming that never emits half a character.
+//! Converts text to tokens and back, with streaming that never emits half a character.
 
 use crate::candle_message;
 use crate::config::{BYTES_BOS, BYTES_VOCAB};
@@ -25,7 +25,7 @@ pub enum TokenizerError {
     File {
         /// The file.
         path: PathBuf,
-        /// What was wrong.
+        /// What is wrong.
         reason: String,
     },
     /// The GGUF's tokenizer cannot be built.
@@ -37,7 +37,7 @@ pub enum TokenizerError {
     Gguf {
         /// The file.
         path: PathBuf,
-        /// What was wrong.
+        /// What is wrong.
         reason: String,
     },
     /// The library failed on a text or on tokens.
@@ -45,7 +45,7 @@ pub enum TokenizerError {
     Failed(String),
 }
 
-/// A tokenizer.
+/// A tokenizer, from the library or built in.
 #[derive(Debug, Clone)]
 pub enum Tokenizer {
     /// One of the `tokenizers` library.
@@ -55,7 +55,7 @@ pub enum Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json`. Its padding and truncation, which are for batches of a training, are left out.
+    /// Reads a `tokenizer.json`. Its padding and truncation, which are meant for training batches, are ignored.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::File { path: path.to_path_buf(), reason };
         let text = read_text(path, MAX_FILE).map_err(|reason| fail(format!("it {reason}")))?;
@@ -66,7 +66,7 @@ impl Tokenizer {
         Ok(Self::Library(Box::new(tokenizer)))
     }
 
-    /// Builds the tokenizer that a GGUF file's metadata describe.
+    /// Builds the tokenizer that a GGUF file's metadata describes.
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::Gguf { path: file.path().to_path_buf(), reason };
         let mut tokenizer = caught(|| tokenizers::Tokenizer::from_gguf(file.content()))
@@ -76,7 +76,8 @@ impl Tokenizer {
         // space put before every piece, which is wrong after special tokens (`<|im_start|> user`).
         match file.text("tokenizer.ggml.pre").unwrap_or("default") {
             "qwen2" | "llama3" | "llama-bpe" | "smaug-bpe" | "lfm2" => {}
-            // llama.cpp splits these into single digits first (`LLAMA_VOCAB_PRE_TYPE_SMOLLM` and its kin).
+            // For these, llama.cpp splits numbers into single digits first (`LLAMA_VOCAB_PRE_TYPE_SMOLLM` and similar
+            // types).
             "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" => {
                 let steps = vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()];
                 tokenizer.with_pre_tokenizer(Some(Sequence::new(steps)));
@@ -88,8 +89,8 @@ impl Tokenizer {
         Ok(Self::Library(Box::new(tokenizer)))
     }
 
-    /// Tokens of `text`. `special` adds what the tokenizer puts around a text; special tokens that stand in the text
-    /// are recognised either way.
+    /// Tokens of `text`. With `special` the tokenizer adds its special tokens around the text; special tokens in the
+    /// text are recognised either way.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Bytes => Ok(special.then_some(BYTES_BOS).into_iter().chain(text.bytes().map(u32::from)).collect()),
@@ -100,7 +101,7 @@ impl Tokenizer {
         }
     }
 
-    /// Text of `tokens`, special ones left out. Bytes that are no UTF-8 become `U+FFFD`.
+    /// Text of `tokens`, special ones left out. Bytes that are not UTF-8 become `U+FFFD`.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, TokenizerError> {
         match self {
             Self::Bytes => {
@@ -111,7 +112,7 @@ impl Tokenizer {
         }
     }
 
-    /// The id of a token written out, such as `<|im_end|>`.
+    /// The id of a token by its text, such as `<|im_end|>`.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         match self {
             Self::Bytes => None,
@@ -119,7 +120,7 @@ impl Tokenizer {
         }
     }
 
-    /// A token written out.
+    /// The text of a token.
     pub fn token(&self, id: u32) -> Option<String> {
         match self {
             Self::Bytes => None,
@@ -141,19 +142,19 @@ impl Tokenizer {
     }
 }
 
-/// What the library makes of a text or of tokens: a file that it read may still make it panic here.
+/// Calls the library, which may still panic here because of the file that it has read.
 fn library<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, TokenizerError> {
     caught(work)
         .map_err(|panic| TokenizerError::Failed(format!("the library panicked ({panic})")))?
         .map_err(|e| TokenizerError::Failed(e.to_string()))
 }
 
-/// Decodes token by token. The pieces joined are what decoding all tokens at once gives.
+/// Decodes token by token. The pieces together are the same as decoding all tokens at once.
 #[derive(Debug)]
 pub struct DecodeStream<'a> {
     tokenizer: &'a Tokenizer,
     tokens: Vec<u32>,
-    /// Tokens from here on are decoded together: some tokenizers need the one before to get a space right.
+    /// Tokens from here on are decoded together: some tokenizers need the previous token to get spaces right.
     prefix: usize,
     /// Tokens before here have been emitted.
     emitted: usize,

@@ -1,12 +1,12 @@
-//! Files and texts of models are somebody else's: read within limits, and a library that panics on them becomes an
-//! error.
+//! Handling of untrusted files and texts of models: they are read within limits, and a library's panic on them becomes
+//! an error.
 
 use candlescope_core::files::read_text_limited;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Runs `work` and turns a panic into its message. What `work` was making is dropped.
+/// Runs `work` and turns a panic into its message. Whatever `work` was making is dropped.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());

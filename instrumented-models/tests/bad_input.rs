@@ -39,7 +39,7 @@ fn truncated_gguf() {
     let config = gguf_config();
     write_gguf(&path, &config, GgmlDType::Q8_0, &gguf_metadata(&config));
     let whole = std::fs::read(&path).unwrap();
-    // Within the tensors: the first one cut off is named.
+    // Within the tensors: the first truncated one is named.
     std::fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
     let message = refuse(&path);
     assert_says(&message, &["model.gguf is truncated: tensor `", "download or copy it again"]);
@@ -139,7 +139,7 @@ fn gguf_with_rope_scaling_is_refused_not_run_wrongly() {
     }
 }
 
-/// The binary prints errors with their causes: what a message holds already must not come again as its source.
+/// The binary prints errors with their causes: what a message already contains must not be repeated as its source.
 #[test]
 fn no_cause_is_said_twice() {
     let directory = tempfile::tempdir().unwrap();
@@ -243,7 +243,7 @@ fn candles_quantised_model_refuses_a_batch_of_prompts() {
     let mut loaded = load(&path, Engine::Candle, DType::F32, false);
     let message = loaded.model.forward(&tokens(2, 3, 0, 96), 0).unwrap_err().to_string();
     assert_says(&message, &["batch of prompts", "instrumented model"]);
-    // The loop refuses before it begins, so that nothing half-done is recorded.
+    // The loop refuses before it begins, so that nothing incomplete is recorded.
     let prompts = vec![vec![1, 2, 3]; 2];
     let message = generate(&mut loaded, &prompts, &GenerateOptions::default(), &mut |_| {}).unwrap_err().to_string();
     assert_says(&message, &["batch of 2 prompts", "instrumented model"]);

@@ -1,10 +1,11 @@
-//! Chat templates that only a process of their own can bound: rendered by one where they are honest, ended by it where they are not.
+//! Chat templates that only a process of their own can bound: honest ones are rendered in one, malicious ones end with
+//! it.
 #![allow(missing_docs, unsafe_code, reason = "a test that asks the system about its children")]
 
 #[cfg(target_os = "linux")]
 fn main() {
     use_without_offering();
-    // In a process that renders, nothing after this runs.
+    // In a rendering process, nothing after this runs.
     candlescope_models::chat::isolate();
     linux::honest_templates_are_rendered();
     linux::hostile_templates_end_alone();
@@ -14,7 +15,7 @@ fn main() {
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 
-/// Before this program offers to render: harmless and trusted templates are, others are refused with what to do.
+/// Before `isolate` was called: harmless and trusted templates are rendered, others are refused with a remedy.
 #[cfg(target_os = "linux")]
 fn use_without_offering() {
     use candlescope_models::chat::{ChatTemplate, Message};
@@ -42,7 +43,7 @@ mod linux {
     const LLAMA: &str = "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' \
         + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}\
         {% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}";
-    /// Most memory that a process that renders may take, its program included.
+    /// Most memory of a rendering process, its program included.
     const CEILING: u64 = 512 << 20;
 
     pub(super) fn honest_templates_are_rendered() {
@@ -63,7 +64,7 @@ mod linux {
             times.sort_unstable();
             println!("a template in {place}: {:?} (median of 11)", times[5]);
         }
-        // A book, and a template that holds it a few times.
+        // A text as long as a book, and a template that stores it several times.
         let book = [Message::new("user", &"word ".repeat(5_000_000))];
         assert!(template.render(&book, true).unwrap().len() > 24_000_000);
         let refusal = ChatTemplate::new("{% set a = 1 %}{{ raise_exception('roles must alternate') }}", "", "");
@@ -91,7 +92,7 @@ mod linux {
                 doubled("{% set x = 'word' %}", "{% set x = [x, x] %}", 50, "{{ x | string | length }}"),
                 "limit of 384 MB",
             ),
-            // Compared for ever, and holding next to nothing.
+            // Compares for ever, and holds almost no memory.
             (
                 doubled(
                     "{% set x = 'a' %}{% set y = 'a' %}",
@@ -101,7 +102,7 @@ mod linux {
                 ),
                 "more than 10 s",
             ),
-            // An answer longer than anybody reads.
+            // An error message of excessive length.
             ("{% set x = 'a' * 30000000 %}{{ raise_exception(x) }}".to_string(), "aaaa…"),
             (format!("{deep}{{{{ ns.x | tojson | length }}}}"), ""),
             ("{% set x = 'word' * 999999999 %}".to_string(), ""),

@@ -1,4 +1,4 @@
-//! Analytic FLOPs and bytes against figures worked out by hand.
+//! Analytic FLOPs and bytes compared with figures computed by hand.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_models::config::AttentionDims;
@@ -79,7 +79,7 @@ fn what_is_not_counted_stays_unsaid() {
     assert_eq!((annotation.get_bytes(), annotation.get_io_bytes()), (Some(24), None), "weights alone are no I/O");
 }
 
-/// FLOP/B with activations, and without as they would be if nothing but weights, keys and values moved.
+/// FLOP/B with activations, and with only weights, keys and values.
 fn intensities(cost: &Cost) -> (f64, f64) {
     (cost.flops as f64 / cost.io_bytes() as f64, cost.flops as f64 / cost.bytes() as f64)
 }
@@ -125,10 +125,10 @@ fn intensity_of_attention_scores_at_prefill() {
     // SmolLM2-135M in bf16 on a GPU: 9 query heads, 3 for keys, 64 features, 64 tokens.
     let dims = AttentionDims { heads: 9, kv_heads: 3, head_dim: 64 };
     let scores = dims.scores(Work::new(1, 64, 0), Widths::of(2));
-    // Attended to are 64·65/2 positions, executed all 64².
+    // 64·65/2 positions are attended to, but all 64² are computed.
     assert_eq!(scores.flops, 2 * 9 * 64 * 2080);
     assert_eq!(scores.flops_executed(), 2 * 9 * 64 * 4096);
-    // Keys 3·64·64; queries 9·64·64, read and written to scale them and read again; scores 9·64·64, as large.
+    // Keys 3·64·64; queries 9·64·64, read and written to scale them and read again; scores 9·64·64, the same number.
     assert_eq!(scores.kv_bytes, 3 * 4096 * 2);
     assert_eq!(scores.io_bytes(), (3 + 3 * 9 + 9) * 4096 * 2);
     let (with, without) = intensities(&scores);
@@ -152,10 +152,10 @@ fn softmax_context_and_rotary_move_what_candle_moves() {
     let one = Work::new(2, 1, 7);
     assert_eq!(dims.softmax(one, Widths::of(4)).io_bytes(), 2 * 4 * 8 * 8);
     assert_eq!(dims.context(one, Widths::of(4)).io_bytes(), (2 * 4 * 8 + 2 * 8 * 2 * 8 + 2 * 4 * 8) * 4);
-    // Both copied to the heads' layout, then turned; 3·4 cosines and sines for each of the two.
+    // Both copied to the heads' layout, then rotated; 3·4 cosines and sines for each of the two.
     assert_eq!(dims.rotary(work, 2).io_bytes(), (q + kv) * 2 * 2 * 2 + 2 * (2 * 3 * 4) * 2);
     assert_eq!(dims.rotary(one, 2).io_bytes(), (2 * 4 * 8 + 2 * 2 * 8) * 2 * 2 + 2 * (2 * 4) * 2);
-    // New keys and values read and written, the values turned before.
+    // New keys and values read and written, after the values were copied to another layout.
     assert_eq!(dims.kv_write(work, 2).io_bytes(), 2 * kv * 2 * 2 + kv * 2 * 2);
     assert_eq!(dims.kv_write(one, 2).io_bytes(), 2 * (2 * 2 * 8) * 2 * 2);
     assert_eq!(lookup(6, 16, 9, 4).io_bytes(), 6 * (9 + 4 + 16 * 4));

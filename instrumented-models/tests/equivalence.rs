@@ -1,6 +1,6 @@
 //! Logits equal candle-transformers' for the same weights, with and without a cache, batched.
 //!
-//! Tolerances are differences over the largest logit. In f32 they come from the order of summation alone.
+//! Tolerances are differences over the largest logit. In f32 they come only from the order of summation.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
@@ -83,8 +83,9 @@ fn quantised_weights_equal_candles_quantized_llama() {
             // candle's model refuses a batch of prompts.
             let mut theirs = one_by_one(&path, DType::F32, batch);
             let difference = compare(ours.model.as_mut(), &mut theirs, batch);
-            // Activations are quantised too, to 8 bits: a difference in the last place can move a whole step of them, so one
-            // token at a time and all at once agree less closely than two models that do the same.
+            // Activations are quantised too, to 8 bits: a difference in the last digit can change one by a whole
+            // quantisation step, so passing tokens one at a time and all at once agree less closely than two models
+            // that do the same.
             let tolerance = if matches!(dtype, GgmlDType::F32 | GgmlDType::F16) { F32 } else { QUANTISED };
             assert_within(&format!("{dtype:?}, batch {batch}"), difference, tolerance);
         }

@@ -1,4 +1,4 @@
-//! The generation loop: lengths, ends, batches, seeds, refusals.
+//! The generation loop: lengths, end reasons, batches, seeds, refused input.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
@@ -152,7 +152,7 @@ fn random_prompts_that_do_not_fit_are_refused_before_they_are_made() {
     assert_eq!(loaded.random_prompt(2047, 1).unwrap().len(), 2047);
 }
 
-/// Fails as candle's operations do under `RUST_BACKTRACE=1`.
+/// Fails like candle's operations under `RUST_BACKTRACE=1`.
 struct Failing(Device);
 
 impl CausalLm for Failing {

@@ -1,4 +1,4 @@
-//! Models made to harm: each is refused with an error that names the thing, or runs, within bounded time and memory.
+//! Malicious models: each is refused with an error that names the problem, or runs within bounded time and memory.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 #[path = "common/peak.rs"]
@@ -17,7 +17,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most memory that all tests of this file together may hold; honest loading of the tiny model takes some 3 MB.
+/// Most memory for all tests of this file together; normal loading of the tiny model takes about 3 MB.
 const CEILING: usize = 256 << 20;
 
 fn source(path: &Path) -> ModelSource {
@@ -32,7 +32,7 @@ fn try_load(path: &Path, engine: Engine) -> Result<LoadedModel, LoadError> {
     loaded
 }
 
-/// The error by which both engines refuse what is at `path`.
+/// The error with which both engines refuse the model at `path`.
 #[track_caller]
 fn refused(path: &Path, parts: &[&str]) {
     for engine in [Engine::Instrumented, Engine::Candle] {
@@ -45,7 +45,7 @@ fn refused(path: &Path, parts: &[&str]) {
     }
 }
 
-/// Chat templates of pieces in any order: what is rendered in this process is cheap there, whatever it says.
+/// Chat templates of pieces in random order: those that are rendered in this process are cheap.
 #[test]
 fn what_a_chat_template_may_do_in_this_process() {
     const PIECES: [&str; 34] = [
@@ -92,7 +92,7 @@ fn what_a_chat_template_may_do_in_this_process() {
         let code: String = (0..length).map(|_| PIECES[random.random_range(0..PIECES.len())]).collect();
         let source = format!("{{% for m in messages %}}{{{{ {code} }}}}{{% endfor %}}");
         let started = Instant::now();
-        // This test offers no process of its own.
+        // This test does not call `isolate`.
         rendered +=
             usize::from(!matches!(ChatTemplate::new(&source, "<s>", "").render(&turns, true), Err(ChatError::Host(_))));
         assert!(started.elapsed() < Duration::from_secs(5), "{source}");
@@ -167,7 +167,7 @@ fn alignments_that_cannot_be() {
 
 #[test]
 fn tensors_whose_sizes_overflow() {
-    // Products that wrap to 0, to something small, and one that only its bytes overflow.
+    // Products that wrap to 0, products that wrap to a small number, and one of which only the bytes overflow.
     for dimensions in [&[1 << 32, 1 << 32][..], &[(1 << 63) + 1, 2], &[1 << 62, 1], &[0, 5], &[u64::MAX; 4]] {
         Raw::new(1, 0).tensor("token_embd.weight", dimensions, 0, 0).refused(&["tensor `token_embd.weight`"]);
     }
@@ -214,7 +214,7 @@ fn a_declared_context_costs_nothing() {
         write(beyond);
         refused(&path, &["model.gguf", "context is", "limit of 16777216"]);
     }
-    // candle's own dense model makes its tables of what its configuration declares.
+    // candle's own dense model makes its tables for the context that its configuration declares.
     let directory = tempfile::tempdir().unwrap();
     write_directory(directory.path(), &ModelConfig { max_context: 10_000_000, ..tiny() }, false);
     for engine in [Engine::Instrumented, Engine::Candle] {
@@ -279,7 +279,7 @@ fn safetensors_that_lie() {
     }
 }
 
-/// Opening a pipe waits for whoever writes into it.
+/// Opening a pipe waits for a writer.
 #[cfg(unix)]
 #[test]
 fn pipes_in_the_directory() {
@@ -318,7 +318,7 @@ impl Dice {
         self.0.random_range(0..most.max(1))
     }
 
-    /// Some bytes of the first `within` changed, now and then a number made extreme or the end cut off.
+    /// Changes some of the first `within` bytes; sometimes makes a number extreme or truncates the file.
     fn mutate(&mut self, whole: &[u8], within: usize) -> Vec<u8> {
         let mut bytes = whole.to_vec();
         for _ in 0..=self.below(3) {

@@ -1,4 +1,4 @@
-//! Wrapped layers compute what candle's compute, and cost what arithmetic says.
+//! Wrapped layers compute the same as candle's, and their costs are those computed by hand.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
@@ -94,7 +94,7 @@ fn any_module_is_recorded_with_its_cost() -> Result<()> {
             ..Cost::default()
         });
         assert_eq!(pool.forward(&values(&[2, 8]))?.dims(), &[2, 1]);
-        // A cost may depend on what is known where the module is made.
+        // A cost may depend on values that are known where the module is made.
         let kept = 2;
         let half = Instrumented::with_cost("encoder.half", candle_nn::Activation::Relu, move |_, x| {
             pointwise(x.elem_count() / kept, 2, 4)

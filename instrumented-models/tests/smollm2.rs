@@ -1,4 +1,4 @@
-//! The real SmolLM2-135M-Instruct, where it has been fetched.
+//! The real SmolLM2-135M-Instruct, if it has been fetched.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
@@ -46,9 +46,10 @@ fn streams_whole_characters() {
 fn logits_equal_candles() {
     let Some(path) = require(&SMOLLM2) else { return };
     let mut ours = load(&path, Engine::Instrumented, DType::F32, false);
-    // Query heads that share a key/value head are stacked into one product here and not in candle, which changes the last place
-    // of the scores (with candle's shapes the logits are equal bit for bit). Activations are then quantised to 8 bits before
-    // every product of 30 layers, and a rounding that flips is a step of 1/127: hence 3 % where widened weights agree to 1e-5.
+    // Query heads that share a key/value head are stacked into one product here and not in candle, which changes the
+    // last digit of the scores (with candle's shapes the logits are bitwise equal). Activations are then quantised to 8
+    // bits before every product of 30 layers, and a change in rounding is a step of 1/127: hence 3 %, while widened
+    // weights agree to 1e-5.
     for batch in [1, 2] {
         let found = compare(ours.model.as_mut(), &mut one_by_one(&path, DType::F32, batch), batch);
         eprintln!("Q4_1, batch {batch}: {found:?}");
@@ -88,7 +89,7 @@ fn answers_as_candles_model_does() {
 #[test]
 fn answers_a_question() {
     let Some(path) = require(&SMOLLM2) else { return };
-    // Widened, activations are not quantised, and the little model knows more.
+    // With widened weights activations are not quantised, and the small model answers better.
     let mut loaded = load(&path, Engine::Instrumented, DType::F32, true);
     let (text, finish) = answer(&mut loaded, "What is the capital of France?");
     assert!(text.contains("Paris"), "{text}");

@@ -1,4 +1,4 @@
-//! What a session records of the instrumented model: names, tree, and costs that sum up to the analytic ones.
+//! What a session records of the instrumented model: names, tree, and costs whose sums are the analytic ones.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
@@ -24,7 +24,7 @@ fn record(f: impl FnOnce()) -> Batch {
     memory.batch()
 }
 
-/// What spans say of their own: FLOPs needed and executed, bytes without and with activations.
+/// Sums of the spans' annotations: FLOPs needed and executed, bytes without and with activations.
 fn sums(spans: &[&SpanRecord]) -> [u64; 4] {
     let fields: [fn(&SpanRecord) -> Option<u64>; 4] = [|s| s.flops, |s| s.flops_executed, |s| s.bytes, |s| s.io_bytes];
     fields.map(|field| spans.iter().filter_map(|s| field(s)).sum())
@@ -61,13 +61,13 @@ fn annotations_sum_up_to_the_cost_model() {
         assert_eq!(batch.steps.len(), works.len());
         for (step, (work, own)) in batch.steps.iter().zip(works) {
             let spans: Vec<&SpanRecord> = batch.spans.iter().filter(|s| s.step == Some(step.step)).collect();
-            // On a CPU the products of attention are in f32 whatever the rest is in.
+            // On a CPU the products of attention are always in f32.
             let analytic = decoder_step(&config, work, Widths::of(width).products(4)).total();
             assert_eq!(sums(&spans), figures(&analytic), "{dtype:?} {work:?}");
             assert_eq!(own, analytic, "{dtype:?} {work:?}");
             let of_step = [step.flops, step.flops_executed, step.bytes, step.io_bytes];
             assert_eq!(of_step, figures(&analytic).map(Some));
-            // Every layer is executed once more than needed where it is masked, and nowhere else.
+            // More FLOPs are executed than needed only if there is a mask.
             assert_eq!(analytic.flops_executed() > analytic.flops, work.tokens > 1);
         }
     }
@@ -103,13 +103,13 @@ fn quantised_annotations_count_the_real_storage() {
         loaded.model.forward(&tokens(1, 1, 0, 96), 0).unwrap();
     });
     let analytic = decoder_step(&config, work, Widths::of(4));
-    // All weights are read once, but for the embedding table, of which one row is: 5 bits a weight.
+    // All weights are read once, except the embedding table, of which one row is read: 5 bits per weight.
     let table = (config.vocab_size * config.hidden_size) as u64 * 5 / 8;
     let row = config.hidden_size as u64 * 5 / 8;
     let step = &batch.steps[0];
     assert_eq!(step.flops, Some(analytic.total().flops));
     assert_eq!(step.bytes, Some(stored - table + row + analytic.attention().kv_bytes));
-    // Activations are f32 whatever the weights are stored in.
+    // Activations are f32 whatever the type of the weights.
     assert_eq!(step.io_bytes, Some(step.bytes.unwrap() + analytic.total().activation_bytes));
 }
 
@@ -143,7 +143,7 @@ fn intervals_are_named_after_the_weights() {
     assert_eq!(q.shape.unwrap().to_string(), "1x1x64");
     assert_eq!((q.flops, q.bytes), (Some(2 * 64 * 64), Some(64 * 64 * 4)));
     assert_eq!((q.flops_executed, q.io_bytes), (q.flops, Some((64 * 64 + 64 + 64) * 4)));
-    // All that moves something itself says how much; what only holds others does not.
+    // Every interval that moves data itself is annotated; one that only contains others is not.
     for span in &batch.spans {
         let holds = matches!(&*span.path.name, "decode" | "self_attn" | "mlp");
         assert_eq!(span.io_bytes.is_none(), holds, "{}", span.path.path);
@@ -203,7 +203,7 @@ fn generation_marks_a_step_for_each_token() {
     let request = &batch.requests[0];
     assert_eq!((request.prompt_tokens, request.output_tokens), (Some(prompt as u64), Some(10)));
     assert!(request.ttft_ns.is_some());
-    // A prompt is nobody's business.
+    // The prompt must not be recorded.
     assert!(!format!("{batch:?}").contains("secret"));
 }
 

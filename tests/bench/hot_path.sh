@@ -1,10 +1,11 @@
 #!/bin/sh
-# The hot path of this tree against that of another commit, in turns: what a change costs who records.
+# Compares the hot path of this tree with that of another commit, in turns: what a change costs while recording.
 #
 #   tests/bench/hot_path.sh COMMIT [ROUNDS]
 #
-# Builds the example `hot_path` of both (the older tree gets this one's source of it) and lets them take turns; a quarter of
-# an hour with the default of twelve rounds. Close what else is running: ratios bear some of it, absolute figures do not.
+# Builds the example `hot_path` of both (the older tree gets this one's source of it) and lets them take turns; a
+# quarter of an hour with the default of twelve rounds. Close other programs: ratios tolerate some load, absolute
+# figures do not.
 set -eu
 cd "$(dirname -- "$0")/../.."
 base=${1:?which commit to compare with}

@@ -4,7 +4,7 @@
 #   tests/bench/run.sh          everything; the soak run in its twenty-second form
 #   SOAK=600 tests/bench/run.sh with the ten-minute one
 #
-# Close what else is running: the machine's load stands in every result.
+# Close other programs: the machine's load is noted in every result.
 set -eu
 cd "$(dirname -- "$0")/../.."
 cargo=${CARGO:-cargo}
@@ -23,8 +23,8 @@ else
     echo "bench: no libclang, so nvtx's layer is not measured (Debian: apt-get install libclang-dev)" >&2
 fi
 
-# The peers ask other features of libraries below candle, so they are built apart from it; the rest is built together with the
-# command line, which then shares one candle with it.
+# The peers need other features of libraries below candle, so they are built separately; the rest is built together with
+# the command line, so that both share one build of candle.
 $cargo build -q -p candlescope-bench --no-default-features --features "$peers" --bin overhead --bin summary
 $cargo build -q -p candlescope-cli -p candlescope-bench --bin throughput --bin decode --bin soak
 

@@ -71,7 +71,7 @@ PY
 load observed 25 >"$out/server_capture_load.json" &
 sleep 2
 url=$(cat "$scratch/observed.url")
-# The first attaches CUPTI, the second finds it known.
+# The first attaches CUPTI, for the second it is loaded already.
 for again in 1 2; do
   ask POST "$url/debug/capture?steps=50&wait=true" | tee -a "$out/server_capture.json"
 done

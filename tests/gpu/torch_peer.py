@@ -22,7 +22,7 @@ options.add_argument("--tokens", type=int, default=24)
 options.add_argument("--json")
 options = options.parse_args()
 
-# SmolLM2-135M, random weights: speed depends on the shape alone.
+# SmolLM2-135M with random weights: speed depends on the shape only.
 config = LlamaConfig(
     hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
     vocab_size=49152, max_position_embeddings=8192, rope_theta=100000.0, tie_word_embeddings=True, attn_implementation="eager",

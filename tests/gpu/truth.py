@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Recomputes a device's figures from a run's tables and holds them against what `candlescope report` printed.
+"""Recomputes a device's figures from a run's tables and compares them with those of `candlescope report`.
 
 Usage: truth.py RUN [NSYS.sqlite TOKENS]     RUN holds metrics.json; needs pyarrow and nothing of ours.
 
-Everything is done anew from the definitions: a device's busy time is the union of its kernels, copies and memsets within the union of
+Everything is computed from the definitions: a device's busy time is the union of its kernels, copies and memsets within the union of
 the recorded steps; MBU is bytes of these steps over that time and the peak; tokens/s likewise. With a database of Nsight Systems, made
 of the same program without candlescope, the kernel time a token of both is compared, too.
 """
@@ -105,7 +105,7 @@ def main():
         tokens = int(sys.argv[3])
         mine = sum(k["gpu_dur_ns"] for k in kernels if k["kind"] == "kernel" and k["step"] in steps) / len(decode)
         base = sqlite3.connect(f"file:{sys.argv[2]}?mode=ro", uri=True)
-        # The measured part is the last: as many kernels from the end as these steps launch.
+        # The measured part comes last: take as many kernels from the end as these steps launch.
         wanted = round(launched / len(decode) * tokens)
         theirs = base.execute(
             "SELECT SUM(d), COUNT(*) FROM (SELECT end - start AS d FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start DESC LIMIT ?)",

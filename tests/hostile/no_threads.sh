@@ -1,7 +1,7 @@
 #!/bin/sh
-# A system that gives a process no more threads, at each number of them: the program goes on or says what to do, nothing
-# panics, and a session that could not start leaves no run behind. Needs root, to become a user whose threads are counted
-# (root's are not), and the command line built.
+# Limits the number of threads to each possible value: the program goes on or says what to do, nothing panics, and a
+# session that could not start leaves no run behind. Needs root, to become a user whose threads are limited (root's are
+# not), and the built command line.
 set -eu
 cd "$(dirname -- "$0")/../.."
 bin=${1:-target/debug/candlescope}

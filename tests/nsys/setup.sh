@@ -2,14 +2,15 @@
 # Puts NVIDIA's Nsight Systems into .nsys/ (kept out of git), so that tests run under the real tool on any machine, GPU or not.
 # Usage: tests/nsys/setup.sh       prints the path of nsys. Running it again costs nothing.
 #
-# It comes from Debian's non-free component, about 190 MB to download and 400 MB on disk. Installing the package would want a
-# driver, so it is only unpacked; neither root nor a change to the system's own apt sources is needed.
-# Elsewhere than on x86-64 with apt, tests use the nsys on the PATH or in CANDLESCOPE_NSYS, and say so when there is none.
+# It comes from Debian's non-free component, about 190 MB to download and 400 MB on disk. Installing the package would
+# require a driver, so it is only unpacked; neither root nor a change to the system's own apt sources is needed. On
+# systems other than x86-64 with apt, tests use the nsys on the PATH or in CANDLESCOPE_NSYS, and say so if there is
+# none.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cache=$root/.nsys
 nsys=$cache/nsight-systems/target-linux-x64/nsys
-# Changes whenever this script would leave something else behind.
+# Changes whenever the result of this script would change.
 edition="nsight-systems 2023.4, layout 1"
 
 if [ -f "$cache/edition" ] && [ "$(cat "$cache/edition")" = "$edition" ]; then
@@ -29,7 +30,7 @@ cd "$work/debs"
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 if [ ! -e "$keyring" ]; then
-  # Ubuntu and others carry Debian's keys as a package.
+  # Ubuntu and others have Debian's keys as a package.
   apt-get download -qq debian-archive-keyring || {
     echo "nsys/setup.sh: Debian's keys are missing: install the package debian-archive-keyring" >&2
     exit 1
@@ -61,16 +62,16 @@ echo "nsys/setup.sh: fetching Nsight Systems from $mirror (190 MB)" >&2
 apt-get "${private[@]}" update -qq >&2
 fetch nsight-systems nsight-systems-target libssh-4
 
-# nsys finds its importer as a sibling of its own real directory, which Debian's layout of links is not.
+# nsys looks for its importer beside its own real directory, which does not work with Debian's layout of links.
 tool=$work/nsight-systems
 mkdir "$tool"
 mv "$work/root/usr/lib/nsight-systems/host-linux-x64" "$tool/"
 mv "$work/root/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64" "$tool/"
 host=$tool/host-linux-x64
-# The window and its translations are half the size, and nobody looks at one here.
+# The graphical interface and its translations are half the size and are not needed here.
 rm -rf "$host"/libQt6WebEngine* "$host/translations" "$host/resources"
 
-# Libraries that the system lacks go beside the tool's own, where its programs look first.
+# Libraries that the system lacks are put beside the tool's own, where its programs look first.
 adopt() { # LIBRARY: copies it from what was unpacked, under the name it is asked by
   found=$(find "$work/root" -name "$1" | head -n 1)
   [ -n "$found" ] || return 1

@@ -2,12 +2,12 @@
 # Builds Jaeger into .services/ (kept out of git), so that the OTLP exporter is tested against the real one.
 # Usage: tests/otlp/jaeger.sh    prints the program. The first time takes about five minutes on two cores, after that nothing.
 #
-# The module in tests/otlp/jaeger pins Jaeger and everything it is made of. Where there is no Go to be had: name a Jaeger v2
-# in CANDLESCOPE_JAEGER.
+# The module in tests/otlp/jaeger pins Jaeger and all its dependencies. If there is no Go, name a Jaeger v2 in
+# CANDLESCOPE_JAEGER.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=$(cd "$here/../.." && pwd)/.services
-# Changes whenever something else would be built.
+# Changes whenever the build would change.
 edition=$(cat "$here/jaeger/go.mod" "$here/jaeger/go.sum" | cksum)
 
 if [ -n "${CANDLESCOPE_JAEGER:-}" ]; then
@@ -23,7 +23,7 @@ fi
 go=$("$here/../services/go.sh")
 mkdir -p "$cache/jaeger"
 cd "$here/jaeger"
-# Whatever Go this is, it is the one that builds, and its module files are taken as they are.
+# This Go builds, whatever its version, with the module files as they are.
 GOTOOLCHAIN=local GOFLAGS="-mod=readonly -trimpath" nice -n 15 "$go" build -ldflags "-s -w" \
   -o "$cache/jaeger/jaeger" github.com/jaegertracing/jaeger/cmd/jaeger >&2
 echo "$edition" >"$cache/jaeger/edition"

@@ -4,7 +4,7 @@
     check_perfetto.py FILE [--slices N]
 
 Every track is described before it is used and hangs below the process; every interned name resolves; slices on a track nest,
-sorted by time as the importer sorts them. Where the package can run `trace_processor`, its SQL must agree.
+sorted by time as the importer sorts them. If the package can run `trace_processor`, its SQL must agree.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def check(trace: pb.Trace) -> tuple[int, list[str]]:
 
 
 def by_trace_processor(path: str) -> int | None:
-    """Slices as the real importer counts them; None where its binary cannot be had."""
+    """Slices as the real importer counts them; None if its binary is not available."""
     binary = os.environ.get("TRACE_PROCESSOR")
     if not binary:
         return None

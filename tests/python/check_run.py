@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads a run with DuckDB and Polars and holds it against run.json.
+"""Reads a run with DuckDB and Polars and compares it with run.json.
 
     check_run.py RUN [--json]
 
@@ -25,7 +25,7 @@ def count(run: pathlib.Path, table: str) -> tuple[int, int, int]:
     if not segments:
         return 0, 0, 0
     rows = duckdb.sql(f"select count(*) from read_parquet({segments!r})").fetchall()[0][0]
-    # Reads every column, so that a damaged page does not stay hidden.
+    # Reads every column, so that damaged pages are found.
     frame = pl.read_parquet(segments)
     return rows, frame.height, len(segments)
 

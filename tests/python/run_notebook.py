@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a notebook from top to bottom, as a person would, and says what came of it.
+"""Runs a notebook from top to bottom, as a person would, and reports the result.
 
     run_notebook.py NOTEBOOK [--images DIR]
 
@@ -28,14 +28,14 @@ def execute(path: pathlib.Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     with tempfile.TemporaryDirectory() as scratch:
-        # The kernel is this interpreter, whatever kernels and settings the user has.
+        # The Jupyter kernel is this interpreter, whatever kernels and settings the user has.
         os.environ |= {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_RUNTIME_DIR": scratch, "IPYTHONDIR": scratch}
         client = NotebookClient(
             notebook,
             timeout=CELL_TIMEOUT_S,
             kernel_name="python3",
             resources={"metadata": {"path": str(path.parent)}},
-            # Through files of this user, not through ports of the machine.
+            # Communicates through files of this user, not through ports of the machine.
             config=Config({"KernelManager": {"transport": "ipc", "ip": f"{scratch}/ipc"}}),
         )
         client.execute()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Executes every SQL block of a page in order, with `runs` as given, and prints what each query answers.
+"""Executes every SQL block of a page in order, with `runs` as given, and prints the result of each query.
 
     run_sql.py PAGE RUNS
 
-Prints one JSON object: heading → rows, each an object by column. Blocks under one heading overwrite each other; statements that answer nothing leave none.
+Prints one JSON object: heading → rows, each an object by column. Blocks under one heading overwrite each other; statements without a result are left out.
 """
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Says a report's figures again in SQL, from the run's Parquet tables alone, and holds both together.
+"""Computes a report's figures in SQL, from the run's Parquet tables alone, and compares both.
 
     sql_truth.py RUN        RUN holds metrics.json, as `candlescope report` writes it
 
-Every figure of metrics.json that can be said in SQL is: latency, steps and phases, operators, tree, warm-up, samples, utilisation. Exit
+Covers every figure of metrics.json that can be computed in SQL: latency, steps and phases, operators, tree, warm-up, samples, utilisation. Exit
 status 0 when all agree to nine digits, 1 with a line for each that does not. Nothing here shares code with the analysis.
 """
 
@@ -24,7 +24,7 @@ for table in ("spans", "steps", "requests", "samples", "kernels"):
     if list((run / table).glob("part-*.parquet")):
         db.sql(f"create view all_{table} as select * from read_parquet('{run}/{table}/part-*.parquet')")
 
-# Warm-up: the first requests, as many as the option says; out of everything.
+# Warm-up: the first requests, as many as the option says; left out of everything.
 warmup = int(manifest["options"].get("warmup") or 0)
 db.sql(f"create view requests as select * from all_requests where request > {warmup}")
 db.sql(f"create view steps as select * from all_steps where request is null or request > {warmup}")
@@ -74,7 +74,7 @@ def union(windows):
       select sum(hi - lo) from (select min(s) as lo, max(e) as hi from i group by island)""")
 
 
-# Latency, from what requests say of their own tokens.
+# Latency, from the requests' own records of their tokens.
 figures = metrics["figures"]
 own = """select *, output_tokens / coalesce(batch, 1) as each, coalesce(batch, 1) as sequences from requests"""
 spread("ttft", f"select ttft_ns as v from ({own})", figures.get("ttft"))

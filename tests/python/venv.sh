@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .venv with the Python readers that tests hold our files against, and with what runs the notebooks. Does nothing when it is up to date.
+# Makes .venv with the Python readers that tests check our files with, and with what runs the notebooks. Does nothing if
+# it is up to date.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 requirements="$root/tests/python/requirements.txt"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts libfaketime into .services/ (kept out of git): with it a test sets the clock of one process and of nothing else.
+# Puts libfaketime into .services/ (kept out of git): with it a test sets the clock of a single process.
 # Usage: tests/services/faketime.sh    prints the path of the library. Running it again costs nothing.
 #
 # It comes from Debian's package, which is only unpacked. Elsewhere: name libfaketimeMT.so.1 in CANDLESCOPE_FAKETIME.

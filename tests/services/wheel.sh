@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts the wheel that tests/services/NAME.txt names, held to its hash, into .services/NAME (kept out of git), unless it is there.
+# Puts the wheel that tests/services/NAME.txt names, checked against its hash, into .services/NAME (kept out of git),
+# unless it is there.
 # Usage: tests/services/wheel.sh NAME PATH    prints where PATH of the wheel is.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

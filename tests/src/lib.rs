@@ -1,6 +1,6 @@
-//! What crosses crates: see the test binaries beside this file, and `bench` for figures.
+//! Tests that involve several crates are in the test binaries beside this file, benchmarks in `bench`.
 
-/// The Rust of the pages compiles. Several of them name features that the workspace as a whole has on.
+/// Compiles the Rust code of the documentation. Some pages need features that the workspace as a whole has on.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

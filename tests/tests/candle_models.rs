@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use candlescope_core::{Phase, llm};
 use common::*;
 
-/// What one forward of candle's llama must look like below `decode`, written down from candle's source.
+/// The expected intervals of one forward pass of candle's llama below `decode`, from candle's source.
 fn llama_tree() -> Vec<String> {
     let mut tree = vec!["decode".to_string()];
     for b in 0..LAYERS {
@@ -115,7 +115,8 @@ fn without_marked_phases_the_outermost_spans_are_the_steps() {
             model.forward(&tokens(1), i, &mut cache).unwrap();
         }
     });
-    // candle's llama has no span around the whole forward: its blocks, the last norm and the head stand alone.
+    // candle's llama has no span around the whole forward: its blocks, the last norm and the head are steps of their
+    // own.
     let mut names: Vec<&str> = batch.steps.iter().map(|s| s.path.path.as_str()).collect();
     names.sort_unstable();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Documents made from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` writes them anew.
+//! Documents generated from the code: `UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs` updates them.
 #![allow(missing_docs, reason = "a test")]
 #[path = "docs/pages.rs"]
 mod pages;
@@ -21,7 +21,7 @@ fn hold(name: &str, text: &str) {
     assert!(there == text, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs");
 }
 
-/// What `run.json` says, by key.
+/// The meaning of each key of `run.json`.
 const MANIFEST: &[(&str, &str)] = &[
     ("schema_version", "Version of this layout"),
     ("run_id", "Name of the run, as in every table"),
@@ -33,9 +33,9 @@ const MANIFEST: &[(&str, &str)] = &[
     ("environment", "Object: machine, operating system, devices, versions"),
     (
         "model",
-        "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is the activations', \
-         `quantization` the weights', `compute_dtype` the type projections are multiplied in (`int8` of quantised ones): \
-         FLOPs are compared with a peak of this type, or with none",
+        "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is that of the activations, \
+         `quantization` that of the weights, `compute_dtype` the type in which projections are multiplied (`int8` for \
+         quantised ones): FLOPs are compared with a peak of this type, or with none",
     ),
     (
         "options",
@@ -43,10 +43,10 @@ const MANIFEST: &[(&str, &str)] = &[
          `warmup` (0 where it is missing) is the number of requests that only warmed up: rows with \
          `request` ≤ `warmup` are in the tables, and statistics leave them out",
     ),
-    ("clock", "Object: clock of the host's times, what a reading costs, and how it was converted to Unix time"),
+    ("clock", "Object: clock of the host's times, the cost of a reading, and how it was converted to Unix time"),
     (
         "gpu",
-        "Object: how GPU time was taken, what became of every mark and kernel, how far device times may be off; missing if no GPU time was asked for",
+        "Object: how GPU time was measured, what became of every mark and kernel, the error bound of device times; missing if no GPU time was asked for",
     ),
     (
         "steps",
@@ -60,80 +60,88 @@ const MANIFEST: &[(&str, &str)] = &[
     (
         "overhead",
         "Object: what recording cost, from a warm loop over registry and layer; `in_place` if steps were left plain to \
-         measure it; `estimate` says which of the two is the better one",
+         measure it; `estimate` names the better one of the two",
     ),
     (
         "verdict",
-        "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`; where there are any, `place` (kind and name) and `evidence` (list of `name`, `value`, `unit`)",
+        "Object: `ok`, and `findings` with `severity`, `code`, `message` and `remedy`; and, if there are any, `place` (kind and name) and `evidence` (list of `name`, `value`, `unit`)",
     ),
     ("results", "Object: what the program reported about itself"),
 ];
 
-/// What people who read the tables have tripped over.
-const NOTES: &str = "\n## Before you compute\n\
+/// Notes on what readers of the tables easily get wrong.
+const NOTES: &str = "\n\
+## Before you compute\n\
 \n\
-- Intervals nest: do not add up durations of different paths. Self time is an interval's duration less those of\n  \
-  the rows that name its `seq` as their `parent_seq`; the self times of a step add up to the step.\n\
-- A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is\n  \
-  0.\n\
-- `requests.prompt_tokens` counts one sequence; `requests.output_tokens` and `steps.tokens` count all sequences\n  \
-  of the batch.\n\
-- `steps.tokens` and `steps.batch` are what a step passes through the model. `steps.new_tokens` are the tokens\n  \
-  that somebody waits for: a sequence of a batch that has ended still passes through the model with the others,\n  \
-  and yields none.\n\
-- `flops` and `bytes` are what the model needs; MFU and MBU are made of them. `flops_executed` also counts\n  \
-  masked positions (HFU), and `io_bytes` also counts the activations of each operation. FLOPs / `io_bytes` is\n  \
-  arithmetic intensity; `io_bytes` / self time is an operation's GB/s, because both are the interval's own.\n\
-- The first requests warm up: leave out rows of requests up to the option `warmup`, and their steps.\n  \
-  [sql.md](sql.md) has views that do.\n\
-- In the adaptive tier most intervals have no `gpu_dur_ns`: average what was measured and multiply by the number\n  \
-  of intervals, for each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns`\n  \
-  launched none: there it is zero, not unknown.\n\
+- Intervals nest: do not add up durations of different paths. Self time is an interval's duration less those of the\n  \
+rows that name its `seq` as their `parent_seq`; the self times of a step add up to the step.\n\
+- A step is the row that `steps.seq` names. Inside a request its `depth` is 1, because the request's own span is 0.\n\
+- `requests.prompt_tokens` counts one sequence; `requests.output_tokens` and `steps.tokens` count all sequences of the\n  \
+batch.\n\
+- `steps.tokens` and `steps.batch` are what a step passes through the model. `steps.new_tokens` are the tokens that\n  \
+are needed: a sequence of a batch that has ended still passes through the model with the others, but yields none.\n\
+- `flops` and `bytes` are what the model needs; MFU and MBU are made of them. `flops_executed` also counts masked\n  \
+positions (HFU), and `io_bytes` also counts the activations of each operation. FLOPs / `io_bytes` is arithmetic\n  \
+intensity; `io_bytes` / self time is an operation's GB/s, because both are the interval's own.\n\
+- The first requests are warm-up: leave out rows of requests up to the option `warmup`, and their steps.\n  \
+[sql.md](sql.md) has views that do.\n\
+- In the adaptive tier most intervals have no `gpu_dur_ns`: take the mean of the measured ones times the number of all\n  \
+intervals, for each `gpu_source` by itself. In a step that has `kernels`, an interval without `gpu_dur_ns` launched\n  \
+none: there its GPU time is zero, not unknown.\n\
 - Steps of several threads overlap: for rates of the machine merge their times, do not add them.\n\
-- `gpu.cold_steps` are steps that were measured in full although they were the first of their kind, because no\n  \
-  later one was: the GPU times of their parts are those of a cold step.\n\
-- If `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, do not\n  \
-  compare device times with host times: neither `gpu_start_ns` with `host_start_ns`, nor by `queue_delay_ns`.\n  \
-  Below that they are right to within the bound. Durations always are right.\n\
-- `kernels` has what steps in windows launched. A row without `path` was launched while they ran, but in no\n  \
-  interval. What the recorder saw of other steps, and before and after, has no rows:\n  \
-  `gpu.kernels.outside_window` counts it.\n\
-- Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls\n  \
-  unless you tell it otherwise.\n\
-- With a schedule, or while recording was off, `steps` and `spans` hold only some of the steps. Do not divide\n  \
-  their sums by wall time, and take no gap from one step to the next unless all numbers between are there\n  \
-  (`run.json` has `steps`). `requests` holds all requests, except those that began and ended while recording was\n  \
-  off (`loss.requests_paused`).\n\
+- `gpu.cold_steps` lists steps that were measured in full although they were the first of their kind, because no\n  \
+later one was: the GPU times of their parts are those of a cold step.\n\
+- If `gpu.devices[].skew_bound_ns` (marks) or `gpu.kernels.clock_bound_ns` (kernels) is above 100,000, do not compare\n  \
+device times with host times: neither `gpu_start_ns` with `host_start_ns`, nor by `queue_delay_ns`. Below that they\n  \
+are right to within the bound. Durations are always right.\n\
+- `kernels` has what was launched in steps of windows. A row without `path` was launched while such a step ran, but in\n  \
+no interval. What the recorder saw of other steps, and before and after, has no rows: `gpu.kernels.outside_window`\n  \
+counts it.\n\
+- Unix nanoseconds do not fit a double: subtract first. pandas makes doubles of integer columns with nulls unless you\n  \
+tell it otherwise.\n\
+- With a schedule, or while recording was off, `steps` and `spans` hold only some of the steps. Do not divide their\n  \
+sums by wall time, and compute no gap between two steps unless all numbers between them are there (`run.json` has\n  \
+`steps`). `requests` holds all requests, except those that began and ended while recording was off\n  \
+(`loss.requests_paused`).\n\
 - A table may be empty or missing: `kernels` if none were recorded, `requests` of a program that marks none.\n";
 
 #[test]
 fn run_format() {
     let mut text = String::from(
-        "# A run on disk\n\n\
-         Made from `sdk/core/src/run.rs`, which the writer and the reader are held to. ",
+        "# A run on disk\n\
+         \n\
+         Made from `sdk/core/src/run.rs`, which the writer and the reader must follow. ",
     );
     let _ = write!(
         text,
-        "Schema version {}.\n\n\
+        "Schema version {}.\n\
+         \n\
          ```\n\
          RUN/run.json                    environment, model, options, clock, counts, losses, verdict\n\
-         RUN/spans/part-*.parquet        one row an interval\n\
-         RUN/steps/part-*.parquet        one row a step\n\
-         RUN/requests/part-*.parquet     one row a request\n\
-         RUN/samples/part-*.parquet      one row a sample of a metric\n\
-         RUN/kernels/part-*.parquet      one row a kernel, copy or memset on a GPU\n\
+         RUN/spans/part-*.parquet        one row per interval\n\
+         RUN/steps/part-*.parquet        one row per step\n\
+         RUN/requests/part-*.parquet     one row per request\n\
+         RUN/samples/part-*.parquet      one row per sample of a metric\n\
+         RUN/kernels/part-*.parquet      one row per kernel, copy or memset on a GPU\n\
          RUN/report.html, report.md, operators.md, metrics.json    written by `candlescope report`\n\
-         ```\n\n\
+         ```\n\
+         \n\
          A segment is written as `*.inprogress`, finished, synced and renamed. Columns are flat; strings are\n\
-         dictionary-encoded; times are nanoseconds, absolute ones since the Unix epoch; what is not known is null, never\n\
-         zero. `run_id`, `host` and `rank` stand in every table, so that many runs in one place are one dataset.\n\n\
-         In a folder of runs, tell runs apart by their *directory*: a `run_id` is a name that somebody gave, and may be\n\
-         given twice. `**/spans/part-*.parquet` finds a table at any depth.\n\n\
-         A directory belongs to the one session that made its folder `spans`; the system lets exactly one do that. Others\n\
-         that start on it at the same time, in whatever process, are refused and remove nothing. A session that cannot\n\
-         start removes what it had made. A process killed in its first milliseconds can leave folders without a manifest:\n\
-         remove them, or name another directory.\n\n\
-         ## `run.json`\n\n| key | meaning |\n|---|---|\n",
+         dictionary-encoded; times are in nanoseconds, absolute ones since the Unix epoch; what is not known is null, never\n\
+         zero. Every table has `run_id`, `host` and `rank`, so that many runs in one place are one dataset.\n\
+         \n\
+         In a folder of runs, distinguish runs by their *directory*: a `run_id` is a name that somebody gave, and may be given\n\
+         twice. `**/spans/part-*.parquet` finds a table at any depth.\n\
+         \n\
+         A directory belongs to the one session that made its folder `spans`, which the operating system lets exactly one do.\n\
+         Other sessions that start on it at the same time, in whatever process, are refused and remove nothing. A session that\n\
+         cannot start removes what it has made. A process killed in its first milliseconds can leave folders without a\n\
+         manifest: remove them, or use another directory.\n\
+         \n\
+         ## `run.json`\n\
+         \n\
+         | key | meaning |\n\
+         |---|---|\n",
         run::SCHEMA_VERSION
     );
     for (key, meaning) in MANIFEST {
@@ -160,27 +168,29 @@ fn run_format() {
 fn limits() {
     let mut text = String::from(
         "# Limits on what is read\n\n\
-         Made from `analysis/src/limits.rs`. A run, or a profile of Nsight Systems, may come from anybody, and a file of some kilobytes can\n\
-         claim, or decode to, more than a machine holds. A reader that meets one of these limits says so (`limit_reached` in the verdict of a\n\
-         run, an error of a profile) with the file, what was found, the limit and what raises it; it goes on with what it could read.\n\n\
-         `candlescope report` and `export` take `--limit NAME=VALUE`, which can be repeated; the variable `CANDLESCOPE_LIMITS` takes the same,\n\
-         joined by commas, and counts for the report at the end of `candlescope profile` too. In code it is `ReadLimits`, for\n\
-         `Run::open_within`, `Profile::open_within` and `ReportOptions`. Raise a limit only for files that you trust.\n\n\
+         Made from `analysis/src/limits.rs`. A run, or a profile of Nsight Systems, may come from anybody, and a file of a few\n\
+         kilobytes can claim, or decode to, more than a machine's memory holds. A reader that reaches one of these limits\n\
+         reports it (`limit_reached` in the verdict of a run, an error for a profile) with the file, the value found, the\n\
+         limit and how to raise it. Of a run, it goes on with what it could read.\n\n\
+         `candlescope report` and `export` take `--limit NAME=VALUE`, which can be repeated. The variable `CANDLESCOPE_LIMITS`\n\
+         takes the same, joined by commas, and also applies to the report at the end of `candlescope profile`. In code it is\n\
+         `ReadLimits`, for `Run::open_within`, `Profile::open_within` and `ReportOptions`. Raise a limit only for files that\n\
+         you trust.\n\n\
          | name | default | counts |\n|---|---:|---|\n",
     );
     for limit in Limit::ALL {
         let _ = writeln!(text, "| `{}` | {} | {} |", limit.name(), limit.default_value(), limit.meaning());
     }
     text.push_str(
-        "\nIntervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held while a report is made, some\n\
-         500 bytes each. Texts past `names`, `names-bytes` and `paths` read as `(other names)`, so that sums stay right. Pipes, sockets,\n\
-         devices and directories are refused wherever a file is read. What attacks took with these limits stands in\n\
-         [measurements/hostile.md](measurements/hostile.md).\n",
+        "\nIntervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held in memory while a\n\
+         report is made, some 500 bytes each. Texts beyond `names`, `names-bytes` and `paths` read as `(other names)`, so that\n\
+         sums stay right. Pipes, sockets, devices and directories are refused wherever a file is read. What crafted files took\n\
+         with these limits is in [measurements/hostile.md](measurements/hostile.md).\n",
     );
     hold("limits.md", &text);
 }
 
-/// The page above says what the list in the code says; this holds the page to what is on disk.
+/// The test above compares the page with the list in the code; this one compares it with the files on disk.
 #[test]
 fn the_page_has_every_column_of_every_file() {
     let page =

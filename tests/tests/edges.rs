@@ -152,7 +152,7 @@ fn imports(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
                     let levels = path[..ups].iter().filter(|p| *p == "super").count();
                     module[..module.len().saturating_sub(levels)].to_vec()
                 }
-                // A child of its own; anything else is another crate's.
+                // A child module; anything else is in another crate.
                 _ if used && modules.contains_key(&[module, &path[..1]].concat()) => module.to_vec(),
                 _ => return None,
             };
@@ -166,7 +166,7 @@ fn imports(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     all
 }
 
-/// Every path of a `use` (true), and every other one that begins with `crate` or `super` (false).
+/// Every path of a `use` (true), and every other path that begins with `crate` or `super` (false).
 fn paths(text: &str) -> Vec<(bool, Vec<String>)> {
     let tested =
         text.match_indices("#[cfg(test)]").find(|(at, mark)| text[at + mark.len()..].trim_start().starts_with("mod "));
@@ -216,7 +216,7 @@ fn is_name(token: &str) -> bool {
     token.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// The paths of a tree of a `use`: `a::{b::c, d}` are `a::b::c` and `a::d`. Ends behind its `,` or `}`.
+/// The paths of a `use` tree: `a::{b::c, d}` gives `a::b::c` and `a::d`. Stops after its `,` or `}`.
 fn expand(tokens: &mut std::slice::Iter<'_, String>, head: &[String], into: &mut Vec<(bool, Vec<String>)>) {
     let (mut path, mut renamed, mut group) = (head.to_vec(), false, false);
     let whole = |path: &mut Vec<String>, group: bool, into: &mut Vec<(bool, Vec<String>)>| {

@@ -1,5 +1,5 @@
-//! Libraries print nothing: standard output and error are the program's, and where they are closed `eprintln!` panics.
-//! What has to be said goes through `sdk/core/src/diagnostics.rs`.
+//! Libraries print nothing: standard output and error belong to the program, and `eprintln!` panics if they are closed.
+//! Messages go through `sdk/core/src/diagnostics.rs`.
 #![allow(missing_docs, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 /// The library crates. `cli`, `examples` and `tests` are programs.
 const LIBRARIES: &[&str] = &["sdk", "collectors", "exporters", "instrumented-models", "analysis"];
 
-/// What prints, or panics where it cannot.
+/// Macros and functions that print, or panic if they cannot.
 const PRINTING: &[&str] = &["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!(", "io::stderr()", "io::stdout()"];
 
-/// Who may: the one place, and log lines of `RUST_LOG`, written by `tracing-subscriber` with internal errors off.
+/// Exceptions: the one place for messages, and log lines of `RUST_LOG`, written by `tracing-subscriber` with internal
+/// errors off.
 const ALLOWED: &[(&str, &str)] =
     &[("sdk/core/src/diagnostics.rs", "io::stderr()"), ("sdk/candlescope/src/builder.rs", "io::stderr")];
 
@@ -25,7 +26,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of library code that print, as `path:line: text`. Tests inside a file stand at its end.
+/// Lines of library code that print, as `path:line: text`. Tests inside a file are at its end.
 fn printing(name: &str, text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let allowed: Vec<&str> = ALLOWED.iter().filter(|(path, _)| *path == name).map(|(_, what)| *what).collect();

@@ -1,7 +1,7 @@
 //! Our ranges under the real Nsight Systems, on a machine with or without a GPU.
 //!
 //! `make nsys` puts one into `.nsys`; without it, and without one on the PATH or in `CANDLESCOPE_NSYS`, these tests say
-//! so and pass, but where all tools must be there.
+//! so and pass, unless all tools are required.
 #![allow(missing_docs, reason = "a test")]
 use candlescope_analysis::Run;
 use candlescope_analysis::nsys::Profile;
@@ -23,7 +23,7 @@ const LINEARS: usize = 3 * 7 + 1;
 /// One at a time: the tests' machines are small, and a profiler under load drops events.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs the program with `args` under nsys; the SQLite export of what it recorded.
+/// Runs the program with `args` under nsys; returns the SQLite export of the recording.
 fn profile(nsys: &Path, dir: &Path, args: &[&str]) -> PathBuf {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let out = dir.join("profile");
@@ -106,7 +106,7 @@ fn n_forwards_are_n_ranges_of_every_layer_nested_as_recorded() {
         assert_eq!(ranges, 2 * N, "ranges of {path}");
     }
 
-    // A range is around what the interval's clock saw.
+    // A range is slightly longer than the interval that it represents.
     let host: u64 = spans.iter().filter(|s| s.depth == 0).map(|s| s.host_dur_ns).sum();
     let steps: HashMap<u64, ()> = spans.iter().filter(|s| s.depth == 0).map(|s| (s.span_id.0, ())).collect();
     let ranges: i64 =
@@ -133,7 +133,8 @@ fn n_forwards_are_n_ranges_of_every_layer_nested_as_recorded() {
     assert_eq!(by_path.findings().iter().map(|f| f.code.as_str()).collect::<Vec<_>>(), ["nsys_no_kernels"]);
 }
 
-/// Why we have a tap of our own. Should this fail with a newer `nvtx`, its layer has learnt to re-enter spans: say so in the docs.
+/// Why we have a tap of our own. If this fails with a newer `nvtx`, its layer supports re-entered spans now: update the
+/// docs.
 #[test]
 fn the_layer_of_the_nvtx_crate_shows_one_range_instead_of_n() {
     let Some(nsys) = require(&NSYS) else { return };
@@ -173,7 +174,8 @@ fn an_interval_stays_cheap_under_a_tool() {
     println!("no tool: {alone}\nnsys:    {under}");
     assert_eq!((alone["attached"].as_bool(), under["attached"].as_bool()), (Some(false), Some(true)));
     let ns = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap();
-    // Far from the figures, which are some 2 ns and half a microsecond, but near enough that a lock or a system call would show.
+    // Far above the measured figures of about 2 ns and half a microsecond, but low enough that a lock or a system call
+    // would show.
     assert!(ns(&alone, "tap_ns") < 100.0, "{alone}");
     assert!(ns(&under, "tap_ns") < 20_000.0, "{under}");
 }

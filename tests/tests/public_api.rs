@@ -1,7 +1,8 @@
-//! The public names of each published library, as its sources say them, against the list in `docs/api`: nothing becomes public, or goes,
-//! without somebody seeing it. `UPDATE_DOCS=1` writes the lists anew.
+//! Compares the public names of each published library, taken from its sources, with the list in `docs/api`, so that no
+//! name is added or removed unnoticed. `UPDATE_DOCS=1` updates the lists.
 //!
-//! It reads sources rather than rustdoc's JSON, which only nightly makes. What macros make is not seen, nor what traits are implemented for.
+//! It reads sources because rustdoc's JSON needs a nightly compiler. Items made by macros and trait implementations are
+//! not seen.
 #![allow(missing_docs, reason = "a test")]
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +44,12 @@ fn public_names_are_those_of_the_list() {
     );
 }
 
-/// What a crate defines, whether it can be reached from outside or not.
+/// The items of a crate, whether they can be reached from outside or not.
 #[derive(Default)]
 struct Library {
     /// Full path → the definition's lines.
     items: BTreeMap<String, Vec<String>>,
-    /// Names that stand in a public module: path → what it is a name of, where that is another path.
+    /// Names in a public module: path → the path that it refers to, if that is another one.
     public: BTreeMap<String, Option<String>>,
     /// Type → its public methods.
     methods: BTreeMap<String, Vec<String>>,
@@ -65,7 +66,7 @@ impl Library {
         library
     }
 
-    /// Reads a module whose children's files lie in `dir`.
+    /// Reads a module whose children's files are in `dir`.
     fn module(&mut self, path: &str, public: bool, items: &[Item], dir: &Path) {
         for item in items {
             let (attributes, visibility) = head(item);
@@ -158,12 +159,12 @@ impl Library {
         if public {
             self.public.insert(full, Some(target));
         } else {
-            // A private module's re-export, which another one may lead on from.
+            // A private module's re-export, which another re-export may refer to.
             self.items.entry(full).or_insert_with(|| vec![format!("use {target}")]);
         }
     }
 
-    /// A line for each public name, and below a type what it has.
+    /// A line for each public name, and below a type its members.
     fn list(mut self) -> String {
         for (module, target) in std::mem::take(&mut self.globs) {
             let inside = format!("{target}::");
@@ -181,7 +182,7 @@ impl Library {
                 origin = next.to_string();
             }
             let shown = path.strip_prefix("crate::").unwrap_or(path);
-            // What can be reached by a public path of its own is described there.
+            // An item with a public path of its own is described there.
             let elsewhere = target.is_some() && self.public.contains_key(&origin);
             match self.items.get(&origin).filter(|_| !elsewhere) {
                 None => lines.push(format!("{shown} = {}", origin.strip_prefix("crate::").unwrap_or(&origin))),
@@ -214,7 +215,7 @@ fn head(item: &Item) -> (&[syn::Attribute], Option<&Visibility>) {
     }
 }
 
-/// Name and lines of a definition: its head, then what of it is public.
+/// Name and lines of a definition: its head, then its public parts.
 fn definition(item: &Item) -> Option<(String, Vec<String>)> {
     Some(match item {
         Item::Const(i) => (i.ident.to_string(), vec![format!("const {}", text(&i.ty))]),

@@ -3,7 +3,7 @@
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding};
 
-/// Growth of a decoding step from the shortest to the longest context seen, from which it is worth a finding.
+/// From this growth on, of the time of a decoding step from the shortest to the longest context, there is a finding.
 const GROWTH: f64 = 0.10;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

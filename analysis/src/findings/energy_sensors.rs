@@ -1,4 +1,4 @@
-//! Power that does not add up to the energy counter.
+//! The integral of power differs from the energy counter.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Place};

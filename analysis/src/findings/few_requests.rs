@@ -1,4 +1,4 @@
-//! Too few requests to have a spread.
+//! Too few requests for a spread.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding};
@@ -6,8 +6,8 @@ use candlescope_core::run::{Code, Finding};
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let measured = run.latency.requests.iter().filter(|request| !request.warmup).count() as u64;
     let message = match measured {
-        1 => "{requests} measured request: TTFT and TPOT have no spread to speak of",
-        2 => "{requests} measured requests: TTFT and TPOT have no spread to speak of",
+        1 => "{requests} measured request: TTFT and TPOT have no meaningful spread",
+        2 => "{requests} measured requests: TTFT and TPOT have no meaningful spread",
         _ => return Vec::new(),
     };
     let remedy = "Repeat the request, at least six times after a warm-up: below that a median has no 95 % interval";

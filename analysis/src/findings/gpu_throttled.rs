@@ -1,9 +1,9 @@
-//! Clocks that something held down.
+//! GPU clocks that were lowered by something other than idleness.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Place};
 
-/// Share of samples in which something held clocks down, from which it is worth a finding.
+/// From this share of samples with lowered clocks on, there is a finding.
 const THROTTLED: f64 = 0.05;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

@@ -1,4 +1,5 @@
-//! GPU time that was asked for and is not in the tables. Where the session saw that none came, it said so.
+//! GPU time that was asked for but is not in the tables. If the session itself noticed that none came, its finding
+//! stands.
 
 use crate::passes::Analysis;
 use candlescope_core::RecordKind;

@@ -1,9 +1,9 @@
-//! GPU time of paths whose children were not all measured is in nobody's self time: shares then do not add up to 1.
+//! GPU time of paths whose children were not all measured is in no path's self time, so shares do not add up to 1.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Place};
 
-/// Share of GPU time in no path's self time, from which it is worth a finding.
+/// From this share of GPU time in no path's self time on, there is a finding.
 const UNTOLD: f64 = 0.01;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

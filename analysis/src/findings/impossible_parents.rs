@@ -1,7 +1,7 @@
 //! Intervals that are shorter than their children together.
 //!
-//! Where the session saw spans left in another order than the reverse one, that is why, and its warning stands. Where it
-//! did not, the data contradict themselves, and no self time can be trusted.
+//! If the session noticed spans that were not left in reverse order, that is the reason, and its warning stands. If
+//! not, the data contradict themselves, and no self time can be trusted.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Place, Severity};

@@ -1,9 +1,9 @@
-//! Kernels that belong to no interval, or to a step that is not there.
+//! Kernels that belong to no interval, or to a step that is not in the run.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Severity};
 
-/// Share of the recorded kernels launched outside every interval, up to which figures by path are as good as complete.
+/// Up to this share of kernels launched outside every interval, figures by path count as complete.
 const UNATTRIBUTED: f64 = 0.01;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

@@ -1,11 +1,11 @@
-//! A GPU that waits for the host, or works on after its steps have ended, so that this cannot be told.
+//! A GPU that waits for the host, or that works on after its steps have ended, so that waiting cannot be detected.
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding};
 
-/// Share of step time in gaps that the host caused, from which it is worth a finding.
+/// From this share of step time in gaps that the host caused on, there is a finding.
 const LAUNCH_BOUND: f64 = 0.20;
-/// Share of the GPU's work after its steps had ended, from which shares of their time say little.
+/// From this share of the GPU's work done after its steps had ended on, shares of step time say little.
 const OUTLASTS: f64 = 0.05;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

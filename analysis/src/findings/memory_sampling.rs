@@ -1,5 +1,5 @@
-//! Resident memory that was sampled over too little of the run to know its peak: one sample at the start is the memory
-//! of an empty process.
+//! Resident memory that was sampled over too small a part of the run to know its peak: a single sample at the start
+//! shows the memory of an empty process.
 
 use crate::passes::Analysis;
 use crate::passes::memory::RESIDENT;

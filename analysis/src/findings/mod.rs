@@ -1,10 +1,12 @@
-//! What stands out in the figures of a run, and where they contradict each other: one rule a file, listed here.
+//! Findings from the figures of a run: what stands out, and where figures contradict each other. One rule per file,
+//! listed here.
 //!
-//! A rule looks at an [`Analysis`] and returns findings with the numbers they rest on; it never formats one. What follows
-//! from `run.json` alone is no rule of this crate: the core judges it ([`judge`]), at the end of a run and here.
+//! A rule looks at an [`Analysis`] and returns findings with the numbers they rest on; it never formats one. What
+//! follows from `run.json` alone is not judged by a rule of this crate but by the core ([`judge`]), at the end of a run
+//! and here.
 //!
 //! To add one: a name in [`Code`](candlescope_core::run::Code), a file here with `find`, its place in [`RULES`], and a
-//! row in `docs/reference.md`, which a test asks for.
+//! row in `docs/reference.md`, which a test requires.
 
 mod context_growth;
 mod energy_sensors;
@@ -29,11 +31,11 @@ mod utilisation;
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Verdict, judge};
 
-/// Looks for one thing. What is known already, by the session, by the manifest and from reading the run, is in the
-/// verdict of the analysis.
+/// Looks for one problem. The verdict of the analysis already has the findings of the session, of the manifest and of
+/// reading the run.
 type Rule = fn(&Analysis) -> Vec<Finding>;
 
-/// All of them, in the order in which they are listed where they are equally severe.
+/// All rules, in the order in which findings of the same severity are listed.
 const RULES: &[Rule] = &[
     rows::find,
     steps_sampled::find,
@@ -57,7 +59,7 @@ const RULES: &[Rule] = &[
 
 /// The run's own verdict, what its manifest and reading it show, and what the figures show.
 ///
-/// A code that the session found is not judged again: it knew more, and its words are those the user has seen.
+/// A code that the session found is not judged again: the session knew more, and the user has seen its message.
 pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool, seen: Vec<Finding>) -> Analysis {
     let mut known = Verdict::of(analysis.manifest.verdict.findings.clone());
     if has_manifest {

@@ -1,10 +1,10 @@
-//! What keeps a profile of Nsight Systems from saying which path its kernels belong to.
+//! Why the kernels of an Nsight Systems profile cannot be assigned to paths.
 
 use crate::passes::KernelsByPath;
 use candlescope_core::run::{Code, Finding, Place};
 
 impl KernelsByPath {
-    /// What keeps the figures from being whole.
+    /// Findings about what makes the figures incomplete.
     pub fn findings(&self) -> Vec<Finding> {
         let file = self.file.display().to_string();
         let finding = |code, message, remedy| Finding::new(code, message, remedy).at(Place::File, file.as_str());

@@ -9,7 +9,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     }
     let finding = Finding::new(
         Code::Orphans,
-        "{intervals} intervals lack the one they were entered in, which was lost; they count as outermost",
+        "the parents of {intervals} intervals were lost; these intervals count as outermost",
         "See the findings about lost intervals and segments",
     );
     vec![finding.count("intervals", run.intervals.orphans)]

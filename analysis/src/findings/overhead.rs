@@ -3,7 +3,7 @@
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding};
 
-/// Share of step time that the profiler takes, from which it is worth a finding.
+/// From this share of step time taken by the profiler on, there is a finding.
 const OVERHEAD: f64 = 0.02;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! What the Parquet exporter says it wrote is what the tables must hold.
+//! The tables must hold as many rows as the Parquet exporter says it wrote.
 
 use crate::passes::Analysis;
 use candlescope_core::RecordKind;

@@ -8,11 +8,11 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
 }
 
 impl Sampling {
-    /// Says that steps have no record, where some have none.
+    /// The finding that some steps have no record, if that is so.
     pub fn finding(&self) -> Option<Finding> {
         let remedy = if self.is_sampled() {
-            "Figures of requests are those of all requests; figures of steps and layers are those of the recorded ones, \
-             and figures that need every step are left out. Record all steps for them"
+            "Figures of requests cover all requests; figures of steps and layers cover the recorded ones, and figures \
+             that need every step are left out. Record all steps to have them"
         } else {
             "Nothing is missing among the steps that were recorded"
         };
@@ -22,7 +22,7 @@ impl Sampling {
                 let finding = Finding::new(Code::StepsSampled, "{account}", remedy).text("account", counts.to_string());
                 Some(finding.count("begun", counts.begun).count("recorded", counts.with_record()))
             }
-            // A run that does not say what became of its steps, or lost some of its files since.
+            // A run without step counts, or one that has lost some of its files since.
             _ if missing > 0 => {
                 let message = "{missing} steps between the first and the last that were recorded have no record";
                 Some(Finding::new(Code::StepsSampled, message, remedy).count("missing", missing))

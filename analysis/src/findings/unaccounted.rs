@@ -4,7 +4,7 @@ use crate::passes::Analysis;
 use crate::passes::tree::ratio;
 use candlescope_core::run::{Code, Finding, Place};
 
-/// Share of step time in no child interval, from which it is worth a finding.
+/// From this share of step time in no child interval on, there is a finding.
 const UNACCOUNTED: f64 = 0.05;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

@@ -1,7 +1,7 @@
-//! What Nsight Systems recorded of a program whose intervals were NVTX ranges.
+//! Profiles that Nsight Systems recorded of a program whose intervals were NVTX ranges.
 //!
-//! [`Profile`] is plain data; with the feature `nsys` it is read from the SQLite file that `nsys export --type sqlite` makes.
-//! [`KernelsByPath`](crate::passes::KernelsByPath) joins it with a run.
+//! [`Profile`] is plain data; with the feature `nsys` it is read from the SQLite file that `nsys export --type sqlite`
+//! makes. [`KernelsByPath`](crate::passes::KernelsByPath) joins it with a run.
 
 #[cfg(feature = "nsys")]
 mod sqlite_export;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// The NVTX domain that holds our ranges.
 pub const DOMAIN: &str = "candlescope";
 
-/// A profile, as far as it concerns us. Times are nanoseconds on the profile's own time line.
+/// The part of a profile that is used here. Times are nanoseconds on the profile's own time line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The file.
@@ -23,9 +23,9 @@ pub struct Profile {
     pub version: Option<String>,
     /// Ranges of the domain [`DOMAIN`], in order of their starts.
     pub ranges: Vec<Range>,
-    /// Kernels, in order of their starts; of a CUDA graph traced as a whole, one entry for each launch of it.
+    /// Kernels, in order of their starts; a CUDA graph that was traced as a whole has one entry per launch.
     pub kernels: Vec<Kernel>,
-    /// Names of kernels; [`Kernel::name`] counts in it.
+    /// Names of kernels; [`Kernel::name`] is an index into it.
     pub names: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct Range {
     pub thread: i64,
     /// When it was entered.
     pub start: i64,
-    /// When it was left; `None` where recording stopped before.
+    /// When it was left; `None` if recording stopped before.
     pub end: Option<i64>,
     /// Span id.
     pub span: u64,
@@ -45,11 +45,11 @@ pub struct Range {
 /// One kernel on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its name, counted in [`Profile::names`].
+    /// Its name, as an index into [`Profile::names`].
     pub name: u32,
     /// How long it ran.
     pub dur_ns: u64,
-    /// The call that launched it, where it was recorded.
+    /// The call that launched it, if it was recorded.
     pub launch: Option<Launch>,
 }
 

@@ -1,7 +1,7 @@
 //! Reads the SQLite file of `nsys export --type sqlite`.
 //!
-//! Tables and columns are those of export schema 3.7 (Nsight Systems 2023.4). Tables that would be empty are not there: a profile
-//! without a GPU has none for kernels.
+//! Tables and columns are those of export schema 3.7 (Nsight Systems 2023.4). Tables that would be empty are absent: a
+//! profile without a GPU has none for kernels.
 
 use super::{DOMAIN, Kernel, Launch, Profile, Range};
 use crate::limits::{Exceeded, Limit, ReadLimits};
@@ -26,7 +26,7 @@ pub enum ProfileError {
     NotAnExport {
         /// The file.
         path: PathBuf,
-        /// What gave it away.
+        /// How that was recognised.
         why: String,
     },
     /// It cannot be opened, or is no regular file.
@@ -45,7 +45,7 @@ pub enum ProfileError {
         /// The limit.
         exceeded: Exceeded,
     },
-    /// A table does not read as it should.
+    /// A table cannot be read as expected.
     #[error("`{}` cannot be read: {cause}. Export it again from the .nsys-rep", path.display())]
     Read {
         /// The file.
@@ -64,7 +64,7 @@ impl Profile {
         Self::open_within(path, &ReadLimits::default())
     }
 
-    /// The same within limits of one's own.
+    /// The same, with the caller's limits.
     ///
     /// # Errors
     /// Those of [`open`](Profile::open).
@@ -82,7 +82,7 @@ impl Profile {
         };
         let file = connect(path, limits).and_then(|file| watch(file, bytes, limits, &over)).map_err(read)?;
         let not = |why: String| ProfileError::NotAnExport { path: path.to_path_buf(), why };
-        // Every export has its strings; SQLite looks at a file only when it is asked for something.
+        // Every export has a table of strings; SQLite does not look at a file before the first query.
         match has_table(&file, "StringIds") {
             Ok(true) => {}
             Ok(false) => return Err(not("it has no table StringIds".to_string())),
@@ -104,7 +104,7 @@ impl Profile {
             let exceeded = limits.reached(Limit::ProfileRows);
             return Err(ProfileError::Limit { path: path.to_path_buf(), exceeded });
         }
-        // Small statements after the last row may have been what was interrupted.
+        // The interrupted statement may have been a small one after the last row.
         match over.get() {
             Some(&exceeded) => Err(ProfileError::Limit { path: path.to_path_buf(), exceeded }),
             None => Ok(profile),
@@ -112,7 +112,7 @@ impl Profile {
     }
 }
 
-/// Opens the file as one of somebody else's: nothing in its schema is run, nothing beside it is looked at.
+/// Opens the file as untrusted: nothing in its schema is executed, no file beside it is opened.
 fn connect(path: &Path, limits: &ReadLimits) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(uri(path), flags)?;
@@ -121,7 +121,7 @@ fn connect(path: &Path, limits: &ReadLimits) -> rusqlite::Result<Connection> {
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     let most = |limit: Limit| i32::try_from(limits.get(limit)).unwrap_or(i32::MAX);
-    // A row has texts and some numbers.
+    // A row consists of texts and a few numbers.
     file.set_limit(SqliteLimit::SQLITE_LIMIT_LENGTH, most(Limit::TextBytes).saturating_mul(4).max(1 << 16))?;
     for (limit, most) in [
         (SqliteLimit::SQLITE_LIMIT_COLUMN, 256),
@@ -136,7 +136,7 @@ fn connect(path: &Path, limits: &ReadLimits) -> rusqlite::Result<Connection> {
     Ok(file)
 }
 
-/// Without a journal: SQLite would open what lies beside the file under that name, be it a pipe, and write to it.
+/// Without a journal: SQLite would open a file of that name beside the database, even a pipe, and write to it.
 fn uri(path: &Path) -> String {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut uri = "file:".to_string();
@@ -149,14 +149,14 @@ fn uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// Instructions between two looks at the limits: some tenth of a millisecond.
+/// Instructions between two checks of the limits: about a tenth of a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
 
-/// Instructions for files of any size; a million takes some ten milliseconds.
+/// Instructions allowed for a file of any size; a million takes about ten milliseconds.
 const FEW_INSTRUCTIONS: u64 = 50_000_000;
 
-/// Ends statements that take too long: tables of a crafted file may be joined into more rows than ever end. `over` then has the
-/// limit.
+/// Interrupts statements that take too long: joining tables of a crafted file may give a practically endless number of
+/// rows. `over` then has the limit.
 fn watch(
     mut file: Connection,
     bytes: u64,
@@ -179,7 +179,7 @@ fn watch(
     Ok(file)
 }
 
-/// What to say of an error of SQLite that no limit of ours explains.
+/// The error for a failure of SQLite that none of our limits explains.
 fn failed(path: &Path, cause: rusqlite::Error, limits: &ReadLimits) -> ProfileError {
     match cause.sqlite_error_code() {
         Some(ErrorCode::TooBig) => {
@@ -201,7 +201,7 @@ fn has_column(file: &Connection, table: &str, column: &str) -> rusqlite::Result<
     })
 }
 
-/// Why reading a table would run what its maker wrote, if it would.
+/// Why reading a table would execute code from the file, if it would.
 fn made_up(file: &Connection, table: &str) -> rusqlite::Result<Option<&'static str>> {
     let query = "SELECT COUNT(*) FROM sqlite_master WHERE name = ?1 COLLATE NOCASE \
                  AND (type <> 'table' OR sql NOT LIKE 'CREATE TABLE%')";
@@ -222,12 +222,13 @@ fn version(file: &Connection) -> Option<String> {
 const PUSH_POP: i64 = 59;
 const DOMAIN_CREATE: i64 = 75;
 
-/// Ranges, as long as there is `room` for so many.
+/// Reads ranges, as long as there is `room` for that many.
 fn ranges(file: &Connection, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<Vec<Range>> {
     if !has_table(file, "NVTX_EVENTS")? {
         return Ok(Vec::new());
     }
-    // Domains are numbered in each process for itself; above its lowest 24 bits a thread's number is its process's.
+    // Each process numbers its domains separately. The bits of a thread's number above the lowest 24 are those of its
+    // process.
     let query = format!(
         "SELECT r.globalTid, r.start, r.end, r.uint64Value FROM NVTX_EVENTS r \
          JOIN (SELECT DISTINCT domainId, globalTid >> 24 AS process FROM NVTX_EVENTS \
@@ -239,7 +240,7 @@ fn ranges(file: &Connection, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<V
     let mut rows = statement.query([])?;
     let mut ranges = Vec::new();
     while let Some(row) = rows.next()?.filter(|_| room(ranges.len())) {
-        // SQLite's integers are signed; the bits are the id's.
+        // SQLite's integers are signed; these are the bits of an unsigned id.
         let span = row.get::<_, i64>(3)? as u64;
         ranges.push(Range { thread: row.get(0)?, start: row.get(1)?, end: row.get(2)?, span });
     }
@@ -249,7 +250,7 @@ fn ranges(file: &Connection, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<V
 /// Where an export keeps what ran on the device: single kernels, and graphs traced as a whole.
 const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
-/// Calls of the runtime and of the driver API alike.
+/// Calls of both the runtime API and the driver API.
 const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 
 fn kernels(file: &Connection, names: &mut Names, room: &dyn Fn(usize) -> bool) -> rusqlite::Result<Vec<Kernel>> {
@@ -272,7 +273,7 @@ fn kernels(file: &Connection, names: &mut Names, room: &dyn Fn(usize) -> bool) -
         let mut rows = statement.query([])?;
         let mut last = None;
         while let Some(row) = rows.next()?.filter(|_| room(kernels.len())) {
-            // Two calls of one number would show the kernel twice; the outer one came first.
+            // Two calls with the same number would give the kernel twice; the outer call comes first.
             let id: i64 = row.get(0)?;
             if last.replace(id) != Some(id) {
                 kernels.push(kernel(row, names)?);
@@ -282,7 +283,7 @@ fn kernels(file: &Connection, names: &mut Names, room: &dyn Fn(usize) -> bool) -
     Ok(kernels)
 }
 
-/// Correlation ids count in each process for itself.
+/// Each process numbers its correlation ids separately.
 fn join(file: &Connection, table: &str) -> rusqlite::Result<String> {
     let process = if has_column(file, table, "globalPid")? { "AND c.globalTid >> 24 = k.globalPid >> 24" } else { "" };
     Ok(format!("LEFT JOIN {CALLS} c ON c.correlationId = k.correlationId {process}"))

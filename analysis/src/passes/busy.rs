@@ -1,4 +1,4 @@
-//! How devices' time divides, and how far their clocks can be held against the host's.
+//! How devices' time divides, and how well their clocks can be compared with the host's.
 
 use super::gaps::GapSum;
 use super::stats::{Distribution, total};
@@ -6,15 +6,17 @@ use candlescope_core::run::{GPU_CLOCK_BOUND_NS, RunManifest};
 
 /// How devices' time divides while recorded steps were open. Kernels, copies and memsets all count as work.
 ///
-/// All times but [`own_ns`](Self::own_ns) are over the *union* of the steps on each device, so that steps of several threads that overlap
-/// do not count twice: `wall = busy + idle + unattributed`, to the nanosecond. Several devices add up.
+/// All times but [`own_ns`](Self::own_ns) are over the *union* of the steps on each device, so that steps of several
+/// threads that overlap do not count twice: `wall = busy + idle + unattributed`, to the nanosecond. Several devices add
+/// up.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Busy {
-    /// Recorded steps. A step on several GPUs counts once; all together are without steps around others.
+    /// Recorded steps. A step on several GPUs counts once. In the sum over all phases, steps around other steps are
+    /// left out.
     pub steps: u64,
     /// GPUs they ran on.
     pub devices: u64,
-    /// Time in which at least one of the steps was open, summed over GPUs: what all shares are of.
+    /// Time in which at least one of the steps was open, summed over GPUs: the denominator of all shares.
     pub wall_ns: u64,
     /// Sum of the steps' durations over GPUs; two steps inside each other count once.
     pub open_ns: u64,
@@ -22,15 +24,15 @@ pub struct Busy {
     pub busy_ns: u64,
     /// Time in which work of these steps ran, also after they had ended on the host.
     pub own_ns: u64,
-    /// Work of steps that ran after its step had ended on the host, what overlaps within a step once.
+    /// Time of work that ran after its step had ended on the host; work that overlaps within a step counts once.
     pub after_ns: u64,
-    /// Busy time summed over streams: where two streams work at once both count.
+    /// Busy time summed over streams: if two streams work at once, both count.
     pub streams_ns: u64,
-    /// Gaps before what was launched only when the device had run dry.
+    /// Gaps before work that was launched only after the device had run out of work.
     pub host_bound: GapSum,
     /// Gaps under 1.5 µs.
     pub launch_overhead: GapSum,
-    /// Gaps of which the clocks cannot tell whether the host caused them.
+    /// Gaps for which the clocks are not exact enough to tell whether the host caused them.
     pub uncertain: GapSum,
     /// All other gaps.
     pub other: GapSum,
@@ -42,8 +44,8 @@ pub struct Busy {
     pub copies: u64,
     /// From the end of the launching call to the start on the device, of kernels, in nanoseconds.
     pub queue_delay: Option<Distribution>,
-    /// How far the clocks are apart is not known, so neither is why the device was idle: gaps have no class, and there is no
-    /// `queue_delay`.
+    /// The error bound of the clocks is not known, and so neither is why the device was idle: gaps have no class, and
+    /// there is no `queue_delay`.
     pub clocks_unknown: bool,
 }
 
@@ -53,7 +55,7 @@ impl Busy {
         self.of_wall(self.busy_ns as f64)
     }
 
-    /// Gaps that the host caused ÷ wall time of the steps; `None` where it is not known how far the clocks are apart.
+    /// Gaps that the host caused ÷ wall time of the steps; `None` if the error bound of the clocks is not known.
     pub fn launch_bound_share(&self) -> Option<f64> {
         self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_unknown)
     }
@@ -89,25 +91,25 @@ impl Busy {
     }
 }
 
-/// What a report knows of the devices while it divides their time.
+/// What is known about the devices' clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clocks {
-    /// How far the devices' times may be off on the host's time line, in nanoseconds; `None` where the run does not say.
+    /// How far the devices' times may be off on the host's time line, in nanoseconds; `None` if the run does not say.
     pub bound_ns: Option<u64>,
 }
 
 impl Clocks {
-    /// Whether they are too far apart to hold the device's time against the host's at all.
+    /// Whether the bound is too large to compare the device's times with the host's at all.
     pub fn apart(&self) -> bool {
         self.bound_ns.is_some_and(|ns| ns > GPU_CLOCK_BOUND_NS)
     }
 
-    /// The bound within which gaps can be classed; `None` where nothing is known of it.
+    /// The bound within which gaps can be classified; `None` if it is not known.
     pub fn within(&self) -> Option<u64> {
         self.bound_ns.filter(|_| !self.apart())
     }
 
-    /// What the run says of the clock of its recorded kernels.
+    /// What the run says about the clock of its recorded kernels.
     pub fn of(manifest: &RunManifest) -> Self {
         Self { bound_ns: manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref()?.clock_bound_ns) }
     }

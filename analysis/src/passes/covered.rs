@@ -1,4 +1,4 @@
-//! Time in which rates can be taken: every step that was open has a record, and nothing only warmed up.
+//! Time in which rates can be taken: every step that was open has a record, and no warm-up ran.
 
 use super::sampling::Sampling;
 use super::step_rows::StepRow;
@@ -16,7 +16,7 @@ pub struct Covered {
 /// A part of a step's time that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// Which of [`Covered::windows`] it lies in; 0 where all time counts.
+    /// The index of its window in [`Covered::windows`]; 0 if all time counts.
     pub window: usize,
     /// How much of the step's time it is.
     pub share: f64,
@@ -33,13 +33,13 @@ impl Covered {
         Self { windows: Some(windows), warmup: Vec::new() }
     }
 
-    /// The same without [`Warmup::left_out`](super::Warmup::left_out): beside steps that only warmed up the device worked for what is in no
-    /// figure, and a step around them did nothing of its own.
+    /// The same without [`Warmup::left_out`](super::Warmup::left_out): while warm-up steps run, the device works for
+    /// steps that are in no figure, and a step around them does nothing of its own.
     pub fn without_warmup(self, left_out: &[Stretch]) -> Self {
         Self { warmup: left_out.to_vec(), ..self }
     }
 
-    /// Windows in which every step that was open has a record; `None` where all have one.
+    /// Windows in which every step that was open has a record; `None` if all steps have one.
     pub fn windows(&self) -> Option<&[Stretch]> {
         self.windows.as_deref()
     }

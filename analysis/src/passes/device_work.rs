@@ -1,16 +1,16 @@
-//! What ran on the devices, by step: what passes over kernels, gaps and time lines share.
+//! Work on the devices by step, which the passes over kernels, gaps and time lines share.
 
 use super::gaps::Activity;
 use super::step_rows::StepRow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What ran on the devices, as it was recorded.
+/// Recorded work on the devices.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceWork {
-    /// What one step had on one device.
+    /// The work of one step on one device.
     pub steps: HashMap<(u64, Arc<str>), Vec<Activity>>,
-    /// What was launched outside every step, or in a step that only warmed up, by device.
+    /// Work that was launched outside every step, or in a warm-up step, by device.
     pub loose: HashMap<Arc<str>, Vec<Activity>>,
 }
 

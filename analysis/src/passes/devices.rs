@@ -1,4 +1,4 @@
-//! What was sampled of each GPU: use, memory, power, clocks, heat, and what held clocks down.
+//! Samples of each GPU: use, memory, power, clocks, temperature, and reasons for lowered clocks.
 
 use super::memory::{InSteps, Memory, Series};
 use candlescope_core::run::RunManifest;
@@ -6,15 +6,16 @@ use serde_json::Value;
 
 /// One GPU as its samples show it. Means are over the samples, which come at even intervals.
 ///
-/// Utilisation, power, clocks, heat and throttling are of the samples taken while a measured step ran: loading, warm-up and the time
-/// between steps are not in them. Memory is the largest of the whole run, because most of it is taken while the model loads.
+/// Utilisation, power, clocks, temperature and throttling are from samples taken while a measured step ran, without
+/// loading, warm-up and the time between steps. Memory is the maximum over the whole run, because most of it is
+/// allocated while the model loads.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Device {
     /// UUID.
     pub uuid: String,
-    /// Name, where the run tells.
+    /// Name, if the run has it.
     pub name: Option<String>,
-    /// Whether the run has no measured steps, so that everything here is of all samples.
+    /// Whether the run has no measured steps, so that everything here is from all samples.
     pub whole_run: bool,
     /// Samples of power that its mean is over.
     pub power_samples: u64,
@@ -28,7 +29,8 @@ pub struct Device {
     pub memory_bytes: Option<f64>,
     /// Memory of the GPU in bytes.
     pub memory_limit_bytes: Option<f64>,
-    /// Used and reserved memory of candle's pool in bytes: largest of the whole run, the pool's own high-water mark where it is sampled.
+    /// Used and reserved memory of candle's pool in bytes: largest of the whole run, the pool's own high-water mark
+    /// where it is sampled.
     pub pool_bytes: (Option<f64>, Option<f64>),
     /// Clock of the multiprocessors in hertz: smallest, mean and largest.
     pub clock_hertz: Option<(f64, f64, f64)>,
@@ -36,7 +38,7 @@ pub struct Device {
     pub memory_clock_hertz: Option<f64>,
     /// Temperature in degrees Celsius: mean and largest.
     pub celsius: Option<(f64, f64)>,
-    /// Reasons that held clocks down, and the share of samples in which they did; the most frequent first.
+    /// Reasons for lowered clocks, and the share of samples with each; the most frequent first.
     pub throttled: Vec<(String, f64)>,
     /// Whether reasons were sampled at all.
     pub throttling_known: bool,
@@ -45,7 +47,7 @@ pub struct Device {
 }
 
 const THROTTLED: &str = "candlescope_gpu_throttled_";
-/// Low clocks while nothing runs are no throttling.
+/// Low clocks while nothing runs are not throttling.
 const IDLE: &str = "gpu_idle";
 
 /// Whether a metric is one of a GPU's.
@@ -55,7 +57,8 @@ fn of_gpu(metric: &str) -> bool {
         .any(|prefix| metric.starts_with(prefix))
 }
 
-/// Every GPU with samples, by UUID. `has_steps` says whether the run has measured steps: where it has none, all samples count.
+/// Every GPU with samples, by UUID. `has_steps` says whether the run has measured steps; without any, all samples
+/// count.
 pub(crate) fn devices(memory: &Memory, manifest: &RunManifest, has_steps: bool) -> Vec<Device> {
     let mut uuids: Vec<&str> =
         memory.series.iter().filter(|s| s.device != "host" && of_gpu(&s.metric)).map(|s| s.device.as_str()).collect();
@@ -73,7 +76,7 @@ fn device(uuid: &str, memory: &Memory, manifest: &RunManifest, has_steps: bool) 
     let within = |metric: &str| series(metric).and_then(counted);
     let spread = |metric: &str| within(metric).map(|s| (s.mean, s.max));
     let most = |metrics: [&str; 2]| metrics.iter().filter_map(|metric| series(metric)).map(|s| s.max).reduce(f64::max);
-    // The multiprocessors' clock is what kernels run at; where it is not told the graphics clock is the same or close.
+    // The multiprocessors' clock is what kernels run at; if it is not sampled, the graphics clock is the same or close.
     let clock = ["sm", "graphics"].iter().find_map(|domain| within(&format!("candlescope_gpu_clock_hertz_{domain}")));
     let reasons: Vec<(&str, f64)> = memory
         .series

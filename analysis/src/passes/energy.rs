@@ -1,8 +1,9 @@
 //! Energy of the run, of loading, of each phase and of each output token.
 //!
-//! Figures of the run and of its phases are over the time in which a measured step ran: loading and warm-up have rows of their own.
-//! From the counter of total energy, shaped by power between its readings and cross-checked against the integral of power; gross,
-//! and less what the GPU draws while nothing runs. Every figure has its bound, and a window too short for the sensors says so.
+//! Figures of the run and of its phases are over the time in which a measured step ran: loading and warm-up have rows
+//! of their own. Energy comes from the counter of total energy, interpolated by power between its readings and
+//! cross-checked against the integral of power. It is given gross, and net of what the GPU draws while nothing runs.
+//! Every figure has an error bound, and windows too short for the sensors are marked.
 
 use super::kernel_sums::Kernels;
 use super::latency::Latency;
@@ -34,15 +35,15 @@ pub struct Energy {
     pub samples: u64,
     /// From the session's start, or the first sample, to the first step's start.
     pub loading: Option<Joules>,
-    /// While at least one step of a request that warmed up ran.
+    /// While at least one step of a warm-up request ran.
     pub warmup: Option<Joules>,
     /// By phase or name of outermost measured steps, in the order of [`Phases::rows`].
     pub phases: Vec<PhaseEnergy>,
-    /// While at least one measured request was open, whichever of its steps were recorded.
+    /// While at least one measured request was open, whether its steps were recorded or not.
     pub requests: Option<Joules>,
-    /// How many these are.
+    /// Number of these requests.
     pub measured_requests: u64,
-    /// Output tokens of these.
+    /// Output tokens of these requests.
     pub output_tokens: Option<u64>,
 }
 
@@ -53,19 +54,19 @@ pub struct PhaseEnergy {
     pub name: String,
     /// While at least one of its steps ran.
     pub energy: Joules,
-    /// Tokens they processed, of sequences that go on, where all tell.
+    /// Tokens they processed, of sequences that go on; `None` unless all steps say.
     pub tokens: Option<u64>,
 }
 
 impl PhaseEnergy {
-    /// Joules for each token that was processed; not of windows below resolution.
+    /// Joules per processed token; `None` for windows below resolution.
     pub fn joules_per_token(&self) -> Option<f64> {
         per_token(&self.energy, self.tokens).map(|(gross, _)| gross)
     }
 }
 
 impl Energy {
-    /// Joules for each output token: gross, and less idle power. `None` where the requests took too short for the sensors.
+    /// Joules for each output token: gross, and less idle power. `None` if the requests were too short for the sensors.
     pub fn per_output_token(&self) -> Option<(f64, Option<f64>)> {
         per_token(self.requests.as_ref()?, self.output_tokens)
     }
@@ -76,7 +77,7 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
     Some((energy.joules / tokens, energy.net.map(|net| net / tokens)))
 }
 
-/// What energy is attributed to. Requests and steps are in order of start.
+/// What energy is attributed to. Requests and steps are ordered by start.
 #[derive(Debug)]
 pub(crate) struct Around<'a> {
     /// All requests.
@@ -87,13 +88,13 @@ pub(crate) struct Around<'a> {
     pub phases: &'a Phases,
     /// Tokens of the measured requests.
     pub latency: &'a Latency,
-    /// What only warmed up.
+    /// The warm-up.
     pub warmup: &'a Warmup,
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
-    /// Whether steps are known to be missing, which then ran while none was recorded.
+    /// Whether steps are known to be missing; these ran while no recorded step did.
     pub steps_missing: bool,
-    /// GPUs the run worked on, by UUID. Where none of them was sampled, or none is known, all sampled ones count.
+    /// GPUs the run worked on, by UUID. If none of them was sampled, or none is known, all sampled GPUs count.
     pub used: BTreeSet<String>,
 }
 
@@ -151,13 +152,13 @@ impl EnergyPass {
             true => busy.first().map(|(start, _)| *start),
             false => steps.first().map(|step| step.start_ns),
         };
-        // A step around warm-up, such as a program's `main`, measures nothing meanwhile.
+        // A step around warm-up, such as a program's `main`, does not count as measured during the warm-up.
         let warm = windows(steps.iter().filter(|s| !s.is_measured(warmup.requests())));
         let counted = |windows: Vec<(i64, i64)>| difference(&windows, warmup.alone());
         let measured = counted(windows(steps.iter().filter(|s| s.is_measured(warmup.requests()))));
         let measured_requests = || requests.iter().filter(|r| !warmup.requests().contains(&r.request));
         let in_requests = merged(measured_requests().map(span));
-        // Steps in steps are part of them: their energy would count twice.
+        // Steps inside steps are left out: their energy would count twice.
         let outermost = phases.rows.iter().filter(|row| row.inside.is_none());
         let by_phase = outermost.filter_map(|row| {
             let of_row = || steps.iter().filter(|s| s.group() == row.name && s.is_measured(warmup.requests()));
@@ -172,7 +173,7 @@ impl EnergyPass {
             run: together(&sensors, &measured),
             run_by_device: sensors.iter().map(|(_, sensor)| sensor.energy(&measured)).collect(),
             samples: sensors.iter().map(|(_, sensor)| sensor.samples_within(&measured)).sum(),
-            // Steps without a record, which no request tells of either, may have run before the first that has one.
+            // Steps without a record, and without a request, may have run before the first recorded step.
             loading: first
                 .filter(|_| !steps_missing || !requests.is_empty())
                 .and_then(|end| loading(&sensors, *started_ns, end)),
@@ -186,14 +187,14 @@ impl EnergyPass {
     }
 }
 
-/// Energy before the first step. Sampling begins somewhat after the session, so it is of the part that was sampled.
+/// Energy before the first step. Sampling begins a little after the session, so this covers the part that was sampled.
 fn loading(sensors: &[(String, Sensor)], started_ns: Option<i64>, end: i64) -> Option<Joules> {
     let sampled = sensors.iter().filter_map(|(_, sensor)| sensor.covers()).map(|(first, _)| first).max()?;
     let start = sampled.max(started_ns.unwrap_or(sampled));
     (end > start).then(|| together(sensors, &[(start, end)]))?
 }
 
-/// Energy of all GPUs over the same windows; `None` where one of them does not cover them.
+/// Energy of all GPUs over the same windows; `None` if one of the GPUs was not sampled throughout.
 fn together(sensors: &[(String, Sensor)], windows: &[(i64, i64)]) -> Option<Joules> {
     let mut all = sensors.iter().map(|(_, sensor)| sensor.energy(windows));
     let first = all.next()??;

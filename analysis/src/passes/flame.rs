@@ -2,10 +2,11 @@
 
 use super::tree::Tree;
 
-/// Deeper stacks are cut here: no screen shows them.
+/// Deeper stacks are cut off here: no screen shows them.
 const DEEPEST: usize = 256;
 
-/// One line for each node with self time, sorted. The weight is nanoseconds; a line's names hold no `;` and no line break.
+/// One line for each node with self time, sorted. The weight is nanoseconds; a line's names hold no `;` and no line
+/// break.
 pub fn collapsed(tree: &Tree) -> Vec<String> {
     let mut stack: Vec<String> = Vec::new();
     let mut lines = Vec::new();
@@ -21,7 +22,7 @@ pub fn collapsed(tree: &Tree) -> Vec<String> {
     lines
 }
 
-/// A name that cannot end a frame or a line.
+/// A name without characters that would end a frame or a line.
 pub(crate) fn frame_name(name: &str) -> String {
     let clean: String = name.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }).collect();
     if clean.trim().is_empty() { "(unnamed)".to_string() } else { clean }

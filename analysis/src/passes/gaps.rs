@@ -1,8 +1,8 @@
-//! When a device worked and why it did not: merging what ran, and naming each gap.
+//! When a device was busy and why it was idle: merges what ran, and classifies each gap.
 //!
 //! Overlapping intervals are merged first; a gap is what lies between two merged ones [HTA
-//! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within windows of
-//! time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
+//! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within
+//! windows of time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
 use candlescope_core::stretches::length;
 
@@ -15,29 +15,31 @@ pub struct Activity {
     pub end_ns: i64,
     /// Start of the call that launched it, where it is known.
     pub launch_ns: Option<i64>,
-    /// End of that call to the start on the device, 0 where the device was quicker.
+    /// From the end of that call to the start on the device, 0 if the device started before the call returned.
     pub queue_delay_ns: Option<u64>,
     /// Stream it ran in.
     pub stream: u32,
-    /// Number of the path (without ordinals) that launched it, where one did.
+    /// Number of the path (without ordinals) that launched it, if one did.
     pub path: Option<u32>,
     /// A kernel, not a copy or memset.
     pub is_kernel: bool,
 }
 
-/// A gap shorter than this is what the device needs between two kernels that are both in its queue.
+/// A gap shorter than this is the time that the device needs between two kernels that are both in its queue.
 pub const LAUNCH_OVERHEAD_NS: u64 = 1_500;
 
-/// Why the device did nothing.
+/// Why the device was idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
-    /// What came next was launched only after the device had run dry.
+    /// The next work was launched only after the device had run out of work.
     HostBound,
     /// Shorter than [`LAUNCH_OVERHEAD_NS`].
     LaunchOverhead,
-    /// The launch and the moment the device ran dry are nearer than the two clocks are to each other: which came first is not known.
+    /// The launch and the moment when the device ran out of work are closer together than the error bound of the
+    /// clocks: which came first is not known.
     Uncertain,
-    /// None of these: the launch was in time, but something else held it up; or nothing is known of the launch.
+    /// None of these: the launch was early enough but something else delayed the work, or nothing is known about the
+    /// launch.
     Other,
 }
 
@@ -56,7 +58,7 @@ impl GapSum {
         self.ns = self.ns.saturating_add(ns);
     }
 
-    /// Takes another device's gaps of the same kind.
+    /// Adds another device's gaps of the same kind.
     pub(crate) fn plus(&mut self, other: GapSum) {
         self.n = self.n.saturating_add(other.n);
         self.ns = self.ns.saturating_add(other.ns);
@@ -70,7 +72,7 @@ pub struct Block {
     pub start_ns: i64,
     /// Its end.
     pub end_ns: i64,
-    /// Start of the call that launched what began it.
+    /// Start of the call that launched the first work in it.
     pub launch_ns: Option<i64>,
 }
 
@@ -96,7 +98,7 @@ pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Blo
 pub struct Occupancy {
     /// Length of the windows.
     pub wall_ns: u64,
-    /// Time in which at least one of them ran.
+    /// Time in which at least one activity ran.
     pub busy_ns: u64,
     /// Gaps that are [`Gap::HostBound`].
     pub host_bound: GapSum,
@@ -111,8 +113,8 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Divides the `windows`, which are in order and do not overlap, by the `blocks` of one device. `bound_ns` is how far the device's
-    /// times may be off on the host's time line.
+    /// Divides the `windows`, which are in order and do not overlap, by the `blocks` of one device. `bound_ns` is how
+    /// far the device's times may be off on the host's time line.
     pub fn within(blocks: &[Block], windows: &[(i64, i64)], bound_ns: u64) -> Self {
         let mut out = Self { wall_ns: length(windows), ..Self::default() };
         let mut at = 0;
@@ -149,7 +151,8 @@ impl Occupancy {
     }
 }
 
-/// Names the gap of `ns` between `idle_from`, when the device ran dry, and an activity launched at `launch_ns`.
+/// Classifies the gap of `ns` between `idle_from`, when the device ran out of work, and an activity launched at
+/// `launch_ns`.
 fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64) -> Gap {
     let after = |launch: i64| launch.saturating_sub(idle_from);
     match launch_ns.map(after) {

@@ -1,7 +1,8 @@
 //! GPU time of steps, and how the devices' time divides while steps run.
 //!
-//! Two things are told apart. Marks on the stream give *stream elapsed* time, gaps in the queue included: it says how long the
-//! GPU had a step's work, not how long it worked. Recorded kernels say when it worked: busy, idle, and why idle.
+//! These are two different things. Marks in the stream give *stream elapsed* time, gaps in the queue included: for how
+//! long the GPU had work of a step, not for how long it was busy. Recorded kernels say when it was busy or idle, and
+//! why it was idle.
 
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
@@ -26,7 +27,7 @@ pub struct Gpu {
     pub devices: Vec<(Arc<str>, Busy)>,
     /// Kernels, copies and memsets of steps that are not in the run.
     pub without_step: u64,
-    /// How far the devices' times may be off on the host's time line, in nanoseconds, where the run says.
+    /// How far the devices' times may be off on the host's time line, in nanoseconds, if the run says.
     pub clock_bound_ns: Option<u64>,
 }
 
@@ -41,9 +42,9 @@ pub struct GpuKind {
     pub steps: u64,
     /// Sum of the steps' durations on the host in nanoseconds.
     pub wall_ns: u64,
-    /// GPU time, a row for each source there is.
+    /// GPU time, one row per source.
     pub elapsed: Vec<Elapsed>,
-    /// How the device's time divides, where kernels were recorded.
+    /// How the device's time divides, if kernels were recorded.
     pub busy: Option<Busy>,
 }
 
@@ -56,7 +57,7 @@ pub struct Elapsed {
     pub measured: u64,
     /// Sum of their GPU time in nanoseconds.
     pub measured_ns: u64,
-    /// The same where what overlaps counts once: the time that rates are over. Of several GPUs their mean.
+    /// The same, with overlapping time counted once: the denominator of rates. For several GPUs, their mean.
     pub merged_ns: u64,
     /// Sum of their durations on the host in nanoseconds.
     pub wall_ns: u64,
@@ -66,24 +67,25 @@ pub struct Elapsed {
     pub duration: Option<Distribution>,
     /// FLOP/s of the measured steps over `merged_ns`, in 10¹².
     pub tflops: Option<f64>,
-    /// The same of what was executed, masked work included.
+    /// The same for executed FLOPs, masked work included.
     pub tflops_executed: Option<f64>,
-    /// Bytes/s of weights and KV cache over `merged_ns`, in 10⁹: what MBU is of.
+    /// Bytes/s of weights and KV cache over `merged_ns`, in 10⁹: the numerator of MBU.
     pub gbytes: Option<f64>,
     /// The same with activations.
     pub io_gbytes: Option<f64>,
 }
 
 impl Elapsed {
-    /// GPU time ÷ duration on the host, of the measured steps. With marks this is no busy share: gaps in the queue are part of it.
+    /// GPU time ÷ duration on the host, of the measured steps. With marks this is not a busy share, because it includes
+    /// gaps in the queue.
     pub fn of_wall(&self) -> Option<f64> {
         (self.wall_ns > 0).then(|| self.measured_ns as f64 / self.wall_ns as f64)
     }
 }
 
 impl Gpu {
-    /// GPU time of `steps`, which are in order of start and only those that count, and what was `recorded` in them and beside them.
-    /// `covered` is the time in which no step lacks a record.
+    /// GPU time of `steps`, which are ordered by start and contain only those that count, and the work `recorded` in
+    /// and beside them. `covered` is the time in which no step lacks a record.
     pub fn of(steps: &[StepRow], phases: &Phases, recorded: &DeviceWork, clocks: Clocks, covered: &Covered) -> Self {
         let timelines = timelines(steps, recorded, clocks, covered);
         let mut out = Self {
@@ -131,12 +133,12 @@ fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option
         return None;
     }
     let measured_ns = total(measured.iter().map(|(_, ns)| *ns));
-    // A rate is over the time in which the device had the work: what overlaps counts once.
+    // The denominator of a rate is the time in which the device had the work; overlapping time counts once.
     let merged_ns = match source {
         GpuSource::Event => length(&merged_but_touching(measured.iter().filter_map(|(step, _)| step.gpu_window()))),
         GpuSource::Cupti => match busy {
             Some(busy) => busy.own_ns / busy.devices.max(1),
-            // Without the kernels nobody knows what overlapped, unless no two steps were open at once.
+            // Without kernels the overlap is not known, unless no two steps were open at once.
             None => {
                 let windows = measured.iter().map(|(step, _)| (step.start_ns, step.end_ns()));
                 let open_ns = total(measured.iter().map(|(step, _)| step.end_ns().abs_diff(step.start_ns)));

@@ -1,11 +1,11 @@
-//! GPU time of a path: what was measured, on how many of its intervals, and what that says about all of them.
+//! GPU time of a path: what was measured, on how many of its intervals, and the estimate for all of them.
 //!
-//! GPU time is *sampled*: in the adaptive tier only one step in N has marks on every interval, and kernels are recorded in windows of
-//! steps. [`estimate`] is the one place where samples become totals:
+//! GPU time is *sampled*: in the adaptive tier only one step in N has marks on every interval, and kernels are recorded
+//! in windows of steps. [`estimate`] is the one place where samples become totals:
 //!
-//! - at the top, mean of the measured intervals × number of all;
-//! - below, a parent's total is divided as it was divided in those of its intervals whose children were all measured. So children never
-//!   exceed their parent, and shares of self time add up to 1, however unevenly steps were sampled.
+//! - at the top, mean of the measured intervals × number of all intervals;
+//! - below, a parent's total is divided as it was divided in those of its intervals whose children were all measured.
+//!   So children never exceed their parent, and shares of self time add up to 1, however unevenly steps were sampled.
 //!
 //! What was not measured stays unknown, never zero.
 
@@ -14,11 +14,11 @@ use candlescope_core::GpuSource;
 
 pub(crate) use candlescope_core::estimate::extrapolated;
 
-/// Groups that steps are dealt into, so that leaving out one group at a time shows how certain a total is (delete-a-group jackknife,
-/// Kott 2001).
+/// Number of groups into which steps are dealt; leaving out one group at a time shows how certain a total is
+/// (delete-a-group jackknife, Kott 2001).
 pub(crate) const GROUPS: usize = 16;
 
-/// Fewer groups with measurements say nothing about the spread.
+/// With fewer measured groups the spread cannot be estimated.
 const FEWEST_GROUPS: usize = 6;
 
 /// GPU time of one path's intervals from one source.
@@ -28,11 +28,11 @@ pub struct GpuSums {
     pub calls: u64,
     /// Sum of it in nanoseconds.
     pub total_ns: u64,
-    /// Of those, intervals of which it is known what their children took.
+    /// How many of these have known GPU times of all children.
     pub self_calls: u64,
-    /// Sum of GPU time of these in nanoseconds.
+    /// Sum of GPU time of these intervals, in nanoseconds.
     pub detail_ns: u64,
-    /// Sum of their children's in nanoseconds.
+    /// Sum of their children's GPU time, in nanoseconds.
     pub inside_ns: u64,
 }
 
@@ -53,14 +53,14 @@ impl GpuSums {
     }
 }
 
-/// GPU time of one path's intervals. An interval has one source: kernels where they were recorded, else marks.
+/// GPU time of one path's intervals. An interval has one source: kernels if they were recorded, else marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GpuBySource {
     /// Between two marks on the stream, queue gaps included: "stream elapsed".
     pub event: GpuSums,
     /// Sum of the kernels launched inside.
     pub cupti: GpuSums,
-    /// Intervals in steps whose kernels were recorded: those without GPU time launched none.
+    /// Intervals in steps whose kernels were recorded; those of them without GPU time launched none.
     pub recorded_calls: u64,
 }
 
@@ -73,7 +73,7 @@ impl GpuBySource {
         }
     }
 
-    /// The same, to add to.
+    /// What one source measured, mutably.
     pub fn of_mut(&mut self, source: GpuSource) -> &mut GpuSums {
         match source {
             GpuSource::Event => &mut self.event,
@@ -81,8 +81,8 @@ impl GpuBySource {
         }
     }
 
-    /// Intervals that a mean is over. In a recorded step an interval without GPU time launched no kernel: there that is a measurement,
-    /// and zero.
+    /// Number of intervals that a mean is over. In a step with recorded kernels, an interval without GPU time launched
+    /// no kernel: that is a measurement of zero.
     pub fn measured(&self, source: GpuSource) -> u64 {
         match source {
             GpuSource::Event => self.event.calls,
@@ -102,11 +102,11 @@ pub(crate) fn source_name(source: GpuSource) -> &'static str {
 /// One path of a tree, parents before children.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampled<'a> {
-    /// Place of its parent.
+    /// Index of its parent.
     pub parent: Option<usize>,
     /// All its intervals.
     pub calls: u64,
-    /// What was measured of them.
+    /// What was measured for them.
     pub sums: &'a GpuBySource,
     /// The same by group of steps; empty or [`GROUPS`] long.
     pub groups: &'a [GpuBySource],
@@ -117,13 +117,14 @@ pub(crate) struct Sampled<'a> {
 pub(crate) struct Estimate {
     /// Of all its intervals, children included, in nanoseconds.
     pub total_ns: f64,
-    /// The same less their children's; `None` where no interval's children were all measured.
+    /// The same less their children's; `None` if there is no interval whose children were all measured.
     pub self_ns: Option<f64>,
-    /// 95 % interval of `total_ns` by leaving out groups of steps; `None` where all intervals were measured, or too few groups of them.
+    /// 95 % interval of `total_ns`, from leaving out groups of steps; `None` if all intervals were measured, or too few
+    /// groups.
     pub total_ci95_ns: Option<(f64, f64)>,
 }
 
-/// Totals of every path from what `source` measured of it; `None` where it measured nothing.
+/// Totals of every path from what `source` measured; `None` if it measured nothing.
 pub(crate) fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>> {
     let whole: Vec<GpuBySource> = tree.iter().map(|path| *path.sums).collect();
     let mut all = point(tree, &whole, source);
@@ -147,7 +148,7 @@ pub(crate) fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Es
     for (i, estimate) in all.iter_mut().enumerate() {
         let Some(estimate) = estimate.as_mut().filter(|_| sampled[i]) else { continue };
         let totals: Vec<f64> = left_out.iter().filter_map(|out| Some(out[i]?.total_ns)).collect();
-        // A path that only one group saw has nothing to leave out.
+        // A path that occurs in one group only has nothing to leave out.
         if totals.len() < groups.len() {
             continue;
         }
@@ -171,7 +172,7 @@ impl GpuBySource {
 }
 
 fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<Option<Estimate>> {
-    // By themselves: mean × number.
+    // Each path by itself: mean × number.
     let alone: Vec<Option<f64>> = tree
         .iter()
         .zip(sums)
@@ -186,7 +187,7 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
             children[parent] += alone;
         }
     }
-    // What part of a path's time is its children's, where that was measured.
+    // The share of a path's time that is its children's, if measured.
     let inside: Vec<Option<f64>> = sums
         .iter()
         .map(|sums| {
@@ -202,7 +203,8 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
                 None => alone,
                 Some((parent, whole)) => match inside[parent] {
                     Some(inside) if children[parent] > 0.0 => whole * inside * alone / children[parent],
-                    // Only some of the parent's children were measured: what they took is known, if not more than there is.
+                    // Only some of the parent's children were measured: their time is known, but must not exceed the
+                    // parent's.
                     _ if children[parent] > whole => whole * alone / children[parent],
                     _ => alone,
                 },
@@ -223,7 +225,8 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    /// `calls` intervals measured at `ns` each, of which `inside` of each is children's where `detail` of them tell.
+    /// `calls` intervals measured at `ns` each, of which `inside` per interval is their children's, known for `detail`
+    /// of them.
     fn event(calls: u64, ns: u64, detail: u64, inside: u64) -> GpuBySource {
         let event = GpuSums {
             calls,
@@ -237,8 +240,9 @@ mod tests {
 
     #[test]
     fn cold_children_do_not_exceed_their_parent() {
-        // 120 encodes of 7 µs, all measured. In the 4 cold ones, which alone were measured in full, the encode took 70 µs and its
-        // only child 60 µs: mean × number would give the child 7.2 ms of the encodes' 0.84 + 0.25 ms.
+        // 120 encodes of 7 µs, all measured. In the 4 cold ones, the only ones that were measured in full, the encode
+        // took 70 µs and its only child 60 µs: mean × number would give the child 7.2 ms of the encodes' 0.84 + 0.25
+        // ms.
         let cold = GpuSums {
             calls: 120,
             total_ns: 116 * 7_000 + 4 * 70_000,
@@ -275,7 +279,8 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        // A root measured in all of 1,600 steps, a child in one of ten. The child takes 40 to 80 % of each step, evenly spread.
+        // A root measured in all of 1,600 steps, a child in one of ten. The child takes 40 to 80 % of each step, evenly
+        // spread.
         let mut random = StdRng::seed_from_u64(0x5eed);
         let mut uniform = || random.random::<f64>();
         let (mut covered, rounds) = (0, 400);

@@ -1,12 +1,12 @@
 //! One pass over the spans: time, work and self time of every rollup path, checking each interval against its children.
 //!
-//! Rows may come in any order and in any number. Self time is an interval's duration less its children's, so it needs each
-//! row to meet its parent; only intervals that can still get children are held (`held`, `relatives`), which bounds memory
-//! by how deep and parallel the program was, not by how long it ran. What an interval says once its children are known is
-//! in `settled`, what is summed up by path in `nodes`.
+//! Rows may come in any order and in any number. Self time is an interval's duration less its children's, so each row
+//! has to be matched with its parent. Only intervals that can still get children are held (`held`, `relatives`), which
+//! bounds memory by how deep and parallel the program was, not by how long it ran. `settled` has what follows once an
+//! interval's children are known, `nodes` the sums by path.
 //!
-//! Intervals that only warmed up are in no figure. What stands around them, such as the `main` of a program, has its time
-//! less theirs, which needs them to be told: [`IntervalPass::add_warmup`].
+//! Warm-up intervals are in no figure. Their time is subtracted from the intervals around them, such as the `main` of a
+//! program, so the pass needs them too: [`IntervalPass::add_warmup`].
 
 mod held;
 mod nodes;
@@ -20,10 +20,11 @@ use nodes::Nodes;
 use relatives::{Around, MOST_REQUESTS_DEEP, Relatives};
 use std::collections::HashSet;
 
-/// Intervals around one that warmed up. Real ones nest a few deep; in a crafted run they may form a ring.
+/// Most intervals around a warm-up interval. Real ones nest a few deep; in a crafted run they may form a cycle.
 const MOST_AROUND_WARMUP: usize = 1_024;
 
-/// The group that a step's measurements of GPU time belong to. Scattered, because steps are sampled at even distances.
+/// The group that a step's measurements of GPU time belong to. Pseudo-random, because steps are sampled at regular
+/// distances.
 fn group_of(step: Option<u64>) -> u8 {
     (step.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u8
 }
@@ -45,7 +46,7 @@ impl Default for IntervalPass {
 }
 
 impl IntervalPass {
-    /// A pass that looks for intervals to let go of once it holds `hold_most`.
+    /// A pass that looks for intervals to drop once it holds `hold_most`.
     pub fn holding(hold_most: usize) -> Self {
         Self {
             nodes: Nodes::default(),
@@ -55,20 +56,20 @@ impl IntervalPass {
         }
     }
 
-    /// The same, but never with more than `most` intervals in memory, and as many parents that are still to come: what is too
-    /// much is counted in [`Intervals::let_go_early`].
+    /// The same, but never with more than `most` intervals in memory, and at most as many parents that are still to
+    /// come; what exceeds that is counted in [`Intervals::let_go_early`].
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Self {
         self.relatives.at_most(most);
         self
     }
 
-    /// Tells which steps' kernels were recorded; to be told before the spans of these steps come.
+    /// Names the steps whose kernels were recorded. To be called before the spans of these steps are added.
     pub fn recorded(&mut self, steps: impl IntoIterator<Item = u64>) {
         self.recorded.extend(steps);
     }
 
-    /// Takes one span. All must come from one [`Batches`](crate::Batches), which numbers rollups.
+    /// Takes one span. All must come from the same [`Batches`](crate::Batches), which numbers rollups.
     pub fn add(&mut self, span: &SpanRecord) {
         let start = span.host_start.0;
         let end_ns = span.host_start.plus_ns(span.host_dur_ns).0;
@@ -89,12 +90,12 @@ impl IntervalPass {
         self.hold(span, node, false);
     }
 
-    /// Takes one span of a step, or of a request, that only warmed up: what is around it has its time less this one's.
+    /// Takes one span of a warm-up step or request: its time is subtracted from the intervals around it.
     pub fn add_warmup(&mut self, span: &SpanRecord) {
         let (around, mut inside) = (self.relatives.around(span.parent_seq), Inside::of(span));
         if span.step.is_none() {
             self.out.above_steps += 1;
-            // The device is told by the steps in it.
+            // Its GPU time comes from the steps in it.
             inside = Inside { ns: inside.ns, ..Inside::default() };
         }
         match self.relatives.warm_around(around) {
@@ -110,7 +111,7 @@ impl IntervalPass {
     pub fn finish(mut self) -> Intervals {
         let (held, waiting) = self.relatives.take_all();
         held.iter().for_each(|held| self.check(held));
-        // A parent that never came was lost, or the segment it stood in was: its children are then outermost themselves.
+        // A parent that never came was lost, alone or with its segment: its children then count as outermost.
         for waiting in waiting {
             self.out.orphans += waiting.count;
             self.outermost(waiting.inside.ns);
@@ -119,7 +120,7 @@ impl IntervalPass {
         Intervals { paths: self.nodes.into_paths(), ..self.out }
     }
 
-    /// Keeps a span as long as children of it may come.
+    /// Keeps a span for as long as children of it may come.
     fn hold(&mut self, span: &SpanRecord, node: u32, is_warmup: bool) {
         let mut held = Held {
             node,
@@ -159,11 +160,11 @@ impl IntervalPass {
         }
     }
 
-    /// Counts the time of intervals of `nodes` against what is around them.
+    /// Subtracts the time of intervals of `nodes` from the self time of what is around them.
     fn settle(&mut self, around: Around, inside: &Inside, nodes: &[u32]) {
         let parent = match around {
             Around::Nothing => None,
-            // What only warmed up is in no figure: then these are outermost.
+            // A warm-up interval is in no figure, so these are outermost.
             Around::Held(seq) => self.relatives.counted(seq).map(|parent| {
                 parent.inside.add(inside);
                 parent.node
@@ -184,7 +185,8 @@ impl IntervalPass {
         self.nodes.entered_in(nodes, parent);
     }
 
-    /// Counts the GPU time of steps in a request that warmed up against what is around that: the host's time is told by the request.
+    /// Subtracts the GPU time of steps in a warm-up request from what is around the request; their host time is part of
+    /// the request's.
     fn warmed_in_request(&mut self, request: &Held, warm: &Inside) {
         let mut around = self.relatives.around(request.parent_seq);
         for _ in 0..MOST_REQUESTS_DEEP {
@@ -196,13 +198,13 @@ impl IntervalPass {
         }
     }
 
-    /// Counts intervals that warmed up against what is around them, which no figure has of them.
+    /// Subtracts warm-up intervals, which are in no figure, from what is around them.
     fn warmed_inside(&mut self, around: Around, warm: &Inside) {
         self.settle(around, warm, &[]);
         self.warmed(around, warm);
     }
 
-    /// Takes the time of intervals that warmed up from that of everything around them, as far up as is known yet.
+    /// Subtracts the time of warm-up intervals from that of everything around them, as far up as is known yet.
     fn warmed(&mut self, around: Around, warm: &Inside) {
         let mut around = around;
         for _ in 0..MOST_AROUND_WARMUP {
@@ -231,7 +233,7 @@ impl IntervalPass {
     fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
         let around = self.relatives.around(held.parent_seq);
         if held.is_warmup {
-            // Only what does not warm up counts of it, and that is then outermost.
+            // Only the part that is not warm-up counts, as outermost.
             self.settle(Around::Nothing, &early.inside, &early.nodes);
             self.warmed(Around::Nothing, &early.warm);
             if held.above_steps {
@@ -252,7 +254,7 @@ impl IntervalPass {
         }
     }
 
-    /// Adds what can be said only once all children are known.
+    /// Adds what is known only once all children are known.
     fn check(&mut self, held: &Held) {
         if held.above_steps || held.is_warmup {
             return;
@@ -286,7 +288,7 @@ impl IntervalPass {
     }
 }
 
-/// Keeps the interval that its children exceed by most.
+/// Keeps the interval whose children exceed it by most.
 fn note_worst(worst: &mut Option<(String, u64, u64)>, rollup: &str, (own_ns, children_ns): (u64, u64)) {
     let excess = |own: u64, children: u64| children.saturating_sub(own);
     if worst.as_ref().is_none_or(|(_, own, children)| excess(*own, *children) < excess(own_ns, children_ns)) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct Kernels {
     /// Records of all kinds.
     pub records: u64,
-    /// Sum of their time on the device in nanoseconds: what shares are of. Where several run at once each counts.
+    /// Sum of their time on the device in nanoseconds: the denominator of shares. If several run at once, each counts.
     pub total_ns: u64,
     /// Kernels by name, the most time first.
     pub by_name: Vec<KernelRow>,
@@ -24,13 +24,13 @@ pub struct Kernels {
     pub by_path: Vec<KernelPathRow>,
     /// Copies by direction, and memsets; the most time first.
     pub copies: Vec<CopyRow>,
-    /// What was launched outside every recorded interval, in number and nanoseconds.
+    /// Work launched outside every recorded interval: number and nanoseconds.
     pub unattributed: (u64, u64),
-    /// What ran before the first step began, in number and nanoseconds: the model's loading. In no table.
+    /// Work before the first step began, which is the loading of the model: number and nanoseconds. In no table.
     pub before_steps: (u64, u64),
-    /// Records of steps that only warmed up. In no table.
+    /// Records of warm-up steps. In no table.
     pub warmup: u64,
-    /// Merged time ÷ summed time by path, of paths whose kernels ran at once; see `overlap.rs`.
+    /// Merged time ÷ summed time by path, for paths whose kernels overlapped; see `overlap.rs`.
     pub merged: BTreeMap<String, f64>,
     /// GPUs they ran on, by UUID.
     pub devices: Vec<Arc<str>>,
@@ -51,14 +51,14 @@ pub struct KernelRow {
     pub p50_ns: f64,
     /// 95th percentile in nanoseconds; `None` below [`P95_FROM`] kernels.
     pub p95_ns: Option<f64>,
-    /// Of all device time in the table.
+    /// Share of all device time in the table.
     pub share: f64,
 }
 
-/// What one path launched itself; what its children launched stands with them.
+/// Work that one path launched itself; what its children launched is in their rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KernelPathRow {
-    /// Path without ordinals; `None` for what was launched outside every recorded interval.
+    /// Path without ordinals; `None` for work launched outside every recorded interval.
     pub path: Option<String>,
     /// Kernels.
     pub kernels: u64,
@@ -70,9 +70,9 @@ pub struct KernelPathRow {
     pub launches_per_call: Option<f64>,
     /// Sum of time on the device in nanoseconds.
     pub total_ns: u64,
-    /// Of all device time in the table.
+    /// Share of all device time in the table.
     pub share: f64,
-    /// The kernel, copy or memset that took most of it, and how much.
+    /// The kernel, copy or memset that took most of that time, and how much.
     pub top: Option<(Arc<str>, u64)>,
 }
 
@@ -83,15 +83,15 @@ pub struct CopyRow {
     pub direction: Arc<str>,
     /// How many.
     pub count: u64,
-    /// Bytes moved or set; `None` where none tells.
+    /// Bytes moved or set; `None` if no record has them.
     pub bytes: Option<u64>,
     /// Sum of time in nanoseconds.
     pub total_ns: u64,
-    /// The same where copies at once on one GPU count once: what the rate is over.
+    /// The same, with overlapping copies on one GPU counted once: the denominator of the rate.
     pub merged_ns: u64,
     /// Bytes/s over that time, in 10⁹.
     pub gbytes: Option<f64>,
-    /// Of all device time in the table.
+    /// Share of all device time in the table.
     pub share: f64,
 }
 
@@ -114,7 +114,7 @@ struct CopySums {
     count: u64,
     bytes: Option<u64>,
     total_ns: u64,
-    /// By device, so that copies at once on two of them count twice and on two streams once.
+    /// By device, so that overlapping copies count twice on two devices, but once on two streams.
     windows: HashMap<Arc<str>, Vec<Activity>>,
 }
 
@@ -128,8 +128,8 @@ struct PathSums {
 }
 
 impl KernelPass {
-    /// Takes one record. All must come from one [`Batches`](crate::Batches), which numbers rollups. What ran before `first_step`
-    /// began (Unix nanoseconds) loaded the model.
+    /// Takes one record. All must come from one [`Batches`](crate::Batches), which numbers rollups. Work before
+    /// `first_step` began (Unix nanoseconds) belongs to loading the model.
     pub fn add(&mut self, record: &KernelRecord, warmup: &Warmup, first_step: Option<i64>) {
         let ns = record.gpu_dur_ns;
         let activity = Activity {
@@ -184,7 +184,7 @@ impl KernelPass {
         *named = named.saturating_add(ns);
     }
 
-    /// The tables, and what each recorded step had on each device.
+    /// The tables, and the work of each recorded step on each device.
     pub fn finish(self, intervals: &Intervals) -> (Kernels, DeviceWork) {
         let whole = self.total_ns;
         let mut by_name: Vec<KernelRow> =
@@ -230,7 +230,7 @@ impl Kernels {
 fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
     ns.sort_by(f64::total_cmp);
     let sum: f64 = ns.iter().sum();
-    // Durations come from whole nanoseconds, so their sum is one up to 2⁵³.
+    // Durations are whole nanoseconds, so their sum is exact up to 2⁵³.
     let total_ns = sum as u64;
     KernelRow {
         name,

@@ -1,8 +1,9 @@
-//! Kernels by path: which interval launched which kernels of an Nsight Systems profile.
+//! The kernels of an Nsight Systems profile by path: which interval launched which kernels.
 //!
-//! Every interval of the run was an NVTX range whose payload is its span id. A kernel belongs to the innermost range open on the
-//! launching thread when its launch call began, and so to that interval's path; every range around it contains it. The time is
-//! the sum of kernels' durations ("projected" in Nsight's words), so kernels side by side count side by side.
+//! Every interval of the run was an NVTX range whose payload is its span id. A kernel belongs to the innermost range
+//! open on the launching thread when its launch call began, and so to that interval's path; every range around it
+//! contains it. The time is the sum of kernels' durations ("projected" in Nsight's terms), so kernels that overlap all
+//! count.
 
 use super::warmup::Warmup;
 use crate::nsys::{Kernel, Profile, Range};
@@ -41,11 +42,11 @@ pub struct PathKernels {
     pub intervals: u64,
     /// Kernels launched by these intervals themselves.
     pub own: KernelSum,
-    /// The same and those launched by intervals inside them.
+    /// The same, plus those launched by intervals inside them.
     pub all: KernelSum,
-    /// The kernel on which the path itself spends most, and that time.
+    /// The kernel that takes most of the path's own time, and that time.
     pub top: Option<(String, u64)>,
-    /// The run's own device time beside it, where the run has any.
+    /// The run's own device time for comparison, if it has any.
     pub gpu: Option<Comparison>,
 }
 
@@ -69,7 +70,7 @@ pub struct KernelsByPath {
     pub file: PathBuf,
     /// Version of Nsight Systems.
     pub version: Option<String>,
-    /// One row for each path whose intervals are in the profile, by the time of its own kernels.
+    /// One row for each path whose intervals are in the profile, sorted by the time of its own kernels.
     pub rows: Vec<PathKernels>,
     /// All kernels of the profile.
     pub all: KernelSum,
@@ -77,15 +78,15 @@ pub struct KernelsByPath {
     pub outside: KernelSum,
     /// Kernels whose launch was not recorded.
     pub unlaunched: KernelSum,
-    /// Launched in intervals that only warmed up: in none of the others.
+    /// Kernels launched in warm-up intervals, which are in none of the other sums.
     pub warmup: KernelSum,
     /// Ranges of ours in the profile.
     pub ranges: u64,
-    /// Those of them that are intervals of this run.
+    /// How many of these are intervals of this run.
     pub matched: u64,
 }
 
-/// What is known of one interval of the run that is in the profile.
+/// What is known about one interval of the run that is in the profile.
 #[derive(Debug)]
 struct Seen {
     path: usize,
@@ -104,15 +105,15 @@ impl KernelsByPath {
     }
 }
 
-/// The join while the run's intervals go by.
+/// The join while the run's intervals are read.
 #[derive(Debug)]
 struct Join {
-    /// `None` until the run shows the interval.
+    /// `None` until the interval is read from the run.
     spans: HashMap<u64, Option<Seen>>,
     /// Rows by the number of their rollup.
     rows: HashMap<u32, usize>,
     paths: Vec<PathKernels>,
-    /// Intervals that only warmed up.
+    /// Intervals of the warm-up.
     warmup: HashSet<u64>,
 }
 
@@ -169,7 +170,7 @@ impl Join {
         for ((path, name), ns) in by_name {
             let name = profile.names.get(name as usize).map_or("(unnamed)", String::as_str);
             let top = &mut paths[path].top;
-            // Equal times are told apart by name, so that reports do not differ from one time to the next.
+            // Equal times are ordered by name, so that the report of a run is always the same.
             if top.as_ref().is_none_or(|(top, most)| (ns, Reverse(name)) > (*most, Reverse(top))) {
                 *top = Some((name.to_string(), ns));
             }
@@ -202,11 +203,12 @@ impl Join {
     }
 }
 
-/// Calls `visit` for every kernel whose launch is known, with the ranges open on the launching thread when the launch call began,
-/// outermost first.
+/// Calls `visit` for every kernel whose launch is known, with the ranges open on the launching thread when the launch
+/// call began, outermost first.
 pub(crate) fn around_launches(ranges: &[Range], kernels: &[Kernel], mut visit: impl FnMut(&Kernel, &[Range])) {
     let mut ranges: Vec<&Range> = ranges.iter().collect();
-    // Of two that start together the longer is around the other; the sort keeps the order of those that also end together.
+    // If two start together, the longer one is around the other; the sort keeps the order of those that also end
+    // together.
     ranges.sort_by_key(|r| (r.thread, r.start, Reverse(r.end.unwrap_or(i64::MAX))));
     let mut launches: Vec<_> =
         kernels.iter().filter_map(|kernel| kernel.launch.map(|launch| (launch, kernel))).collect();

@@ -1,7 +1,8 @@
 //! Latency and throughput of requests: TTFT, TPOT, ITL, tokens a second, by the definitions in [`crate::definitions`].
 //!
-//! A request says itself when its tokens came and how many they were, whatever a schedule leaves of its steps. Steps fill in what it
-//! does not say, and only where they show that none of them is missing: a figure that sampling voids stays empty.
+//! A request's own record says when its tokens came and how many there were, whichever of its steps a schedule
+//! recorded. Steps fill in what the request does not say, but only if they show that none of them is missing: a figure
+//! that cannot be known from sampled steps stays empty.
 
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::StepRow;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Latency {
     /// One row for each request, warm-up included, in order of start.
     pub requests: Vec<RequestFigures>,
-    /// Requests left out of every statistic here because they warmed up.
+    /// Requests left out of every statistic here because they are warm-up.
     pub warmup: usize,
     /// Request start to the start of its first step.
     pub queue: Option<Distribution>,
@@ -22,7 +23,7 @@ pub struct Latency {
     pub ttft: Option<Distribution>,
     /// Time per output token after the first.
     pub tpot: Option<Distribution>,
-    /// Gaps between consecutive output tokens, of all requests together; the interval comes from requests.
+    /// Gaps between consecutive output tokens, of all requests together; the 95 % interval is by request.
     pub itl: Option<Distribution>,
     /// Request start to last token.
     pub e2e: Option<Distribution>,
@@ -34,9 +35,9 @@ pub struct Latency {
     pub output_tps: Option<f64>,
     /// Wall time that `output_tps` is over.
     pub wall_ns: u64,
-    /// Prompt tokens of the measured requests, all sequences together; `None` where one does not say.
+    /// Prompt tokens of the measured requests, all sequences together; `None` if one of them does not say.
     pub prompt_tokens: Option<u64>,
-    /// Output tokens of the measured requests; `None` where one does not say.
+    /// Output tokens of the measured requests; `None` if one of them does not say.
     pub output_tokens: Option<u64>,
 }
 
@@ -47,7 +48,7 @@ pub struct RequestFigures {
     pub request: u64,
     /// `gen_ai.request.model`.
     pub model: String,
-    /// Whether it only warmed up.
+    /// Whether it is warm-up.
     pub warmup: bool,
     /// Sequences in the batch.
     pub batch: Option<u32>,
@@ -59,7 +60,7 @@ pub struct RequestFigures {
     pub queue_ns: Option<u64>,
     /// Request start to first output token.
     pub ttft_ns: Option<u64>,
-    /// Request start to last output token; to the request's end where that is not known.
+    /// Request start to last output token, or to the request's end if that is not known.
     pub e2e_ns: Option<u64>,
     /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
@@ -71,24 +72,25 @@ pub struct RequestFigures {
     pub decode_tps: Option<f64>,
     /// The request's own duration.
     pub dur_ns: u64,
-    /// Sum of its steps' durations; not known where some of them have no record.
+    /// Sum of its steps' durations; `None` if some of them have no record.
     pub steps_ns: Option<u64>,
 }
 
-/// Numbers of the requests that warmed up: the first ones, as many as the option `warmup` says.
+/// Numbers of the warm-up requests: the first ones, as many as the option `warmup` says.
 ///
-/// Requests are numbered from 1 in order. Of a run whose oldest segments made room for newer ones the first that are left may
-/// be measured ones.
+/// Requests are numbered from 1 in order. If the oldest segments of a run were deleted to make room, the first requests
+/// that are left may be measured ones.
 pub fn warmup_requests(manifest: &RunManifest, requests: &[RequestRecord]) -> BTreeSet<u64> {
     let n = manifest.warmup_requests();
-    // A run of nothing but warm-up was ended early: its requests are all there is to measure.
+    // A run that contains only warm-up ended early: its requests are all there is to measure.
     if requests.iter().all(|r| r.request <= n) {
         return BTreeSet::new();
     }
     requests.iter().map(|r| r.request).filter(|&request| request <= n).collect()
 }
 
-/// Whether the run says that every step that began has its record. A run of before this was counted does not.
+/// Whether the run says that every step that began has its record. Runs of older versions, without these counts, do
+/// not.
 pub fn every_step_recorded(manifest: &RunManifest) -> bool {
     manifest
         .steps
@@ -105,8 +107,8 @@ impl RequestFigures {
 impl Latency {
     /// Figures of `requests` from their own records and their steps, both in order of start.
     ///
-    /// `whole` says that every step of the run is known to have its record: [`every_step_recorded`]. Where it is not, a request's
-    /// steps must show by their context lengths, or by their number, that none is missing before anything is counted from them.
+    /// `whole` says that every step of the run is known to have its record: [`every_step_recorded`]. If not, nothing is
+    /// counted from a request's steps unless their context lengths, or their number, show that none is missing.
     pub fn of(requests: &[RequestRecord], steps: &[StepRow], warmup: &BTreeSet<u64>, whole: bool) -> Self {
         let mut by_request: BTreeMap<u64, Vec<&StepRow>> = BTreeMap::new();
         for step in steps {
@@ -125,7 +127,7 @@ impl Latency {
         let over = |f: &dyn Fn(&RequestFigures) -> Option<f64>| {
             Distribution::of(measured.iter().filter_map(|r| f(r)).collect())
         };
-        // A sum without the requests that do not say would be too small.
+        // A sum that leaves out the requests that do not say would be too small.
         let sum = |f: &dyn Fn(&RequestFigures) -> Option<u64>| {
             total_if_known(measured.iter().map(|r| f(r))).filter(|_| !measured.is_empty())
         };
@@ -163,13 +165,13 @@ pub(crate) fn per_second(count: f64, ns: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 struct TokenStep<'a> {
     step: &'a StepRow,
-    /// The step that computed it: the same, but where sampling is a step of its own.
+    /// The step that computed it: the same step, unless sampling is a step of its own.
     forward: &'a StepRow,
 }
 
 impl TokenStep<'_> {
-    /// Whether no token came between `earlier` and this one: the context has grown by one, or by as many tokens as a sequence got
-    /// here at once. `None` where the steps do not tell their context.
+    /// Whether no token came between `earlier` and this one: the context has grown by one, or by as many tokens as a
+    /// sequence got in this step. `None` if the steps do not state their context.
     fn follows(&self, earlier: &TokenStep<'_>, sequences: u64) -> Option<bool> {
         let (before, after) = (earlier.forward.context_len?, self.forward.context_len?);
         let grown = u64::from(after.checked_sub(before)?);
@@ -181,12 +183,13 @@ impl TokenStep<'_> {
 
 /// The steps at whose end a token exists.
 ///
-/// Sampling marked as a step of its own yields the token; otherwise the last prefill step and each decode step do. Of a prompt
-/// processed in chunks only the last yields a token.
+/// Sampling marked as a step of its own yields the token; otherwise the last prefill step and each decode step do. If a
+/// prompt is processed in chunks, only the last one yields a token.
 fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<TokenStep<'a>> {
     let of = |phase: Phase| steps.iter().copied().filter(move |s| s.phase == Some(phase));
     if of(Phase::Sample).next().is_some() {
-        // Steps are in order of start: the latest before a sample that is none computed what it chooses from.
+        // Steps are ordered by start: the latest step before a sampling step that is not itself sampling computed the
+        // logits that it chooses from.
         let mut latest = None;
         let samples = steps.iter().copied().filter_map(|step| {
             if step.phase == Some(Phase::Sample) {
@@ -203,32 +206,32 @@ fn token_steps<'a>(steps: &[&'a StepRow]) -> Vec<TokenStep<'a>> {
     tokens
 }
 
-/// What a request's steps say of its tokens.
+/// What a request's steps say about its tokens.
 struct Tokens<'a> {
     steps: Vec<TokenStep<'a>>,
     /// Whether the first token's step has its record.
     has_first: bool,
     /// Whether every token's step has.
     complete: bool,
-    /// Of each step but the first, whether it follows the one before without a hole.
+    /// For each step but the first, whether it follows the one before without a gap.
     follows: Vec<bool>,
 }
 
 impl<'a> Tokens<'a> {
-    /// `each` is the number of output tokens of a sequence, where the request says.
+    /// `each` is the number of output tokens per sequence, if the request says.
     fn of(steps: &[&'a StepRow], sequences: u64, each: Option<u64>, whole: bool) -> Self {
         let tokens = token_steps(steps);
         let has_first = tokens.first().is_some_and(|t| t.forward.phase == Some(Phase::Prefill));
         let told: Vec<Option<bool>> = tokens.windows(2).map(|w| w[1].follows(&w[0], sequences)).collect();
-        // Steps that do not tell their context are all there where they are as many as the tokens.
+        // Steps that do not state their context are complete if there are as many as tokens.
         let counted = has_first && each.is_some_and(|n| n == tokens.len() as u64);
         let follows: Vec<bool> = told.iter().map(|told| whole || told.unwrap_or(counted)).collect();
         let last = tokens.last().and_then(|t| t.forward.context_len);
         let first = tokens.first().and_then(|t| t.forward.context_len);
-        // The context grows by a token each, several to a step or not.
+        // The context grows by one for each token, even if a step yields several.
         let grown = first.zip(last).and_then(|(first, last)| Some(u64::from(last.checked_sub(first)?) + 1));
         let seen = grown.map_or(tokens.len() as u64, |grown| grown.max(tokens.len() as u64));
-        // Of a batch `each` is a mean: more steps than that say nothing of how long the longest sequence went on.
+        // In a batch `each` is a mean: more steps than that do not tell how long the longest sequence went on.
         let ends = whole || each.is_some_and(|n| seen == n || (sequences == 1 && seen > n));
         let complete = has_first && ends && follows.iter().all(|follows| *follows);
         Self { steps: tokens, has_first, complete, follows }
@@ -244,7 +247,7 @@ impl<'a> Tokens<'a> {
 
     /// Output tokens of all sequences, where every step has its record.
     fn counted(&self, sequences: u64) -> Option<u64> {
-        // A prefill's new tokens are the prompt's; each sequence gets one output token of it.
+        // A prefill's new tokens are those of the prompt; each sequence gets one output token from it.
         let tokens = |t: &TokenStep<'_>| match (t.forward.phase, t.forward.new_tokens, t.forward.sequences) {
             (Some(Phase::Prefill), _, Some(going)) => u64::from(going),
             (Some(Phase::Decode), Some(new), _) => u64::from(new),
@@ -263,20 +266,23 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
     let end_of = |t: Option<&TokenStep<'_>>| t.and_then(|t| since_start(t.step.end_ns()));
     let ttft_ns = request.ttft_ns.or_else(|| end_of(tokens.steps.first()).filter(|_| tokens.has_first));
     let by_steps = end_of(tokens.steps.last()).filter(|_| tokens.complete);
-    // The request's own end is the closest thing known to its last token where steps are missing.
+    // If steps are missing, the request's own end is the best estimate of its last token's time.
     let e2e_ns = request.last_token_ns.or(by_steps).or(Some(request.host_dur_ns));
     let output_tokens = request.output_tokens.or_else(|| tokens.counted(sequences));
-    // A batch yields one token a sequence at a time: gaps are counted along the longest sequence, tokens over all. Its steps
-    // count them where some sequences stop early; the tokens do where a step yields several or steps are not known.
+    // A batch yields one token per sequence at a time: gaps are counted along the longest sequence, tokens over all
+    // sequences. If some sequences stop early, the steps give the longest sequence's tokens; if a step yields several
+    // tokens or steps are not known, the number of tokens does.
     let longest = output_tokens.map(|n| (n / sequences).max(tokens.longest()));
     let gaps = longest.and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
     let after_first = output_tokens.and_then(|n| n.checked_sub(sequences)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);
     let prefill = || steps.iter().filter(|s| s.phase == Some(Phase::Prefill));
     let prefill_ns = total(prefill().map(|s| s.dur_ns));
-    // The tokens the prefill steps processed, where they say so: a cached prefix is part of the prompt but not of the work.
+    // The tokens that the prefill steps processed, if they say so: a cached prefix is part of the prompt but not of the
+    // work.
     let processed = total_if_known(prefill().map(|s| s.counted_tokens().map(u64::from))).filter(|&n| n > 0);
-    // Of a prompt in chunks some may have no record: the prompt's length then says nothing of the time of the others.
+    // Some chunks of a prompt may have no record; then the prompt's length must not be divided by the time of the
+    // others.
     let asked = request.prompt_tokens.map(|n| n.saturating_mul(sequences)).filter(|_| tokens.complete);
     RequestFigures {
         request: request.request,
@@ -300,7 +306,7 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
     }
 }
 
-/// Gaps between the ends of neighbouring tokens, none across a hole.
+/// Gaps between the ends of neighbouring tokens, none across a missing step.
 fn gaps_between(tokens: &Tokens<'_>) -> Vec<u64> {
     let pairs = tokens.steps.windows(2).zip(&tokens.follows).filter(|(_, follows)| **follows);
     pairs.filter_map(|(w, _)| u64::try_from(w[1].step.end_ns().saturating_sub(w[0].step.end_ns())).ok()).collect()

@@ -1,4 +1,4 @@
-//! Samples over time: resident memory above all, and every other metric that was collected.
+//! Samples over time: mainly resident memory, but also every other metric that was collected.
 
 use candlescope_core::SampleRecord;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Resident memory of the process, as the host collector names it.
 pub(crate) const RESIDENT: &str = "process_resident_memory_bytes";
 
-/// The largest it ever was, as the kernel keeps it (`VmHWM` in `/proc/self/status`).
+/// Its high-water mark, which Linux keeps (`VmHWM` in `/proc/self/status`).
 pub(crate) const RESIDENT_MARK: &str = "process_peak_resident_memory_bytes";
 
 /// All series of samples.
@@ -37,15 +37,15 @@ pub struct Series {
     pub last: f64,
     /// Mean of the samples.
     pub mean: f64,
-    /// The samples taken while a measured step ran; `None` where there are none, or no steps.
+    /// The samples taken while a measured step ran; `None` if there are no such samples, or no steps.
     pub in_steps: Option<InSteps>,
-    /// Median time between two samples in nanoseconds: how short an event can be and still be seen.
+    /// Median time between two samples in nanoseconds: shorter events may be missed.
     pub period_ns: Option<u64>,
     /// Unix nanoseconds and value, thinned to at most some thousands.
     pub points: Vec<(i64, f64)>,
 }
 
-/// Samples of a metric that were taken while at least one measured step ran: neither loading nor warm-up nor idle time is in them.
+/// Samples of a metric that were taken while at least one measured step ran, without loading, warm-up and idle time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InSteps {
     /// How many.
@@ -58,17 +58,18 @@ pub struct InSteps {
     pub max: f64,
 }
 
-/// How much memory the process held at most, and who says so.
+/// The most memory that the process held, and the source of that figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeakResident {
     /// Bytes.
     pub bytes: f64,
-    /// Whether it is the mark that the kernel keeps, which sees what falls between two samples; else the largest sample.
+    /// Whether it is the operating system's high-water mark, which includes peaks between two samples; if not, it is
+    /// the largest sample.
     pub kept_by_kernel: bool,
 }
 
 impl PeakResident {
-    /// What it is, in words.
+    /// The source in words.
     pub fn source(&self) -> &'static str {
         if self.kept_by_kernel { "kernel's peak mark" } else { "largest sample" }
     }
@@ -80,11 +81,11 @@ impl Memory {
         self.series.iter().find(|s| s.metric == metric && s.device == "host")
     }
 
-    /// Peak resident memory: the kernel's high-water mark where it is known, else the largest sample.
+    /// Peak resident memory: the operating system's high-water mark if it is known, else the largest sample.
     pub fn peak_resident(&self) -> Option<PeakResident> {
         let most = |metric| self.host(metric).map(|s| s.max).filter(|bytes| bytes.is_finite());
         match (most(RESIDENT_MARK), most(RESIDENT)) {
-            // The kernel counts in batches for each thread, so a sample can be ahead of its mark.
+            // Linux counts in batches for each thread, so a sample can exceed the mark.
             (Some(kept), sampled) if sampled.is_none_or(|bytes| bytes <= kept) => {
                 Some(PeakResident { bytes: kept, kept_by_kernel: true })
             }
@@ -93,7 +94,7 @@ impl Memory {
     }
 }
 
-/// Points kept for a plot: twice this, then every other is dropped.
+/// Points kept for a plot: up to twice this many, then every other one is dropped.
 const POINTS: usize = 2048;
 
 /// Collects [`Memory`] from samples in any order.
@@ -120,7 +121,8 @@ struct Collecting {
 }
 
 impl MemoryPass {
-    /// Takes samples within `steps` apart, too: start and end of the time in which measured steps ran, in order and not overlapping.
+    /// A pass that also keeps separate statistics of the samples within `steps`: start and end of the time in which
+    /// measured steps ran, in order and not overlapping.
     pub(crate) fn beside_steps(steps: Vec<(i64, i64)>) -> Self {
         Self { steps, series: BTreeMap::new() }
     }

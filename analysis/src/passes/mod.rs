@@ -1,6 +1,6 @@
-//! Passes turn records into figures; one question a file.
+//! Passes turn records into figures, one kind of figure per file.
 //!
-//! `figures` streams a run once and asks them all.
+//! `figures` streams a run once through all of them.
 
 pub mod busy;
 pub mod covered;
@@ -64,13 +64,13 @@ pub use warmup::{Warmup, WarmupRow};
 pub struct Analysis {
     /// Directory the run was read from.
     pub dir: std::path::PathBuf,
-    /// `run.json`, or its defaults where there is none.
+    /// `run.json`, or defaults if there is none.
     pub manifest: RunManifest,
     /// Records read, by table.
     pub rows: BTreeMap<&'static str, u64>,
     /// Bytes on disk, by table.
     pub file_bytes: BTreeMap<&'static str, u64>,
-    /// What only warmed up, and is in none of the other figures.
+    /// The warm-up, which is in none of the other figures.
     pub warmup: Warmup,
     /// Which steps have a record.
     pub sampling: Sampling,
@@ -92,18 +92,18 @@ pub struct Analysis {
     pub kernels: Kernels,
     /// Memory and other samples over time.
     pub memory: Memory,
-    /// What was sampled of each GPU.
+    /// Samples of each GPU.
     pub devices: Vec<Device>,
     /// Energy that the GPUs used.
     pub energy: Energy,
-    /// Kernels of a profile of Nsight Systems, where one was given.
+    /// Kernels of an Nsight Systems profile, if one was given.
     pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
     pub verdict: Verdict,
 }
 
-/// Reads the whole run and computes every figure. With them comes what was noticed on the way: their verdict is still to
-/// be drawn.
+/// Reads the whole run and computes every figure. Also returns what was noticed on the way; the verdict is not made
+/// here.
 pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut requests: Vec<RequestRecord> = Vec::new();
@@ -122,8 +122,8 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     for batch in batches.by_ref() {
         batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
         if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
-            // Requests and steps come before samples, these before kernels, and these before spans: each meets the whole list of
-            // those before.
+            // Requests and steps come before samples, samples before kernels, and kernels before spans, so the complete
+            // earlier lists are known when later records are handled.
             let (warmup, samples) = known.get_or_insert_with(|| {
                 in_order(&mut requests, &mut steps);
                 first_step = steps.first().map(|step| step.start_ns);
@@ -137,7 +137,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
                 samples.add(sample);
                 power.add(sample);
             });
-            // Where the clocks are too far apart nobody knows what ran before the first step.
+            // If the error bound of the clocks is too large, it is not known what ran before the first step.
             let loaded_until = first_step.filter(|_| !clocks.apart());
             batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
             spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
@@ -145,8 +145,9 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
                 if warmup.takes(span) {
                     spans.add_warmup(span);
                 } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
-                    // The first of its kind, and the only one in full: it says nothing of the others' parts. The step itself, which
-                    // inside a request is not the outermost interval, was timed as the others were.
+                    // The step is the first of its kind and the only one with marks on every interval: its parts do not
+                    // represent those of other steps. The step itself, which inside a request is not the outermost
+                    // interval, was timed like the others.
                     spans.add(&SpanRecord { gpu: None, ..span.clone() });
                 } else {
                     spans.add(span);
@@ -166,12 +167,12 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let intervals = spans.finish();
     let whole = latency::every_step_recorded(&manifest);
     let sampling = Sampling::of(&manifest, &steps);
-    // What the session recorded may have been lost since.
+    // Records of the session may have been lost since.
     let whole = whole && sampling.missing == 0;
     let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
     let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
     if sampling.requests_missing(&manifest, &measured_requests) {
-        // Tokens of some requests over the time of all of them.
+        // It would be the tokens of some requests over the time of all of them.
         latency.output_tps = None;
     }
     if sampling.is_sampled() {
@@ -227,7 +228,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     (analysis, seen)
 }
 
-/// Segments are written as records end; figures want them as they began.
+/// Segments are in the order in which records ended; figures need the order in which they began.
 fn in_order(requests: &mut [RequestRecord], steps: &mut [StepRow]) {
     requests.sort_by_key(|r| (r.host_start, r.request));
     steps.sort_by_key(|s| (s.start_ns, s.step));

@@ -1,4 +1,4 @@
-//! Where the time goes, as a table: one row for each path without ordinals, with the rate at which it worked.
+//! Where the time goes, as a table: one row for each path without ordinals, with its rates.
 
 use super::gpu_time::{Estimate, Sampled, estimate};
 use super::path_totals::{Intervals, PathTotals};
@@ -39,15 +39,16 @@ pub struct Operator {
     pub gflops: Option<f64>,
     /// Bytes/s with activations over `total_ns`, in 10⁹.
     pub gbytes: Option<f64>,
-    /// FLOPs ÷ bytes with activations; `None` where these are not told, because without them it is only an upper bound.
+    /// FLOPs ÷ bytes with activations; `None` if activations are not stated, because without them it is only an upper
+    /// bound.
     pub intensity: Option<f64>,
     /// Element types seen.
     pub dtypes: Vec<String>,
-    /// GPU time, where any of its intervals has it from the source that the table shows.
+    /// GPU time, if any of its intervals has it from the source that the table shows.
     pub gpu: Option<OperatorGpu>,
     /// Kernels launched in it and below, for each interval in a recorded step.
     pub launches_per_call: Option<f64>,
-    /// Intervals in recorded steps that this is over.
+    /// Number of these intervals.
     pub launch_calls: u64,
 }
 
@@ -56,15 +57,16 @@ pub struct Operator {
 pub struct OperatorGpu {
     /// What measured it.
     pub source: GpuSource,
-    /// Intervals the mean is over: with marks those that have them, with kernels those in recorded steps.
+    /// Intervals that the mean is over: with marks, those that have them; with kernels, those in steps whose kernels
+    /// were recorded.
     pub measured: u64,
     /// Sum over the measured ones in nanoseconds, children included.
     pub measured_ns: u64,
     /// Mean of one interval in nanoseconds.
     pub mean_ns: f64,
-    /// Of all intervals, in nanoseconds (estimated).
+    /// Total of all intervals, in nanoseconds (estimated).
     pub total_ns: f64,
-    /// 95 % interval of that, where not all intervals were measured but enough steps.
+    /// 95 % interval of that, if not all intervals but enough steps were measured.
     pub total_ci95_ns: Option<(f64, f64)>,
     /// Measured intervals whose children were all measured.
     pub self_measured: u64,
@@ -82,9 +84,10 @@ pub struct OperatorGpu {
     pub gbytes: Option<f64>,
 }
 
-/// The source whose GPU time the table shows: one for all rows, because shares and self times of two do not add up.
+/// The source whose GPU time the table shows: the same for all rows, because shares and self times of two sources do
+/// not add up.
 ///
-/// The one that more kinds of outermost step have; kernels where both have as many.
+/// The source that more kinds of outermost step have; kernels if both have as many.
 pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     let kinds = |source: GpuSource, outermost: bool| {
         let rows = tree.rows.iter().filter(|row| !outermost || row.depth == 0);
@@ -100,8 +103,8 @@ pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     })
 }
 
-/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included; `merged` what part of
-/// their summed time is left where kernels at once count once, see `overlap.rs`.
+/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included;
+/// `merged` is the share of their summed time that is left if overlapping kernels count once, see `overlap.rs`.
 pub fn operators(
     tree: &Tree,
     intervals: &Intervals,
@@ -126,7 +129,7 @@ pub fn operators(
         .enumerate()
         .map(|(at, (row, launched))| {
             let path = &intervals.paths[row.path];
-            // Analytic work over measured time: per second × 10⁻⁹ is per nanosecond.
+            // Analytic work over measured time: per nanosecond is 10⁹ per second.
             let rate = |work: Option<u64>| work.filter(|_| row.total_ns > 0).map(|w| w as f64 / row.total_ns as f64);
             let estimate = estimates.get(at).copied().flatten();
             let gpu = source.zip(estimate).map(|(source, estimate)| {
@@ -176,7 +179,7 @@ fn gpu(
     let sums = path.gpu.of(source);
     let measured = path.gpu.measured(source);
     let Estimate { total_ns, self_ns, total_ci95_ns } = estimate;
-    // An interval without GPU time in a recorded step had no children with any either.
+    // An interval without GPU time in a recorded step has no children with GPU time either.
     let self_measured = match source {
         _ if sums.self_calls == 0 => 0,
         GpuSource::Event => sums.self_calls,
@@ -201,7 +204,7 @@ fn gpu(
     }
 }
 
-/// Kernels launched in each row of the tree and below it; `None` where none were recorded at all.
+/// Kernels launched in each row of the tree and below it; `None` if none were recorded at all.
 fn launches_below(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Option<u64>> {
     if launches.is_empty() {
         return vec![None; tree.rows.len()];

@@ -1,4 +1,4 @@
-//! What the profiler's own threads took from the machine.
+//! CPU time of the profiler's own threads.
 
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use serde_json::Value;
 pub struct Background {
     /// CPU time in nanoseconds (measured).
     pub cpu_ns: u64,
-    /// What it is a share of, where both are known.
+    /// What it is a share of, if that is known.
     pub whole: Option<Whole>,
 }
 
-/// What the machine had to give during the run.
+/// CPU time that was available during the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Whole {
     /// Wall time of the run in nanoseconds, from its start to its end.
@@ -22,7 +22,7 @@ pub struct Whole {
 }
 
 impl Background {
-    /// What the run tells; `None` where the platform could not measure it.
+    /// The figures of the run; `None` if the platform could not measure them.
     pub fn of(manifest: &RunManifest) -> Option<Self> {
         let cpu_ns = manifest.overhead.background_cpu_ns?;
         let started = (manifest.started_ns > 0).then_some(manifest.started_ns);
@@ -37,7 +37,7 @@ impl Background {
     }
 }
 
-/// Cores the process may use, or else those the machine has.
+/// Cores that the process may use, or else those of the machine.
 pub(crate) fn cores(manifest: &RunManifest) -> Option<u64> {
     let keys = ["cpu_available", "cpu_cores", "logical_cpus"];
     keys.iter().find_map(|key| manifest.environment.get(*key).and_then(Value::as_u64))

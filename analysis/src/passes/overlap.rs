@@ -1,14 +1,14 @@
-//! Kernels of one path that ran at once: how much of their summed time is left where what overlaps counts once.
+//! Kernels of one path that ran at once: the share of their summed time that is left if overlapping time counts once.
 //!
-//! A rate (FLOP/s, bytes/s) over the sum of kernel times is too low where two streams work at once.
+//! A rate (FLOP/s, bytes/s) over the sum of kernel times is too low if two streams work at once.
 
 use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Merged time ÷ summed time of what each path and the paths below it launched; only of paths where it is under 1.
-/// `rollup` tells a path's text by the number in [`Activity::path`].
+/// Merged time ÷ summed time of what each path and the paths below it launched, only for paths where it is below 1.
+/// `rollup` gives a path's text by the number in [`Activity::path`].
 pub(crate) fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Option<String>) -> BTreeMap<String, f64> {
     let mut devices: HashMap<&Arc<str>, Vec<&Activity>> = HashMap::new();
     for ((_, device), activities) in &recorded.steps {
@@ -18,7 +18,7 @@ pub(crate) fn merged_shares(recorded: &DeviceWork, rollup: impl Fn(u32) -> Optio
     let merged = |list: &[&Activity]| {
         blocks(list.iter().copied()).iter().map(|b| b.end_ns.abs_diff(b.start_ns)).fold(0, u64::saturating_add)
     };
-    // One stream works on one thing at a time: nothing to merge.
+    // A single stream has no overlap.
     devices.retain(|_, list| merged(list) < sum(list));
     let mut paths: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for list in devices.values() {

@@ -1,4 +1,4 @@
-//! Sums over the intervals of each path, as passes over them leave them to the others.
+//! Sums over the intervals of each path, which other passes use.
 
 use super::gpu_time::{GROUPS, GpuBySource};
 use candlescope_core::{PathInfo, SpanRecord};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Sums over all intervals of one rollup path.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathTotals {
-    /// Names from the step down without ordinals.
+    /// The path from the step down, without ordinals.
     pub rollup: String,
     /// Own name.
     pub name: String,
@@ -15,7 +15,7 @@ pub struct PathTotals {
     pub target: String,
     /// Whether its intervals stand for a module of the model: then the rollup is the module's name.
     pub is_module: bool,
-    /// Rollup of the interval it was entered in, where all agree and there is one.
+    /// Rollup of the interval it was entered in, if there is one and it is always the same.
     pub parent: Option<String>,
     /// Number of intervals.
     pub calls: u64,
@@ -29,13 +29,14 @@ pub struct PathTotals {
     pub max_ns: u64,
     /// FLOPs annotated on the intervals themselves; `None` where none is.
     pub flops: Option<u64>,
-    /// Executed FLOPs annotated on the intervals themselves, `flops` where they do not tell; `None` where none does.
+    /// Executed FLOPs annotated on the intervals themselves, or `flops` for those without; `None` if no interval has
+    /// either.
     pub flops_executed: Option<u64>,
     /// Bytes of weights and KV cache annotated on the intervals themselves; `None` where none is.
     pub bytes: Option<u64>,
     /// The same with activations; `None` where none is.
     pub io_bytes: Option<u64>,
-    /// Some intervals tell FLOPs or bytes, but nothing of activations: a sum would be too small.
+    /// Some intervals state FLOPs or bytes, but no activations: a sum would be too small.
     pub io_missing: bool,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
@@ -46,7 +47,7 @@ pub struct PathTotals {
 }
 
 impl PathTotals {
-    /// Of a path that has no intervals yet.
+    /// Totals of a path without intervals.
     pub(super) fn of(path: &PathInfo) -> Self {
         Self {
             rollup: path.rollup.clone(),
@@ -58,7 +59,7 @@ impl PathTotals {
         }
     }
 
-    /// Adds an interval and the work annotated on it. How long it took is added when its children are known.
+    /// Adds an interval and the work annotated on it. Its duration is added once its children are known.
     pub(super) fn add_work(&mut self, span: &SpanRecord) {
         self.calls += 1;
         for (into, more) in [
@@ -117,12 +118,12 @@ pub struct Intervals {
     pub gpu_impossible: u64,
     /// Rollup of the worst of these, its GPU time and its children's, in nanoseconds.
     pub gpu_worst: Option<(String, u64, u64)>,
-    /// FLOPs by element type, of intervals that tell both.
+    /// FLOPs by element type, of intervals that state both.
     pub flops_by_dtype: BTreeMap<&'static str, u64>,
     /// First start and last end over all intervals, Unix nanoseconds.
     pub span: Option<(i64, i64)>,
-    /// Intervals that were let go of, or counted as orphans, while others of theirs could still come: there were too many to
-    /// hold.
+    /// Intervals that were dropped, or counted as orphans, while a parent or child could still come, because there were
+    /// too many to hold.
     pub let_go_early: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Peaks of the machine, where the run names them, and how near each phase comes to them.
+//! Peaks of the machine, if the run names them, and how close each phase comes to them.
 //!
-//! A run names its peaks in `environment.peaks`: a list of objects with `kind` (`flops` or `bandwidth`), `value` (FLOP/s or
-//! B/s), `label` (`measured` or `datasheet`), `source`, and for FLOPs `dtype`. No peak is ever guessed.
+//! A run names its peaks in `environment.peaks`: a list of objects with `kind` (`flops` or `bandwidth`), `value`
+//! (FLOP/s or B/s), `label` (`measured` or `datasheet`), `source`, and for FLOPs `dtype`. No peak is ever guessed.
 
 use super::Analysis;
 use super::gpu_time::source_name;
@@ -25,12 +25,12 @@ pub struct Peak {
     pub dtype: Option<String>,
 }
 
-/// What time a utilisation is over.
+/// The time that a utilisation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// Time in which at least one of the steps was open on the host.
     Wall,
-    /// GPU time of the steps, what overlaps once.
+    /// GPU time of the steps, with overlapping time counted once.
     Gpu(GpuSource),
 }
 
@@ -44,7 +44,7 @@ impl Over {
     }
 }
 
-/// What is held against a peak.
+/// What is compared with a peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// FLOPs that the model needs.
@@ -71,17 +71,18 @@ impl Metric {
 pub struct Utilisation {
     /// Phase or name of the steps.
     pub phase: String,
-    /// What is held against the peak.
+    /// What is compared with the peak.
     pub metric: Metric,
-    /// The time the work is held against.
+    /// The time that the work is divided by.
     pub over: Over,
-    /// The peak it is held against.
+    /// The peak that it is compared with.
     pub peak: Peak,
-    /// GPUs whose peaks together are meant: those that the run worked on.
+    /// GPUs whose peaks are added up: those that the run worked on.
     pub devices: u64,
     /// Achieved ÷ peak of all these.
     pub ratio: f64,
-    /// Half width of its 95 % interval ÷ itself, where steps were sampled; `None` where all have their record, or too few windows do.
+    /// Half width of its 95 % interval ÷ the ratio, if steps were sampled; `None` if all steps have records, or there
+    /// are too few windows.
     pub error: Option<f64>,
 }
 
@@ -104,7 +105,7 @@ pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
         })
     })
     .fold(Vec::new(), |mut known, peak| {
-        // Two GPUs of a kind have the same peaks.
+        // Two GPUs of the same kind have the same peaks.
         if !known.contains(&peak) {
             known.push(peak);
         }
@@ -112,8 +113,8 @@ pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
     })
 }
 
-/// Every phase that tells its work against every peak of its kind: over the time in which its steps were open, and over GPU time where
-/// they have it. Steps of several threads that are open at once share that time.
+/// Compares every phase that states its work with every peak of its kind: over the time in which its steps were open,
+/// and over GPU time if they have it. Steps of several threads that are open at once share that time.
 pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
     let known = peaks(&analysis.manifest);
     let mut all = Vec::new();
@@ -158,8 +159,8 @@ fn devices(analysis: &Analysis) -> u64 {
     (if recorded > 0 { recorded } else { marked }).max(1) as u64
 }
 
-/// The peaks that a phase's work can be held against: of FLOPs those of the element type that is *multiplied*; against another type's
-/// peak a ratio means nothing, and where there is none of that type there is no ratio.
+/// The peaks that a phase's work can be compared with. For FLOPs these are the peaks of the element type that is
+/// *multiplied*: a ratio to another type's peak means nothing, and without a peak for that type there is no ratio.
 fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Vec<Peak> {
     let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
     let used = multiplied_dtype(&manifest.model, phase, most);

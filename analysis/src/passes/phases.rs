@@ -1,8 +1,8 @@
 //! Time by phase: how the run's wall time divides, and how long one step of each kind takes.
 //!
-//! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever thread ran it:
-//! two threads that decode at once do twice the work in that time. Where some steps have no record, rates are over the time in which
-//! none of these was open ([`Covered`]). Durations of single steps say so.
+//! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever
+//! thread ran it: two threads that decode at once do twice the work in that time. If some steps have no record, rates
+//! are over the time in which none of these was open ([`Covered`]). Durations are of single steps.
 
 use super::covered::{Covered, Part};
 use super::path_totals::{Intervals, by_rollup};
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 /// How the run's wall time divides.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Phases {
-    /// First start to last end of all steps and requests, less the time in which something only warmed up.
+    /// First start to last end of all steps and requests, less the time of warm-up.
     pub wall_ns: u64,
-    /// Part of it in which at least one step ran.
-    /// Not known where some of the steps in this time have no record.
+    /// Part of it in which at least one step ran; `None` if some of the steps in this time have no record.
     pub in_steps_ns: Option<u64>,
-    /// Steps by phase, in the order a request goes through them, then those in none by name; the longest first.
+    /// Steps by phase, in the order in which a request goes through them, then steps without a phase by name, the
+    /// longest first.
     pub rows: Vec<PhaseRow>,
 }
 
@@ -33,7 +33,7 @@ pub struct PhaseRow {
     pub name: String,
     /// Whether it is a phase.
     pub is_phase: bool,
-    /// Steps these stand in, where they are not outermost: their time is part of that.
+    /// The steps around these, if they are not outermost: their time is part of those steps' time.
     pub inside: Option<String>,
     /// Number of steps.
     pub steps: u64,
@@ -41,17 +41,19 @@ pub struct PhaseRow {
     pub total_ns: u64,
     /// `total_ns` ÷ the time of all outermost steps.
     pub share: f64,
-    /// Time in which at least one of them was open and none without a record was, in nanoseconds: what rates are over.
+    /// Time in which at least one of them was open and no step without a record was, in nanoseconds: the denominator of
+    /// rates.
     pub union_ns: u64,
     /// Steps open at once, on average over that time.
     pub steps_at_once: Option<f64>,
     /// Intervals in them.
     pub intervals: u64,
-    /// Tokens processed: new ones of sequences that go on, where all steps tell, or else all. `None` where a step does not say.
+    /// Tokens processed: new tokens of sequences that go on if all steps state them, else all tokens. `None` if a step
+    /// does not say.
     pub tokens: Option<u64>,
     /// Tokens a second, of all threads together.
     pub tokens_per_s: Option<f64>,
-    /// How sure the rates are where steps were sampled; `None` where all steps that ran have their record.
+    /// Errors of the rates if steps were sampled; `None` if all steps that ran have their records.
     pub rate_errors: Option<RateErrors>,
     /// Analytic FLOPs.
     pub flops: Option<u64>,
@@ -65,11 +67,11 @@ pub struct PhaseRow {
     pub gflops: Option<f64>,
     /// Executed FLOP/s in 10⁹.
     pub gflops_executed: Option<f64>,
-    /// Bytes/s of weights and KV cache in 10⁹: what MBU is of.
+    /// Bytes/s of weights and KV cache in 10⁹: the numerator of MBU.
     pub gbytes: Option<f64>,
     /// Bytes/s with activations in 10⁹.
     pub io_gbytes: Option<f64>,
-    /// FLOPs ÷ bytes with activations; `None` where these are not told.
+    /// FLOPs ÷ bytes with activations; `None` if activations are not stated.
     pub intensity: Option<f64>,
     /// GPU time of the steps that have it.
     pub gpu: Option<PhaseGpu>,
@@ -77,7 +79,7 @@ pub struct PhaseRow {
     pub duration: Option<Distribution>,
 }
 
-/// GPU time of steps, of the source that most of them have: [`Gpu`](super::Gpu) has them all.
+/// GPU time of steps, from the source that most of them have; [`Gpu`](super::Gpu) has all sources.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseGpu {
     /// What measured it.
@@ -100,8 +102,8 @@ impl PhaseGpu {
 }
 
 impl Phases {
-    /// Divides the time of `steps`, which are in order of start. All are those that count: warm-up is not among them.
-    /// `covered` is the time in which none lacks a record, `warmup` that in which nothing else ran.
+    /// Divides the time of `steps`, which are ordered by start and do not include warm-up. `covered` is the time in
+    /// which no step lacks a record, `warmup` the time in which nothing but warm-up ran.
     pub fn of(
         requests: &[&RequestRecord],
         steps: &[StepRow],
@@ -115,7 +117,7 @@ impl Phases {
         }
         let paths = by_rollup(&intervals.paths);
         let inside = |step: &StepRow| paths.get(step.path.rollup.as_str()).and_then(|p| p.parent.clone());
-        // Where the spans are lost the steps still tell their own time.
+        // If the spans are lost, the steps still have their own durations.
         let whole = match intervals.outermost_ns {
             0 => total(steps.iter().map(|s| s.dur_ns)),
             ns => ns,
@@ -135,8 +137,8 @@ impl Phases {
         Self { wall_ns, in_steps_ns: (!covered.is_partial()).then_some(in_steps_ns.min(wall_ns)), rows }
     }
 
-    /// Wall time in which no step ran: between requests, in the host's own loop, waiting. Not known where some of the steps in this time
-    /// have no record.
+    /// Wall time in which no step ran: between requests, in the host's own loop, waiting. `None` if some of the steps
+    /// in this time have no record.
     pub fn outside_ns(&self) -> Option<u64> {
         Some(self.wall_ns - self.in_steps_ns?)
     }
@@ -153,7 +155,7 @@ impl PhaseRow {
 fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, covered: &Covered) -> PhaseRow {
     let total_ns = total(steps.iter().map(|s| s.dur_ns));
     let sum = |f: fn(&StepRow) -> Option<u64>| total_if_known(steps.iter().map(|s| f(s)));
-    // Sequences that have ended are computed on until the batch is done; nobody gets their tokens.
+    // Sequences that have ended are still computed until the batch is done, but nobody gets their tokens.
     let new_tokens = sum(|s| s.new_tokens.map(u64::from));
     let all_new = new_tokens.is_some();
     let tokens = new_tokens.or_else(|| sum(|s| s.tokens.map(u64::from)));
@@ -163,7 +165,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let union_ns = length(&open);
     let tokens_of: fn(&StepRow) -> Option<u64> =
         if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) };
-    // A step that is only partly in the time that counts did a part of its work there.
+    // A step that is only partly in the time that counts contributes that part of its work.
     let parts: Vec<Vec<Part>> = steps.iter().map(|step| covered.parts(step)).collect();
     let share = |parts: &Vec<Part>| parts.iter().map(|part| part.share).sum();
     let shares: Option<Vec<f64>> = (!covered.is_all()).then(|| parts.iter().map(share).collect());
@@ -173,7 +175,7 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
             work.map(|_| steps.iter().zip(shares).map(|(s, share)| of(s).unwrap_or(0) as f64 * share).sum())
         }
     };
-    // Per nanosecond is per second × 10⁻⁹.
+    // Per nanosecond is 10⁹ per second.
     let rate = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| {
         within(work, of).filter(|_| union_ns > 0).map(|n| n / union_ns as f64)
     };

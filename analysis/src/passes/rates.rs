@@ -1,19 +1,21 @@
-//! How sure a rate is that was taken in windows of a longer time.
+//! The error of a rate that was measured in windows of a longer time.
 //!
-//! Where steps are sampled (a schedule, a window, a probe), a rate is work ÷ time over the windows in which every step has a record: an
-//! estimate of the rate over all time. What varies from window to window says how good it is. The ratio's error is taken by leaving out
-//! one window at a time (delete-one jackknife of a ratio estimator [Cochran, Sampling Techniques, 3rd ed., 6.17]), its 95 % interval by
-//! Student's t with one degree of freedom less than there are windows. Windows lie far apart, so they count as independent.
+//! Where steps are sampled (a schedule, a window, a probe), a rate is work ÷ time over the windows in which every step
+//! has a record: an estimate of the rate over all time. The variation from window to window gives its error. The
+//! ratio's error is taken by leaving out one window at a time (delete-one jackknife of a ratio estimator [Cochran,
+//! Sampling Techniques, 3rd ed., 6.17]), its 95 % interval by Student's t with one degree of freedom less than there
+//! are windows. Windows lie far apart, so they count as independent.
 
 use super::covered::{Covered, Part};
 use super::stats::student;
 use super::step_rows::StepRow;
 use candlescope_core::stretches::Stretch;
 
-/// Fewest windows for an interval; of fewer it would say little of the spread.
+/// Fewest windows for an interval; with fewer, the spread would be too uncertain.
 const FEWEST_WINDOWS: usize = 6;
 
-/// Half widths of 95 % intervals of the rates of one kind of step, each ÷ its rate. `None` for what the steps do not tell.
+/// Half widths of 95 % intervals of the rates of one kind of step, each ÷ its rate. `None` for what the steps do not
+/// state.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RateErrors {
     /// Windows with such steps.
@@ -31,8 +33,9 @@ pub struct RateErrors {
 }
 
 impl RateErrors {
-    /// Of `steps`, which were open in `open` (what counts of it, in order and apart) and have `parts` in windows, with `tokens` telling
-    /// those that count; `None` where all steps have a record, so that nothing is estimated.
+    /// The errors for `steps`, which were open during `open` (only the time that counts, ordered and disjoint) and have
+    /// `parts` in windows; `tokens` gives the tokens that count. `None` if all steps have a record, so that nothing is
+    /// estimated.
     pub fn of(
         covered: &Covered,
         open: &[Stretch],
@@ -43,7 +46,7 @@ impl RateErrors {
         let windows = covered.windows()?;
         let mut times = vec![0.0; windows.len()];
         for (start, end) in open {
-            // What counts lies in one window.
+            // Time that counts lies within one window.
             let at = windows.partition_point(|window| window.1 <= *start);
             if let Some(time) = times.get_mut(at) {
                 *time += end.abs_diff(*start) as f64;
@@ -102,8 +105,8 @@ mod tests {
         assert!((error - 2.365 / 7f64.sqrt() / 2.0).abs() < 2e-3, "{error}");
     }
 
-    /// Windows of ten steps each, whose time varies by a third from window to window and by a tenth within: the true rate lies in the
-    /// interval in 95 of 100 runs.
+    /// Windows of ten steps each, whose time varies by a third from window to window and by a tenth within: the true
+    /// rate lies in the interval in 95 of 100 runs.
     #[test]
     fn the_true_rate_lies_in_the_interval() {
         let mut random = StdRng::seed_from_u64(7);

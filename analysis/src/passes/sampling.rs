@@ -1,8 +1,9 @@
-//! How the steps of a run were sampled: which have a record, which have none and why, and what cannot be said then.
+//! How the steps of a run were sampled: which have a record, which have none and why, and which figures cannot be given
+//! then.
 //!
-//! Requests are recorded whatever becomes of their steps, so their own figures (time to first and last token, queue
-//! time, tokens) are those of all of them. A figure that adds up steps over wall time, or looks from one step to the
-//! next, needs every step.
+//! Requests are recorded whether their steps are or not, so their own figures (time to first and last token, queue
+//! time, tokens) cover all requests. A figure that adds up steps over wall time, or looks from one step to the next,
+//! needs every step.
 
 use super::StepRow;
 use candlescope_core::RequestRecord;
@@ -11,7 +12,7 @@ use candlescope_core::run::{RunManifest, StepCounts};
 /// How steps were sampled.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sampling {
-    /// Steps begun, recorded, captured, scheduled out, paused, lost; `None` of a run that does not say.
+    /// Steps begun, recorded, captured, scheduled out, paused, lost; `None` for a run that does not say.
     pub counts: Option<StepCounts>,
     /// Steps with a record ÷ steps that began; `None` where that is not known.
     pub share: Option<f64>,
@@ -20,23 +21,23 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// What the run's manifest and the numbers of its steps say.
+    /// From the run's manifest and the numbers of its steps.
     pub fn of(manifest: &RunManifest, steps: &[StepRow]) -> Self {
         let counts = manifest.steps;
         let share = counts.filter(|c| c.begun > 0).map(|c| c.with_record() as f64 / c.begun as f64);
         Self { counts, share, missing: holes(steps.iter().map(|s| s.step)) }
     }
 
-    /// Whether the recorded steps are some of those that ran in their time.
+    /// Whether only some of the steps that ran during the recorded time have records.
     ///
-    /// Recording that was off before the first recorded step, or after the last, takes nothing from what lies between.
+    /// Recording that was off before the first recorded step, or after the last, does not matter.
     pub fn is_sampled(&self) -> bool {
         let left_out = |c: StepCounts| c.scheduled_out.saturating_add(c.lost).saturating_add(c.left_plain);
         let told = self.counts.is_some_and(|c| left_out(c) > 0 || (c.captured > 0 && c.without_record() > 0));
         told || self.missing > 0
     }
 
-    /// Whether requests that ran in the time of `requests` have no record: their numbers have holes, or the run says so.
+    /// Whether requests that ran in the time of `requests` have no record: their numbers have gaps, or the run says so.
     pub fn requests_missing(&self, manifest: &RunManifest, requests: &[&RequestRecord]) -> bool {
         let numbers = || requests.iter().map(|r| r.request);
         let span =

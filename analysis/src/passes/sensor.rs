@@ -1,45 +1,45 @@
 //! One GPU's power and energy sensors as a curve of energy over time, and how far it can be trusted.
 //!
-//! The counter of total energy is read about once a second; power is read ten to twenty times a second. So the curve goes through
-//! the counter's readings and takes its shape between them from power. Both sensors move only about every 100 ms
-//! [zeus `monitor/energy.py`; arXiv 2312.02741], so what is read is up to that much older than it seems: that is one term of the
-//! bound. The other is the sensor's own accuracy, which no number of samples improves.
+//! The counter of total energy is read about once a second; power is read ten to twenty times a second. So the curve
+//! goes through the counter's readings and is interpolated between them by power. Both sensors are updated only about
+//! every 100 ms [zeus `monitor/energy.py`; arXiv 2312.02741], so a reading may be that much older than it seems: that
+//! is one term of the bound. The other is the sensor's own accuracy, which no number of samples improves.
 
 use super::stats::percentile;
 
-/// How often a sensor moves where the samples do not tell, in nanoseconds [measured on an H200].
+/// Time between updates of a sensor if the samples do not tell, in nanoseconds [measured on an H200].
 pub const SENSOR_PERIOD_NS: u64 = 100_000_000;
 
 /// A window of fewer sensor periods is below resolution.
 pub const RESOLVED_PERIODS: u64 = 5;
 
-/// How far a reading may be off, as a share of it: a datasheet figure. NVIDIA states it for Fermi and Kepler [NVML reference,
-/// `nvmlDeviceGetPowerUsage`] and nothing for later GPUs, of which arXiv 2312.02741 measured about as much.
+/// Relative error of a reading, a datasheet figure. NVIDIA states it for Fermi and Kepler [NVML reference,
+/// `nvmlDeviceGetPowerUsage`] but not for later GPUs, for which arXiv 2312.02741 measured about the same.
 pub const ACCURACY: f64 = 0.05;
 
 /// Energy over a window, from the curve. Joules.
 ///
-/// `low` and `high` are what is known to be uncertain: the sensor's period and its stated accuracy. What nobody states, such as power
-/// that swings between two samples, is not in them.
+/// `low` and `high` cover the known uncertainties: the sensor's period and its stated accuracy. Unknown ones, such as
+/// power that swings between two samples, are not included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Joules {
-    /// The best estimate. Over the time it is neither less than the least nor more than the most power sampled in it.
+    /// The best estimate. Divided by the time, it is between the lowest and the highest power sampled in it.
     pub joules: f64,
     /// The estimate less both terms.
     pub low: f64,
     /// The estimate and both terms.
     pub high: f64,
-    /// What a period of the sensor misplaces at most, down and up.
+    /// The most energy that one sensor period can misplace, down and up.
     pub by_period: (f64, f64),
     /// [`ACCURACY`] of the estimate.
     pub by_accuracy: f64,
-    /// The estimate less idle power × time; `None` where idle power is not known, or above the mean power.
+    /// The estimate less idle power × time; `None` if idle power is not known, or above the mean power.
     pub net: Option<f64>,
-    /// Idle power as estimated is above the mean power: one of both is wrong for this time.
+    /// The estimated idle power is above the mean power: one of the two is wrong for this time.
     pub idle_above_mean: bool,
     /// Time it is over, in nanoseconds.
     pub time_ns: u64,
-    /// The window is shorter than several sensor periods: this is power × time, and only the bound says something.
+    /// The window is too short for the sensor: the estimate is power × time, and only the bound means something.
     pub below_resolution: bool,
 }
 
@@ -49,7 +49,7 @@ impl Joules {
         (self.time_ns > 0).then(|| self.joules * 1e9 / self.time_ns as f64)
     }
 
-    /// Two GPUs' energy over the same time.
+    /// The sum of two GPUs' energy over the same time.
     #[must_use]
     pub fn plus(self, other: Joules) -> Joules {
         Joules {
@@ -57,7 +57,7 @@ impl Joules {
             low: self.low + other.low,
             high: self.high + other.high,
             by_period: (self.by_period.0 + other.by_period.0, self.by_period.1 + other.by_period.1),
-            // All GPUs may read too little, or all too much: the same sensor is in each.
+            // All GPUs have the same kind of sensor, so all may read too low, or all too high.
             by_accuracy: self.by_accuracy + other.by_accuracy,
             idle_above_mean: self.idle_above_mean || other.idle_above_mean,
             net: self.net.zip(other.net).map(|(a, b)| a + b),
@@ -72,16 +72,16 @@ impl Joules {
 pub struct Idle {
     /// Watts.
     pub watts: f64,
-    /// Where it was seen.
+    /// Where it was measured.
     pub from: IdleFrom,
 }
 
-/// Where idle power was seen.
+/// Where idle power was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleFrom {
-    /// Median of this many samples after the first step began, clear of all steps and requests.
+    /// Median of this many samples after the first step began, outside all steps and requests.
     Between(usize),
-    /// Lowest level that three samples in a row had outside steps, loading included: idle power is at most this.
+    /// Lowest level that three consecutive samples had outside steps, loading included: idle power is at most this.
     Lowest,
 }
 
@@ -95,7 +95,7 @@ impl IdleFrom {
     }
 }
 
-/// The counter's difference against the integral of power over the same time.
+/// The counter's difference compared with the integral of power over the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SensorCheck {
     /// From the counter, in joules.
@@ -107,12 +107,12 @@ pub struct SensorCheck {
 }
 
 impl SensorCheck {
-    /// Power's integral ÷ counter's difference: 1 where both agree.
+    /// Integral of power ÷ difference of the counter: 1 if both agree.
     pub fn ratio(&self) -> Option<f64> {
         (self.counter_joules > 0.0).then(|| self.power_joules / self.counter_joules)
     }
 
-    /// How far the ratio may be from 1 for the sensors' periods alone.
+    /// How far the ratio may be from 1 because of the sensors' periods alone.
     pub fn tolerance(&self) -> f64 {
         0.1 + 2.0 * SENSOR_PERIOD_NS as f64 / self.time_ns.max(1) as f64
     }
@@ -121,19 +121,19 @@ impl SensorCheck {
 /// A GPU's sensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sensor {
-    /// Energy in joules at ascending times (Unix nanoseconds); straight in between.
+    /// Energy in joules at ascending times (Unix nanoseconds); linear in between.
     curve: Vec<(i64, f64)>,
-    /// Power as sampled, in watts, at ascending times; empty where only the counter tells.
+    /// Power as sampled, in watts, at ascending times; empty if there is only the counter.
     power: Vec<(i64, f64)>,
     /// Smallest and largest of it.
     watts: (f64, f64),
-    /// How often the sensor moves, in nanoseconds.
+    /// Time between updates of the sensor, in nanoseconds.
     pub period_ns: u64,
-    /// Whether the counter is part of it, and not power alone.
+    /// Whether the curve uses the counter, and not power alone.
     pub has_counter: bool,
-    /// The counter against power, where both tell.
+    /// The counter compared with power, if there are both.
     pub check: Option<SensorCheck>,
-    /// Power while nothing runs, where known.
+    /// Power while nothing runs, if known.
     pub idle: Option<Idle>,
 }
 
@@ -145,7 +145,7 @@ impl Sensor {
             list.sort_by_key(|(time, _)| *time);
             list.dedup_by_key(|(time, _)| *time);
         }
-        // A counter that falls was reset (the driver was loaded anew): it says nothing about the time before.
+        // A counter that falls was reset (the driver was reloaded) and says nothing about the time before.
         if counter.windows(2).any(|w| w[1].1 < w[0].1) || counter.len() < 2 {
             counter.clear();
         }
@@ -177,7 +177,7 @@ impl Sensor {
         let slopes: Vec<f64> =
             counter.windows(2).map(|w| (w[1].1 - w[0].1) * 1e9 / w[1].0.abs_diff(w[0].0).max(1) as f64).collect();
         let watts = slopes.iter().fold((f64::INFINITY, 0.0f64), |(low, high), w| (low.min(*w), high.max(*w)));
-        // Without power nothing is known of what lies between two readings.
+        // Without power nothing is known about the time between two readings.
         let period_ns = gaps(counter.iter().map(|c| c.0)).max(SENSOR_PERIOD_NS);
         (!slopes.is_empty()).then_some(Self {
             curve: counter,
@@ -190,12 +190,12 @@ impl Sensor {
         })
     }
 
-    /// Learns idle power from the samples clear of `busy` by a sensor period: start and end of the time in which steps or requests
-    /// were open, merged and in order.
+    /// Learns idle power from the samples at least a sensor period away from `busy`: start and end of the time in which
+    /// steps or requests were open, merged and in order.
     ///
-    /// Samples before the first step are of loading, not of idling. Where the run did not record all its steps (`gaps_are_idle` is
-    /// false), time between recorded ones may have been spent on others. Without three samples that are left, idle power is at most
-    /// the lowest level seen outside steps; without such, it is not known.
+    /// Samples before the first step are of loading, not of idling. If the run did not record all its steps
+    /// (`gaps_are_idle` is false), time between recorded ones may have been spent on others. If fewer than three
+    /// samples are left, idle power is at most the lowest level seen outside steps; without any, it is not known.
     pub fn learn_idle(&mut self, busy: &[(i64, i64)], gaps_are_idle: bool) {
         let margin = i64::try_from(self.period_ns).unwrap_or(i64::MAX);
         let clear = |time: i64| {
@@ -229,7 +229,7 @@ impl Sensor {
         self.within(windows).count() as u64
     }
 
-    /// Energy over `windows` (start and end, merged and in order). `None` where the samples do not cover them.
+    /// Energy over `windows` (start and end, merged and in order). `None` if the samples do not cover them.
     pub fn energy(&self, windows: &[(i64, i64)]) -> Option<Joules> {
         let (first, last) = (self.curve.first()?.0, self.curve.last()?.0);
         let (mut joules, mut time_ns, mut covered_ns) = (0.0, 0u64, 0u64);
@@ -241,7 +241,8 @@ impl Sensor {
                 joules += at(&self.curve, to) - at(&self.curve, from);
             }
         }
-        // What two sampling intervals miss at the ends of a window is within its bound; more is not known.
+        // Missing up to two sampling intervals at the ends of a window is within its bound; beyond that the energy is
+        // not known.
         let missed_ns = time_ns.saturating_sub(covered_ns);
         if covered_ns == 0 || missed_ns > (time_ns / 20).max(self.period_ns.saturating_mul(2)) || missed_ns > covered_ns
         {
@@ -254,22 +255,22 @@ impl Sensor {
         let below_resolution = (resolved_ns as f64) < 0.9 * time_ns as f64;
         let seconds = time_ns as f64 / 1e9;
         let counted = joules;
-        // A counter that runs ahead of every sample of power contradicts it: what both allow is the edge of what was sampled, and the
-        // bound reaches to what the counter says.
+        // A counter that rises faster than every sample of power contradicts power: the estimate is then the highest
+        // power sampled, and the bound extends to what the counter says.
         let sampled = self.within(windows).map(|watts| (watts, watts));
         if let Some((least, most)) = sampled.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
             joules = joules.clamp(least * seconds, most * seconds);
         }
         let (mut low, mut high) = (self.watts.0 * seconds, self.watts.1 * seconds);
         if !below_resolution {
-            // A reading is up to a period late. At the ends of a stretch that misplaces a period at full power for the counter,
-            // and a period of the difference between most and least power for the integral of power.
+            // A reading is up to a period late. At each end of a stretch this misplaces one period at full power for
+            // the counter, and one period of the difference between highest and lowest power for the integral of power.
             let swing = if self.has_counter { self.watts.1 } else { self.watts.1 - self.watts.0 };
             let bound =
                 stretches.len() as f64 * swing * self.period_ns as f64 / 1e9 + self.watts.1 * missed_ns as f64 / 1e9;
             (low, high) = (low.max(counted - bound), high.min(counted + bound));
         }
-        // Sums of floats leave a trace of themselves where nothing is misplaced.
+        // Rounding of sums leaves a small residue even if nothing is misplaced.
         let term = |joules: f64| if joules < 1e-9 * counted.max(1.0) { 0.0 } else { joules };
         let by_period = (term(joules - low.min(counted)), term(high.max(counted) - joules));
         let by_accuracy = ACCURACY * joules;
@@ -349,7 +350,7 @@ fn anchored(by_power: &[(i64, f64)], counter: &[(i64, f64)]) -> Vec<(i64, f64)> 
             out.push((t, c0 + (c1 - c0) * share));
             next += 1;
         }
-        // A power sample at the reading itself gives way to it.
+        // A power sample at the time of the reading is replaced by it.
         while by_power.get(next).is_some_and(|(t, _)| *t <= t1) {
             next += 1;
         }
@@ -359,7 +360,7 @@ fn anchored(by_power: &[(i64, f64)], counter: &[(i64, f64)]) -> Vec<(i64, f64)> 
     out
 }
 
-/// The curve at `time`, straight between its points; its first or last value beyond them.
+/// The curve at `time`, linear between its points; its first or last value beyond them.
 fn at(curve: &[(i64, f64)], time: i64) -> f64 {
     let next = curve.partition_point(|(t, _)| *t <= time);
     match (next.checked_sub(1).and_then(|i| curve.get(i)), curve.get(next)) {
@@ -369,7 +370,7 @@ fn at(curve: &[(i64, f64)], time: i64) -> f64 {
     }
 }
 
-/// How often the sensor moves: the median time between two changes of its value, where it changed often enough to tell.
+/// Time between updates of the sensor: the median time between two changes of its value, if it changed often enough.
 fn period(power: &[(i64, f64)]) -> u64 {
     let changes: Vec<i64> = power.windows(2).filter(|w| w[0].1 != w[1].1).map(|w| w[1].0).collect();
     let sampling = gaps(power.iter().map(|p| p.0));

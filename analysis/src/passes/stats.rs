@@ -1,13 +1,14 @@
-//! What is said about a set of measurements: its spread, never a bare mean.
+//! Statistics of a set of measurements: always with its spread, never a bare mean.
 //!
-//! The 95 % interval of a median comes from order statistics: with `n` independent samples the number of them below the true median
-//! is binomial, whatever they are distributed like, so that the interval between the `k`-th smallest and the `k`-th largest sample
-//! holds it with a probability that is known exactly [Conover, *Practical Nonparametric Statistics*, 3rd ed., section 3.2]. Below six
-//! samples even the smallest and the largest do not reach 95 % (93.8 % with five, 75 % with three): there is no interval then, and
-//! the range is given under its own name. Percentiles of a bootstrap would exist for three samples as well, but hold the median
-//! too seldom while samples are few.
+//! The 95 % interval of a median comes from order statistics: with `n` independent samples the number of them below the
+//! true median is binomial for any distribution, so the interval between the `k`-th smallest and the `k`-th largest
+//! sample contains the median with an exactly known probability [Conover, *Practical Nonparametric Statistics*, 3rd
+//! ed., section 3.2]. Below six samples even the smallest and the largest do not reach 95 % (93.8 % with five, 75 %
+//! with three): there is no interval then, and the range is given under its own name. Bootstrap percentiles would exist
+//! for three samples as well, but contain the median too rarely if samples are few.
 //!
-//! Samples that hang together, as the gaps between one request's tokens do, are no independent samples: see [`Distribution::clustered`].
+//! Correlated samples, such as the gaps between one request's tokens, are not independent: see
+//! [`Distribution::clustered`].
 
 mod clusters;
 
@@ -27,7 +28,7 @@ pub const P99_FROM: usize = 100;
 /// Statistics of one figure over its samples. The unit is the figure's own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Distribution {
-    /// Number of samples: of measurements, not of what was measured.
+    /// Number of samples, that is of measurements, not of things measured.
     pub n: usize,
     /// Independent units they come from; the same as `n` where each sample is one.
     pub units: usize,
@@ -49,7 +50,7 @@ pub struct Distribution {
     pub stddev: Option<f64>,
     /// 95 % interval of the median; `None` below [`INTERVAL_FROM`] units.
     pub median_ci95: Option<(f64, f64)>,
-    /// What is said instead where there are at least two units, but too few for the interval.
+    /// Given instead of the interval if there are at least two units, but too few for it.
     pub range: Option<Range>,
     /// Every sample: in the order of measurement, or of clusters one after another.
     pub samples: Vec<f64>,
@@ -62,17 +63,17 @@ pub struct Range {
     pub low: f64,
     /// The largest.
     pub high: f64,
-    /// Of what.
+    /// What it is a range of.
     pub of: RangeOf,
 }
 
-/// Whose smallest and largest a [`Range`] gives.
+/// What a [`Range`] is a range of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RangeOf {
-    /// The samples'.
+    /// The samples.
     Samples,
-    /// The medians', one of each unit's samples.
+    /// The medians of each unit's samples.
     UnitMedians,
 }
 
@@ -97,9 +98,9 @@ impl Distribution {
         Some(Self { median_ci95: interval, range, ..Self::without_interval(samples, &sorted, n) })
     }
 
-    /// Statistics of samples that hang together within each of `clusters`, for example the gaps between the tokens of one request:
-    /// only clusters are independent, so the interval of the median comes from clusters drawn again (cluster bootstrap). Empty
-    /// clusters count for nothing; `None` without any sample. Samples must be finite.
+    /// Statistics of samples that are correlated within each of `clusters`, for example the gaps between the tokens of
+    /// one request: only clusters are independent, so the interval of the median comes from resampled clusters (cluster
+    /// bootstrap). Empty clusters are ignored; `None` without any sample. Samples must be finite.
     pub fn clustered(clusters: Vec<Vec<f64>>) -> Option<Self> {
         let mut clusters: Vec<Vec<f64>> = clusters.into_iter().filter(|cluster| !cluster.is_empty()).collect();
         let samples: Vec<f64> = clusters.iter().flatten().copied().collect();
@@ -177,28 +178,29 @@ pub(crate) fn percentile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
-/// A sum that stays at the largest number instead of wrapping: one damaged value must not end a report.
+/// A saturating sum: one damaged value must not end a report.
 pub(crate) fn total(values: impl IntoIterator<Item = u64>) -> u64 {
     values.into_iter().fold(0, u64::saturating_add)
 }
 
-/// [`total`], unknown as soon as one value is.
+/// [`total`], or `None` if any value is `None`.
 pub(crate) fn total_if_known(values: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     values.into_iter().try_fold(0u64, |sum, value| Some(sum.saturating_add(value?)))
 }
 
-/// 95 % interval of the median of independent, sorted samples, from order statistics; `None` below [`INTERVAL_FROM`] of them.
+/// 95 % interval of the median of independent, sorted samples, from order statistics; `None` below [`INTERVAL_FROM`] of
+/// them.
 pub(super) fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let rank = interval_rank(sorted.len())?;
     Some((sorted[rank - 1], sorted[sorted.len() - rank]))
 }
 
-/// The largest `k` for which at most 2.5 % of binomial(n, 1/2) lies below `k`: the interval goes from the `k`-th smallest sample to
-/// the `k`-th largest.
+/// The largest `k` for which at most 2.5 % of binomial(n, 1/2) lies below `k`: the interval goes from the `k`-th
+/// smallest sample to the `k`-th largest.
 fn interval_rank(n: usize) -> Option<usize> {
     const TAIL: f64 = 0.025;
-    // Probabilities relative to that of the middle, from there down to where nothing is left of them: exact for any n, because
-    // 1/2ⁿ itself, which is too small for a number from n = 1075 on, is never needed.
+    // Probabilities relative to that of the middle, from there down until they vanish: exact for any n, because 1/2ⁿ
+    // itself, which underflows from n = 1075 on, is not needed.
     let mut lowest = n / 2;
     let mut relative = vec![1.0f64];
     while lowest > 0 && relative[relative.len() - 1] > 1e-18 {
@@ -206,7 +208,7 @@ fn interval_rank(n: usize) -> Option<usize> {
         lowest -= 1;
     }
     let below: f64 = relative.iter().sum();
-    // The upper half mirrors the lower one; of an even n the middle stands in both.
+    // The upper half mirrors the lower one; for an even n the middle belongs to both.
     let whole = if n.is_multiple_of(2) { 2.0 * below - 1.0 } else { 2.0 * below };
     let mut tail = 0.0;
     let fits = relative.iter().rev().take_while(|p| {
@@ -284,7 +286,7 @@ mod tests {
             ("normal", 0.0, normal),
             ("lognormal", 1.0, |random| normal(random).exp()),
             ("exponential", std::f64::consts::LN_2, |random| -(1.0 - random.uniform()).ln()),
-            // A quarter at 0 ± 1 and three quarters at 10 ± 1: two thirds of the upper mode's lie above its lower third.
+            // A quarter at 0 ± 1 and three quarters at 10 ± 1: the median is at the lower third of the upper mode.
             ("bimodal", 10.0 - 0.430_727_3, |random| {
                 if random.uniform() < 0.25 { normal(random) } else { 10.0 + normal(random) }
             }),

@@ -1,4 +1,4 @@
-//! A step as the passes keep it: a tenth of the record, because a run may have millions.
+//! A step as the passes keep it: a tenth of the size of its record, because a run may have millions.
 
 use super::stats::{Distribution, total_if_known};
 use candlescope_core::stretches::{StepTime, Stretch, merged};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct StepRow {
     /// Number of the step.
     pub step: u64,
-    /// Phase, where it is one.
+    /// Phase, if it is one.
     pub phase: Option<Phase>,
     /// Request it works for.
     pub request: Option<u64>,
@@ -23,7 +23,7 @@ pub struct StepRow {
     pub start_ns: i64,
     /// Duration on the host in nanoseconds, less [`warmup_ns`](Self::warmup_ns).
     pub dur_ns: u64,
-    /// Time of requests inside it that only warmed up, in nanoseconds.
+    /// Time of warm-up requests inside it, in nanoseconds.
     pub warmup_ns: u64,
     /// Start on the device, Unix nanoseconds.
     pub gpu_start_ns: Option<i64>,
@@ -37,7 +37,7 @@ pub struct StepRow {
     pub context_len: Option<u32>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
-    /// Tokens that are new in it, of sequences that go on; `tokens` counts padding and ended sequences, too.
+    /// New tokens in it, of sequences that go on; `tokens` also counts padding and ended sequences.
     pub new_tokens: Option<u32>,
     /// Sum of the context lengths after the step, of sequences that go on.
     pub context_sum: Option<u64>,
@@ -53,12 +53,12 @@ pub struct StepRow {
     pub io_bytes: Option<u64>,
     /// Intervals in it, itself included.
     pub intervals: u64,
-    /// Intervals that were dropped of it; `None` in runs that do not say.
+    /// Intervals of it that were lost; `None` in runs that do not say.
     pub intervals_lost: Option<u64>,
 }
 
 impl StepRow {
-    /// What is kept of a record.
+    /// The part of a record that is kept.
     pub fn of(step: &StepRecord) -> Self {
         Self {
             step: step.step,
@@ -98,8 +98,8 @@ impl StepRow {
         (self.start_ns, self.end_ns())
     }
 
-    /// Leaves warm-up out of the time of a step that is around it. `warm` are the steps of the same thread that only warmed up, in order of
-    /// start; `windows`, in order and apart, the time that this thread spent in them and in their requests.
+    /// Subtracts warm-up from the time of a step around it. `warm` are the warm-up steps of the same thread, ordered by
+    /// start; `windows`, ordered and disjoint, is the time that this thread spent in them and in their requests.
     pub fn leave_out(&mut self, warm: &[&StepRow], windows: &[Stretch]) {
         let (start, end) = self.window();
         let from = windows.partition_point(|window| window.0 < start);
@@ -110,16 +110,16 @@ impl StepRow {
         }
         self.warmup_ns = warmup_ns;
         self.dur_ns = self.dur_ns.saturating_sub(warmup_ns);
-        // What is left of its time on the device is not in one piece.
+        // The rest of its time on the device is not contiguous.
         self.gpu_start_ns = None;
         let from = warm.partition_point(|step| step.start_ns < start);
         let inside = warm[from..].iter().take_while(|step| step.start_ns < end).filter(|step| step.end_ns() <= end);
         let outermost = outermost(inside.copied());
-        // Its GPU time holds theirs, which has to be known of each to be taken from it.
+        // Its GPU time includes theirs, which can be subtracted only if it is known for each.
         if let Some(source) = self.gpu_source {
             let theirs = total_if_known(outermost.iter().map(|step| match step.gpu_source {
                 Some(theirs) if theirs == source => step.gpu_ns,
-                // Of recorded kernels it may have launched none.
+                // With recorded kernels, it may have launched none.
                 None if source == GpuSource::Cupti => Some(0),
                 _ => None,
             }));
@@ -139,24 +139,25 @@ impl StepRow {
         Some((start, start.saturating_add(i64::try_from(self.gpu_ns?).unwrap_or(i64::MAX))))
     }
 
-    /// Tokens that count for throughput: new ones of sequences that go on, where the step tells them, else all it processed.
+    /// Tokens that count for throughput: new tokens of sequences that go on if the step states them, else all that it
+    /// processed.
     pub fn counted_tokens(&self) -> Option<u32> {
         self.new_tokens.or(self.tokens)
     }
 
-    /// Whether it is part of a measurement, and not of a request that warmed up.
+    /// Whether it is measured, and not part of a warm-up request.
     pub fn is_measured(&self, warmup: &BTreeSet<u64>) -> bool {
         self.request.is_none_or(|request| !warmup.contains(&request))
     }
 
-    /// The word steps of its kind are grouped under: the phase, or else the name.
+    /// The name under which steps of its kind are grouped: the phase, or else the step's name.
     pub fn group(&self) -> &str {
         self.phase.map_or(self.path.rollup.as_str(), |phase| phase.as_str())
     }
 }
 
-/// Statistics of a figure of single steps. Steps of one request hang together, so the interval comes from requests; a step of no
-/// request counts for itself. Steps without the figure are left out.
+/// Statistics of a figure of single steps. Steps of one request are correlated, so the interval is by request; a step
+/// without a request is a unit of its own. Steps without the figure are left out.
 pub(crate) fn spread_by_request<'a>(
     steps: impl IntoIterator<Item = &'a StepRow>,
     figure: impl Fn(&StepRow) -> Option<f64>,
@@ -174,7 +175,7 @@ pub(crate) fn spread_by_request<'a>(
     Distribution::clustered(clusters)
 }
 
-/// Of steps of one thread in order of start, those that are not inside another of them.
+/// Those of the steps of one thread, ordered by start, that are not inside another one.
 fn outermost<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
     let mut out: Vec<&StepRow> = Vec::new();
     for step in steps {

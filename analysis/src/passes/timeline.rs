@@ -1,4 +1,4 @@
-//! The time line of each device: its steps, its work, and how one divides the other.
+//! The time line of each device: its steps, its work, and how the steps' time divides.
 
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
@@ -21,27 +21,27 @@ pub(super) struct Timeline<'a> {
     streams: Vec<Vec<Block>>,
     clocks: Clocks,
     covered: &'a Covered,
-    /// When steps ran whose kernels were not recorded, on other threads.
+    /// Time in which steps without recorded kernels ran on other threads.
     beside: Arc<Vec<(i64, i64)>>,
 }
 
-/// A step, and what it had on one device.
+/// A step and its work on one device.
 #[derive(Clone, Copy)]
 pub(super) struct OnDevice<'a> {
     step: &'a StepRow,
     activities: &'a [Activity],
-    /// Holds another recorded step.
+    /// Whether another recorded step is inside it.
     is_around: bool,
 }
 
-/// The devices that anything was recorded on in `steps`, which are in order of start.
+/// The devices with recorded work of `steps`, which are ordered by start.
 pub(super) fn timelines<'a>(
     steps: &'a [StepRow],
     recorded: &'a DeviceWork,
     clocks: Clocks,
     covered: &'a Covered,
 ) -> Vec<Timeline<'a>> {
-    // With clocks that far apart no step's time is the device's.
+    // With clocks that are this uncertain, steps cannot be placed on the device's time line.
     if clocks.apart() {
         return Vec::new();
     }
@@ -55,7 +55,7 @@ pub(super) fn timelines<'a>(
             devices.entry(device).or_default().push((step, activities));
         }
     }
-    // What belongs to no step that counts keeps the device busy all the same.
+    // Work outside the steps that count keeps the device busy too.
     for (device, activities) in &recorded.loose {
         work.entry(device).or_default().push(activities);
     }
@@ -83,7 +83,7 @@ pub(super) fn timelines<'a>(
         .collect()
 }
 
-/// When steps ran whose kernels were not recorded, of kinds that have recorded ones elsewhere: see [`beside`].
+/// Time in which steps without recorded kernels ran, of kinds that have recorded kernels elsewhere: see [`beside`].
 fn beside_windows(steps: &[StepRow], recorded: &DeviceWork) -> Vec<(i64, i64)> {
     let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
     let kinds: BTreeSet<&str> = steps.iter().filter(|s| numbers.contains(&s.step)).map(StepRow::group).collect();
@@ -113,13 +113,14 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
 }
 
 impl<'a> Timeline<'a> {
-    /// The steps of one group; or all, without those around others: what lies between the others is not theirs.
+    /// The steps of one group; or all steps except those around others, because the time between the inner ones is not
+    /// a step's work.
     pub(super) fn steps(&self, group: Option<&str>) -> Vec<OnDevice<'a>> {
         let wanted = |own: &&OnDevice<'_>| group.map_or(!own.is_around, |group| own.step.group() == group);
         self.own.iter().filter(wanted).copied().collect()
     }
 
-    /// How this device's time divides in these steps of it.
+    /// How this device's time divides during these steps.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
         let queue_delay =
             Distribution::clustered(queue_delays(&steps).collect()).filter(|_| self.clocks.within().is_some());
@@ -133,7 +134,7 @@ impl<'a> Timeline<'a> {
         let window = |own: &OnDevice<'_>| (own.step.start_ns, own.step.end_ns());
         let counts = |windows| difference(&self.covered.cut(merged_but_touching(windows)), &self.beside);
         let windows = counts(steps.iter().map(window).collect::<Vec<_>>());
-        // Where the clocks' bound is not known, every gap may be within it.
+        // If the bound of the clocks is not known, every gap may be within it.
         let occupancy = Occupancy::within(&self.blocks, &windows, self.clocks.within().unwrap_or(u64::MAX));
         let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
         steps.iter().for_each(|own| threads.entry(own.step.thread).or_default().push(window(own)));
@@ -167,7 +168,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Work of a step after it had ended on the host, what overlaps once, in nanoseconds.
+/// Time of a step's work after it had ended on the host, overlapping work counted once, in nanoseconds.
 fn after(own: &OnDevice<'_>) -> u64 {
     let end = own.step.end_ns();
     let late = own.activities.iter().filter(|activity| activity.end_ns > end);
@@ -176,7 +177,7 @@ fn after(own: &OnDevice<'_>) -> u64 {
     blocks(&late).iter().map(|block| block.end_ns.abs_diff(block.start_ns)).fold(0, u64::saturating_add)
 }
 
-/// Delays of kernels by step: those of one step hang together.
+/// Delays of kernels by step, because those of one step are correlated.
 fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = Vec<f64>> {
     steps.iter().map(|own| {
         let kernels = own.activities.iter().filter(|activity| activity.is_kernel);
@@ -184,7 +185,7 @@ fn queue_delays(steps: &[OnDevice<'_>]) -> impl Iterator<Item = Vec<f64>> {
     })
 }
 
-/// Another device's time beside this one's.
+/// Adds another device's time.
 fn add(all: &mut Busy, one: &Busy) {
     let sum = |into: &mut u64, ns: u64| *into = into.saturating_add(ns);
     for (into, ns) in [
@@ -209,12 +210,12 @@ fn add(all: &mut Busy, one: &Busy) {
 
 /// Recorded steps with another recorded one inside, on the same thread.
 ///
-/// All steps together are without them: their time holds the others' and what lies between.
+/// The sum over all steps leaves them out: their time includes that of the inner steps and the time in between.
 fn around_others(steps: &[StepRow], recorded: &DeviceWork) -> BTreeSet<u64> {
     let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
     let mut open: HashMap<u32, Vec<&StepRow>> = HashMap::new();
     let mut around = BTreeSet::new();
-    // By start; of two that start together the longer one is outside.
+    // By start; if two start together, the longer one is outside.
     let mut order: Vec<&StepRow> = steps.iter().filter(|step| numbers.contains(&step.step)).collect();
     order.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.dur_ns)));
     for step in order {

@@ -4,12 +4,12 @@ use super::step_rows::StepRow;
 use candlescope_core::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Decoding steps, and what the context costs them.
+/// Decoding steps, and how their time grows with the context.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tokens {
     /// Decoding steps of measured requests in order of start.
     pub points: Vec<TokenPoint>,
-    /// Straight line through them, where contexts differ enough to draw one.
+    /// Straight line through them, if contexts differ enough.
     pub trend: Option<Trend>,
 }
 
@@ -29,7 +29,7 @@ pub struct TokenPoint {
 /// Least-squares line of duration over context length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// Points it goes through.
+    /// Points that it is fitted to.
     pub n: usize,
     /// Nanoseconds for each further token of context.
     pub slope_ns: f64,
@@ -42,13 +42,13 @@ pub struct Trend {
 }
 
 impl Tokens {
-    /// The decoding steps of `steps`, which are in order of start, without the requests that warmed up.
+    /// The decoding steps of `steps`, which are in order of start, without the warm-up requests.
     pub fn of(steps: &[StepRow], warmup: &BTreeSet<u64>) -> Self {
         let mut next: BTreeMap<Option<u64>, u64> = BTreeMap::new();
         let mut points = Vec::new();
         for step in steps {
             match step.phase {
-                // A prefill begins a new text even where no request is marked.
+                // A prefill begins a new text even if no request is marked.
                 Some(Phase::Prefill) => {
                     next.insert(step.request, 0);
                 }
@@ -76,7 +76,7 @@ fn trend(points: &[TokenPoint]) -> Option<Trend> {
     let contexts = || points.iter().filter_map(|p| p.context_len);
     let context = (contexts().min()?, contexts().max()?);
     let n = known.len();
-    // Fewer points, or all within a few tokens, give a line that says nothing.
+    // With fewer points, or all within a few tokens, a line means nothing.
     if n < 8 || context.1 - context.0 < 8 {
         return None;
     }

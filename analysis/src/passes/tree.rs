@@ -24,13 +24,13 @@ pub struct TreeRow {
     pub parent: Option<usize>,
     /// Position of its totals in [`Intervals::paths`].
     pub path: usize,
-    /// What to call it beneath its parent.
+    /// Its name below its parent.
     pub label: String,
     /// Intervals.
     pub calls: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
-    /// The same less their children's: of a node with children, the part no child accounts for.
+    /// The same less their children's: for a node with children, the part that no child accounts for.
     pub self_ns: u64,
     /// `total_ns` ÷ [`Tree::total_ns`].
     pub share: f64,
@@ -42,7 +42,7 @@ pub struct TreeRow {
     pub flops_executed: Option<u64>,
     /// Bytes of weights and KV cache, of it and everything below it.
     pub bytes: Option<u64>,
-    /// The same with activations; `None` where some of these intervals tell work, but nothing of activations.
+    /// The same with activations; `None` if some of these intervals state work but no activations.
     pub io_bytes: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Tree {
             }
         }
         let by_time = |list: &mut Vec<usize>| {
-            // Ascending: the stack below hands them out from the end.
+            // Ascending, because the stack below takes them from the end.
             list.sort_by(|&a, &b| (paths[a].total_ns, &paths[b].rollup).cmp(&(paths[b].total_ns, &paths[a].rollup)));
         };
         children.iter_mut().for_each(by_time);
@@ -91,7 +91,7 @@ impl Tree {
             stack.extend(children[path].iter().map(|&child| (child, depth + 1, Some(row))));
         }
         let mut missing: Vec<bool> = rows.iter().map(|row| paths[row.path].io_missing).collect();
-        // Children stand after their parents, so adding from the end carries every leaf's work up to its root.
+        // Children come after their parents, so adding from the end carries every leaf's work up to its root.
         for row in (0..rows.len()).rev() {
             if let Some(parent) = rows[row].parent {
                 rows[parent].flops = plus(rows[parent].flops, rows[row].flops);
@@ -107,7 +107,7 @@ impl Tree {
         Self { total_ns, rows }
     }
 
-    /// Time in nodes that have children but in none of these: what the instrumentation does not tell apart.
+    /// Time in nodes with children but in none of these children: the part that the instrumentation does not resolve.
     pub fn unaccounted_ns(&self) -> u64 {
         total(self.rows.iter().filter(|row| row.has_children).map(|row| row.self_ns))
     }
@@ -115,9 +115,9 @@ impl Tree {
 
 /// Position of each path's parent.
 ///
-/// A path's text names its ancestors. But for a step entered inside another step, which starts a text of its own, and for what
-/// stands in a module, which is called by that and not by its span's name, the interval around is asked. Where several
-/// disagree (the same step inside different ones) the text decides.
+/// A path's text contains its ancestors, with two exceptions, for which the interval around is asked: a step entered inside
+/// another step starts a new path, and what stands in a module, because that is called by its module's name and not by
+/// its span's. If the intervals differ (the same step inside different ones), the text decides.
 fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let at: BTreeMap<&str, usize> = paths.iter().enumerate().map(|(i, p)| (p.rollup.as_str(), i)).collect();
     let mut parents = by_text(paths);
@@ -133,10 +133,10 @@ fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     parents
 }
 
-/// The nearest ancestor of each by text that has intervals of its own: one in between may have been lost.
+/// The nearest ancestor of each path, by its text, that has intervals of its own: one in between may have been lost.
 ///
-/// In the order of their texts a path is followed by all that begin with it, so the ancestors of each are among the paths before
-/// it that it begins with. Looking up every text above every path instead takes minutes for a path of some thousand names.
+/// In sorted order a path is followed by all paths that begin with it, so the ancestors of each path are among the
+/// paths before it. Looking up every prefix of every path instead takes minutes for a path of a few thousand names.
 fn by_text(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by_key(|&i| paths[i].rollup.as_str());
@@ -156,10 +156,10 @@ fn by_text(paths: &[PathTotals]) -> Vec<Option<usize>> {
     found
 }
 
-/// Whether `ancestor` is `node` or stands above it.
+/// Whether `ancestor` is `node` or above it.
 fn above(parents: &[Option<usize>], node: usize, ancestor: usize) -> bool {
     let mut at = Some(node);
-    // No chain is longer than there are nodes.
+    // No chain is longer than the number of nodes.
     for _ in 0..=parents.len() {
         match at {
             Some(node) if node == ancestor => return true,

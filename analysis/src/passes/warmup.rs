@@ -1,7 +1,7 @@
-//! What only warmed up: the one switch that every figure goes by.
+//! The warm-up: the one place that decides what every figure leaves out.
 //!
-//! The option `warmup` of a run says how many requests came before those that count. Their steps, intervals and kernels are in no
-//! other figure of a report; here they are listed apart, so that a cold start can be seen.
+//! The option `warmup` of a run says how many requests came before those that count. Their steps, intervals and kernels
+//! are in no other figure of a report; here they are listed apart, so that a cold start can be seen.
 
 use super::latency::warmup_requests;
 use super::stats::{Distribution, total};
@@ -19,11 +19,11 @@ pub struct Warmup {
     steps: HashSet<u64>,
     /// Ids of the requests' own spans.
     spans: HashSet<SpanId>,
-    /// When its steps ran, or nothing else did, in order and apart.
+    /// Time in which its steps ran, or nothing else did; ordered and disjoint.
     left_out: Vec<Stretch>,
-    /// When nothing else ran, in order and apart.
+    /// Time in which nothing else ran; ordered and disjoint.
     alone: Vec<Stretch>,
-    /// When its requests were entered, by thread.
+    /// Time in which its requests were entered, by thread.
     entries: BTreeMap<u32, Vec<Stretch>>,
     /// Its steps by phase or name, in order of their first start.
     pub rows: Vec<WarmupRow>,
@@ -47,7 +47,8 @@ pub struct WarmupRow {
 }
 
 impl Warmup {
-    /// What of `all` requests and `steps` (in order of start) warmed up. A step belongs to its request; one without a request counts.
+    /// The warm-up among `all` requests and `steps` (ordered by start). A step belongs to its request; a step without a
+    /// request is measured.
     pub fn of(manifest: &RunManifest, all: &[RequestRecord], steps: &[StepRow]) -> Self {
         let requests = warmup_requests(manifest, all);
         let is_warmup = |step: &&StepRow| step.request.is_some_and(|request| requests.contains(&request));
@@ -79,17 +80,17 @@ impl Warmup {
         Self { requests, steps, spans, left_out, alone, rows, ..Self::default() }
     }
 
-    /// Numbers of the requests that warmed up.
+    /// Numbers of the warm-up requests.
     pub fn requests(&self) -> &BTreeSet<u64> {
         &self.requests
     }
 
-    /// Whether a step only warmed up.
+    /// Whether a step is warm-up.
     pub fn has_step(&self, step: Option<u64>) -> bool {
         step.is_some_and(|step| self.steps.contains(&step))
     }
 
-    /// Whether a span is one of a step, or of a request, that only warmed up, and so counted here.
+    /// Whether a span belongs to a warm-up step or request; if so, it is counted here.
     pub fn takes(&mut self, span: &SpanRecord) -> bool {
         if span.step.is_some() {
             let is_warmup = self.has_step(span.step);
@@ -104,24 +105,25 @@ impl Warmup {
         is_warmup
     }
 
-    /// Steps that only warmed up.
+    /// Number of warm-up steps.
     pub fn steps(&self) -> u64 {
         self.steps.len() as u64
     }
 
-    /// Time in which no rate can be taken, because a step that only warmed up was open, or nothing that counts was: in order and apart, Unix
-    /// nanoseconds.
+    /// Time in which no rate can be taken, because a warm-up step was open, or nothing that counts was; ordered and
+    /// disjoint, Unix nanoseconds.
     pub fn left_out(&self) -> &[Stretch] {
         &self.left_out
     }
 
-    /// When nothing was open that counts but steps around warm-up, such as a program's `main`; in order and apart, Unix nanoseconds.
+    /// Time in which nothing that counts was open except steps around warm-up, such as a program's `main`; ordered and
+    /// disjoint, Unix nanoseconds.
     pub fn alone(&self) -> &[Stretch] {
         &self.alone
     }
 
-    /// The steps that count, once all spans were [taken](Self::takes). One around steps that warmed up, such as a program's `main`, has its
-    /// time less theirs and that of their requests.
+    /// The steps that count, once all spans were [taken](Self::takes). The time of warm-up steps and of their requests
+    /// is subtracted from a step around them, such as a program's `main`.
     pub fn measured<'a>(&self, steps: &'a [StepRow]) -> Cow<'a, [StepRow]> {
         if self.steps.is_empty() && self.entries.is_empty() {
             return Cow::Borrowed(steps);
@@ -149,7 +151,8 @@ impl Warmup {
     }
 }
 
-/// When steps or requests that warmed up were open, and nothing that counts: neither a request nor a step that is not around them.
+/// Time in which warm-up steps or requests were open, and nothing that counts was: neither a request nor a step that is
+/// not around them.
 fn alone(
     warmup: &BTreeSet<u64>,
     requests: &[RequestRecord],

@@ -14,7 +14,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use std::collections::BTreeMap;
 
-/// Rows decoded at a time: large enough that per-batch work does not show, small enough to stay in cache.
+/// Rows decoded at a time: large enough that the work per batch does not matter, small enough to stay in cache.
 const ROWS: usize = 8192;
 
 /// Names of other runs that are remembered.
@@ -22,24 +22,24 @@ const OTHER_RUNS: usize = 8;
 
 /// Iterator over a run's records; made by [`Run::batches`] and [`Run::table`].
 ///
-/// It never fails: a segment that turns out to be damaged is left at that point, which [`findings`](Batches::findings)
-/// tells afterwards.
+/// It never fails: reading of a damaged segment stops at the damage, which [`findings`](Batches::findings) reports
+/// afterwards.
 #[derive(Debug)]
 pub struct Batches<'a> {
     /// Segments to come, in reverse.
     queue: Vec<&'a Segment>,
     open: Option<Open<'a>>,
     limits: &'a ReadLimits,
-    /// Whether the records are held, of which there may be so many and no more.
+    /// Whether the caller holds the records, so that their number is limited.
     held: bool,
     interner: Interner,
     run_id: Option<String>,
-    /// Names of some, and the rows of all.
+    /// Names of some other runs, and the number of rows of all of them.
     other_runs: (Vec<String>, u64),
     malformed: BTreeMap<RecordKind, u64>,
     read: BTreeMap<RecordKind, u64>,
     findings: Vec<Finding>,
-    /// Findings that are one too many.
+    /// Findings beyond the limit, which are only counted.
     unsaid: u64,
 }
 
@@ -70,8 +70,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// The same for who holds the records: of requests, steps, samples and kernels no more come than [`ReadLimits`] lets be
-    /// held, and [`findings`](Self::findings) says so.
+    /// The same for a caller that holds the records: it yields no more requests, steps, samples and kernels than
+    /// [`ReadLimits`] allows to be held, and [`findings`](Self::findings) says so.
     #[must_use]
     pub fn held(self) -> Self {
         Self { held: true, ..self }
@@ -152,22 +152,22 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Leaves the rest of a table, of which no more may be held.
+    /// Skips the rest of a table, of which no more may be held.
     fn full(&mut self, kind: RecordKind, table_rows: u64) {
         let Some(limit) = held_limit(kind) else { return };
         let allowed = self.limits.get(limit);
         let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
         let place = format!("table `{}`", kind.table());
         let effect = format!(
-            "the rows after them are left out. Figures of {table} are of this part, and those that set another table, such as intervals \
-             of the whole run, against {table} do not fit together",
+            "further rows are left out. Figures of {table} cover only this part, and figures that relate another \
+             table, such as intervals of the whole run, to {table} are inconsistent",
             table = kind.table()
         );
         self.findings.push(exceeded.finding(&place, &effect));
         self.queue.retain(|segment| segment.kind != kind);
     }
 
-    /// Which rows are this run's. The first row decides where no manifest names the run.
+    /// Which rows belong to this run. Without a manifest that names the run, the first row decides.
     fn keep(&mut self, rows: &RecordBatch) -> Vec<bool> {
         let ids = TextColumn::of(rows, "run_id");
         (0..rows.num_rows())
@@ -206,7 +206,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// What bounds the rows of a table that are held. Passes over intervals let them go.
+/// The limit on held rows of a table. There is none for intervals, because passes do not keep them.
 fn held_limit(kind: RecordKind) -> Option<Limit> {
     match kind {
         RecordKind::Step => Some(Limit::Steps),
@@ -217,7 +217,7 @@ fn held_limit(kind: RecordKind) -> Option<Limit> {
     }
 }
 
-/// Moves the good rows over and returns how many there were of both kinds.
+/// Moves the good rows over; returns how many were good and how many were not.
 fn unpack<T>(rows: Vec<Option<T>>, into: &mut Vec<T>) -> u64 {
     let all = rows.len() as u64;
     into.extend(rows.into_iter().flatten());

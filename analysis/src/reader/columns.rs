@@ -1,7 +1,7 @@
-//! Typed access to the columns of a record batch, however the writer chose to encode them.
+//! Typed access to the columns of a record batch, whatever their encoding.
 //!
-//! Strings may be plain or dictionary-encoded, integers of any width: DuckDB, Polars and Spark all rewrite runs with types of
-//! their own, and such a copy is still a run.
+//! Strings may be plain or dictionary-encoded, integers of any width: DuckDB, Polars and Spark write types of their own
+//! when they copy a run, and such a copy is still a run.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -15,7 +15,8 @@ use candlescope_core::run::{Column, ColumnType};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
-/// What keeps a file with `schema` from being a table with `columns`: names of absent or mistyped columns. Empty: it is one.
+/// The columns that keep a file with `schema` from being a table with `columns`: names of absent or mistyped ones.
+/// Empty if it is such a table.
 ///
 /// A nullable column may be absent altogether: its values are then unknown, which is what null means.
 pub(super) fn missing_columns(schema: &Schema, columns: &[Column]) -> Vec<String> {
@@ -100,14 +101,14 @@ impl IntColumn {
     }
 }
 
-/// A start and a duration that can be: from 1970 on, and over before the numbers end. A flipped bit in a page that still decodes
-/// would otherwise weigh more than everything else in the run.
+/// A plausible start and duration: from 1970 on, with an end that fits the type. Otherwise a flipped bit in a page that
+/// still decodes would outweigh everything else in the run.
 pub(super) fn times(start: i64, dur: u64) -> Option<(HostNs, u64)> {
     let end = start.checked_add(i64::try_from(dur).ok()?)?;
     (start >= 0 && end < LATEST_NS).then_some((HostNs(start), dur))
 }
 
-/// A point in time that [`times`] lets through.
+/// A point in time that [`times`] accepts.
 pub(super) fn time(at: i64) -> Option<HostNs> {
     times(at, 0).map(|(at, _)| at)
 }
@@ -135,7 +136,8 @@ impl FloatColumn {
     }
 }
 
-/// A string column as numbers into a list of distinct values: whoever interns does so once per value, not once per row.
+/// A string column as indices into a list of distinct values, so that interning is done once per value, not once per
+/// row.
 pub(super) struct TextColumn {
     ids: Vec<u32>,
     values: Vec<String>,
@@ -172,7 +174,7 @@ impl TextColumn {
         Self { ids, values: values.values }
     }
 
-    /// Rows of one dictionary entry have the same view of it, which is cheaper to compare than the text.
+    /// Rows with the same dictionary entry have the same view, which is cheaper to compare than the text.
     fn viewed(array: &StringViewArray) -> Self {
         let mut by_view: FxHashMap<u128, u32> = FxHashMap::default();
         let mut seen: HashMap<&str, u32> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Finds a run's segments and looks at each footer: what is readable, and what is to be said about the rest.
+//! Finds a run's segments and checks each footer: which are readable, and findings about the rest.
 
 use super::columns::missing_columns;
 use super::footer::{self, Refusal};
@@ -14,7 +14,7 @@ const FEW_ROWS: u64 = 1_000_000;
 /// Findings about single files of one run that are kept; the others are counted.
 pub(super) const MOST_FINDINGS: usize = 100;
 
-/// What a run's folders hold.
+/// The contents of a run's folders.
 pub(super) struct Found {
     /// Segments with a valid footer and the right columns.
     pub(super) readable: Vec<Segment>,
@@ -43,7 +43,7 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
             }
             let entry = entry.map_err(list)?;
             let path = entry.path();
-            // `metadata` follows links; a dangling one counts as a file that cannot be read.
+            // `metadata` follows links; a dangling link counts as a file that cannot be read.
             let size = std::fs::metadata(&path).map(|m| m.len()).unwrap_or(0);
             if !path.is_dir() {
                 files.push((path, size));
@@ -67,7 +67,7 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
                 let inspected = inspect(&path, kind, limits).and_then(|rows| {
                     let sums = (rows_before.saturating_add(rows), bytes_before.saturating_add(file_bytes));
                     plausible(kind, sums.0, sums.1, limits, &path)?;
-                    // What is left out counts for nothing: else it would take the files after it with it.
+                    // Files that are left out do not count, or they would use up the limit for the files after them.
                     (rows_before, bytes_before) = sums;
                     Ok(rows)
                 });
@@ -83,7 +83,7 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
     Ok(found)
 }
 
-/// What to say of files beyond those that are named.
+/// The finding about files beyond those that are named.
 pub(super) fn more_segments(count: u64) -> Option<Finding> {
     let finding = Finding::new(
         Code::MoreSegments,
@@ -93,7 +93,8 @@ pub(super) fn more_segments(count: u64) -> Option<Finding> {
     (count > 0).then(|| finding.count("files", count))
 }
 
-/// Rows cost next to nothing where all of them are alike, but those of a run differ: each has a number and a time of its own.
+/// Checks the number of rows against the size of the file. Identical rows take almost no space, but those of a run
+/// differ: each has a number and a time of its own.
 fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path: &Path) -> Result<(), Finding> {
     let times = if kind == RecordKind::Sample { 16 } else { 1 };
     let per_byte = rows.saturating_sub(FEW_ROWS).div_ceil(bytes.saturating_mul(times).max(1));
@@ -124,12 +125,12 @@ fn inspect(path: &Path, kind: RecordKind, limits: &ReadLimits) -> Result<u64, Fi
         return Err(finding.text("missing", missing.join(", ")));
     }
     let groups = metadata.metadata().row_groups();
-    // The decoder goes by the row groups, whatever the whole claims to have.
+    // The decoder goes by the row groups, whatever total the footer claims.
     let rows = groups.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).fold(0, u64::saturating_add);
     Ok(rows)
 }
 
-/// The newest run (by name) directly inside `dir`, and how many there are: for the error's remedy.
+/// The number of runs directly inside `dir`, and the newest by name: for the error's remedy.
 pub(super) fn runs_inside(dir: &Path) -> (usize, Option<PathBuf>) {
     let mut runs: Vec<PathBuf> = std::fs::read_dir(dir)
         .into_iter()
@@ -142,7 +143,7 @@ pub(super) fn runs_inside(dir: &Path) -> (usize, Option<PathBuf>) {
     (runs.len(), runs.pop())
 }
 
-/// First line of an error, cut to a readable length: some of parquet's carry a dump.
+/// First line of an error, cut to a readable length: some errors of the Parquet library contain a dump.
 pub(super) fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(160) {

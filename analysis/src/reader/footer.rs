@@ -1,7 +1,8 @@
-//! Opens a Parquet file of unknown origin: what its footer claims is held against limits before the decoder believes it.
+//! Opens a Parquet file of unknown origin: the claims of its footer are checked against limits before it is decoded.
 //!
-//! The decoder reserves what a list of row groups or of columns says it will hold, and follows the schema's nesting by recursion:
-//! a claim of a few bytes would end the process, which no caught panic prevents.
+//! The decoder reserves memory for as many row groups or columns as a list claims to hold, and follows the schema's
+//! nesting by recursion. A few bytes with a false claim could end the process in a way that catching panics does not
+//! prevent.
 
 use super::structs::{FILE_META_DATA, Kind, SCHEMA_ELEMENT};
 use super::thrift::{Thrift, nonsense};
@@ -15,13 +16,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Groups in groups of a schema. A run's tables are flat.
+/// Most nested groups in a schema. A run's tables are flat.
 const MOST_DEEP: usize = 64;
 
 /// Why a segment is not read.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It is no Parquet file, or a damaged one.
+    /// It is not a Parquet file, or a damaged one.
     Damaged(String),
     /// A limit was met.
     Limit(Exceeded),
@@ -51,13 +52,13 @@ pub(super) fn guarded<T>(what: &str, f: impl FnOnce() -> Result<T, Refusal>) -> 
     outcome.unwrap_or_else(|_| Err(Refusal::Damaged(format!("{what} makes no sense"))))
 }
 
-/// The file, and what its footer says of it. Texts are to be read as views into their pages: a row that repeats a long text of
-/// the dictionary then costs 16 bytes, not the text.
+/// The file and its metadata. Texts are read as views into their pages: a row that repeats a long text of the
+/// dictionary then costs 16 bytes, not the text.
 pub(super) fn open(path: &Path, limits: &ReadLimits) -> Result<(File, ArrowReaderMetadata), Refusal> {
     let mut file = open_regular(path)?;
     check(&mut file, limits)?;
     guarded("its footer", || {
-        // The schema of the writer's own library, which the file may carry, adds nothing that the columns do not say.
+        // The file may also contain the writer's Arrow schema, which adds nothing to that of the columns.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let found = ArrowReaderMetadata::load(&file, options.clone())?;
         let fields = found.schema().fields().iter().map(|field| viewed(field)).collect::<Vec<_>>();
@@ -76,7 +77,7 @@ fn viewed(field: &Field) -> Field {
     }
 }
 
-/// Looks at the claims of a footer.
+/// Checks the claims of a footer.
 fn check(file: &mut File, limits: &ReadLimits) -> Result<(), Refusal> {
     let length = file.seek(SeekFrom::End(0))?;
     if length < 12 {
@@ -100,7 +101,7 @@ fn check(file: &mut File, limits: &ReadLimits) -> Result<(), Refusal> {
     while let Some(field) = footer.field(FILE_META_DATA, &mut last)? {
         match field.id {
             2 => schema(&mut footer, limits)?,
-            // How many row groups there are, which the decoder reserves for, is looked at on the way.
+            // The number of row groups, for which the decoder reserves memory, is checked on the way.
             _ => footer.pass(&field)?,
         }
     }
@@ -111,7 +112,7 @@ fn check(file: &mut File, limits: &ReadLimits) -> Result<(), Refusal> {
 fn schema<R: Read>(footer: &mut Thrift<R>, limits: &ReadLimits) -> Result<(), Refusal> {
     let elements = footer.list_of(Kind::Struct(SCHEMA_ELEMENT))?;
     limits.check(Limit::Columns, elements)?;
-    // Children that are still to come, of each group around.
+    // Children that are still to come, for each enclosing group.
     let mut groups: Vec<u64> = Vec::new();
     for element in 0..elements {
         let mut children = 0;

@@ -1,15 +1,14 @@
-//! Gives equal names one allocation again, as they had when they were recorded.
+//! Interns names, so that equal names share one allocation, as they did when they were recorded.
 
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_core::{PathInfo, ThreadInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Path, name and target.
 /// Path, name, target, module.
 type PathKey = (Arc<str>, Arc<str>, Arc<str>, Option<Arc<str>>);
 
-/// Paths, threads and words seen so far in a run. Numbers are dense and in order of first sight.
+/// Paths, threads and words seen so far in a run. Numbers are dense and in order of first occurrence.
 ///
 /// A crafted run could hold millions of each: past the limits all further names read as [`OTHER`].
 #[derive(Debug)]
@@ -22,11 +21,11 @@ pub(super) struct Interner {
     rollups: HashMap<String, u32>,
     threads: HashMap<Arc<str>, Arc<ThreadInfo>>,
     other: Option<(Arc<str>, Arc<PathInfo>)>,
-    /// The limits that were met.
+    /// The limits that were reached.
     met: Vec<Exceeded>,
 }
 
-/// What names read as that are one too many.
+/// The name that replaces all names beyond the limits.
 pub(super) const OTHER: &str = "(other names)";
 
 impl Interner {
@@ -43,12 +42,12 @@ impl Interner {
         }
     }
 
-    /// The limits that were met so far.
+    /// The limits that were reached so far.
     pub(super) fn met(&self) -> &[Exceeded] {
         &self.met
     }
 
-    /// Whether there is room for another name of `bytes`, where there are `count` of its kind.
+    /// Whether there is room for another name of `bytes`, if there are `count` of its kind already.
     fn room(&mut self, count: usize, bytes: usize) -> bool {
         let bytes = self.bytes.saturating_add(bytes as u64);
         let full = if count as u64 >= self.limits.get(Limit::Names) {
@@ -70,7 +69,7 @@ impl Interner {
         }
     }
 
-    /// The word and the path that stand for all that are one too many.
+    /// The word and the path that replace all those beyond the limits.
     fn other(&mut self) -> &(Arc<str>, Arc<PathInfo>) {
         let next = self.rollups.len() as u32;
         let id = self.paths.len() as u32;
@@ -105,7 +104,7 @@ impl Interner {
     pub(super) fn path(&mut self, path: &str, name: &str, target: &str, module: Option<&str>) -> Arc<PathInfo> {
         let key = (self.word(path), self.word(name), self.word(target), module.map(|module| self.word(module)));
         if &*key.0 != path {
-            // There is no room for its name. A key without it would be that of every path that comes after.
+            // There is no room for its name. A key without the name would be the key of every later path, too.
             return self.other().1.clone();
         }
         if let Some(info) = self.paths.get(&key) {
@@ -142,8 +141,8 @@ impl Interner {
     }
 }
 
-/// Names of metrics and units as records hold them: for ever. A crafted run could hold millions, so past a bound they all
-/// read as `other`; real runs have some dozens.
+/// Leaks names of metrics and units, because records hold `'static` ones. A crafted run could hold millions, so past a
+/// bound they all read as `other`; real runs have a few dozen.
 pub(super) fn forever(text: &str) -> &'static str {
     const MOST: usize = 4096;
     const LONGEST: usize = 1024;

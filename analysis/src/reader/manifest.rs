@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The manifest, or a finding that says why there is none.
 ///
-/// The version is looked at before anything else is interpreted: a newer layout may mean other things by the same names.
+/// The version is checked before anything else is interpreted: in a newer layout the same names may mean other things.
 pub(super) fn read(
     dir: &Path,
     limits: &ReadLimits,

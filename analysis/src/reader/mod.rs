@@ -1,7 +1,7 @@
 //! Opens a run directory and yields its records, whatever state the directory is in.
 //!
-//! A reader is most needed when something went wrong: the process was killed, a disk filled, somebody copied a file into the
-//! wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
+//! A reader is most needed when something went wrong: the process was killed, a disk filled, somebody copied a file
+//! into the wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
 
 mod batches;
 mod columns;
@@ -35,7 +35,7 @@ pub enum OpenError {
     /// The path is not a directory.
     #[error("`{}` is a file, not a run. Give the run's directory, the one that holds {manifest}", .0.display(), manifest = run::MANIFEST_FILE)]
     NotADirectory(PathBuf),
-    /// The directory holds runs but is none.
+    /// The directory holds runs but is not one itself.
     #[error("`{}` is not a run but holds {count}: name one of them, for example `{}`", dir.display(), first.display())]
     DirectoryOfRuns {
         /// The directory asked for.
@@ -45,11 +45,11 @@ pub enum OpenError {
         /// The newest of them by name.
         first: PathBuf,
     },
-    /// The directory has nothing of a run.
+    /// The directory contains nothing of a run.
     #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
     NotARun(PathBuf),
     /// There are files of a run, but none of them can be read.
-    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or make it anew", dir.display())]
+    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
     NothingReadable {
         /// The run's directory.
         dir: PathBuf,
@@ -81,7 +81,7 @@ pub struct Segment {
     pub kind: RecordKind,
     /// The file.
     pub path: PathBuf,
-    /// Rows its footer promises.
+    /// Rows by its footer.
     pub rows: u64,
     /// Size on disk in bytes.
     pub file_bytes: u64,
@@ -101,13 +101,13 @@ impl Run {
     /// Opens the run in `dir`. Reads the manifest and every segment's footer, no rows.
     ///
     /// # Errors
-    /// When there is nothing to read or the run's schema is newer than this release. Damage to single files is not an error:
-    /// see [`findings`](Run::findings).
+    /// When there is nothing to read or the run's schema is newer than this release. Damage to single files is not an
+    /// error: see [`findings`](Run::findings).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_within(dir, ReadLimits::default())
     }
 
-    /// The same within limits of one's own. They hold for everything that is read of the run later, too.
+    /// The same with the caller's limits, which also apply to everything that is read of the run later.
     ///
     /// # Errors
     /// Those of [`open`](Run::open).
@@ -144,7 +144,7 @@ impl Run {
         &self.dir
     }
 
-    /// `run.json`, where there is a readable one.
+    /// `run.json`, if there is a readable one.
     pub fn manifest(&self) -> Option<&RunManifest> {
         self.manifest.as_ref()
     }
@@ -154,7 +154,7 @@ impl Run {
         &self.segments
     }
 
-    /// How much is read of it.
+    /// The limits on reading it.
     pub fn limits(&self) -> &ReadLimits {
         &self.limits
     }
@@ -174,7 +174,7 @@ impl Run {
         self.segments.iter().filter(|s| s.kind == kind).map(|s| s.file_bytes).sum()
     }
 
-    /// Streams every record, requests and steps first: whoever reads spans then knows what they belong to.
+    /// Streams every record, requests and steps first, so that it is known what spans belong to.
     pub fn batches(&self) -> Batches<'_> {
         use RecordKind::{Kernel, Request, Sample, Span, Step};
         Batches::new(self, &[Request, Step, Sample, Kernel, Span])

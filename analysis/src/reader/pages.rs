@@ -1,8 +1,8 @@
-//! Looks at the pages of a segment before they are decompressed: what they hold decides whether, and how many rows at a time,
-//! they are decoded.
+//! Checks the pages of a segment before they are decompressed: their sizes decide whether they are decoded, and how
+//! many rows at a time.
 //!
-//! The footer's sizes are not asked, because a crafted file says there what it likes. The sizes in front of each page are what the
-//! decoder reserves, and it fails where a page turns out to be of another size; so they bound it.
+//! The sizes in the footer are not used, because a crafted file can claim anything there. The decoder reserves the
+//! sizes in front of each page, and fails if a page turns out to be of another size; so these sizes bound its memory.
 
 use super::footer::{Refusal, guarded};
 use super::structs::{DATA_PAGE_HEADER, DATA_PAGE_HEADER_V2, DICTIONARY_PAGE_HEADER, Fields, PAGE_HEADER};
@@ -16,20 +16,20 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Bytes of texts that one batch of one column is to hold beside whole pages.
+/// Target for the bytes of texts that one batch of one column holds beside whole pages.
 const TEXT_BYTES: u64 = 16 << 20;
 
-/// Encodings of texts whose pages hold counts of their own, as the format numbers them.
+/// Encodings of texts whose pages contain counts of their own, by their numbers in the format.
 const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
 const DELTA_BYTE_ARRAY: i64 = 7;
 
-/// What matters of a page's header.
+/// The parts of a page's header that are needed.
 #[derive(Debug, Default)]
 struct Header {
     kind: i64,
     uncompressed: i64,
     compressed: i64,
-    /// Values and their encoding as the header's part for a dictionary, and for both versions of data pages, has them.
+    /// Values and their encoding, from the header's parts for a dictionary and for both versions of data pages.
     dictionary: (i64, i64),
     data: (i64, i64),
     data_v2: (i64, i64),
@@ -44,7 +44,7 @@ const DATA_V2: i64 = 3;
 /// Decompressed bytes that any file may have, whatever its size.
 const SMALL: u64 = 256 << 20;
 
-/// What is known of the pages of one column of a row group.
+/// What is known about the pages of one column of a row group.
 #[derive(Debug, Default)]
 struct Column {
     dictionary: u64,
@@ -56,10 +56,10 @@ struct Column {
     all: u64,
 }
 
-/// How many rows, at most `rows`, can be decoded at a time for the memory to stay within limits.
+/// How many rows, at most `rows`, can be decoded at a time within the memory limits.
 ///
 /// # Errors
-/// Where the pages held at once are above their limit, or make no sense.
+/// If the pages held at once exceed their limit, or make no sense.
 pub(super) fn rows_at_a_time(
     file: &File,
     metadata: &Arc<ParquetMetaData>,
@@ -76,7 +76,8 @@ pub(super) fn rows_at_a_time(
             let Some(chunk) = group.columns().get(leaf) else {
                 return Err(Refusal::Damaged("a row group lacks a column".to_string()));
             };
-            // Each byte is one column's of one row group: else a few pages would be read as often as there is room for claims.
+            // Each byte of the file may belong to one column of one row group only; otherwise a few pages could be
+            // claimed and read many times.
             claimed = claimed.saturating_add(u64::try_from(chunk.compressed_size()).unwrap_or(u64::MAX));
             if claimed > length {
                 let why = format!("its columns claim more than its {length} bytes: row groups share some");
@@ -116,7 +117,7 @@ fn column(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> Result<Colum
         let (bytes, compressed, values) = (size(header.uncompressed)?, size(header.compressed)?, size(values)?);
         let next = at.checked_add(header.length).and_then(|at| at.checked_add(compressed)).filter(|at| *at <= end);
         at = next.ok_or_else(|| nonsense("a page lies beyond its column's end"))?;
-        // A page that is not compressed is as large as it is, whatever it says.
+        // An uncompressed page is as large as it is on disk, whatever it claims.
         let held = bytes.max(compressed);
         found.all = found.all.saturating_add(held).saturating_add(header.length);
         match header.kind {
@@ -124,7 +125,7 @@ fn column(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> Result<Colum
                 if values > bytes {
                     return Err(nonsense("a dictionary claims more values than it has bytes").into());
                 }
-                // The values, and a view of 16 bytes or a number of 8 of each.
+                // The values, and for each one a view of 16 bytes or a number of 8.
                 found.dictionary = found.dictionary.max(held.saturating_add(values.saturating_mul(16)));
             }
             DATA | DATA_V2 => {
@@ -132,7 +133,7 @@ fn column(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> Result<Colum
                 let is_delta = matches!(encoding, DELTA_LENGTH_BYTE_ARRAY | DELTA_BYTE_ARRAY);
                 found.delta |= is_delta && chunk.column_type() == PhysicalType::BYTE_ARRAY;
                 let each = match encoding {
-                    // Each text may repeat all of the one before.
+                    // Each text may repeat the whole text before it.
                     DELTA_BYTE_ARRAY => held,
                     _ => held / values.max(1),
                 };
@@ -148,7 +149,7 @@ fn column(file: &File, length: u64, chunk: &ColumnChunkMetaData) -> Result<Colum
 
 fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
     file.seek(SeekFrom::Start(at))?;
-    // Most headers have some 30 bytes.
+    // Most headers take about 30 bytes.
     let mut input = Thrift::new(BufReader::with_capacity(256, file.take(most)), most);
     let mut header = Header::default();
     let mut last = 0;
@@ -167,7 +168,7 @@ fn header_at(mut file: &File, at: u64, most: u64) -> io::Result<Header> {
     Ok(header)
 }
 
-/// How many values a page has, and their encoding, which the field `encoding` tells.
+/// How many values a page has, and their encoding, which is in the field `encoding`.
 fn values<R: Read>(input: &mut Thrift<R>, fields: &Fields, encoding: i16) -> io::Result<(i64, i64)> {
     let (mut found, mut last) = ((0, 0), 0);
     while let Some(field) = input.field(fields, &mut last)? {
@@ -180,8 +181,8 @@ fn values<R: Read>(input: &mut Thrift<R>, fields: &Fields, encoding: i16) -> io:
     Ok(found)
 }
 
-/// Pages of texts whose lengths are written as differences say inside, compressed, how many there are, and the decoder reserves
-/// that many: they are decompressed here and looked at first.
+/// Pages of texts whose lengths are delta-encoded contain the number of texts in their compressed part, and the decoder
+/// reserves memory for that number: so they are decompressed here and checked first.
 fn check_counts(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<(), Refusal> {
     let optional = chunk.column_descr().max_def_level() > 0;
     let file = Arc::new(file.try_clone()?);
@@ -213,13 +214,13 @@ fn check_counts(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<(
     })
 }
 
-/// Bytes that tell, in front of a page's values, which rows have one.
+/// Length of the levels in front of a page's values, which tell which rows have a value.
 fn levels_of(page: &[u8]) -> u64 {
     let length = page.first_chunk().map_or(u32::MAX, |length| u32::from_le_bytes(*length));
     4 + u64::from(length)
 }
 
-/// Passes over numbers written as differences, of which there may be `most`. `None` where there are more, or none at all.
+/// Skips delta-encoded numbers, of which there may be `most`. `None` if there are more, or if they cannot be read.
 fn pass_differences(bytes: &mut &[u8], most: u64) -> Option<()> {
     let block = varint(bytes)?;
     let parts = varint(bytes)?;

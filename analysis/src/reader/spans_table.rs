@@ -73,7 +73,7 @@ pub(super) fn trace_id(text: &str) -> Option<TraceId> {
     u128::from_str_radix(text, 16).ok().map(TraceId)
 }
 
-/// The three columns that tell device time; spans and steps have them alike.
+/// The three columns with device time, which both spans and steps have.
 pub(super) struct GpuColumns {
     start: IntColumn,
     dur: IntColumn,
@@ -90,7 +90,7 @@ impl GpuColumns {
     }
 
     pub(super) fn get(&self, row: usize) -> Option<GpuTime> {
-        // Impossible times are no measurement; the interval itself is as good as without.
+        // Impossible times are not a measurement; the interval is kept without them.
         let (start, dur_ns) = times(self.start.get(row)?, self.dur.unsigned(row)?)?;
         Some(GpuTime { start, dur_ns, source: GpuSource::from_word(self.source.get(row)?)? })
     }

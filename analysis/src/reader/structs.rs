@@ -1,15 +1,16 @@
-//! The structs of Parquet's metadata as far as the decoder knows them: the type of each field.
+//! The structs of Parquet's metadata as far as the decoder knows them, with the type of each field.
 //!
-//! The decoder goes by a field's number and reads what it expects there, whatever type the file tells; what it does not know it passes
-//! over by the told type. A check that reads the same bytes in another way checks something else than what is decoded. So every field
-//! that is listed here must be of its type, and all others are passed over as the decoder does.
+//! The decoder goes by a field's number and reads the type that it expects, whatever type the file states; it skips
+//! unknown fields by the stated type. A check that read the same bytes in another way would check something else than
+//! what is decoded. So every field listed here must have the listed type, and all others are skipped as the decoder
+//! skips them.
 
 use Kind::{Binary, Bool, Double, I8, I16, I32, I64, List, Struct};
 
 /// Type of a field, or of a list's elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
-    /// A truth value, which stands in the field's head.
+    /// A truth value, which is stored in the field's header.
     Bool,
     I8,
     I16,
@@ -20,7 +21,7 @@ pub(super) enum Kind {
     /// Texts, too.
     Binary,
     List(&'static Kind),
-    /// Unions, too: one field of those listed.
+    /// Unions, too: one of the listed fields.
     Struct(&'static Fields),
 }
 
@@ -28,7 +29,7 @@ pub(super) enum Kind {
 pub(super) type Fields = [(i16, Kind)];
 
 impl Kind {
-    /// Whether the compact protocol's number `told` stands for it.
+    /// Whether `told`, a type number of the compact protocol, means this type.
     pub(super) fn is(self, told: u8) -> bool {
         match self {
             Bool => matches!(told, 1 | 2),

@@ -1,11 +1,11 @@
-//! The little of Thrift's compact protocol that is needed to look at a Parquet file before a decoder believes it.
+//! The part of Thrift's compact protocol that is needed to check a Parquet file before it is decoded.
 //!
-//! Nothing is built of what is read and nothing is allocated, whatever the bytes claim.
+//! Nothing that is read is kept and nothing is allocated, whatever the bytes claim.
 
 use super::structs::{Fields, Kind};
 use std::io::{self, ErrorKind, Read};
 
-/// Nesting beyond which nothing is followed; a footer of Parquet nests some ten deep.
+/// Deepest nesting that is followed; a Parquet footer nests about ten deep.
 const MOST_DEEP: u32 = 32;
 
 const LIST: u8 = 9;
@@ -15,7 +15,7 @@ const STRUCT: u8 = 12;
 pub(super) struct Thrift<R> {
     input: R,
     read: u64,
-    /// Bytes there are; a claim beyond them is false.
+    /// Bytes in the input; a claim beyond them is false.
     length: u64,
 }
 
@@ -25,12 +25,12 @@ pub(super) struct Field {
     value: Value,
 }
 
-/// What is to be read or passed over.
+/// A value to be read or skipped.
 #[derive(Clone, Copy)]
 enum Value {
-    /// The decoder knows it, and it is of the type that the decoder expects.
+    /// The decoder knows it, and it has the type that the decoder expects.
     Known(Kind),
-    /// The decoder does not know it and goes by the type that is told.
+    /// The decoder does not know it and goes by the stated type.
     Unknown(u8),
 }
 
@@ -70,13 +70,14 @@ impl<R: Read> Thrift<R> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A number of 32 bits. A decoder would cut off what is beyond.
+    /// A number of 32 bits. A decoder would truncate a longer one.
     pub(super) fn int32(&mut self) -> io::Result<i64> {
         let value = self.int()?;
         if i32::try_from(value).is_ok() { Ok(value) } else { Err(nonsense("a number has more than 32 bits")) }
     }
 
-    /// The next field of a struct, or its end. `fields` are those that the decoder knows, `last` is the number of the field before.
+    /// The next field of a struct, or its end. `fields` are those that the decoder knows, `last` is the number of the
+    /// field before.
     pub(super) fn field(&mut self, fields: &Fields, last: &mut i16) -> io::Result<Option<Field>> {
         let head = self.byte()?;
         if head & 0x0f == 0 {
@@ -98,7 +99,7 @@ impl<R: Read> Thrift<R> {
     /// How many elements a list of `kind` has.
     pub(super) fn list_of(&mut self, kind: Kind) -> io::Result<u64> {
         let (told, size) = self.list()?;
-        // Some writers tell no type of an empty list.
+        // Some writers state no type for an empty list.
         if size > 0 && !kind.is(told) {
             return Err(nonsense("it has a list of another type than Parquet has there"));
         }
@@ -109,14 +110,14 @@ impl<R: Read> Thrift<R> {
     fn list(&mut self) -> io::Result<(u8, u64)> {
         let head = self.byte()?;
         let size = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-        // Every element has a byte at least.
+        // Every element takes at least one byte.
         if size > self.length.saturating_sub(self.read) {
             return Err(nonsense("a list claims more elements than there are bytes"));
         }
         Ok((head & 0x0f, size))
     }
 
-    /// Passes over the value of a field.
+    /// Skips the value of a field.
     pub(super) fn pass(&mut self, field: &Field) -> io::Result<()> {
         self.pass_within(field.value, MOST_DEEP)
     }
@@ -126,7 +127,7 @@ impl<R: Read> Thrift<R> {
             Value::Known(kind) => kind,
             Value::Unknown(told) => return self.skip_within(told, deep),
         };
-        // Known structs end somewhere, but hold unknown ones.
+        // The nesting of known structs is bounded, but they can contain unknown ones.
         let Some(deep) = deep.checked_sub(1) else { return Err(nonsense("it nests too deep")) };
         match kind {
             Kind::Bool => Ok(()),
@@ -154,7 +155,7 @@ impl<R: Read> Thrift<R> {
     fn skip_within(&mut self, kind: u8, deep: u32) -> io::Result<()> {
         let Some(deep) = deep.checked_sub(1) else { return Err(nonsense("it nests too deep")) };
         match kind {
-            // In a struct a truth value stands in the field's head.
+            // In a struct, a truth value is in the field's header.
             1 | 2 => Ok(()),
             3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -184,12 +185,12 @@ impl<R: Read> Thrift<R> {
                 }
                 Ok(())
             }
-            _ => Err(nonsense("a value has a type that there is not")),
+            _ => Err(nonsense("a value has a type that does not exist")),
         }
     }
 
-    /// Truth values in a list are a byte each by the format, and none at all for the decoder: what lies behind them would be checked
-    /// at another place than it is decoded. Parquet has no such list.
+    /// Truth values in a list take a byte each by the format, but none in the decoder, so what follows them would be
+    /// decoded at another place than it is checked. Parquet has no such lists.
     fn skip_element(&mut self, kind: u8, deep: u32) -> io::Result<()> {
         if kind <= 2 {
             return Err(nonsense("it has a list of truth values, which Parquet does not have"));
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(reader.position(), bytes.len() as u64);
     }
 
-    /// The decoder passes over them without reading a byte.
+    /// The decoder skips them without reading a byte.
     #[test]
     fn truth_values_in_lists_and_maps_are_refused() {
         for (kind, bytes) in
@@ -248,7 +249,8 @@ mod tests {
         Ok(reader.position())
     }
 
-    /// The decoder reads what it expects there, whatever type is told: each of these hides bytes from one of both.
+    /// The decoder reads the type that it expects, whatever type is stated: each of these hides bytes from the decoder
+    /// or from the check.
     #[test]
     fn fields_of_another_type_are_refused() {
         for (name, fields, bytes) in [
@@ -269,14 +271,14 @@ mod tests {
             let why = pass(fields, bytes).expect_err(name).to_string();
             assert!(why.contains("of another type"), "{name}: {why}");
         }
-        // What the decoder does not know is as it says.
+        // Fields that the decoder does not know have the type that they state.
         assert_eq!(pass(FILE_META_DATA, &[0x15, 2, 0xe8, 1, b'a', 0]).unwrap(), 6);
         assert_eq!(pass(PAGE_HEADER, &[0x15, 2, 0x7c, 0x15, 2, 0, 0xe8, 1, b'a', 0]).unwrap(), 10);
     }
 
     #[test]
     fn claims_cost_nothing() {
-        // A list of 2⁶⁰ numbers, a text of 2⁶⁰ bytes, structs in structs for ever, a number without end.
+        // A list of 2⁶⁰ numbers, a text of 2⁶⁰ bytes, endlessly nested structs, an endless number.
         assert!(thrift(&[0xf5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).list().is_err());
         assert!(thrift(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]).skip_within(8, MOST_DEEP).is_err());
         assert!(thrift(&[0x1c; 100_000]).skip_within(STRUCT, MOST_DEEP).unwrap_err().to_string().contains("too deep"));

@@ -1,14 +1,14 @@
-//! What came of a run: what it is called, how fast it was, what limits it, and whether that can be trusted.
+//! The conclusion about a run: its title, how fast it was, what limits it, and whether that can be trusted.
 
 use super::format::{count, duration, percent, printable, significant, tail, utc};
 use super::head_facts::{gpu_names, model_name, processor};
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Severity};
 
-/// Share of GPU time whose place must be known to say where most of it is.
+/// Share of GPU time that must be in known self times before the report says where most of it goes.
 const KNOWN: f64 = 0.8;
 
-/// What the run is of: model, device, date; what is not known is left out.
+/// The run's title: model, device, date; what is not known is left out.
 pub(super) fn title(analysis: &Analysis) -> String {
     let manifest = &analysis.manifest;
     let of_request = || analysis.latency.requests.first().map(|request| printable(&request.model));
@@ -30,8 +30,8 @@ pub(super) fn title(analysis: &Analysis) -> String {
     }
 }
 
-/// The conclusion in one sentence, paths in it as `code` writes them. Where the data cannot be trusted, it begins with
-/// that.
+/// The conclusion in one sentence, with paths formatted by `code`. If the data cannot be trusted, the sentence begins
+/// with that.
 pub(super) fn sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
     let mut parts: Vec<String> = speed(analysis, code).into_iter().chain(limit(analysis, code)).collect();
     if parts.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
     }
 }
 
-/// How fast: tokens a second where there are requests, else how long the steps take that take most of the time.
+/// How fast: tokens per second if there are requests, else the duration of the steps that take most of the time.
 fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     let latency = &analysis.latency;
     let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
@@ -80,16 +80,16 @@ fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     }
 }
 
-/// What limits it: the host that a GPU waits for, or else where most of the time goes.
+/// What limits it: the host, if the GPU waits for it, or else the path that takes most of the time.
 fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
-    // The finding knows when such shares say nothing.
+    // The finding is not made when such shares mean nothing.
     let waits = analysis.verdict.findings.iter().any(|finding| finding.code == Code::LaunchBound);
     if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|_| waits) {
         return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
     }
     let on_gpu = || analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
-    // Of the paths whose own GPU time is not known one may have more than all others.
+    // One of the paths whose own GPU time is not known may have more than all others.
     let is_known = on_gpu().map(|(_, share)| share).sum::<f64>() >= KNOWN;
     let most = on_gpu()
         .filter(|_| is_known)

@@ -1,13 +1,13 @@
-//! Figures and texts as people read them. Pure functions.
+//! Formats figures and texts for people. Pure functions.
 
 pub(super) use candlescope_core::numbers::{bytes, count, duration, flops, joules, percent, significant, value, watts};
 
-/// A figure with the half width of its 95 % interval, where it has one: `512 ±3.1 %`.
+/// A figure with the half width of its 95 % interval, if it has one: `512 ±3.1 %`.
 pub(super) fn with_error(figure: String, relative: Option<f64>) -> String {
     relative.map_or(figure.clone(), |error| format!("{figure} ±{}", percent(error)))
 }
 
-/// Two values of `unit`, the unit said once where it is the same: `13.9 – 14.0 ms`.
+/// Two values of `unit`, with the unit once if it is the same: `13.9 – 14.0 ms`.
 pub(super) fn range(unit: &str, low: f64, high: f64) -> String {
     let (low, high) = (value(unit, low), value(unit, high));
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
@@ -16,7 +16,7 @@ pub(super) fn range(unit: &str, low: f64, high: f64) -> String {
     }
 }
 
-/// Text cut to `most` characters, the end kept: the last names of a path tell most.
+/// Text cut to `most` characters, keeping the end: the last names of a path are the most telling.
 pub(super) fn tail(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -26,7 +26,7 @@ pub(super) fn tail(text: &str, most: usize) -> String {
     format!("…{kept}")
 }
 
-/// A path cut to `most` characters: its first name and its last ones tell most, `decode/…/mlp/linear`.
+/// A path cut to `most` characters, keeping the first name and the last ones: `decode/…/mlp/linear`.
 pub(super) fn path(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
@@ -46,7 +46,7 @@ pub(super) fn plural(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Text cut to `most` characters, the beginning kept.
+/// Text cut to `most` characters, keeping the beginning.
 pub(super) fn head(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
@@ -85,13 +85,13 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A JSON value on one line for people: strings bare, lists and objects compact.
+/// A JSON value on one line for people: strings without quotes, lists and objects compact.
 pub(super) fn json(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_u64() {
-            // Years, versions and small numbers read better bare.
+            // Years, versions and small numbers read better without separators.
             Some(n) if n >= 100_000 => count(n),
             _ => number.to_string(),
         },

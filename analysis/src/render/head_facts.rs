@@ -1,5 +1,5 @@
-//! What stands at the head of every report: which model, which machine. Keys are those that the collectors, the session and the
-//! instrumented models write; what is not there is left out.
+//! The head of every report: which model, which machine. Keys are those that the collectors, the session and the
+//! instrumented models write; what is missing is left out.
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
 use crate::passes::overhead::{Background, cores};
@@ -13,7 +13,7 @@ fn known<'a>(map: &'a Map, keys: &[&str]) -> Option<&'a Value> {
     keys.iter().filter_map(|key| map.get(*key)).find(|value| !value.is_null())
 }
 
-/// The model's name, where the run tells.
+/// The model's name, if the run has it.
 pub(super) fn model_name(manifest: &RunManifest) -> Option<String> {
     known(&manifest.model, &["name"]).map(|name| printable(&json(name)))
 }
@@ -73,7 +73,7 @@ pub(super) fn gpu_names(manifest: &RunManifest) -> Option<String> {
     gpus(map).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
 }
 
-/// Names of the GPUs that were sampled, equal ones counted.
+/// Names of the GPUs that were sampled, with a count for equal names.
 fn gpus(map: &Map) -> Option<String> {
     let names = map.get("gpus")?.as_array()?.iter().filter_map(|gpu| gpu.get("name")?.as_str());
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -86,7 +86,7 @@ fn gpus(map: &Map) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// What recording took from the application's threads: its share of step time and where that comes from.
+/// What recording took from the application's threads: its share of step time and the source of that figure.
 pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
     if let Some(in_place) = manifest.overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0) {
         let interval = match in_place.low.zip(in_place.high) {
@@ -115,7 +115,7 @@ pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
     }
 }
 
-/// What candlescope's own threads took beside it.
+/// The CPU time of candlescope's own threads.
 pub(super) fn background(manifest: &RunManifest) -> Option<String> {
     let background = Background::of(manifest)?;
     let share = background.share().zip(background.whole).map(|(share, whole)| {

@@ -12,7 +12,7 @@ pub(super) struct Figure<'a> {
     pub definition: &'static Definition,
     /// Its value, in the definition's unit.
     pub value: FigureValue<'a>,
-    /// What is to be known of a single number: where it comes from.
+    /// A remark on a single number: where it comes from.
     pub remark: Option<&'static str>,
 }
 
@@ -21,12 +21,12 @@ pub(super) struct Figure<'a> {
 pub(super) enum FigureValue<'a> {
     /// Statistics over samples.
     Spread(&'a Distribution),
-    /// One number for the whole run, and how many measurements it is made of.
+    /// One number for the whole run, and the number of measurements behind it.
     Single(f64, usize),
 }
 
 impl Figure<'_> {
-    /// Name for people, with the unit where values are shown without.
+    /// Name for people, with the unit if values are shown without it.
     pub(super) fn title(&self) -> String {
         let d = self.definition;
         if is_bare(d.unit) { format!("{}, {}", d.title, d.unit) } else { d.title.to_string() }
@@ -81,7 +81,8 @@ pub(super) fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
     .collect()
 }
 
-/// The 95 % interval of a median; where there are too few units for one, the range under its own name. `short` for a terminal.
+/// The 95 % interval of a median; if there are too few units for one, the range under its own name. `short` for a
+/// terminal.
 pub(super) fn interval(unit: &str, d: &Distribution, short: bool) -> Option<String> {
     if let Some((low, high)) = d.median_ci95 {
         return Some(format!("95 %: {}", range(unit, low, high)));

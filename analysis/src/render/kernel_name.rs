@@ -1,12 +1,13 @@
-//! Names of kernels as tables show them. Pure.
+//! Short kernel names for tables. Pure.
 
-/// A demangled name without its return type, parameters and template arguments: what is left tells kernels apart at a glance.
+/// A demangled name without its return type, parameters and template arguments: short, but still enough to distinguish
+/// kernels.
 ///
 /// A template's symbol carries its return type, which may be a long one (`std::enable_if<…>::type f<…>(…)`): the name
-/// is what stands right before the parameters. Of a wrapper that takes the real kernel as its template argument the
-/// argument stays, because every kernel of a library carries the wrapper's name: alone where it is one of CUTLASS's own
-/// names (`cutlass::Kernel2<cutlass_80_…>`), behind the wrapper's elsewhere (`DeviceReduceKernel<Policy>`). A name that
-/// says nothing, `kernel`, keeps the namespace before it.
+/// is the part right before the parameters. If a wrapper takes the real kernel as its template argument, the argument
+/// is kept, because every kernel of a library has the wrapper's name: alone if it is one of CUTLASS's own names
+/// (`cutlass::Kernel2<cutlass_80_…>`), otherwise after the wrapper's name (`DeviceReduceKernel<Policy>`). The generic
+/// name `kernel` keeps the namespace before it.
 pub(super) fn short(name: &str) -> String {
     let name = name.trim();
     let whole = without_return_type(without_parameters(name));
@@ -28,14 +29,14 @@ pub(super) fn short(name: &str) -> String {
     }
 }
 
-/// The last two parts of a qualified name; all of it where there are no more.
+/// The last two parts of a qualified name, or all of it if there are no more.
 fn with_namespace(base: &str) -> &str {
     let mut separators = base.rmatch_indices("::");
     separators.next();
     separators.next().map_or(base, |(at, found)| &base[at + found.len()..])
 }
 
-/// Cuts what stands before the last space that is in no brackets: `void f`, `std::enable_if<a, b>::type n::f<…>`.
+/// Cuts everything up to the last space outside brackets: `void f`, `std::enable_if<a, b>::type n::f<…>`.
 fn without_return_type(name: &str) -> &str {
     let mut depth = 0usize;
     let mut end = None;
@@ -48,13 +49,13 @@ fn without_return_type(name: &str) -> &str {
         }
     }
     match end {
-        // `operator new` and conversions such as `operator float` have a space that ends no type.
+        // `operator new` and conversions such as `operator float` contain a space that does not end a type.
         Some(at) if !name[..at].ends_with("operator") => &name[at + 1..],
         _ => name,
     }
 }
 
-/// Cuts the parameter list: the last bracketed part, where nothing but qualifiers follows it.
+/// Cuts the parameter list: the last bracketed part, if only qualifiers follow it.
 fn without_parameters(name: &str) -> &str {
     let Some(close) = name.rfind(')') else { return name };
     let mut depth = 0usize;
@@ -65,8 +66,8 @@ fn without_parameters(name: &str) -> &str {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     let before = name[..at].trim_end();
-                    // `(anonymous namespace)::f` and `operator()` have brackets that are no parameters; those of a cast
-                    // among the template arguments, `f<(bool)1>`, have an angle bracket behind them.
+                    // `(anonymous namespace)::f` and `operator()` have brackets that are not parameters; those of a
+                    // cast in the template arguments, `f<(bool)1>`, are followed by an angle bracket.
                     let rest = &name[close + 1..];
                     let is_list = !before.is_empty()
                         && !rest.starts_with("::")
@@ -81,7 +82,7 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// First template argument without its own arguments and namespaces, where it is a name.
+/// First template argument without its own arguments and namespaces, if it is a name.
 fn first_argument(arguments: &str) -> Option<&str> {
     let end = arguments.find([',', '<', '(']).unwrap_or(arguments.len());
     let first = arguments[..end].trim();

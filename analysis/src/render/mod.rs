@@ -1,7 +1,8 @@
 //! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
 //!
-//! What several of them show is data first: `headline_figures`, `head_facts`, the sheets (`sheet`, `gpu_sheets`), the
-//! table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and none knows another.
+//! What several renderers show is prepared as data: `headline_figures`, `head_facts`, the sheets (`sheet`,
+//! `gpu_sheets`), the table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and
+//! none depends on another.
 
 mod conclusion;
 mod format;

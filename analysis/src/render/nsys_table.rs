@@ -14,12 +14,12 @@ pub(super) const MOST_ROWS: usize = 200;
 
 /// The table for a terminal.
 pub(super) struct TerminalTable {
-    /// Stands beside the heading.
+    /// Shown beside the heading.
     pub(super) note: String,
     pub(super) header: Vec<&'static str>,
-    /// Empty where no kernel was launched.
+    /// Empty if no kernel was launched.
     pub(super) rows: Vec<Vec<String>>,
-    /// Paths left out for want of room.
+    /// Number of paths that are not shown.
     pub(super) more: usize,
 }
 
@@ -140,7 +140,7 @@ pub(super) fn compared(kernels: &KernelsByPath) -> bool {
     kernels.rows.iter().any(|row| row.gpu.is_some())
 }
 
-/// The run's own device time, and how many times the profile's for the same intervals it is.
+/// The run's own device time, and its ratio to the profile's for the same intervals.
 pub(super) fn times(gpu: &Comparison) -> String {
     let own = duration(gpu.run_ns as f64);
     if gpu.nsys_ns == 0 { own } else { format!("{own} ({}×)", significant(gpu.run_ns as f64 / gpu.nsys_ns as f64)) }

@@ -1,5 +1,5 @@
-//! A table that every report shows: the same rows in the terminal, in Markdown and in HTML. This is its content; each
-//! renderer draws it.
+//! A table that every report shows: the same rows in the terminal, in Markdown and in HTML. This is its content, which
+//! each renderer draws.
 
 /// One table.
 pub(super) struct Sheet {
@@ -12,7 +12,7 @@ pub(super) struct Sheet {
     pub(super) first: &'static str,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Row>,
-    /// What rows are called where some are not shown.
+    /// What rows are called in the note that some are not shown.
     pub(super) what: &'static str,
     /// Rows the terminal shows.
     pub(super) terminal_rows: usize,
@@ -20,15 +20,15 @@ pub(super) struct Sheet {
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
 pub(super) const MOST_ROWS: usize = 200;
-/// Characters of a name in these.
+/// Longest name in these reports, in characters.
 pub(super) const LONGEST_NAME: usize = 100;
 
 /// One column after the first.
 pub(super) struct Column {
     pub(super) name: &'static str,
-    /// Said where the pointer rests on it.
+    /// Tooltip.
     pub(super) hint: &'static str,
-    /// Whether it has room in a terminal.
+    /// Whether the terminal shows it.
     pub(super) in_terminal: bool,
 }
 
@@ -46,14 +46,14 @@ pub(super) fn wide(name: &'static str, hint: &'static str) -> Column {
 pub(super) struct Row {
     /// Its name, in short.
     pub(super) name: String,
-    /// Its name in full, where that is longer.
+    /// Its full name, if that is longer.
     pub(super) whole: Option<String>,
     pub(super) cells: Vec<Cell>,
     /// Width of the bar behind the name, from 0 to 1.
     pub(super) bar: Option<f64>,
 }
 
-/// One value, and what it sorts by. Missing sorts below everything.
+/// One value with its sort key. A missing value sorts below everything.
 pub(super) struct Cell {
     pub(super) text: Option<String>,
     pub(super) sort: f64,

@@ -1,4 +1,4 @@
-//! The summary on a terminal: what a person wants to know before opening anything.
+//! The summary on a terminal: the most important figures, without opening a file.
 
 use super::conclusion::verdict_line;
 use super::format::{
@@ -34,7 +34,7 @@ impl Default for TerminalOptions {
     }
 }
 
-/// Branches with a smaller share stay out of the tree: they would hide the rest.
+/// Branches with a smaller share are left out of the tree, so that they do not hide the rest.
 const SMALLEST_SHARE: f64 = 0.005;
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));

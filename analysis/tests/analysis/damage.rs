@@ -94,7 +94,7 @@ fn a_segment_with_damaged_pages_is_named_and_the_rest_read() {
     let (dir, batch, _) = run();
     let file = dir.path().join("spans/part-00001.parquet");
     let mut bytes = fs::read(&file).unwrap();
-    // The footer is whole, the first pages are not.
+    // The footer is intact, the first pages are not.
     let end = bytes.len() / 2;
     bytes[4..end].iter_mut().for_each(|b| *b = 0xa5);
     fs::write(&file, &bytes).unwrap();
@@ -235,7 +235,7 @@ fn a_report_that_cannot_be_written_names_the_file() {
     let error = write_report(dir.path(), &options).unwrap_err();
     assert!(matches!(error, ReportError::Write { .. }));
     assert!(error.to_string().contains(&out.display().to_string()), "{error}");
-    // A directory where the file should go: nothing half-written stays behind.
+    // A directory where the file should go: no half-written file is left.
     let out = dir.path().join("out");
     fs::create_dir_all(out.join("report.html/occupied")).unwrap();
     let options = ReportOptions { out: Some(out.clone()), ..ReportOptions::default() };
@@ -259,7 +259,7 @@ fn random_damage_never_panics() {
     for round in 0..60 {
         let mut bytes = whole.clone();
         for _ in 0..=round % 4 {
-            // Half the time in the footer, which is what decoders trust.
+            // Half the time in the footer, which decoders trust.
             let tail = if round % 2 == 0 { bytes.len() } else { 900.min(bytes.len()) };
             let at = bytes.len() - 1 - next(tail);
             bytes[at] = next(256) as u8;

@@ -1,4 +1,4 @@
-//! Energy by hand: the curve, its bounds, and what is too short to measure.
+//! Energy computed by hand: the curve, its bounds, and windows that are too short to measure.
 
 use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{T0, write_run};
@@ -40,7 +40,7 @@ fn power_is_integrated_with_its_bound() {
 
 #[test]
 fn the_counter_is_believed_and_power_gives_the_shape() {
-    // From the fourth second on the counter says four fifths of what power does, from 7000 J on.
+    // From the fourth second on the counter, which starts at 7000 J, rises by four fifths of the integral of power.
     let counter: Vec<(i64, f64)> = vec![(0, 7000.0), (4 * S, 7400.0), (10 * S, 7400.0 + 1284.0)];
     let sensor = Sensor::of(step_up(), counter).unwrap();
     let check = sensor.check.unwrap();
@@ -66,7 +66,8 @@ fn mean_power_is_never_above_the_highest_sample_nor_net_energy_below_zero() {
     let e = sensor.energy(&[(S, 4 * S)]).unwrap();
     assert!(near(e.watts().unwrap(), 128.0), "{e:?}");
     assert!(e.high > 390.0, "the bound holds what the counter says: {e:?}");
-    // Idle power as sampled after the run, by a GPU that kept its clocks up, is above what the steps drew: net is not −5.92 J.
+    // Idle power, sampled after the run while the GPU kept its clocks up, is above what the steps drew: net energy is
+    // unknown, not −5.92 J.
     let power: Vec<(i64, f64)> = (0..=200).map(|i| (i * 50 * MS, if i < 100 { 128.0 } else { 140.0 })).collect();
     sensor = Sensor::of(power, Vec::new()).unwrap();
     sensor.learn_idle(&[(0, 5 * S)], true);
@@ -81,7 +82,7 @@ fn short_windows_are_below_resolution() {
     let short = sensor.energy(&[(7 * S, 7 * S + 300 * MS)]).unwrap();
     assert!(short.below_resolution);
     assert!(near(short.joules, 90.0), "power × time");
-    // Anything between least and most power, and 5 % of 90 J.
+    // Anything between lowest and highest power, and 5 % of 90 J.
     assert!(near(short.low, 30.0 - 4.5) && near(short.high, 90.0 + 4.5), "{short:?}");
     let just = sensor.energy(&[(7 * S, 7 * S + 500 * MS)]).unwrap();
     assert!(!just.below_resolution, "five periods");
@@ -115,7 +116,7 @@ fn a_gpu_without_power_has_its_counter_and_one_without_counter_its_power() {
     let e = sensor.energy(&[(0, 2 * S)]).unwrap();
     assert!(near(e.joules, 600.0) && e.below_resolution, "two readings resolve nothing");
     assert!(near(e.low, 400.0 - 30.0) && near(e.high, 800.0 + 30.0));
-    // A counter that falls was reset; not-a-number is no reading.
+    // A counter that falls was reset; NaN is not a reading.
     let reset = Sensor::of(step_up(), vec![(0, 5000.0), (5 * S, 3.0), (10 * S, 500.0)]).unwrap();
     assert!(!reset.has_counter && reset.check.is_none());
     let mut noisy = step_up();
@@ -127,12 +128,14 @@ fn a_gpu_without_power_has_its_counter_and_one_without_counter_its_power() {
 #[test]
 fn idle_power_is_taken_clear_of_steps_and_not_while_loading() {
     let mut sensor = Sensor::of(step_up(), Vec::new()).unwrap();
-    // Clear of 1 s to 9 s by a period and after it: 9.15 s to 10 s, 18 samples of 300 W. What came before the first step was loading.
+    // After the steps (1 s to 9 s), and a period away from them: 9.15 s to 10 s, 18 samples of 300 W. Samples before
+    // the first step are of loading.
     sensor.learn_idle(&[(S, 9 * S)], true);
     assert_eq!(sensor.idle, Some(Idle { watts: 300.0, from: IdleFrom::Between(18) }));
     let e = sensor.energy(&[(2 * S, 8 * S)]).unwrap();
     assert_eq!((e.net, e.idle_above_mean), (None, true), "300 W idle and a mean of 201 W cannot both be");
-    // Steps without a record may have run in these gaps: at most the lowest level that three samples had outside steps.
+    // Steps without a record may have run in these gaps: idle power is at most the lowest level that three samples had
+    // outside steps.
     sensor.learn_idle(&[(S, 9 * S)], false);
     assert_eq!(sensor.idle, Some(Idle { watts: 100.0, from: IdleFrom::Lowest }));
     let e = sensor.energy(&[(2 * S, 8 * S)]).unwrap();
@@ -184,8 +187,8 @@ fn a_run_has_energy_for_its_phases_and_tokens() {
     assert_eq!(analysis.manifest.gpu.as_ref().unwrap().devices[0].uuid, GPU);
 }
 
-/// A made-up run: 75 W for a second, ten seconds of loading at 300 W, a request of warm-up and four that are measured, each of a second
-/// at 500 W (the warm-up at 450 W) with 200 output tokens, with half a second between them.
+/// A synthetic run: 75 W for a second, ten seconds of loading at 300 W, a request of warm-up and four that are
+/// measured, each of a second at 500 W (the warm-up at 450 W) with 200 output tokens, with half a second between them.
 fn loads_then_works(between: f64) -> Analysis {
     let dir = tempdir().unwrap();
     let scenario = Scenario { layers: 1, requests: 5, warmup: 1, output: 3, ..Scenario::default() };
@@ -227,7 +230,8 @@ fn loads_then_works(between: f64) -> Analysis {
 #[test]
 fn loading_is_neither_idle_nor_part_of_the_run() {
     let about = |value: f64, truth: f64| assert!((value / truth - 1.0).abs() < 0.04, "{value} for {truth}");
-    // 75 W between requests: net (500 − 75) W for 1 s of 200 tokens is 2.125 J a token. With 300 W of loading as idle it was 1.00 J.
+    // 75 W between requests: net (500 − 75) W for 1 s of 200 tokens is 2.125 J a token. With 300 W of loading as idle
+    // it was 1.00 J.
     let analysis = loads_then_works(75.0);
     let energy = &analysis.energy;
     assert_eq!(energy.sensors[0].1.idle.unwrap().watts, 75.0);
@@ -251,7 +255,8 @@ fn loading_is_neither_idle_nor_part_of_the_run() {
     };
     about(prefill, 800.0);
     about(decode, 1_200.0);
-    // Devices agree: 500 W, throttled all the time, not 405 W beside 500 W. Memory is largest of the whole run.
+    // The devices' figures agree: 500 W, throttled all the time, not 405 W beside 500 W. Memory is the maximum of the
+    // whole run.
     let [device] = &analysis.devices[..] else { panic!("{:?}", analysis.devices) };
     assert_eq!(device.power_watts, Some((500.0, 500.0)));
     assert_eq!(device.throttled, [("sw_power_cap".to_string(), 1.0)]);
@@ -302,7 +307,7 @@ fn devices_show_what_was_sampled_and_nothing_else() {
     write_run(dir.path(), &batch, &crate::common::manifest(&batch), 100_000);
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
     let [device] = &analysis.devices[..] else { panic!("{:?}", analysis.devices) };
-    // The first sample is of before the first step, which starts 0.2 ms into the run.
+    // The first sample is from before the first step, which starts 0.2 ms into the run.
     assert_eq!(device.utilisation, Some((1.0 / 3.0, 0.5)));
     assert_eq!(device.throttled, [("sw_power_cap".to_string(), 2.0 / 3.0)], "idle is no throttling");
     assert_eq!(device.pool_bytes, (Some(170.0), None), "the high-water mark sees what samples miss");
@@ -312,8 +317,8 @@ fn devices_show_what_was_sampled_and_nothing_else() {
 }
 
 proptest! {
-    /// Energy of two windows that meet is that of both together, where no counter contradicts power, and every estimate lies within
-    /// its bound and below the highest sample.
+    /// The energies of two adjacent windows add up to that of both together if no counter contradicts power, and every
+    /// estimate lies within its bound and below the highest sample.
     #[test]
     fn energy_adds_up(
         watts in prop::collection::vec(0.0f64..1_000.0, 20..80),
@@ -338,7 +343,8 @@ proptest! {
             prop_assert!(!sampled || e.watts().unwrap() <= most + 1e-6, "{e:?}, {most} W at most");
         }
         if let ([Some(a), Some(b), Some(whole)], true) = (&parts[..], by_power) {
-            // At a window's edge the curve leans towards the next sample, which a mean below the highest sample must not.
+            // At a window's edge the curve leans towards the next sample; the mean, which must not exceed the highest
+            // sample, is cut there.
             let off = (a.joules + b.joules - whole.joules).abs();
             prop_assert!(off <= whole.by_period.0.max(whole.by_period.1) + 1e-6, "{a:?} {b:?} {whole:?}");
         }

@@ -1,4 +1,4 @@
-//! What the verdict says.
+//! Findings of the verdict.
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
@@ -39,7 +39,7 @@ fn loss_is_said_once() {
         m.loss.emitted += 70;
         m.loss.ring_full = 70;
     };
-    // As of a run that nobody judged when it ended.
+    // Like a run that was not judged when it ended.
     let analysis = analyse(&Scenario::default(), lossy);
     let finding = code(&analysis, "ring_full").unwrap();
     assert!(finding.message().starts_with("70 of ") && finding.severity == Severity::Error);
@@ -146,7 +146,7 @@ fn gpu_time_that_was_asked_for_and_is_not_there_is_an_error() {
     });
     let finding = code(&absent, "no_gpu_time").unwrap();
     assert!(finding.message().contains("`adaptive`") && finding.severity == Severity::Error && !absent.verdict.ok);
-    // Not asked for is no loss.
+    // What was not asked for is not missing.
     let off = on_gpu(|batch, manifest| {
         bare(batch);
         manifest.exporters.clear();

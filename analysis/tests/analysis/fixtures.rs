@@ -16,7 +16,7 @@ fn every_schema_version_has_a_capture_that_opens() {
         assert_eq!(manifest.schema_version, version);
         let mut batches = run.batches();
         while batches.next().is_some() {}
-        // A table that came later without changing what was there before is in no older capture, and no loss.
+        // A table that was added later without changing the others is missing in older runs, which is not a loss.
         for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample] {
             assert!(run.rows(kind) > 0, "table {} of {}", kind.table(), dir.display());
         }

@@ -1,4 +1,4 @@
-//! GPU time by hand: sampled operators, steps, and how the device's time divides.
+//! GPU time computed by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
 use candlescope_analysis::passes::Intervals;
@@ -86,7 +86,7 @@ fn totals_are_extrapolated_from_the_measured_intervals() {
         let decode = gpu(&table, "decode");
         assert_eq!((decode.source, decode.measured, decode.measured_ns), (GpuSource::Event, 4, 400));
         assert!(near(decode.mean_ns, 100.0) && near(decode.total_ns, 400.0));
-        // Only of the first step is it known what its children took: 100 − 60 − 30, times four.
+        // The children's GPU time is known only for the first step: 100 − 60 − 30, times four.
         assert_eq!((decode.self_measured, decode.self_measured_ns), (1, 10));
         assert!(near(decode.self_ns.unwrap(), 40.0));
         let block = gpu(&table, "decode/block");
@@ -154,7 +154,7 @@ fn in_recorded_steps_an_interval_without_kernels_took_none() {
 #[test]
 fn one_source_serves_the_whole_table() {
     let mut spans = adaptive();
-    // Kernels were recorded in the last step, and nothing measured the prefill but marks.
+    // Kernels were recorded in the last step, and the prefill was measured by marks only.
     on_gpu(&mut spans[12], GpuSource::Cupti, 70);
     let only_decode = table(&spans, &[3], &[]);
     assert_eq!(gpu(&only_decode, "decode").source, GpuSource::Cupti, "as many kinds of step: kernels");
@@ -183,7 +183,7 @@ fn a_parent_with_less_gpu_time_than_its_children_is_seen() {
     on_gpu(&mut spans[0], GpuSource::Event, 1_030);
     let found = intervals_of(&spans, &[]);
     assert_eq!((found.gpu_impossible, found.gpu_worst), (1, Some(("decode/block".to_string(), 1_000, 2_001))));
-    // Another source's time is no part of it.
+    // Time from another source is not part of it.
     on_gpu(&mut spans[2], GpuSource::Cupti, 9_000);
     assert_eq!(intervals_of(&spans, &[]).gpu_impossible, 0);
 }
@@ -203,11 +203,11 @@ fn activity(start: i64, end: i64, launch: Option<i64>, delay: u64, is_kernel: bo
 /// Busy 1000–4000, 5000–6000, 6500–7000, 9000–9500: 5000 of 8500.
 fn activities() -> Vec<Activity> {
     vec![
-        // Out of order, as streams deliver them.
-        activity(9000, 9500, Some(6000), 400, true), // launched in time and yet late: other
+        // Out of order, as from several streams.
+        activity(9000, 9500, Some(6000), 400, true), // launched in time but started late: other
         activity(1000, 3000, Some(500), 100, true),
         activity(2500, 4000, Some(600), 300, true),  // overlaps
-        activity(5000, 6000, Some(4500), 200, true), // launched after the device ran dry: host-bound
+        activity(5000, 6000, Some(4500), 200, true), // launched after the device ran out of work: host-bound
         activity(6500, 7000, Some(5000), 0, false),  // a copy after 500 ns: launch overhead
     ]
 }
@@ -221,16 +221,16 @@ fn gaps_by_hand() {
     assert_eq!(o.launch_overhead, GapSum { n: 1, ns: 500 });
     assert_eq!(o.other, GapSum { n: 1, ns: 2000 });
     assert_eq!(within(&[], 0), Occupancy { wall_ns: 10_000, edges_ns: 10_000, ..Occupancy::default() });
-    // Nothing known of the launch: not the host's fault, and short gaps are overhead.
+    // Nothing is known about the launch: the gap is not host-bound, and short gaps are overhead.
     let unknown =
         [activity(0, 10, None, 0, true), activity(20, 30, None, 0, true), activity(1530, 1531, None, 0, true)];
     let o = within(&unknown, 0);
     assert_eq!((o.launch_overhead.n, o.other.n, o.host_bound.n), (1, 1, 0), "1500 ns is not under 1.5 µs");
-    // A launch at the very end of the one before was in time.
+    // A launch exactly at the end of the one before was in time.
     let exact = [activity(0, 10, None, 0, true), activity(20, 30, Some(10), 0, true)];
     assert_eq!(within(&exact, 0).host_bound.n, 0);
-    // The launch at 4500 came 500 ns after the device ran dry: clocks that may be that far apart cannot tell. The one at 6000 was in
-    // time by 1000 ns.
+    // The launch at 4500 came 500 ns after the device ran out of work: clocks with an error of that size cannot tell.
+    // The one at 6000 was early by 1000 ns.
     let o = within(&activities(), 499);
     assert_eq!((o.host_bound.ns, o.uncertain.ns), (1000, 0));
     let o = within(&activities(), 500);
@@ -301,7 +301,7 @@ fn each_gpu_of_a_step_counts() {
 fn kernels_may_outlast_their_step() {
     let gpu = gpu_of(&[step(0, "decode", 0, 1_000)], recorded(&[(0, "a", vec![activity(500, 3_000, None, 0, true)])]));
     let busy = gpu.busy.unwrap();
-    // Of 2500 ns 500 fall into the step: the other 2000 are shown, and are no part of its time.
+    // 500 of 2500 ns fall into the step: the other 2000 are shown, but are not part of its time.
     assert_eq!((busy.busy_share(), busy.unattributed_ns, busy.own_ns, busy.after_ns), (Some(0.5), 500, 2_500, 2_000));
 }
 
@@ -324,7 +324,7 @@ fn steps_around_recorded_steps_are_no_steps_beside_them() {
     assert_eq!(gpu.busy.as_ref().map(|b| (b.steps, b.wall_ns, b.busy_ns)), Some((1, 10_000, 0)));
     let kinds: Vec<_> = gpu.kinds.iter().filter_map(|k| Some((k.name.as_str(), k.busy.as_ref()?.busy_ns))).collect();
     assert_eq!(kinds, [("generate", 5_200), ("decode", 0)], "the device worked that long while `generate` was open");
-    // On another thread it is around nothing.
+    // On another thread it is around no other step.
     steps[0].thread = crate::common::thread(2, "worker");
     assert_eq!(all(&steps).busy.map(|b| (b.steps, b.wall_ns, b.open_ns)), Some((2, 50_000, 60_000)), "open at once");
 }
@@ -359,7 +359,7 @@ fn stream_time_of_steps_is_no_busy_share() {
 }
 
 proptest! {
-    /// Merging against the plainest thing that does it: a mark for every nanosecond.
+    /// Compares merging with the simplest implementation: a flag for every nanosecond.
     #[test]
     fn merged_time_is_what_was_covered(list in prop::collection::vec((0i64..3_000, 0i64..400, prop::option::of(0i64..3_000)), 0..40), from in 0i64..1_000, apart in 0i64..300) {
         let activities: Vec<Activity> =

@@ -1,4 +1,4 @@
-//! Names come from whoever made the run: none may become markup, script or a command to the terminal.
+//! Names in a run are untrusted: none may become markup, script or a terminal control sequence.
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;

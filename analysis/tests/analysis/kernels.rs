@@ -1,4 +1,4 @@
-//! Kernels and copies by hand.
+//! Kernels and copies computed by hand.
 
 use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{self, T0, path, write_run};
@@ -81,7 +81,7 @@ fn tables_by_hand() {
 fn a_recorded_run_comes_out_whole() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::on_gpu());
-    // Several segments: what is known of kernels must reach every span.
+    // Several segments: what is known about kernels must reach every span.
     write_run(dir.path(), &batch, &manifest, 600);
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
     assert_eq!(analysis.kernels.records, batch.kernels.len() as u64);

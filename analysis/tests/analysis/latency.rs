@@ -1,4 +1,4 @@
-//! TTFT, TPOT, ITL and throughput, by hand.
+//! TTFT, TPOT, ITL and throughput, computed by hand.
 
 use crate::common::{T0, request, step};
 use candlescope_analysis::passes::StepRow;
@@ -127,7 +127,7 @@ fn warm_up_is_left_out() {
     assert_eq!(warmup_requests(&manifest(json!("2")), &requests).len(), 2);
     assert!(warmup_requests(&manifest(json!(3)), &requests).is_empty(), "nothing else was recorded");
     assert!(warmup_requests(&RunManifest::default(), &requests).is_empty());
-    // Request 1 is gone, the oldest segments had to make room: what is left was measured.
+    // Request 1 is gone because the oldest segments were deleted: the others are measured.
     assert!(warmup_requests(&manifest(json!(1)), &requests[1..]).is_empty());
     assert_eq!(warmup_requests(&manifest(json!(2)), &requests[1..]), BTreeSet::from([2]));
     let latency = Latency::of(&requests, &[], &warmup, true);
@@ -165,8 +165,8 @@ fn the_trend_over_the_context_is_a_line() {
     assert!(Tokens::of(&steps[..7], &BTreeSet::new()).trend.is_none(), "too few for a line");
 }
 
-/// A request of a prompt of 20 tokens and 100 output tokens: prefill 40 ms from 10 ms on, then a token every 5 ms; the last at 545 ms.
-/// A schedule leaves only `kept` of its 100 steps.
+/// A request of a prompt of 20 tokens and 100 output tokens: prefill 40 ms from 10 ms on, then a token every 5 ms; the
+/// last at 545 ms. A schedule leaves only `kept` of its 100 steps.
 fn scheduled(number: u64, start: i64, kept: impl Fn(u32) -> bool) -> (RequestRecord, Vec<StepRow>) {
     let steps = (0..100u32).filter(|i| kept(*i)).map(|i| {
         let (kind, at, dur) = match i {
@@ -198,7 +198,7 @@ fn a_schedule_leaves_the_requests_figures_as_they_are() {
         Latency::of(&requests, &steps, &BTreeSet::new(), whole)
     };
     let all = of_kept(|_| true, true);
-    // Ten in a hundred, the prefill among them; and every other step, none of which touch.
+    // Ten in a hundred, including the prefill; and every other step, so that no two are adjacent.
     for sampled in [of_kept(|i| i < 10, false), of_kept(|i| i % 2 == 1, false), of_kept(|_| false, false)] {
         for (a, b) in [
             (&all.queue, &sampled.queue),
@@ -217,7 +217,7 @@ fn a_schedule_leaves_the_requests_figures_as_they_are() {
     assert_eq!((truth.queue_ns, truth.e2e_ns, truth.tpot_ns), (Some(10 * MS), Some(545 * MS), Some(5.0 * MS as f64)));
     assert!((truth.decode_tps.unwrap() - 200.0).abs() < 1e-9, "99 tokens in 495 ms");
     assert!((all.output_tps.unwrap() - 800.0 / 4.76).abs() < 1e-9, "eight requests of 100 tokens in 4.76 s");
-    // Gaps are of neighbours alone: nine of ten steps' have one, none of every other's has.
+    // Gaps are between neighbours only: ten consecutive steps have nine, every other step has none.
     let first_ten = of_kept(|i| i < 10, false);
     assert_eq!(first_ten.itl.as_ref().map(|d| (d.n, d.units, d.median, d.max)), Some((72, 8, 5e6, 5e6)));
     assert_eq!(of_kept(|i| i % 2 == 1, false).itl, None, "a gap over two tokens is no gap between two");
@@ -229,25 +229,26 @@ fn a_schedule_leaves_the_requests_figures_as_they_are() {
 #[test]
 fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
     let old = |record: RequestRecord| RequestRecord { last_token_ns: None, queue_ns: None, ..record };
-    // Its tokens are told, its last token is not: where each step follows the one before, the last one says when.
+    // The number of tokens is stated, the time of the last token is not: if each step follows the one before, the last
+    // step tells it.
     let (record, steps) = scheduled(1, 0, |_| true);
     let r = Latency::of(&[old(record)], &steps, &BTreeSet::new(), false).requests.remove(0);
     assert_eq!((r.e2e_ns, r.itl_ns.len(), r.queue_ns), (Some(545 * MS), 99, None));
-    // With a hole, or an end that is missing, only the request's own end is known.
+    // With a gap, or without the last step, only the request's own end is known.
     for kept in [|i: u32| !(40..50).contains(&i), |i: u32| i < 90] {
         let (record, steps) = scheduled(1, 0, kept);
         let r = Latency::of(&[old(record)], &steps, &BTreeSet::new(), false).requests.remove(0);
         assert_eq!(r.e2e_ns, Some(560 * MS));
         assert_eq!(r.itl_ns, vec![5 * MS; if steps.last().unwrap().context_len == Some(119) { 88 } else { 89 }]);
     }
-    // Nobody told how many tokens: ten recorded steps of a hundred are not ten tokens.
+    // The number of tokens is not stated: ten recorded steps of a hundred are not ten tokens.
     let (record, steps) = scheduled(1, 0, |i| i < 10);
     let untold = RequestRecord { output_tokens: None, ttft_ns: None, ..old(record) };
     let latency = Latency::of(&[untold], &steps, &BTreeSet::new(), false);
     let r = &latency.requests[0];
     assert_eq!((r.ttft_ns, r.output_tokens, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None, None));
     assert_eq!((latency.output_tps, latency.output_tokens), (None, None), "missing, not ten");
-    // A first token whose step has no record came at no known time.
+    // If the first token's step has no record, its time is not known.
     let (record, steps) = scheduled(1, 0, |i| i >= 10);
     let untold = RequestRecord { ttft_ns: None, ..record };
     let r = Latency::of(&[untold], &steps, &BTreeSet::new(), false).requests.remove(0);
@@ -256,7 +257,7 @@ fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
 
 #[test]
 fn totals_count_every_sequence_and_lack_what_one_request_lacks() {
-    // Thirteen requests of a batch of 4, each with a prompt of 32 tokens: 1,664 prompt tokens, not 416.
+    // Thirteen requests with a batch of 4 and a prompt of 32 tokens: 1,664 prompt tokens, not 416.
     let of_batch = |number: u64| RequestRecord {
         prompt_tokens: Some(32),
         output_tokens: Some(40),
@@ -291,7 +292,7 @@ fn ended_sequences_yield_no_tokens() {
 
 #[test]
 fn gaps_of_one_request_are_no_independent_measurements() {
-    // Six requests whose tokens come every 1.0, 1.2, … 2.0 ms: 600 gaps, but six of them say how fast a request is.
+    // Six requests whose tokens come every 1.0, 1.2, … 2.0 ms: 600 gaps, but only six independent values.
     let mut all = Vec::new();
     let mut steps = Vec::new();
     for r in 0..6u64 {

@@ -1,4 +1,4 @@
-//! One binary for all tests of the crate: linking costs more than running them.
+//! One binary for all tests of the crate: linking takes longer than running them.
 
 #[path = "../common/mod.rs"]
 mod common;

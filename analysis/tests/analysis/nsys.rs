@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
 
-/// Two processes, as Nsight Systems numbers threads: the process above 24 bits of thread.
+/// Threads of two processes in Nsight Systems' numbering: the process in the bits above the thread's 24.
 const MAIN: i64 = (0x1_0064_003a_u64 << 24 | 11) as i64;
 const WORKER: i64 = (0x1_0064_003a_u64 << 24 | 12) as i64;
 const OTHER: i64 = (0x1_0064_003b_u64 << 24 | 11) as i64;
@@ -48,7 +48,8 @@ impl Export {
             .unwrap();
         }
         let export = Self { file, path };
-        // Each process numbers its domains as it makes them: number 1 is ours in one and another's in the other.
+        // Each process numbers its domains as it makes them: number 1 is our domain in one process and somebody else's
+        // in the other.
         export.domain(MAIN, 1, "candlescope");
         export.domain(MAIN, 2, "cuBLAS");
         export.domain(OTHER, 1, "cuBLAS");
@@ -91,7 +92,7 @@ impl Export {
             .unwrap();
     }
 
-    /// A launch of `ns` at `at`, run long after it.
+    /// A launch at `at` of a kernel that runs for `ns`, long after it.
     fn launch(&self, thread: i64, correlation: i64, at: i64, ns: i64, name: i64) {
         self.call(thread, correlation, at);
         self.kernel(thread, correlation, at + 100_000, ns, name);
@@ -122,13 +123,13 @@ fn run() -> (TempDir, Run) {
     (dir, run)
 }
 
-/// A profile of that run: every kernel in another place than its neighbours would suggest.
+/// A profile of that run in which no kernel is at the place that its neighbours would suggest.
 fn profile(dir: &Path) -> Export {
     let e = Export::new(dir, true);
     for (start, end, id) in [(0, 1_000, 1), (100, 400, 2), (150, 250, 3), (500, 800, 4), (550, 650, 5)] {
         e.range(MAIN, 1, start, Some(end), id);
     }
-    // Ranges of others that would capture kernels if they were taken for ours.
+    // Foreign ranges that would get kernels if they were taken for ours.
     e.range(MAIN, 2, 160, Some(240), 4);
     e.range(OTHER, 1, 0, Some(1_000), 1);
     e.launch(MAIN, 1, 160, 400, 1); // block[0]/linear

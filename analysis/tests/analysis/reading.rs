@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! A run is read as it was written.
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::tables::{Strings, record_batch, write_compressed, write_file};
@@ -18,7 +18,7 @@ fn read(run: &Run) -> Batch {
 fn every_record_comes_back() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::on_gpu());
-    // Many small segments: order and counts must not depend on how the run was cut.
+    // Many small segments: order and counts must not depend on how the run was divided.
     write_run(dir.path(), &batch, &manifest, 777);
     let run = Run::open(dir.path()).unwrap();
     assert_eq!(run.manifest(), Some(&manifest));
@@ -75,7 +75,7 @@ fn plain_strings_and_other_integer_widths_are_read() {
     let before = Analysis::of(&Run::open(dir.path()).unwrap());
     let n = batch.spans.len();
     let plain = record_batch(&batch, RecordKind::Span, 0..n, &manifest.run_id, Strings::Plain);
-    // Extra columns are somebody's annotations and no reason to refuse the file.
+    // Extra columns are no reason to refuse the file.
     let extra: ArrayRef = Arc::new(StringArray::from(vec!["note"; n]));
     let columns = plain.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
     let all = columns
@@ -92,7 +92,7 @@ fn plain_strings_and_other_integer_widths_are_read() {
 
 #[test]
 fn segments_that_another_tool_rewrote_are_read() {
-    // Snappy is what most Parquet writers use unless told otherwise: pandas, DuckDB and Spark among them.
+    // Snappy is the default of most Parquet writers, among them pandas, DuckDB and Spark.
     for compression in [Compression::SNAPPY, Compression::UNCOMPRESSED] {
         let dir = tempdir().unwrap();
         let (batch, manifest) = make(&Scenario { requests: 2, ..Scenario::default() });

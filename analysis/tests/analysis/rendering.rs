@@ -1,4 +1,4 @@
-//! What reports look like, and that they agree with each other.
+//! The look of reports, and that they agree with each other.
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
@@ -13,7 +13,7 @@ fn analysis(scenario: &Scenario) -> Analysis {
     let (batch, manifest) = make(scenario);
     write_run(dir.path(), &batch, &manifest, 1_000_000);
     let mut analysis = Analysis::of(&Run::open(dir.path()).unwrap());
-    // What depends on the machine that runs the test stays out of the snapshots.
+    // Facts about the machine that runs the test are kept out of the snapshots.
     analysis.dir = "runs/example".into();
     for (table, bytes) in &mut analysis.file_bytes {
         *bytes = if analysis.rows[table] > 0 { 100_000 } else { 0 };
@@ -47,7 +47,7 @@ fn terminal_summary_on_a_gpu() {
 
 #[test]
 fn report_markdown_on_a_gpu() {
-    // Two layers and the part about the GPU: the rest is in the report without one.
+    // Two layers and the part about the GPU; the rest is in the report without a GPU.
     let report = markdown::report(&analysis(&Scenario { layers: 2, ..Scenario::on_gpu() }));
     let (from, to) = (report.find("\n## Operators").unwrap(), report.find("\n## Samples").unwrap());
     insta::assert_snapshot!(report[from..to]);
@@ -133,7 +133,7 @@ fn keys(scenario: &Scenario) -> String {
     keys.join("\n")
 }
 
-/// Paths of all keys; of a list, those of its first element; of free maps, none.
+/// Paths of all keys; for a list, those of its first element; none for maps with arbitrary keys.
 fn collect(prefix: &str, value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -185,7 +185,7 @@ fn peak_memory_says_who_saw_it() {
         let mut sample = |metric, value| {
             batch.samples.push(candlescope_core::SampleRecord { metric, value, unit: "bytes", ..at.clone() });
         };
-        // The largest of 40 samples, and what the kernel saw between two of them.
+        // The largest of 40 samples, and the high-water mark, which includes a peak between two of them.
         (0..40).for_each(|i| sample("process_resident_memory_bytes", 582_164_480.0 - f64::from(i)));
         if with_mark {
             sample("process_peak_resident_memory_bytes", 583_065_600.0);
@@ -209,7 +209,7 @@ fn peak_memory_says_who_saw_it() {
 
 #[test]
 fn a_range_is_never_called_an_interval_of_95_percent() {
-    // Five measured requests: no figure has an interval, each says range.
+    // Five measured requests: no figure has an interval, each has a range.
     let analysis = analysis(&Scenario::default());
     let metrics = json::metrics(&analysis);
     for key in ["ttft", "tpot", "itl", "e2e"] {
@@ -287,7 +287,7 @@ fn the_page_shows_the_gpu_where_there_is_one() {
     }
     assert_eq!(page.matches("class=\"numbers sortable\"").count(), 8, "the operators and seven about the GPU");
     assert!(page.contains("title=\"GPU self time ÷ GPU time of the outermost steps\""), "in the tree");
-    // As many cells as heads, in every row of every table that sorts.
+    // As many cells as headers, in every row of every sortable table.
     for table in page.split("class=\"numbers sortable\"").skip(1).map(|rest| rest.split("</table>").next().unwrap()) {
         let (head, body) = table.split_once("<tbody>").unwrap();
         let columns = head.matches("<th").count() - head.matches("<thead").count();
@@ -328,7 +328,8 @@ fn gpu_figures_agree_between_reports() {
     assert_eq!(metrics["gpu"]["account"]["timing"], "adaptive");
     let operator = &metrics["operators"][0];
     assert_eq!((operator["gpu_calls"].as_u64(), operator["calls"].as_u64()), (Some(53), Some(235)));
-    // Its parents' totals, divided as the measured ones were: near the mean × calls, and never over the parent's.
+    // Its parent's total, divided in proportion to the measured intervals: close to mean × calls, and never above the
+    // parent's.
     let alone = operator["gpu_total_ns"].as_f64().unwrap() / 53.0 * 235.0;
     assert!((operator["gpu_total_estimate_ns"].as_f64().unwrap() / alone - 1.0).abs() < 0.2, "{operator}");
     let shares: f64 =

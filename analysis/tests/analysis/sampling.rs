@@ -1,4 +1,4 @@
-//! What a run with a schedule, a pause or losses can say, and what it cannot.
+//! Which figures a run with a schedule, a pause or losses has, and which it cannot have.
 
 use crate::common::step;
 use candlescope_analysis::passes::Sampling;
@@ -36,7 +36,7 @@ fn a_run_of_all_steps_has_nothing_to_say() {
     let sampling = of(Some(counts), 0..40);
     assert_eq!((sampling.share, sampling.finding(), sampling.is_sampled()), (Some(1.0), None, false));
     assert_eq!(sampling.missing, 0);
-    // Of none it has no share.
+    // Without steps there is no share.
     assert_eq!(of(Some(StepCounts::default()), []).share, None);
 }
 
@@ -60,7 +60,7 @@ fn captured_and_lost_steps_are_told_apart() {
         assert!(said.contains(part), "{said}");
     }
     assert!(sampling.is_sampled());
-    // The run of a capture has all of its own.
+    // The run of a capture has all of its steps.
     let own = of(Some(StepCounts { begun: 5, captured: 5, ..StepCounts::default() }), 7..12);
     assert!(!own.is_sampled() && own.finding().is_none());
 }

@@ -1,4 +1,4 @@
-//! Where the time goes.
+//! The tree of where the time goes.
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::{span, step};
@@ -105,7 +105,8 @@ fn requests_stand_above_steps() {
 
 /// A server: `handle` 2000 around two requests, one of them inside another request, `tokenize` 50 beside them.
 ///
-/// handle = request (prefill 300 (linear 200) + decode 100) + request (request (decode 150)) + tokenize + 1400 of its own.
+/// handle = request (prefill 300 (linear 200) + decode 100) + request (request (decode 150)) + tokenize + 1400 of its
+/// own.
 fn server() -> Vec<SpanRecord> {
     let mut spans = vec![
         span(0, None, "handle", 0, 2000),
@@ -124,7 +125,7 @@ fn server() -> Vec<SpanRecord> {
     spans
 }
 
-/// Every order of a few things, by swapping (Heap's algorithm).
+/// Every permutation of a few items, by swapping (Heap's algorithm).
 fn each_order<T>(items: &mut Vec<T>, n: usize, look: &mut impl FnMut(&[T])) {
     if n <= 1 {
         return look(items);
@@ -187,7 +188,7 @@ fn requests_in_a_ring_do_not_hang_the_reader() {
 
 #[test]
 fn a_step_inside_a_step_hangs_below_it() {
-    // `generate` is entered by the application, the phase inside it starts a path of its own.
+    // `generate` is entered by the application; the phase inside it starts a path of its own.
     let mut spans = vec![span(0, None, "generate", 0, 100), span(1, Some(0), "decode", 10, 60)];
     spans[1].step = Some(1);
     spans.push(SpanRecord { step: Some(1), ..span(2, Some(1), "decode/linear", 20, 50) });
@@ -213,7 +214,7 @@ fn a_lost_parent_leaves_orphans() {
     spans.remove(3); // block[1]
     let intervals = intervals(&spans);
     assert_eq!(intervals.orphans, 2);
-    // The step keeps what its lost child took; the orphans count as outermost: 100 + 30 + 10.
+    // The step keeps the time of its lost child; the orphans count as outermost: 100 + 30 + 10.
     assert_eq!(intervals.outermost_ns, 140);
     assert_eq!(intervals.paths.iter().map(|p| p.self_ns).sum::<u64>(), 140);
 }

@@ -1,4 +1,4 @@
-//! Made-up runs whose truth is written down beside them, read from Parquet as a report would.
+//! Synthetic runs with known true figures, read from Parquet as a report does.
 
 use crate::common::{self, T0, path, span, step, thread, write_run};
 use candlescope_analysis::passes::PathTotals;
@@ -99,8 +99,9 @@ fn codes(analysis: &Analysis) -> Vec<&str> {
     analysis.verdict.findings.iter().map(|f| f.code.as_str()).collect()
 }
 
-/// Two threads decode at once on one GPU for 50 ms, 10 steps of 5 ms each. Their kernels of 500 µs alternate without a gap: the GPU is
-/// busy 100 % of the time. Together they move 33.35 MB: 66.7 % of what 1 GB/s can in 50 ms, in 20 tokens: 400 a second.
+/// Two threads decode at once on one GPU for 50 ms, 10 steps of 5 ms each. Their kernels of 500 µs alternate without a
+/// gap: the GPU is busy 100 % of the time. Together they move 33.35 MB, 66.7 % of what 1 GB/s moves in 50 ms, for 20
+/// tokens: 400 per second.
 #[test]
 fn two_threads_that_share_a_gpu_keep_it_busy_together() {
     let mut run = Maker::default();
@@ -132,7 +133,7 @@ fn two_threads_that_share_a_gpu_keep_it_busy_together() {
     assert_eq!(page["gpu"]["all"]["busy_share"], json!(1.0));
 }
 
-/// The same work with marks only: each thread's stream is elapsed for the whole 50 ms.
+/// The same work with marks only: each thread's stream elapsed time is the whole 50 ms.
 #[test]
 fn marks_of_two_threads_do_not_halve_the_rate() {
     let mut run = Maker::default();
@@ -151,8 +152,8 @@ fn marks_of_two_threads_do_not_halve_the_rate() {
     assert!(near(ratio(&used, "decode", Metric::Mfu, over), 20e9 / 0.05 / 1e12));
 }
 
-/// One step of 100 kernels of 50 µs on each of two GPUs, 10 ms long: one recorded step, 200 kernels, each GPU busy half of the time. Its
-/// 15 MB in 10 ms are 75 % of what both could move.
+/// One step of 100 kernels of 50 µs on each of two GPUs, 10 ms long: one recorded step, 200 kernels, each GPU busy half
+/// of the time. Its 15 MB in 10 ms are 75 % of what both could move.
 #[test]
 fn a_step_on_two_gpus_is_one_step() {
     let mut run = Maker::default();
@@ -174,7 +175,8 @@ fn a_step_on_two_gpus_is_one_step() {
     assert_eq!(used.iter().map(|u| u.devices).max(), Some(2));
 }
 
-/// 1 TFLOP in 10 ms, in two kernels of 10 ms on two streams at once: 100 TFLOP/s over the wall, and over kernels no less.
+/// 1 TFLOP in 10 ms, in two kernels of 10 ms on two streams at once: 100 TFLOP/s over wall time, and no less over
+/// kernel time.
 #[test]
 fn kernels_at_once_do_not_lower_the_rate() {
     let mut run = Maker::default();
@@ -195,8 +197,8 @@ fn kernels_at_once_do_not_lower_the_rate() {
     assert!(near(busy.busy_share(), 1.0) && near(busy.streams_at_once(), 2.0));
 }
 
-/// A gap of 20 µs before a kernel that was launched 5 µs after the GPU ran dry. With clocks within 1 µs of each other the host caused
-/// it; within 10 µs nobody can tell.
+/// A gap of 20 µs before a kernel that was launched 5 µs after the GPU ran out of work. If the clocks' error is at most
+/// 1 µs, the host caused it; with 10 µs this cannot be told.
 #[test]
 fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
     let mut run = Maker::default();
@@ -221,7 +223,8 @@ fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
     assert_eq!(with_bound(None), Some((0, 20_000, 980_000)), "of an old run nobody knows what caused a gap");
 }
 
-/// Request 1 warms up: a prefill of 2 s, cold. Requests 2 to 4 take 50 ms each for the same 15.15 GFLOP: MFU 30.3 %, 2,560 tokens/s.
+/// Request 1 warms up: a prefill of 2 s, cold. Requests 2 to 4 take 50 ms each for the same 15.15 GFLOP: MFU 30.3 %,
+/// 2,560 tokens/s.
 fn cold_start(warmup: Option<u64>) -> Analysis {
     let mut run = Maker { options: warmup.map(|n| ("warmup", json!(n))).into_iter().collect(), ..Maker::default() };
     let mut at = 0;
@@ -249,7 +252,7 @@ fn a_cold_start_is_in_no_figure() {
     let used = utilisation(&analysis);
     assert!(near(ratio(&used, "prefill", Metric::Mfu, Over::Wall), 0.303), "{used:?}");
     assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5));
-    // Nothing of it in operators, tree, flame graph, kernels and the device's time.
+    // Warm-up is not in operators, tree, flame graph, kernels and the device's time.
     let calls: Vec<_> = analysis.operators.iter().map(|o| (o.path.as_str(), o.calls, o.total_ns)).collect();
     assert_eq!(calls, [("prefill", 3, 150_000_000), ("decode", 3, 30_000_000)]);
     assert_eq!(analysis.tree.total_ns, 180_000_000);
@@ -269,9 +272,9 @@ fn a_cold_start_is_in_no_figure() {
     assert!(report.contains("### Warm-up") && report.contains("| `prefill` | 1 | 2.00 s |"), "{report}");
 }
 
-/// `main`, itself a step, loads for 100 ms, has request 1 warm up for 2,010 ms (a prefill of 2,000 ms), and then requests 2 to 4 for 60 ms
-/// each (50 of them prefill), 40 ms apart. Without warm-up that is 400 ms, of which 250 are its own. Its GPU time is that of all prefills,
-/// 1 ms each. `turn` changes the order in which intervals are written.
+/// `main`, itself a step, loads for 100 ms, has request 1 warm up for 2,010 ms (a prefill of 2,000 ms), and then
+/// requests 2 to 4 for 60 ms each (50 of them prefill), 40 ms apart. Without warm-up that is 400 ms, of which 250 are
+/// its own. Its GPU time is that of all prefills, 1 ms each. `turn` changes the order in which intervals are written.
 fn main_around_warmup(warmup: bool, turn: fn(&mut Vec<SpanRecord>)) -> Analysis {
     let mut run = Maker { options: vec![("warmup", json!(u64::from(warmup)))], ..Maker::default() };
     let gpu = |at: i64, dur_ns| Some(GpuTime { start: HostNs(T0 + at * MS), dur_ns, source: GpuSource::Cupti });
@@ -299,7 +302,7 @@ fn main_around_warmup(warmup: bool, turn: fn(&mut Vec<SpanRecord>)) -> Analysis 
 
 #[test]
 fn warm_up_is_not_in_the_step_around_it() {
-    // As they begin; as they end; with requests before their steps and these before `main`; and the other way round.
+    // In order of beginning; in order of end; requests before their steps and these before `main`; and in reverse.
     let orders: [fn(&mut Vec<SpanRecord>); 4] = [
         |spans| spans.sort_by_key(|s| (s.host_start, s.seq != 0, s.step.is_some())),
         |spans| spans.sort_by_key(|s| (s.host_start.plus_ns(s.host_dur_ns), s.seq == 0)),
@@ -331,7 +334,8 @@ fn warm_up_is_not_in_the_step_around_it() {
     assert_eq!((main.total_ns, main.self_ns), (2_410_000_000, 260_000_000), "where everything counts");
 }
 
-/// `main` enters request 1, which warms up, and waits 2 s while a worker runs its step of 1.9 s; then its own step of 100 ms.
+/// `main` enters request 1, which warms up, and waits 2 s while a worker runs its step of 1.9 s; then its own step of
+/// 100 ms.
 #[test]
 fn warm_up_on_another_thread_is_not_in_the_step_that_waited_for_it() {
     let mut run = Maker { options: vec![("warmup", json!(1))], ..Maker::default() };
@@ -354,8 +358,8 @@ fn warm_up_on_another_thread_is_not_in_the_step_that_waited_for_it() {
     assert_eq!(analysis.phases.wall_ns, 100_000_000);
 }
 
-/// Request 1 warms up on one thread from 0 to 10 s, request 2 is measured on another from 1 to 11 s, 100 W all the time: 1 kJ for its 100
-/// tokens, in 10 s of wall time. Rates are over the second in which nothing warmed up.
+/// Request 1 warms up on one thread from 0 to 10 s, request 2 is measured on another from 1 to 11 s, 100 W all the
+/// time: 1 kJ for its 100 tokens, in 10 s of wall time. Rates are over the second in which nothing warmed up.
 #[test]
 fn warm_up_beside_a_measured_request_leaves_its_time_and_energy() {
     let mut run = Maker { options: vec![("warmup", json!(1))], ..Maker::default() };
@@ -392,7 +396,7 @@ fn without_the_option_everything_counts() {
     assert_eq!((analysis.warmup.steps(), analysis.warmup.rows.len()), (0, 0));
 }
 
-/// Steps 0 to 9 of every 100, two workers: no gap between what was recorded is a time outside of steps.
+/// Steps 0 to 9 of every 100, two workers: gaps between recorded steps are not time outside steps.
 #[test]
 fn a_schedule_voids_what_needs_every_step() {
     let mut run = Maker::default();
@@ -414,8 +418,8 @@ fn a_schedule_voids_what_needs_every_step() {
     assert_eq!(all.phases.outside_ns(), Some(180_000_000));
 }
 
-/// Two threads decode steps of 4 ms without a break, 2 ms apart: 500 tokens/s and 2 steps at once, whether all of them are recorded or 6 of
-/// every 20.
+/// Two threads decode steps of 4 ms without a break, 2 ms apart: 500 tokens/s and 2 steps at once, whether all of them
+/// are recorded or 6 of every 20.
 #[test]
 fn a_schedule_leaves_rates_as_they_are() {
     let with = |recorded: fn(u64) -> bool| {
@@ -434,12 +438,12 @@ fn a_schedule_leaves_rates_as_they_are() {
         assert!(near(decode.tokens_per_s, 500.0) && near(decode.steps_at_once, 2.0), "{name}: {decode:?}");
         let used = utilisation(&analysis);
         assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5), "{name}: {used:?}");
-        // An estimate has its interval: ten windows, all alike but for the first.
+        // The estimate has an interval: ten windows, all alike except the first.
         let errors = decode.rate_errors.map(|errors| (errors.windows, errors.tokens.is_some_and(|e| e < 0.05)));
         assert_eq!(errors, (name == "some").then_some((10, true)), "{name}: {decode:?}");
         assert_eq!(used[0].error.is_some(), name == "some");
     }
-    // One step in 20 says nothing of what ran beside it.
+    // One step in 20 says nothing about the steps that ran beside it.
     for alone in [with(|step| step % 20 == 0), with(|step| step % 21 == 0)] {
         let decode = &alone.phases.rows[0];
         assert_eq!((decode.steps, decode.tokens_per_s, decode.steps_at_once), (10, None, None));
@@ -447,8 +451,8 @@ fn a_schedule_leaves_rates_as_they_are() {
     }
 }
 
-/// Four threads keep a GPU busy in turns, a millisecond each of their steps of 4 ms. Kernels are recorded of five steps in a row: at the
-/// ends of that window the GPU works for steps whose kernels are in no table.
+/// Four threads keep a GPU busy in turns, a millisecond each of their steps of 4 ms. Kernels are recorded of five steps
+/// in a row: at the ends of that window the GPU works for steps whose kernels are in no table.
 #[test]
 fn a_window_of_kernels_does_not_count_others_work_as_idle() {
     let mut run = Maker::default();
@@ -464,8 +468,8 @@ fn a_window_of_kernels_does_not_count_others_work_as_idle() {
     assert!(near(busy.busy_share(), 1.0) && !codes(&analysis).contains(&"launch_bound"));
 }
 
-/// Ten steps with marks of 1 ms each, inside a request; only the first, cold one has marks on its layer, too, of 0.9 ms. The steps' GPU time
-/// is 10 ms; of layers nobody knows.
+/// Ten steps with marks of 1 ms each, inside a request; only the first, cold one has marks on its layer, too, of 0.9
+/// ms. The steps' GPU time is 10 ms; that of the layers is not known.
 #[test]
 fn a_cold_step_keeps_its_own_time_and_says_nothing_of_its_parts() {
     let mut run = Maker::default();
@@ -504,7 +508,8 @@ fn loading_is_in_no_table_of_kernels() {
     assert!(!codes(&analysis).contains(&"kernels_unattributed"));
 }
 
-/// A quantised model on a GPU multiplies 8-bit integers: its FLOPs are held against that peak, 4 TFLOP/s here, or against none.
+/// A quantised model on a GPU multiplies 8-bit integers: its FLOPs are compared with that peak, 4 TFLOP/s here, or with
+/// none.
 #[test]
 fn flops_are_held_against_the_type_that_is_multiplied() {
     let mfu = |model: &[(&'static str, Value)], dtype: DType| {

@@ -1,5 +1,5 @@
-//! Writes made-up runs: with arrow directly, not with the project's own writer, so that the reader is held against the
-//! contract and not against one implementation of it.
+//! Writes synthetic runs with arrow directly, not with the project's own writer, so that the reader is tested against
+//! the format and not against one implementation of it.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 
 pub mod tables;

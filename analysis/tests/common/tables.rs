@@ -1,4 +1,4 @@
-//! Writes records to Parquet by the columns of the run contract.
+//! Writes records to Parquet with the columns of the run format.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};

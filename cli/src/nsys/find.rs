@@ -1,9 +1,9 @@
-//! Where `nsys` is.
+//! Finds `nsys`.
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Names the program outright.
+/// Variable with the path of the program.
 const VARIABLE: &str = "CANDLESCOPE_NSYS";
 
 /// The program: `CANDLESCOPE_NSYS`, the `PATH`, then the places where NVIDIA's installers put it.
@@ -26,7 +26,8 @@ pub(crate) fn find() -> Result<PathBuf> {
     Ok(found)
 }
 
-/// Below `root`, as NVIDIA's packages install it: alone, with the CUDA toolkit, or inside Nsight Compute. The newest first.
+/// Below `root`, as NVIDIA's packages install it: alone, with the CUDA toolkit, or inside Nsight Compute. The newest
+/// first.
 fn installed(root: &Path) -> Option<PathBuf> {
     let nvidia = root.join("opt/nvidia");
     let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! Why nsys could not turn what it recorded into a report. It does so with a second program, which wants libraries of its own and
-//! is silent about the ones it lacks.
+//! Finds out why nsys could not turn its recording into a report. It does so with a second program, which needs
+//! libraries of its own and does not name the missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +35,7 @@ pub(super) fn diagnosis(nsys: &Path) -> String {
     format!("{} lacks {}, install what is missing and run `{}`", PROGRAM, names.join(", "), importer.display())
 }
 
-/// The importer, which stands in a directory `host-*` beside or above nsys's own.
+/// The importer, which is in a directory `host-*` beside or above that of nsys.
 fn importer(nsys: &Path) -> Option<PathBuf> {
     let nsys = nsys.canonicalize().ok()?;
     nsys.ancestors().skip(2).take(2).find_map(|above| {

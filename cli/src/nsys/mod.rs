@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// Extension of Nsight's own reports, of what could not be imported into one, and of their export.
+/// File extensions of Nsight's reports, of recordings that could not be imported into one, and of exported reports.
 const REPORT: &str = "nsys-rep";
 const RAW: &str = "qdstrm";
 const SQLITE: &str = "sqlite";
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     command.arg("profile").args(["-t", &trace]);
     // Samples of the CPU and context switches would make up nearly all of the report: 550 MB instead of 11 (measured).
     for (option, value) in [("--sample", "none"), ("--cpuctxsw", "none"), ("--force-overwrite", "true")] {
-        // nsys takes no option twice, and what the user says goes.
+        // nsys accepts each option only once, and the user's choice has precedence.
         if !args.nsys_arg.iter().any(|arg| arg.split('=').next() == Some(option)) {
             command.arg(format!("{option}={value}"));
         }
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     if out.changed(REPORT) <= before {
         if out.changed(RAW) > before {
             bail!(
-                "nsys recorded, but could not import what it recorded: {}; {} is kept, and opens in nsys-ui on a machine that has it whole",
+                "nsys recorded, but could not import what it recorded: {}; {} is kept, and opens in nsys-ui on a machine with a complete installation",
                 importer::diagnosis(&nsys),
                 out.file(RAW).display()
             );
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
         bail!("nsys ended with status {status} and wrote no report: see what it says above");
     }
     let exported = export(&nsys, &out.file(REPORT), &out.file(SQLITE));
-    // The program's own output goes to standard output, so ours does not.
+    // Standard output belongs to the program, so our messages go to standard error.
     note(&format!("wrote {}: open it with nsys-ui", out.file(REPORT).display()));
     exported?;
     note(&format!("wrote {}: the same for SQL", out.file(SQLITE).display()));
@@ -94,7 +94,7 @@ fn export(nsys: &Path, report: &Path, sqlite: &Path) -> Result<()> {
     if output.status.success() && sqlite.is_file() {
         return Ok(());
     }
-    // Its progress bar overwrites one line; the complaint is the last one.
+    // Its progress bar overwrites one line; the error message is the last line.
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let said = said.lines().flat_map(|line| line.split('\r')).map(str::trim).rfind(|line| !line.is_empty());
@@ -114,7 +114,7 @@ impl Output {
         let out = out.map_or_else(|| PathBuf::from(format!("nsys-{seconds}")), Path::to_path_buf);
         let out = if out.extension().is_some_and(|e| e == REPORT) { out.with_extension("") } else { out };
         if out.file_name().is_none() || out.to_string_lossy().contains('%') {
-            // nsys would put something else in its place: %p is the process id.
+            // nsys would substitute it: %p is the process id.
             bail!("--out {}: give a file's name without %", out.display());
         }
         let stem = std::path::absolute(&out).with_context(|| format!("--out {}", out.display()))?;
@@ -142,7 +142,7 @@ impl Output {
     }
 }
 
-/// `CANDLESCOPE` for the program: as it is, with ranges, and with a run in `runs` where it names none.
+/// `CANDLESCOPE` for the program: its own value, with ranges added, and with a run in `runs` if it names none.
 fn merged(given: Option<&str>, runs: Option<&str>) -> String {
     let mut parts: Vec<String> =
         given.unwrap_or_default().split(',').map(str::trim).filter(|p| !p.is_empty()).map(str::to_string).collect();

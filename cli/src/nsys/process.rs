@@ -25,7 +25,7 @@ fn wait(command: &mut Command) -> io::Result<ExitStatus> {
     command.status()
 }
 
-/// Signals and the child's end come through the same queue, so that none is sent to a process that is no more.
+/// Signals and the child's end come through the same queue, so that none is sent to a process that has ended.
 #[cfg(unix)]
 fn wait(command: &mut Command) -> io::Result<ExitStatus> {
     use rustix::process::{Pid, Signal, kill_process};
@@ -41,7 +41,7 @@ fn wait(command: &mut Command) -> io::Result<ExitStatus> {
             return Ok(status);
         }
         for origin in signals.wait() {
-            // What a terminal sends, it sends to the child as well.
+            // A terminal sends its signals to the child as well.
             let from_terminal = origin.cause == Cause::Kernel;
             if origin.signal != SIGCHLD
                 && !from_terminal

@@ -1,11 +1,11 @@
-//! Runs the command within a ceiling of memory and of time: what goes beyond is ended before it harms the machine.
+//! Runs the command with limits on memory and time; a process beyond them is ended before it harms the machine.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 
 use crate::common::{BINARY, text};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How a command ended, and what it took.
+/// How a command ended, and the memory and time it took.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit code; `None` where a signal ended it.
@@ -28,7 +28,7 @@ pub fn bounded(args: &[&str], ceiling_mb: u64, seconds: u64) -> Ended {
     within(command, ceiling_mb, seconds)
 }
 
-/// The same of a command made by the caller.
+/// The same for a command made by the caller.
 #[track_caller]
 pub fn within(mut command: Command, ceiling_mb: u64, seconds: u64) -> Ended {
     let began = Instant::now();
@@ -57,7 +57,7 @@ pub fn within(mut command: Command, ceiling_mb: u64, seconds: u64) -> Ended {
     ended
 }
 
-/// 0 where the kernel does not tell.
+/// Resident megabytes of a process, 0 if not known.
 fn resident_mb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mark = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

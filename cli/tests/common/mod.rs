@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_candlescope");
 
-/// With backtraces on: the messages must be fit for people all the same.
+/// With backtraces on: the messages must be readable even then.
 pub fn run(args: &[&str]) -> Output {
     Command::new(BINARY)
         .args(args)
@@ -18,7 +18,7 @@ pub fn run(args: &[&str]) -> Output {
         .expect("the command runs")
 }
 
-/// Runs and expects success; standard output.
+/// Runs the command, expects success, and returns standard output.
 pub fn ok(args: &[&str]) -> String {
     let output = run(args);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -26,7 +26,7 @@ pub fn ok(args: &[&str]) -> String {
     out
 }
 
-/// Runs and expects failure with one clear line; standard error.
+/// Runs the command, expects failure with a one-line message, and returns standard error.
 pub fn fails(args: &[&str]) -> String {
     let output = run(args);
     let err = text(&output.stderr);

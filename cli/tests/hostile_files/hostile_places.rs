@@ -1,4 +1,4 @@
-//! Pipes, devices, sockets and directories where a file should be: refused at once, by name.
+//! Pipes, devices, sockets and directories where a file should be are refused at once, by name.
 
 use crate::bounded::bounded;
 use crate::tables::Table;
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::tempdir;
 
-/// Nothing that is refused by what it is takes as long.
+/// Longest time for refusing something that is not a file.
 const SECONDS: u64 = 10;
 const MB: u64 = 100;
 
-/// Puts each kind of thing that is no file at `path`, in turn.
+/// Puts each kind of thing that is not a file at `path`, one after the other.
 fn for_each_kind(path: &Path, mut attack: impl FnMut(&str)) {
     let remove = || {
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
@@ -57,7 +57,7 @@ fn in_place_of_a_manifest_or_a_segment() {
         for_each_kind(&path, |what| {
             let ended = bounded(&["report", run, "--json"], MB, SECONDS);
             assert_eq!(ended.code, Some(0), "{}", ended.err);
-            // A folder among segments is none, and no concern of ours.
+            // A folder among segments is ignored.
             if what != "a directory" || name == "run.json" {
                 let said = format!("it is {what}, not a regular file");
                 assert!(ended.out.contains(code) && ended.out.contains(&said), "{what}: {}", ended.out);
@@ -65,7 +65,7 @@ fn in_place_of_a_manifest_or_a_segment() {
             bounded(&["export", "chrome", run, "--out", dir.path().join("x").to_str().unwrap()], MB, SECONDS);
         });
     }
-    // Alone it is no run.
+    // Without other files it is not a run.
     let alone = tempdir().unwrap();
     let manifest = alone.path().join("run.json");
     assert!(Command::new("mkfifo").arg(&manifest).status().unwrap().success());
@@ -109,14 +109,14 @@ fn in_place_of_what_a_profile_is_made_from() {
             let said = match (option, what) {
                 ("--model", "a directory") => "config.json is missing".to_string(),
                 ("--model", _) => "neither a file nor a directory".to_string(),
-                // Nothing is written through a link, wherever it leads.
+                // Nothing is written through a link, wherever it points.
                 ("--perfetto", "a device") => "a symbolic link".to_string(),
                 _ => format!("it is {what}, not a regular file"),
             };
             refused(&[&start[..], &[option, path.to_str().unwrap()]].concat(), &["thing.gguf", &said]);
         });
     }
-    // Files that are larger than such a file ever is.
+    // Files that are larger than such files ever are.
     for (option, bytes) in [("--config", (1u64 << 20) + 1), ("--prompt-file", (64 << 20) + 1)] {
         let path = dir.path().join("large");
         fs::File::create(&path).unwrap().set_len(bytes).unwrap();
@@ -140,7 +140,7 @@ fn limits_that_are_none() {
     assert!(ended.err.contains("in the variable CANDLESCOPE_LIMITS"), "{}", ended.err);
 }
 
-/// The first to write a timeline has it alone: what two write into one file is neither's.
+/// Only the first process may write a timeline: two in one file would both be unusable.
 #[test]
 fn a_timeline_that_another_process_writes() {
     let dir = tempdir().unwrap();

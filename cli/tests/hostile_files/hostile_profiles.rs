@@ -1,4 +1,4 @@
-//! SQLite files whose tables never end, or run what their maker wrote.
+//! SQLite files whose tables are endless, or that execute code of their own.
 
 use crate::bounded::bounded;
 use crate::tables::Table;
@@ -18,7 +18,7 @@ const SCHEMA: &str = "
     CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, globalTid INTEGER, correlationId INTEGER);
     INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, 1, 1 << 24, 'candlescope', NULL);";
 
-/// An export as nsys makes it, and then what `sql` makes of it.
+/// Writes an export as nsys makes it, then applies `sql` to it.
 pub(crate) fn export(path: &Path, sql: &str) {
     let _ = fs::remove_file(path);
     let file = Connection::open(path).unwrap();
@@ -57,7 +57,7 @@ fn joins_without_end() {
     for more in [names, calls] {
         let sql = format!("{kernels}; {more}");
         refused(&sql, &[], &["limit `profile-work`", "--limit profile-work="]);
-        // Time is a limit of its own.
+        // Time has a limit of its own.
         refused(&sql, &["profile-work=1000000000000", "profile-seconds=1"], &["limit `profile-seconds`"]);
     }
 }

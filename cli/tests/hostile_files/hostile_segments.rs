@@ -1,4 +1,4 @@
-//! Parquet files that decode to far more than they are.
+//! Parquet files that decode to far more than their size.
 
 use crate::bounded::bounded;
 use crate::common::json;
@@ -36,7 +36,7 @@ fn mb(path: &Path) -> f64 {
     fs::metadata(path).unwrap().len() as f64 / 1e6
 }
 
-/// Whether the attacks are to have their full size: making them takes minutes, and gigabytes of this process.
+/// Whether the attacks have their full size: making them takes minutes, and gigabytes of memory in this process.
 fn full() -> bool {
     std::env::var("CANDLESCOPE_HOSTILE").is_ok_and(|v| v == "full")
 }
@@ -69,7 +69,7 @@ fn one_text_of_a_hundred_megabytes() {
     }
 }
 
-/// A row that repeats a text costs as much as the text where the decoder writes it out for each.
+/// If the decoder copied a repeated text for each row, each row would cost as much as the text.
 #[test]
 fn a_text_of_a_megabyte_in_every_row() {
     fn text(name: &str, row: usize) -> Option<String> {
@@ -95,7 +95,7 @@ fn rows_that_cost_nothing_to_write() {
         assert!(mb(&path) < 0.5, "{} MB", mb(&path));
         let (_, said) = report(&dir, &[], SMALL_MB);
         assert_says(&said, &["limit_reached", kind.table(), "rows of a table for each byte", "--limit rows-per-byte="]);
-        // It takes none of those after it with it.
+        // The files after it are still read.
         let honest = tempdir().unwrap();
         fs::copy(Table::new(kind, 100).write(honest.path()), path.with_file_name("part-00001.parquet")).unwrap();
         let (metrics, _) = report(&dir, &[], SMALL_MB);
@@ -117,7 +117,7 @@ fn more_rows_than_are_held() {
     }
 }
 
-/// Tables of twenty million rows, and as many of them as are held unless told.
+/// Tables of twenty million rows, of which the default number is held.
 #[test]
 fn as_many_rows_as_are_held_unless_told() {
     if !full() {
@@ -136,7 +136,7 @@ fn as_many_rows_as_are_held_unless_told() {
     }
 }
 
-/// The limit that is met first where nobody lowers one.
+/// The limit that is reached first by default.
 #[test]
 fn more_requests_than_are_held_unless_told() {
     let dir = tempdir().unwrap();
@@ -157,7 +157,7 @@ fn three_hundred_thousand_paths() {
     assert_eq!(metrics["run"]["rows"]["spans"], 300_000, "what has no path of its own is read all the same");
 }
 
-/// Devices, models, threads, metrics: whatever a report has a row or a page of.
+/// Devices, models, threads, metrics: everything for which a report has a row or a page.
 #[test]
 fn every_row_with_names_of_its_own() {
     fn text(name: &str, row: usize) -> Option<String> {
@@ -211,7 +211,7 @@ fn intervals_that_never_meet_their_parents() {
     assert_says(&said, &["limit_reached", "`open-intervals`", "--limit open-intervals=200000"]);
 }
 
-/// Claims in the footer that the decoder reserves memory for, or follows by recursion.
+/// Claims in the footer for which the decoder reserves memory, or which it follows by recursion.
 #[test]
 fn footers_that_claim() {
     let dir = tempdir().unwrap();
@@ -227,21 +227,21 @@ fn footers_that_claim() {
     let schema = [0x19, 0x1c, 0x48, 1, b'm', 0];
     let start = [&[0x15, 2][..], &schema, &[0x16, 0]].concat();
     write(&[&start[..], &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]].concat());
-    // A group of 2³⁰ columns, and groups in groups.
+    // A group of 2³⁰ columns, and nested groups.
     write(&[&[0x15, 2, 0x19, 0x1c, 0x48, 1, b'm', 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0][..], &[0x16, 0]].concat());
     let groups =
         [&[0x15, 2, 0x19, 0xfc, 0xc0, 0x84, 0x3d][..], &[0x48, 1, b'm', 0x15, 2, 0].repeat(1_000_000)].concat();
     write(&groups);
     write(&[&[0x15, 2, 0x19, 0xfc, 0xd0, 0x0f][..], &[0x48, 1, b'm', 0x15, 2, 0].repeat(2000)].concat());
-    // 2³¹ − 1 row groups again, where only the decoder sees them, and for a check that goes by told types an honest footer behind them:
-    // the version as a text, and a list of truth values, over which the decoder passes without reading a byte.
+    // 2³¹ − 1 row groups again, where only the decoder sees them, while a check that goes by stated types would see an
+    // honest footer: the version as a text, and a list of truth values, which the decoder skips without reading a byte.
     let hidden = [&schema[1..], &[0x16, 0], &[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]].concat();
     let honest = [&schema[1..], &[0x16, 0, 0x19, 0x0c, 0]].concat();
     let length = hidden.len() as u8 + 1;
     write(&[&[0x18, length, 0x19][..], &hidden, &[0x19], &honest].concat());
     let length = hidden.len() as u8 + 2;
     write(&[&[0x15, 2, 0x09, 40, 0xf1, length, 0x09, 4][..], &hidden, &[0x09, 4], &honest].concat());
-    // A footer that is larger than any.
+    // A footer that is larger than any real one.
     let mut large = whole.clone();
     let at = large.len() - 8;
     large[at..at + 4].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
@@ -264,7 +264,8 @@ fn counts_inside_pages_that_claim() {
     let mut bytes = fs::read(&path).unwrap();
     let (metrics, said) = report(&dir, &[], SMALL_MB);
     assert_eq!(metrics["run"]["rows"]["spans"], 20_000, "unchanged it is read: {said}");
-    // In front of the lengths: 128 in a block, in 4 parts, 20,000 of them; or as many as three bytes can say.
+    // The header before the lengths: blocks of 128, in 4 parts, 20,000 lengths in all; or the largest number in three
+    // bytes.
     let count = [0x80, 0x01, 0x04, 0xa0, 0x9c, 0x01];
     let at = bytes.windows(6).position(|window| window == count).expect("the page's count");
     bytes[at + 3..at + 6].copy_from_slice(&[0xff, 0xff, 0x7f]);

@@ -1,4 +1,4 @@
-//! Writes tables of a run, with whatever values.
+//! Writes tables of a run, with arbitrary values.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -37,7 +37,7 @@ pub(crate) struct Table {
     pub(crate) rows: usize,
     /// Numbers that are the same in every row.
     pub(crate) constant: bool,
-    /// Another text for a column and row.
+    /// Replaces the text of a column and row.
     pub(crate) text: fn(&str, usize) -> Option<String>,
     pub(crate) settings: fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder,
 }

@@ -182,7 +182,8 @@ impl<'a> Check<'a> {
     /// All kernels of a graph belong to where it was launched.
     fn graph(&mut self) -> Result<Value, String> {
         let (captured, replays) = (3, 5);
-        // Where CUPTI is to be detached, this launch does it, so that the graph is made without CUPTI and replayed with it.
+        // Where CUPTI is to be detached, this launch does it, so that the graph is made without CUPTI and replayed with
+        // it.
         self.gpu.launch(Kernel::Other, PER_THREAD, 2, 0)?;
         let graph = self.gpu.graph(captured)?;
         let correlator = self.recorder.correlator();

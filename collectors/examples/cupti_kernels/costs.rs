@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Windows of each way to record: one, and two for which CUPTI is attached again.
+/// Windows for each way to record: one, and two more for which CUPTI is attached again.
 const WINDOWS: u64 = 3;
 
-/// Allocations, launches and frees a step as candle makes them: those of one token of a small model.
+/// Allocations, launches and frees per step, as candle makes them for one token of a small model.
 const CANDLE_KERNELS: u32 = 700;
 
 pub(crate) fn ms(since: Instant) -> f64 {
@@ -21,11 +21,11 @@ fn text(error: ActivityError) -> String {
     error.to_string()
 }
 
-/// Kernels that end at once, so that the thread that launches is what limits; and such that the device is.
+/// Kernels that end at once, so that the launching thread is the bottleneck, and kernels with which the device is.
 const KERNEL_NS: [u32; 2] = [0, 4_000];
 
-/// Medians over `steps` steps, of the launches alone and of the whole step. An interval is open around every two launches. Also
-/// how many kernels were launched.
+/// Medians over `steps` steps, of the launches alone and of the whole step. An interval is open around every two
+/// launches. Also how many kernels were launched.
 pub(crate) fn steps(
     gpu: &Gpu,
     correlator: Option<&dyn Correlator>,
@@ -50,7 +50,7 @@ pub(crate) fn steps(
             launched += launches as usize;
             let took = ms(began);
             gpu.synchronize(PER_THREAD)?;
-            // The first few pay for what is made on first use.
+            // The first few steps pay for what is made on first use.
             if step >= 5 {
                 launching.push(took);
                 whole.push(ms(began));
@@ -96,7 +96,8 @@ fn as_candle(gpu: &Gpu, correlator: Option<&dyn Correlator>, steps: u32) -> Resu
     Ok((json!({ "kernels": CANDLE_KERNELS, "step_ms": median(&mut whole), "ns_per_call": calls }), launched))
 }
 
-/// Steps before, in, between and after windows. `recorder` is prepared; in between CUPTI should be gone, and cost nothing.
+/// Steps before, in, between and after windows. `recorder` is prepared; in between CUPTI should be gone, and cost
+/// nothing.
 pub(crate) fn windows(
     gpu: &Gpu,
     recorder: &mut dyn Activity,
@@ -162,8 +163,9 @@ pub(crate) fn windows(
     Ok(json!({ "prepared": prepared, "windows": windows }))
 }
 
-/// Windows that open and close while another thread launches without pause, as they do in a program: how long the longest single
-/// launch took around each switch, and whether what was launched inside of windows was recorded with its interval.
+/// Windows that open and close while another thread launches without pause, as they do in a program: how long the
+/// longest single launch took around each switch, and whether what was launched inside of windows was recorded with its
+/// interval.
 pub(crate) fn switching(
     gpu: &Gpu,
     recorder: &mut dyn Activity,
@@ -206,7 +208,7 @@ pub(crate) fn switching(
                 open.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(30));
                 open.store(false, Ordering::SeqCst);
-                // What began inside ends inside.
+                // Launches that begin inside the window also end inside it.
                 std::thread::sleep(Duration::from_millis(10));
                 let closing = HostNs::now().0;
                 recorder.disable().map_err(text)?;
@@ -260,7 +262,8 @@ pub(crate) fn switching(
     })
 }
 
-/// Does `work` while a thread takes deliveries ten times a second, as a session does. Also how long each of these took, in ms.
+/// Does `work` while a thread takes deliveries ten times a second, as a session does. Also how long each of these took,
+/// in ms.
 fn while_collecting<T>(
     recorder: &mut dyn Activity,
     sink: &mut ActivitySink,

@@ -1,13 +1,13 @@
-//! Kernel recording on a GPU machine without candle: is what comes true, and what does it cost?
+//! Kernel recording on a GPU machine without candle: are the records right, and what does recording cost?
 //!
 //! ```text
 //! cargo run --release -p candlescope-collectors --no-default-features --features cupti --example cupti_kernels -- [STEPS [LAUNCHES]]
 //! ```
 //!
-//! Needs an NVIDIA driver and libcupti; cuBLAS is tried where its library is found. Prints one JSON object. Status 1: something
-//! that was launched was not recorded, or not with its interval and call. STEPS (40) and LAUNCHES a step (900) are for the costs:
-//! before CUPTI, in each of three windows, and after each, when CUPTI must be gone; also of the calls that candle makes around a
-//! launch, and the longest single launch while windows open and close.
+//! Needs an NVIDIA driver and libcupti; cuBLAS is tried where its library is found. Prints one JSON object. Status 1:
+//! something that was launched was not recorded, or not with its interval and call. STEPS (40) and LAUNCHES a step
+//! (900) are for the costs: before CUPTI, in each of three windows, and after each, when CUPTI must be gone; also of
+//! the calls that candle makes around a launch, and the longest single launch while windows open and close.
 
 mod checks;
 mod costs;
@@ -69,7 +69,7 @@ fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
     let gpu = sys::Gpu::new()?;
     let mut failures = Vec::new();
 
-    // Before CUPTI is attached at all. The graph is there before, too: its nodes were made without CUPTI.
+    // Before CUPTI is attached at all. The graph is made now too, so that its nodes are made without CUPTI.
     let early_graph = gpu.graph(3)?;
     let (untouched, _) = costs::steps(&gpu, None, steps, launches)?;
 
@@ -77,7 +77,7 @@ fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
     for way in WAYS {
         eprintln!("{}", way.name);
         let report = one_way(&gpu, &way, steps, launches, &mut failures)?;
-        // Already now: a driver that does not like to be detached may end the process later.
+        // Printed already now: a driver that does not cope with the detachment may end the process later.
         eprintln!("{report}");
         ways.push(report);
         // Detaches what the recorder left.

@@ -1,20 +1,20 @@
 //! Anchors: pairs of a reading of the device's clock and one of the host's.
 //!
 //! An event is recorded into the poller's own per-thread default stream, which is empty, and watched until the device
-//! has passed it. Its time lies after the call that recorded it and before the question that was first answered yes;
-//! and but for the time a completion needs to become visible, after the last question that was answered no. The last
-//! of these bounds is what keeps a bracket narrow on a busy device, where the event waits behind the application's
-//! work (streams share hardware queues): the wait then lies before the bracket and not in it, be it within one round
-//! or over many. Several tries are made, and the narrowest bracket is taken.
+//! has passed it. Its time lies after the call that recorded it and before the first query that finds it passed; it
+//! also lies after the last query that finds it not passed, apart from the time that a completion needs to become
+//! visible. This last bound keeps the bracket narrow on a busy device, where the event waits behind the application's
+//! work (streams share hardware queues): the wait then lies before the bracket and not in it, whether it takes one
+//! round or many. Several tries are made, and the narrowest bracket is taken.
 //!
-//! A call that the driver holds up, as it does for seconds while modules load, gives a bracket as wide as the wait.
-//! Such a reading is not told at once but taken again in the rounds that follow, a few times, and the narrowest of all
-//! is told. Marks that wait for the first anchor wait that little longer; nothing of the application's does.
+//! A call that the driver delays, as it does for seconds while modules load, gives a bracket as wide as the wait. Such
+//! a reading is not reported at once: it is taken again in the following rounds, a few times, and the narrowest of all
+//! is reported. Marks that wait for the first anchor wait a little longer; the application does not.
 //!
 //! If an anchor event is still not passed half a second after an anchor was due, marks stand in: one that was seen
-//! incomplete in one round and complete in the next gives a bracket as wide as the pause between rounds. Their record
-//! calls give nothing better, as nobody notes the host's time when a mark is recorded: that would cost more than it
-//! is worth.
+//! incomplete in one round and complete in the next gives a bracket as wide as the pause between rounds. The calls that
+//! recorded the marks give no better bracket, because the host's time is not noted when a mark is recorded: that would
+//! cost more than it is worth.
 
 use super::driver_calls::{Driver, Event, Fault, StreamId};
 use super::stream_marks::VISIBLE_NS;
@@ -25,12 +25,13 @@ use candlescope_core::run::GPU_CLOCK_BOUND_NS;
 const TRIES: usize = 5;
 /// What one round may spend on watching, nanoseconds.
 const WATCH_NS: u64 = 200_000;
-/// A wider bracket than this is worth another try: its half is the bound that times on the host's line are good for.
+/// A wider bracket than this is worth another try: half the bracket is the error bound of times on the host's time
+/// line.
 const WIDE_NS: u64 = 2 * GPU_CLOCK_BOUND_NS;
-/// Rounds in which a wide one is taken again, before the narrowest so far is told after all, and the pause before each.
+/// Rounds in which a wide reading is taken again before the narrowest so far is reported, and the pause before each.
 const AGAIN: usize = 5;
 const AGAIN_NS: u64 = 20_000_000;
-/// The pause after a wide one that was told.
+/// The pause after a wide reading was reported.
 const SOON_NS: u64 = 250_000_000;
 /// Pauses after the first anchors, and from then on: frequent at first, when the rates of the two clocks are not
 /// known. The last leaves room for [`OVERDUE_NS`] within the four seconds that are promised.
@@ -65,7 +66,7 @@ pub(super) struct Anchors {
     due: HostNs,
     made: usize,
     pending: Option<Attempt>,
-    /// The narrowest reading so far of those that are too wide to be told at once, and how many there were.
+    /// The narrowest of the readings that were too wide to be reported at once, and how many there were.
     wide: Option<Reading>,
     again: usize,
     spare: Vec<Event>,
@@ -135,7 +136,7 @@ impl Anchors {
             }
         }
         if let Some(reading) = best {
-            // One that is late now would only give a second, wider anchor.
+            // An event that is late now would only give a second, wider anchor.
             if let Some(late) = self.pending.take() {
                 self.give_back(late.event);
             }
@@ -155,7 +156,7 @@ impl Anchors {
         Ok(best)
     }
 
-    /// This reading, or a wide one of an earlier round where that is narrower; the other's event is free again.
+    /// The narrower of this reading and the wide one of an earlier round; the other's event is free again.
     fn narrowest(&mut self, reading: Reading) -> Reading {
         match self.wide.take() {
             Some(wide) if wide.width() < reading.width() => {
@@ -196,8 +197,8 @@ impl Anchors {
     }
 }
 
-/// Asks until the device has passed the event or it is `until`; the attempt comes back with what was learnt if it has
-/// not.
+/// Queries the event until the device has passed it or the time is `until`; in that case the attempt is returned with
+/// what was learnt.
 fn watch<D: Driver>(
     driver: &D,
     host: &dyn Fn() -> HostNs,

@@ -24,11 +24,11 @@ pub(super) struct PoolState<D: Driver> {
 }
 
 impl<D: Driver> PoolState<D> {
-    /// Events that should be made: as many again once over a quarter were out at a time, up to the ring's capacity.
-    /// Twice as much room as half would leave, because the poller comes by more seldom when it knows that there is
-    /// room.
+    /// Events that should be made: their number doubles once more than a quarter were in use at a time, up to the
+    /// ring's capacity. It is a quarter rather than half because the poller runs less often while it knows that there
+    /// is room.
     pub(super) fn wanted(&self) -> usize {
-        /// Bounds what one round costs, at about a microsecond each.
+        /// Bounds the cost of one round, at about a microsecond per event.
         const MOST: usize = 4096;
         if self.left * 4 >= self.total * 3 {
             return 0;
@@ -45,11 +45,11 @@ struct Place {
     settled: Option<Option<DeviceNs>>,
 }
 
-/// What a look at a track has brought.
+/// What a visit to a track found.
 pub(super) struct Visit {
     /// Which pool the track's events are of.
     pub(super) pool: u16,
-    /// Marks whose time the driver would not tell.
+    /// Marks for which the driver gave no time.
     pub(super) refused: u64,
     /// Marks that have waited too long.
     pub(super) aged: u64,
@@ -128,8 +128,8 @@ impl<D: Driver> Backlog<D> {
         pool.is_some_and(|p| p.device == device)
     }
 
-    /// Takes out of a track what the device has passed, its times counted from `from`, and what came before `limit` and
-    /// has waited too long.
+    /// Takes out of a track the marks that the device has passed, with times counted from `from`, and those from before
+    /// `limit`, which have waited too long.
     pub(super) fn visit(
         &mut self,
         track: usize,
@@ -193,7 +193,7 @@ impl<D: Driver> Backlog<D> {
 
     /// Whether the thread has ended and everything it marked is reported.
     pub(super) fn is_over(&self) -> bool {
-        // In this order: a lane that ends after the first question has pushed its last mark before.
+        // In this order: a lane that was found abandoned has pushed its last mark before.
         self.marks.is_abandoned() && self.marks.is_empty() && self.places.is_empty()
     }
 }

@@ -5,7 +5,8 @@ use super::error::CudaError;
 use super::sys::Cuda;
 use std::time::Instant;
 
-/// Median costs, nanoseconds. A mark is the first three; reading it back is a share of a query and one elapsed.
+/// Median costs, nanoseconds. A mark makes the first three calls; reading it back takes a share of a query and one
+/// `elapsed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCosts {
@@ -35,8 +36,8 @@ pub fn call_costs(rounds: usize) -> Result<CallCosts, CudaError> {
     measure(&cuda, rounds.max(2)).map_err(|(call, fault)| CudaError::of(call, fault.0, cuda.fault_name(fault)))
 }
 
-/// The calling thread's capture mode: `global`, `thread_local` or `relaxed`; none without a driver. For tests that it
-/// is left alone.
+/// The calling thread's capture mode: `global`, `thread_local` or `relaxed`; none without a driver. For tests that
+/// check that it is not changed.
 pub fn capture_mode() -> Option<&'static str> {
     let cuda = Cuda::load().ok()?;
     let mode = cuda.capture_mode(CaptureMode::Relaxed);
@@ -72,7 +73,7 @@ fn measure_with<D: Driver>(driver: &D, events: &[Event], create: u64) -> Result<
     let current_context = median(rounds, current).map_err(named("cuCtxGetCurrent"))?;
     let is_capturing = median(rounds, capturing).map_err(named("cuStreamIsCapturing"))?;
     let record = median(rounds, record).map_err(named("cuEventRecord"))?;
-    // A question about what is not passed takes another way; let the device catch up first.
+    // A query of an event that is not passed takes another path in the driver; let the device catch up first.
     pick(rounds.saturating_sub(1)).and_then(|last| wait(driver, last)).map_err(named("cuEventQuery"))?;
     let query = median(rounds, query).map_err(named("cuEventQuery"))?;
     let elapsed = median(rounds, elapsed).map_err(named("cuEventElapsedTime"))?;

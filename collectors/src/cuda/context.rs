@@ -16,15 +16,17 @@ const CALIBRATION: usize = 64;
 struct Held<D: Driver> {
     event: Event,
     at: DeviceNs,
-    /// Lane and pool it belongs to, and the pool itself, because the lane may end meanwhile; none for the poller's own.
+    /// Lane and pool that it belongs to, and the pool itself, because the lane may end meanwhile; `None` for the
+    /// poller's own events.
     owner: Option<(u64, u16, Arc<Pool<D>>)>,
 }
 
-/// What going over the tracks has brought.
+/// What a pass over the tracks found.
 struct Harvest<D: Driver> {
     /// The latest event whose time is known now.
     newest: Option<Held<D>>,
-    /// Those that were it for a while. They go back when no lane is at hand any more: theirs may be another one.
+    /// Events that were the latest for a while. They are given back after the pass, because they may belong to a lane
+    /// other than the one being visited.
     spent: Vec<Held<D>>,
     narrowest: Option<Bracket>,
 }
@@ -70,7 +72,7 @@ pub(super) struct Tally {
     pub(super) timed: u64,
     /// Waited too long for the device.
     pub(super) aged: u64,
-    /// The driver would not tell the time.
+    /// The driver gave no time.
     pub(super) refused: u64,
     /// Their context was destroyed or broken.
     pub(super) lost: u64,
@@ -168,7 +170,7 @@ impl<D: Driver> ContextState<D> {
             match at {
                 Some(at) => {
                     self.tell(Bracket { at, lower: reading.lower, upper: reading.upper }, report);
-                    // One that was taken in an earlier round can be older than the marks settled since.
+                    // A reading of an earlier round can be older than the marks settled since.
                     if self.base.as_ref().is_none_or(|base| at > base.at) {
                         self.rebase(Held { event: reading.event, at, owner: None }, backlogs);
                     } else {
@@ -196,7 +198,7 @@ impl<D: Driver> ContextState<D> {
     ) -> Result<Option<Bracket>, Fault> {
         let mut harvest = Harvest::default();
         let outcome = self.harvest(driver, backlogs, round, tally, &mut harvest);
-        // Also where the driver failed half-way: what was settled by then stays settled.
+        // Also if the driver failed half-way: what was settled by then stays settled.
         harvest.spent.into_iter().for_each(|held| self.give_back(held, backlogs));
         if let Some(newest) = harvest.newest {
             if self.base.as_ref().is_none_or(|base| newest.at > base.at) {
@@ -208,7 +210,7 @@ impl<D: Driver> ContextState<D> {
         outcome.map(|()| harvest.narrowest)
     }
 
-    /// Goes over the tracks of all lanes, up to where the driver says that the context is lost.
+    /// Goes over the tracks of all lanes, until the driver says that the context is lost.
     fn harvest(
         &mut self,
         driver: &D,
@@ -278,7 +280,7 @@ impl<D: Driver> ContextState<D> {
         Ok(())
     }
 
-    /// What recording an event costs, median, nanoseconds. In the poller's own stream, which no one waits for.
+    /// Median cost of recording an event, nanoseconds, in the poller's own stream, which nobody waits for.
     fn calibrate(&mut self, driver: &D, host: &dyn Fn() -> HostNs) -> Result<u64, Fault> {
         let event = self.anchors.event(driver)?;
         let mut costs = [0; CALIBRATION];

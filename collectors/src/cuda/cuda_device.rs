@@ -20,9 +20,9 @@ impl std::fmt::Display for DriverVersion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CudaDevice {
-    /// CUDA's number of it; NVML counts differently, match by [`uuid`](CudaDevice::uuid).
+    /// CUDA's number of the device. NVML numbers devices differently: match them by [`uuid`](CudaDevice::uuid).
     pub ordinal: usize,
-    /// `GPU-…`, as NVML writes it. For a slice of a GPU (MIG), the whole GPU's.
+    /// `GPU-…`, as NVML writes it. For a MIG slice of a GPU, the whole GPU's.
     pub uuid: String,
     /// Marketing name.
     pub name: String,

@@ -29,8 +29,8 @@ impl Fault {
         matches!(self.0, 900..=908)
     }
 
-    /// Nothing in this context will work any more: it was destroyed, the driver went away, or a kernel broke it for
-    /// good.
+    /// Nothing in this context will work any more: it was destroyed, the driver is shutting down, or a kernel left it
+    /// in a permanent error.
     pub(super) fn is_lost(self) -> bool {
         matches!(
             self.0,
@@ -45,10 +45,10 @@ impl Fault {
     }
 }
 
-/// How strictly the calling thread is held to the rules of graph capture.
+/// How strictly the rules of graph capture apply to the calling thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CaptureMode {
-    /// Unsafe calls on any thread break a capture begun in global mode anywhere. What threads start with.
+    /// Unsafe calls on any thread break a capture begun in global mode anywhere. The mode that threads start with.
     Global,
     /// Unsafe calls break captures of this thread.
     ThreadLocal,
@@ -82,7 +82,7 @@ pub(super) trait Driver: Clone + Send + Sync + 'static {
     /// Makes `context` current until [`leave`](Driver::leave).
     fn enter(&self, context: Context) -> Result<(), Fault>;
 
-    /// Makes the context current again that was before [`enter`](Driver::enter).
+    /// Makes the context current again that was current before [`enter`](Driver::enter).
     fn leave(&self);
 
     /// Sets the calling thread's capture mode and gives the mode it had.
@@ -91,8 +91,8 @@ pub(super) trait Driver: Clone + Send + Sync + 'static {
     /// Ordinal of the current context's device.
     fn ordinal(&self) -> Result<usize, Fault>;
 
-    /// If `context` is the device's primary context, keeps it from ending until [`release`](Driver::release), and
-    /// says so.
+    /// If `context` is the device's primary context, keeps it from ending until [`release`](Driver::release). Returns
+    /// whether it is.
     fn retain(&self, ordinal: usize, context: Context) -> bool;
 
     /// Ends what [`retain`](Driver::retain) began.

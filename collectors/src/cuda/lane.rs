@@ -7,9 +7,9 @@ use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 
-/// Events made at once. What a thread's first mark in a context costs, half a millisecond or so (150 ns an event
-/// measured on an H200); the poller makes more before these run out. A small model with 500 spans a step marks that
-/// often in some 20 ms.
+/// Events made at once. They are the cost of a thread's first mark in a context: half a millisecond or so (150 ns per
+/// event, measured on an H200). The poller makes more before these run out. A small model with 500 spans a step marks
+/// that often in some 20 ms.
 pub(super) const CHUNK: usize = 4096;
 
 /// Gives threads their lanes.
@@ -23,11 +23,11 @@ impl<D: Driver> GpuLanes for Lanes<D> {
 
 /// One thread's events in one context.
 struct Events<D: Driver> {
-    /// Which of the lane's pools, in the order the poller is told of them.
+    /// Which of the lane's pools, in the order in which the poller learns about them.
     number: u16,
     /// Events the device is done with, or fresh ones.
     free: Consumer<Event>,
-    /// Taken from `free`, but the driver would not record it.
+    /// Taken from `free`, but the driver did not record it.
     spare: Option<Event>,
     /// Keeps the events from being ended while this lane may record them.
     _pool: Arc<Pool<D>>,
@@ -36,12 +36,12 @@ struct Events<D: Driver> {
 /// One context that the thread met.
 struct Slot<D: Driver> {
     context: Context,
-    /// None where this context is of no use.
+    /// `None` if no marks can be made in this context.
     cell: Option<Arc<ContextCell<D>>>,
     events: Option<Events<D>>,
 }
 
-/// One thread's end of the clock. Holds nothing but a few words until the thread first marks in a context.
+/// One thread's end of the clock. Holds only a few words of memory until the thread's first mark in a context.
 pub(super) struct Lane<D: Driver> {
     shared: Arc<Shared<D>>,
     counters: Arc<Counters>,
@@ -116,7 +116,7 @@ impl<D: Driver> Lane<D> {
         usize::MAX
     }
 
-    /// Makes the first events in the current context, the last slot's, and tells the poller of them.
+    /// Makes the first events in the current context (the last slot's) and announces them to the poller.
     #[cold]
     fn open(&mut self) {
         let Some(slot) = self.slots.get_mut(self.last) else { return };
@@ -127,7 +127,7 @@ impl<D: Driver> Lane<D> {
         // Making events is a call that may break a capture of another thread; relaxed, it does not.
         let made = relaxed(&self.shared.driver, || pool.make(CHUNK.min(in_flight), &mut handing));
         if made.is_err() && pool.len() == 0 {
-            // Asking again at each mark would cost more each time than marks ever do.
+            // Trying again at each mark would cost more than the marks do.
             slot.cell = None;
             return;
         }

@@ -1,5 +1,4 @@
-//! What lanes and the poller have in common. Locks are taken when a thread meets a context for the first time, not
-//! for marks.
+//! What lanes and the poller share. Locks are taken when a thread first uses a context, not for marks.
 
 use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed, within};
 use super::stream::Stream;
@@ -20,7 +19,7 @@ pub(super) struct Entry {
     pub(super) pool: u16,
 }
 
-/// What lanes tell the poller of, in order.
+/// What lanes announce to the poller, in order.
 pub(super) enum Start<D: Driver> {
     /// A thread made its first mark.
     Lane { lane: u64, thread: u32, first: MarkId, marks: Consumer<Entry> },
@@ -33,8 +32,8 @@ pub(super) struct ContextCell<D: Driver> {
     driver: D,
     pub(super) context: Context,
     pub(super) ordinal: usize,
-    /// It is the device's primary context, and kept from ending until this is dropped: events must not outlive their
-    /// context, or asking about them is asking about freed memory.
+    /// Whether it is the device's primary context and is kept from ending until this is dropped. Events must not
+    /// outlive their context: querying one afterwards would read freed memory.
     pub(super) retained: bool,
     stream: AtomicUsize,
     dead: AtomicBool,
@@ -53,7 +52,7 @@ impl<D: Driver> ContextCell<D> {
         self.dead.load(Relaxed)
     }
 
-    /// No more marks in this context, and no more questions about its events.
+    /// From here on, no marks are made in this context and its events are not queried.
     pub(super) fn bury(&self) {
         self.dead.store(true, Relaxed);
     }
@@ -67,8 +66,8 @@ impl<D: Driver> Drop for ContextCell<D> {
     }
 }
 
-/// All events that were made for one thread in one context. The lane, the poller and whoever holds one of the events
-/// keep it.
+/// All events that were made for one thread in one context. Kept alive by the lane, the poller and whoever holds one of
+/// the events.
 pub(super) struct Pool<D: Driver> {
     pub(super) cell: Arc<ContextCell<D>>,
     events: Mutex<Vec<Event>>,
@@ -116,7 +115,7 @@ impl<D: Driver> Drop for Pool<D> {
     }
 }
 
-/// What one lane counts. Written by its thread only, so plain stores do.
+/// What one lane counts. Written by its thread only, so plain stores are enough.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     recorded: AtomicU64,
@@ -158,14 +157,14 @@ pub(super) struct Sums {
     pub(super) failed: u64,
 }
 
-/// The counters of the lanes there are, and the sums of those that ended.
+/// The counters of the lanes that exist, and the sums of those that ended.
 #[derive(Debug, Default)]
 struct Book {
     live: Vec<Arc<Counters>>,
     gone: Sums,
 }
 
-/// What lanes and the poller have in common.
+/// What lanes and the poller share.
 pub(super) struct Shared<D: Driver> {
     pub(super) driver: D,
     pub(super) in_flight: usize,
@@ -190,8 +189,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// The cell of the calling thread's current context, made if it is new; none where the driver will not tell its
-    /// device, or where there are more contexts than can be numbered.
+    /// The cell of the calling thread's current context, made if it is new; `None` if the driver does not tell its
+    /// device, or if there are more contexts than can be numbered.
     pub(super) fn cell(&self, context: Context) -> Option<Arc<ContextCell<D>>> {
         let mut cells = lock(&self.cells);
         if let Some(known) = cells.iter().find(|c| c.context == context) {
@@ -265,7 +264,7 @@ fn chosen(streams: &[(usize, Stream)], ordinal: usize, context: Context) -> Stre
     fitting.map_or(StreamId::PER_THREAD, |(_, stream)| stream.id())
 }
 
-/// A panic elsewhere does not make these lists wrong: every change to them is one push or one take.
+/// A poisoned lock can be used: every change to these lists is one push or one take, so a panic leaves them consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,20 +1,20 @@
 //! GPU time of intervals: CUDA timing events in the stream that a thread launches into.
 //!
 //! A mark is a pooled event, recorded by the thread itself and read back on the drain thread. Nothing ever waits for
-//! the device, and nothing of the application's is changed: marks are left out while a stream captures a graph, the
-//! thread's context, capture mode and errors stay as they were, and no stream is made. The primary context, where
-//! marks were made in it, is kept from ending until the clock and its lanes are gone, because events must not outlive
-//! their context. A context that is destroyed or reset all the same is noticed at the next poll, before its events
-//! are asked about, and gets no more marks; one that is reset *and* made anew between two polls is not, so do not
-//! reset a device while it is being profiled.
+//! the device, and nothing changes for the application: no marks are made while a stream captures a graph, the thread's
+//! context, capture mode and errors stay as they were, and no stream is created. A primary context in which marks were
+//! made is kept from ending until the clock and its lanes are gone, because events must not outlive their context. If a
+//! context is destroyed or reset all the same, the next poll notices it before its events are queried, and no more
+//! marks are made in it. A reset *and* a new context between two polls go unnoticed, so do not reset a device while it
+//! is being profiled.
 //!
 //! | file | what |
 //! |---|---|
 //! | `lane.rs` | the hot path |
-//! | `mark_pools.rs` | what lanes and the poller have in common: contexts, pools of events |
+//! | `mark_pools.rs` | what lanes and the poller share: contexts, pools of events |
 //! | `poll.rs`, `backlog.rs` | reading back: taking from the lanes, reporting in order |
 //! | `context.rs`, `stream_marks.rs`, `anchor.rs` | one context, one stream of one thread, the anchors |
-//! | `driver_calls.rs`, `sys.rs` | what is asked of the driver, and the calls |
+//! | `driver_calls.rs`, `sys.rs` | the driver as a trait, and its implementation in C calls |
 //!
 //! [`PoolMemory`] samples the memory pools that candle allocates from, [`probe`] says what CUDA finds on this machine.
 //!
@@ -70,15 +70,15 @@ use sys::Cuda;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaClockOptions {
-    /// Marks that may be under way per thread, and so events made per thread and device; 16384 unless told otherwise,
-    /// at least 2 and at most 2²⁰.
+    /// Marks that may be under way per thread, and therefore events made per thread and device; 16384 by default, at
+    /// least 2 and at most 2²⁰.
     ///
-    /// Overload policy: a thread with that many marks the device has not passed gets no more
-    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), counted, because waiting would hold up the
-    /// application and more events are more of the driver's memory. It takes 0.5 MB of the host's per thread that
-    /// uses a GPU.
+    /// Overload policy: a thread with that many marks that the device has not passed gets no more
+    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), and the missing ones are counted: waiting would hold up
+    /// the application, and more events would take more of the driver's memory. The default takes 0.5 MB of host memory
+    /// per thread that uses a GPU.
     pub in_flight: usize,
-    /// How long the device may take to pass a mark before it is given up; 30 s unless told otherwise.
+    /// How long the device may take to pass a mark before the mark is given up; 30 s by default.
     pub age_out: Duration,
     /// Streams that marks go into instead of the per-thread default stream, by the device's CUDA ordinal. More can be
     /// named later, see [`CudaClock::streams`].
@@ -92,14 +92,14 @@ impl Default for CudaClockOptions {
 }
 
 impl CudaClockOptions {
-    /// Another bound on marks under way.
+    /// Sets the most marks that may be under way per thread.
     #[must_use]
     pub fn in_flight(mut self, marks: usize) -> Self {
         self.in_flight = marks;
         self
     }
 
-    /// Another age at which marks are given up.
+    /// Sets the age at which marks are given up.
     #[must_use]
     pub fn age_out(mut self, age: Duration) -> Self {
         self.age_out = age;
@@ -117,7 +117,7 @@ impl CudaClockOptions {
 /// Marks streams with CUDA timing events.
 ///
 /// Which stream a mark goes into: the one named with [`with_stream`] on the thread, else the one named for the device
-/// ([`Streams::use_stream`]), else the per-thread default stream, candle's own choice.
+/// ([`Streams::use_stream`]), else the per-thread default stream, which candle uses.
 pub struct CudaClock {
     shared: Arc<Shared<Cuda>>,
     poller: Poller<Cuda>,
@@ -146,7 +146,7 @@ impl CudaClock {
         Ok(Self { shared, poller, cuda, probe })
     }
 
-    /// Names streams for devices; stays usable when the clock has been given to a session.
+    /// Names streams for devices. It can still be used after the clock has been given to a session.
     pub fn streams(&self) -> Streams {
         Streams { shared: self.shared.clone() }
     }

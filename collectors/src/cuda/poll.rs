@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads marks back. A state machine: all it knows of the world are the driver and the host's clock.
+/// Reads marks back. A state machine whose only inputs are the driver and the host's clock.
 pub(super) struct Poller<D: Driver> {
     shared: Arc<Shared<D>>,
     /// By ordinal.
     devices: Vec<DeviceInfo>,
     age_out_ns: u64,
-    /// By number of the context, which is the reports' `device`: each context has a time line of its own, because times
-    /// between events of different contexts cannot be had.
+    /// By number of the context, which is `device` in reports: each context has a time line of its own, because the
+    /// time between events of different contexts cannot be measured.
     contexts: Vec<ContextState<D>>,
     /// In the order of their lanes.
     backlogs: Vec<Backlog<D>>,
@@ -38,8 +38,7 @@ impl<D: Driver> Poller<D> {
             return;
         }
         let shared = self.shared.clone();
-        // Questions about events are calls that break a graph capture begun in global mode on any thread; relaxed,
-        // they do not.
+        // Querying events would break a graph capture begun in global mode on any thread; in relaxed mode it does not.
         relaxed(&shared.driver, || {
             let now = host();
             let limit = HostNs(now.0.saturating_sub(i64::try_from(self.age_out_ns).unwrap_or(i64::MAX)));
@@ -160,7 +159,7 @@ impl<D: Driver> Poller<D> {
         statistics
     }
 
-    /// The last error of the driver's that was not about a single mark.
+    /// The driver's last error that was not about a single mark.
     pub(super) fn last_fault(&self) -> Option<Fault> {
         self.tally.last_fault
     }

@@ -15,11 +15,11 @@ const METRICS: [&str; 4] = [
     "candlescope_cuda_pool_reserved_high_bytes",
 ];
 
-/// What is asked of the driver.
+/// What this collector needs from the driver.
 trait Pools: Send + 'static {
     /// Whether this process uses the device.
     fn active(&self, ordinal: usize) -> bool;
-    /// Bytes used, used at most, reserved, reserved at most.
+    /// Bytes used, the most ever used, bytes reserved, the most ever reserved.
     fn usage(&self, ordinal: usize) -> Result<[u64; 4], CudaError>;
 }
 

@@ -55,14 +55,14 @@ thread_local! {
 /// The stream that the calling thread named with [`with_stream`].
 #[inline]
 pub(super) fn named() -> Option<StreamId> {
-    // A thread that is ending has no override; marks are not worth a panic.
+    // A thread that is ending has no override any more, which must not panic.
     OVERRIDE.try_with(Cell::get).unwrap_or(None)
 }
 
 /// Runs `f` with the calling thread's marks put into `stream`: for a thread that launches into a stream of its own.
 ///
-/// It counts before a stream given for the whole device; calls nest. The stream must belong to the context that is
-/// current in `f`, or marks are refused ([`NoMark::Failed`](candlescope_core::gpu::NoMark::Failed)).
+/// It takes precedence over a stream named for the whole device; calls nest. The stream must belong to the context that
+/// is current in `f`, or marks are refused ([`NoMark::Failed`](candlescope_core::gpu::NoMark::Failed)).
 pub fn with_stream<T>(stream: impl Into<Stream>, f: impl FnOnce() -> T) -> T {
     struct Restore(Option<StreamId>);
     impl Drop for Restore {

@@ -1,10 +1,11 @@
 //! One thread's marks in one stream: which of them the device has passed, and when.
 //!
-//! **Times are chained**: each is the one before plus what `cuEventElapsedTime` says lies between, rounded to a
+//! **Times are chained**: each is the one before plus the time between the two by `cuEventElapsedTime`, rounded to a
 //! nanosecond. That time is an `f32` in milliseconds. Below 8 ms a float's steps are under half a nanosecond, so
 //! rounding gives back the very number of nanoseconds the driver divided, and a chain of such links adds up without
-//! error however long it gets. A longer link is off by half a step (4 ns at 100 ms, 122 ns at the 4 s that anchors
-//! keep links under), in marks on both sides of it alike, and anchors take it out of the mapping to the host's clock.
+//! error however long it gets. A longer link is off by up to half a step (4 ns at 100 ms, 122 ns at 4 s, the longest
+//! that anchors allow). That error shifts all later marks alike, and the next anchor removes it from the mapping to the
+//! host's clock.
 
 use super::driver_calls::{Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;
@@ -34,7 +35,7 @@ pub(super) struct Waiting {
 pub(super) struct Settled {
     pub(super) seq: u64,
     pub(super) event: Event,
-    /// None where the driver would not tell.
+    /// `None` if the driver gave no time.
     pub(super) at: Option<DeviceNs>,
 }
 
@@ -66,9 +67,8 @@ impl Track {
         Self { pool, stream, waiting: VecDeque::new() }
     }
 
-    /// Moves the marks that the device has passed to `settled`, with their times counted from `base`, or from the
-    /// first of them where there is no base yet. Gives a bracket around one of the times if this round happened to
-    /// close one.
+    /// Moves the marks that the device has passed to `settled`, with their times counted from `base`, or from the first
+    /// of them where there is no base yet. Gives a bracket around one of the times if this round happened to close one.
     ///
     /// # Errors
     /// The context is lost; the marks not yet settled stay.
@@ -87,7 +87,7 @@ impl Track {
             match passed(driver, &self.waiting) {
                 Ok(passed) => break passed,
                 Err((_, fault)) if fault.is_lost() => return Err(fault),
-                // Only this event is of no use, such as one that became part of a graph after all.
+                // Only this event is unusable, for example because it became part of a graph after all.
                 Err((odd, _)) => match self.waiting.remove(odd) {
                     Some(mark) => settled.push(Settled { seq: mark.seq, event: mark.event, at: None }),
                     None => break 0,
@@ -105,7 +105,8 @@ impl Track {
                 None => Some(DeviceNs::default()),
                 Some((from, at)) => match driver.elapsed_ms(from, mark.event) {
                     Ok(Some(ms)) => later(at, ms),
-                    // Streams with the same handle, one after the other, are not in order. It is looked at again.
+                    // Two streams that had the same handle one after the other are not in order. The mark is looked at
+                    // again.
                     Ok(None) => break,
                     Err(fault) if fault.is_lost() => return Err(fault),
                     Err(_) => None,
@@ -137,15 +138,15 @@ impl Track {
     }
 }
 
-/// The time `ms` after `at`; none for what is no time.
+/// The time `ms` after `at`; `None` if `ms` is not a time.
 pub(super) fn later(at: DeviceNs, ms: f32) -> Option<DeviceNs> {
     let ns = f64::from(ms) * 1e6;
-    // The comparison is false for NaN too. A year, either way: events of one process are not further apart.
+    // The comparison is false for NaN too. The bound is a year either way: events of one process are not further apart.
     (ns.abs() < 3.2e16).then(|| DeviceNs(at.0 + ns.round() as i64))
 }
 
-/// How many marks the device has passed: one question where it has passed all or none of one, a binary search
-/// otherwise.
+/// How many marks the device has passed: one query if it has passed all of them, two if it has passed none, and a
+/// binary search otherwise.
 fn passed<D: Driver>(driver: &D, waiting: &VecDeque<Waiting>) -> Result<usize, (usize, Fault)> {
     let query = |at: usize| waiting.get(at).map_or(Ok(false), |w| driver.query(w.event)).map_err(|fault| (at, fault));
     let Some(newest) = waiting.len().checked_sub(1) else { return Ok(0) };

@@ -1,10 +1,10 @@
 //! The driver's functions, looked up in its library when it is first needed. All of this module's `unsafe` is here.
 //!
-//! The functions are looked up here and not called through cudarc's bindings, for three reasons. With candle, cudarc
-//! is linked against the driver and then has no function that tells whether the driver is there. Without candle it
-//! loads the functions of the newest CUDA and panics where an older driver lacks one (`cuEventElapsedTime_v2` before
-//! 12.8). And its `CUresult` is a Rust enum, which an error code that a newer driver returns must not be put into.
-//! The library is the same one either way, so handles of cudarc and of the CUDA runtime can be used here.
+//! The functions are looked up here and not called through cudarc's bindings, for three reasons. With candle, cudarc is
+//! linked against the driver and then has no function that tells whether the driver is there. Without candle it loads
+//! the functions of the newest CUDA and panics where an older driver lacks one (`cuEventElapsedTime_v2` before 12.8).
+//! And its `CUresult` is a Rust enum, so an unknown error code from a newer driver would be undefined behaviour. The
+//! library is the same one either way, so handles of cudarc and of the CUDA runtime can be used here.
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::cuda_device::{CudaDevice, DriverVersion, uuid_text};
@@ -58,7 +58,7 @@ api! {
     device_count: (*mut c_int) = "cuDeviceGetCount";
     device_get: (*mut c_int, c_int) = "cuDeviceGet";
     device_name: (*mut c_char, c_int, c_int) = "cuDeviceGetName";
-    // The first form, which for a slice of a GPU gives the UUID of the whole: the one that samples carry.
+    // The first form of the call, which gives the UUID of the whole GPU for a MIG slice: the one that samples carry.
     device_uuid: (*mut [u8; 16], c_int) = "cuDeviceGetUuid" | "cuDeviceGetUuid_v2";
     device_pci: (*mut c_char, c_int, c_int) = "cuDeviceGetPCIBusId";
     device_attribute: (*mut c_int, c_uint, c_int) = "cuDeviceGetAttribute";
@@ -88,7 +88,7 @@ pub(super) struct Cuda(&'static Api);
 static CUDA: OnceLock<Api> = OnceLock::new();
 
 impl Cuda {
-    /// Loads and starts the driver; once it could, that is remembered.
+    /// Loads and starts the driver; a success is remembered.
     pub(super) fn load() -> Result<Self, CudaError> {
         if let Some(api) = CUDA.get() {
             return Ok(Self(api));
@@ -214,10 +214,10 @@ fn ok(outcome: c_uint) -> Result<(), Fault> {
 
 const NOT_READY: c_uint = 600;
 
-/// Handles reach these functions from three places, and that is what makes them sound: contexts are the ones the
-/// driver said are current, which [`Driver::retain`] keeps where they are primary; events came from
-/// [`Driver::create`] and are ended once, by the pool that made them, which no one asks afterwards; streams are
-/// special values, are kept alive by an `Arc`, or were promised to live by the caller of [`Stream::from_raw`].
+/// Handles reach these functions from three places only, which makes the calls sound. Contexts are those that the
+/// driver said are current; [`Driver::retain`] keeps them alive if they are primary. Events came from
+/// [`Driver::create`] and are destroyed once, by the pool that made them, and not used afterwards. Streams are special
+/// values, are kept alive by an `Arc`, or were promised to live by the caller of [`Stream::from_raw`].
 impl Driver for Cuda {
     #[inline]
     fn current(&self) -> Option<Context> {
@@ -297,7 +297,7 @@ impl Driver for Cuda {
         match (outcome, value) {
             (0, 1) => CaptureMode::ThreadLocal,
             (0, 2) => CaptureMode::Relaxed,
-            // What threads start with, also where the call failed and so changed nothing.
+            // The mode that threads start with, also if the call failed and so changed nothing.
             _ => CaptureMode::Global,
         }
     }
@@ -352,9 +352,9 @@ impl Stream {
     /// A stream by its raw handle; null is the legacy default stream.
     ///
     /// # Safety
-    /// The handle must be a stream of the driver's, or one of its special values, and stay so as long as marks are
-    /// made with it: during [`with_stream`](super::with_stream), or until the clock and all its lanes are gone where
-    /// the stream was given to the clock.
+    /// The handle must be a stream of the driver, or one of its special values, for as long as marks are made with it:
+    /// during [`with_stream`](super::with_stream), or, if the stream was given to the clock, until the clock and all
+    /// its lanes are gone.
     pub unsafe fn from_raw(stream: cudarc::driver::sys::CUstream) -> Self {
         Self::unowned(StreamId(stream.expose_provenance()))
     }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_driver_is_told_so() {
-        // Where there is one, the rest of the API must answer.
+        // If there is a driver, the rest of the API must answer.
         match Cuda::load() {
             Ok(cuda) => assert!(cuda.version().is_ok_and(|v| v.major >= 11)),
             Err(e) => {

@@ -1,4 +1,5 @@
-//! What the recorder asks of CUPTI, and CUPTI itself behind it. The recorder's tests put a script in its place.
+//! What the recorder needs from CUPTI, as a trait, and CUPTI itself behind it. The recorder's tests use a scripted
+//! library instead.
 
 use super::CuptiOptions;
 use super::buffers::Filled;
@@ -9,7 +10,7 @@ use super::sys::{self, LINK, POOL, Subscriber};
 use candlescope_core::gpu::ActivityError;
 use std::path::Path;
 
-/// Takes a record, with the name of a kernel.
+/// Receives a record and, for a kernel, its name.
 pub(super) type Show<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// The library's side of a recorder. Everything is called by one thread.
@@ -20,19 +21,19 @@ pub(super) trait Backend: Send + 'static {
     fn path(&self) -> &Path;
     /// Starts the driver, and makes buffers ready. CUPTI is not attached by it.
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError>;
-    /// Attaches CUPTI, as the process's client, where it is detached or attached to another recorder.
+    /// Attaches CUPTI as the process's client, if it is detached or attached for another recorder.
     fn attach(&mut self) -> Result<(), ActivityError>;
     /// Whether CUPTI is attached. Everything below may be called only while it is.
     fn link(&self) -> &Link;
-    /// Is the client no longer; CUPTI itself stays.
+    /// Stops being the client; CUPTI itself stays.
     fn stop(&mut self);
     /// The library's name of a call; `None` if it does not know it.
     fn call_name(&self, domain: Domain, cbid: u32) -> Option<String>;
-    /// Turns a switch.
+    /// Turns a switch on or off.
     fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code>;
     /// CUPTI's clock.
     fn timestamp(&self) -> Option<u64>;
-    /// Has buffers handed over, with `forced` also those that are not complete.
+    /// Makes CUPTI hand over its buffers; with `forced`, also those with records that are not complete.
     fn flush(&mut self, forced: bool) -> Result<(), Code>;
     /// Shows all records handed over so far, with the names of kernels. Returns how many buffers ended in something
     /// unreadable.
@@ -43,7 +44,7 @@ pub(super) trait Backend: Send + 'static {
     fn uuid(&self, device: u32) -> Option<String>;
 }
 
-/// Something that can be recorded, or not.
+/// Something whose recording can be switched on and off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Switch {
     /// Records of a kind.
@@ -85,14 +86,14 @@ impl Backend for Real {
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {
         POOL.configure(options.buffer_bytes, options.max_buffers, READY);
         self.device_buffer_bytes = options.device_buffer_bytes;
-        // The driver first: where there is no GPU, that is the better message.
+        // The driver first: if there is no GPU, its error message is the better one.
         self.driver.start()
     }
 
     fn attach(&mut self) -> Result<(), ActivityError> {
-        // Where another recorder has left its subscription to a launch that did not come.
+        // If another recorder left its subscription for a launch to end, and no launch came.
         self.cupti.unsubscribe();
-        // Also where no callbacks are used: only a subscriber learns of another client, keeps others out, and can
+        // Also if no callbacks are used: only a subscriber learns about another client, keeps others out, and can
         // detach.
         let subscriber = self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))?;
         self.subscriber = Some(subscriber);

@@ -1,8 +1,9 @@
-//! The memory that CUPTI writes records into, handed to and fro between its callbacks and the thread that reads them.
+//! The memory that CUPTI writes records into, handed back and forth between its callbacks and the thread that reads
+//! them.
 //!
-//! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So what
-//! happens there is a few instructions under a lock that nobody holds for longer; allocating, clearing and reading
-//! are done elsewhere.
+//! CUPTI asks for a buffer and returns it on threads of the application, in the middle of their launches. So these
+//! callbacks run only a few instructions, under a lock that is never held longer; allocating, clearing and reading are
+//! done elsewhere.
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,10 +41,10 @@ pub(super) struct Filled {
     pub(super) valid: usize,
 }
 
-/// Buffers in all their states.
+/// All buffers, whatever their state.
 ///
-/// Overload policy: no more than `most` exist, wherever they are. When all are in use, CUPTI gets none and drops
-/// records, which it counts: recording must never take the memory of the program that is recorded.
+/// Overload policy: no more than `most` exist, wherever they are. When all are in use, CUPTI gets none, drops records
+/// and counts them: recording must not use up the memory of the program that it records.
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<State>,
@@ -66,8 +67,8 @@ impl Pool {
         Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, out: 0, most: 0, bytes: 0 }) }
     }
 
-    /// Sets the bounds, and makes `ready` buffers whose memory is there already: the first write to a page costs a
-    /// fault, which the application's threads would pay.
+    /// Sets the bounds, and makes `ready` buffers whose memory is mapped already: otherwise the first write to each
+    /// page would cost the application's threads a page fault.
     pub(super) fn configure(&self, bytes: usize, most: usize, ready: usize) {
         let mut state = self.lock();
         let bytes = bytes.next_multiple_of(8);
@@ -113,13 +114,13 @@ impl Pool {
         let mut state = self.lock();
         match state.out.checked_sub(1) {
             Some(out) => state.out = out,
-            // One that was written off.
+            // A buffer that was written off.
             None => state.exist += 1,
         }
         state.filled.push(filled);
     }
 
-    /// CUPTI was detached: what it has not given back by now it never will, and must not count against the bound for
+    /// CUPTI was detached: buffers that it has not given back by now are lost, and must not count against the bound for
     /// ever. Returns how many these are.
     pub(super) fn write_off(&self) -> usize {
         let mut state = self.lock();
@@ -199,7 +200,7 @@ mod tests {
         pool.put(Filled { buffer: back, valid: 8 });
         assert_eq!((pool.write_off(), pool.write_off()), (1, 0));
         assert!(pool.take().is_some() && pool.take().is_none(), "one is waiting to be read");
-        // It comes after all, and counts again.
+        // The buffer comes back after all, and counts again.
         pool.write_off();
         pool.put(Filled { buffer: kept, valid: 0 });
         pool.drain().into_iter().for_each(|filled| pool.recycle(filled));

@@ -36,19 +36,19 @@ pub(super) fn name(domain: Domain, cbid: u32) -> Option<&'static str> {
     calls.binary_search_by_key(&cbid, |(number, _)| *number).ok().map(|at| calls[at].1)
 }
 
-/// Calls of the driver of which a program that uses the device makes one before long: launches of kernels and graphs,
-/// and copies. At the end of one of these CUPTI is detached.
+/// Calls of the driver that every program which uses the device makes frequently: launches of kernels and graphs, and
+/// copies. CUPTI is detached at the end of one of these.
 pub(super) const FREQUENT: [u32; 12] = [277, 279, 306, 307, 418, 421, 422, 442, 514, 515, 652, 653];
 
-/// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without what tells its variants
-/// apart.
+/// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without the suffixes of its
+/// variants.
 pub(super) fn plain(name: &str) -> &str {
     let name = name.trim_start_matches('_');
     name.split_once('_').map_or(name, |(plain, _)| plain)
 }
 
-/// `cupti_driver_cbid.h`. Numbers are never given out again; that a library knows one, under this name, is checked
-/// when it is loaded.
+/// `cupti_driver_cbid.h`. Numbers are never reused; when a library is loaded, it is checked that it knows each number
+/// under this name.
 #[rustfmt::skip]
 const DRIVER: [(u32, &str); 90] = [
     (216, "cuMemsetD8Async"), (218, "cuMemsetD16Async"), (220, "cuMemsetD32Async"), (222, "cuMemsetD2D8Async"),

@@ -1,18 +1,18 @@
 //! From a clock that counts nanoseconds in its own way to the host's time line.
 //!
 //! CUPTI's times follow the system's wall clock, which may be set while a program runs; the host's time line is never
-//! set. Both are read together now and then, and what lies between two such anchors is mapped by the straight line
+//! set. Both are read together from time to time, and times between two such anchors are mapped by the straight line
 //! through them.
 //!
-//! How far a mapped time may be off is measured as far as that can be from here: half the bracket around each reading,
-//! and how far readings were from the line through their neighbours. CUPTI itself brings the device's clock to its own,
-//! and does not tell how well: that shows only where a kernel would have begun before it was launched, which the
-//! pipeline looks at.
+//! The error bound of a mapped time is what can be measured from here: half the bracket around each reading, and how
+//! far readings were from the line through their neighbours. CUPTI itself converts the device's clock to its own and
+//! does not tell how exactly: an error there shows only if a kernel seems to begin before it was launched, which the
+//! pipeline checks.
 
 use candlescope_core::HostNs;
 use std::collections::VecDeque;
 
-/// Anchors kept: hours of windows. What is older than all is mapped by the oldest.
+/// Anchors kept, enough for hours of windows. Times before the oldest are mapped by the oldest.
 const MOST: usize = 256;
 
 /// How far two clocks may drift apart between two anchors: this share of the time, and this many nanoseconds for the
@@ -36,7 +36,7 @@ impl Anchors {
     pub(super) fn add(&mut self, at: u64, host: HostNs, bound_ns: u64) {
         self.widest_ns = self.widest_ns.max(bound_ns);
         if self.points.back().is_some_and(|(last, _)| at <= *last) {
-            // It was set back: nothing from before can be told from what comes now.
+            // The clock was set back: times from before cannot be told from those that come now.
             self.points.clear();
         }
         if self.points.len() >= MOST {
@@ -46,7 +46,7 @@ impl Anchors {
         self.judge();
     }
 
-    /// What the newest reading says of the mapping between those before it.
+    /// Checks the mapping between the readings before the newest one against it.
     fn judge(&mut self) {
         let n = self.points.len();
         let last = |back: usize| n.checked_sub(back).and_then(|i| self.points.get(i)).copied();
@@ -78,8 +78,8 @@ impl Anchors {
         let along = |(x, host): (u64, i64)| HostNs(host.saturating_add(signed_difference(at, x)));
         match (before.copied(), self.points.get(after).copied()) {
             (None, None) => None,
-            // Outside of all anchors both clocks are taken to run at the same speed: there a line through two anchors
-            // that lie close together would multiply the uncertainty of their readings.
+            // Before the first and after the last anchor both clocks are taken to run at the same speed: a line through
+            // two anchors that lie close together would multiply the uncertainty of their readings.
             (Some(end), None) | (None, Some(end)) => Some(along(end)),
             (Some((x0, h0)), Some((x1, h1))) => {
                 let (own, hosts) = ((x1 - x0) as f64, (h1 - h0) as f64);
@@ -105,11 +105,11 @@ fn signed_difference(a: u64, b: u64) -> i64 {
 /// A reading of a clock, the host's in the middle of the bracket around it, and half the bracket.
 pub(super) type Reading = (u64, HostNs, u64);
 
-/// A bracket over this is worth more tries: something was in the way.
+/// A wider bracket than this is worth more tries, because something delayed the reading.
 const WIDE_NS: u64 = 20_000;
 
-/// Reads `clock` between two readings of the host's clock, and takes the try with the narrowest bracket: of four, and
-/// of more, up to sixteen, while all were wide.
+/// Reads `clock` between two readings of the host's clock, and takes the narrowest bracket of four tries, or of up to
+/// sixteen as long as all were wide.
 pub(super) fn bracketed(host: &dyn Fn() -> HostNs, clock: &dyn Fn() -> Option<u64>) -> Option<Reading> {
     let mut best: Option<(u64, Reading)> = None;
     for attempt in 0..16 {
@@ -183,7 +183,7 @@ mod tests {
     fn the_bound_is_what_readings_show() {
         assert_eq!(Anchors::default().bound_ns(), None);
         assert_eq!(anchors(&[(1_000, 5_000)]).bound_ns(), Some(40));
-        // Two readings: their drift may have come all at once.
+        // Two readings: the whole drift may have happened at any moment between them.
         assert_eq!(anchors(&[(0, 0), (1_000_000, 1_000_300)]).bound_ns(), Some(340));
         // Three on a line: drift is no error of the line.
         let straight = [(0, 0), (1_000_000, 1_000_300), (3_000_000, 3_000_900)];
@@ -191,7 +191,7 @@ mod tests {
         // The one in the middle is 500 ns off.
         let bent = [(0, 0), (1_000_000, 1_000_800), (3_000_000, 3_000_900)];
         assert_eq!(anchors(&bent).bound_ns(), Some(540));
-        // A clock that was set by an hour has not drifted by one.
+        // Setting a clock by an hour is not a drift of an hour.
         let set = [(0, 0), (1_000_000, 1_000_000), (3_600_002_000_000, 2_000_000)];
         assert_eq!(anchors(&set).bound_ns(), Some(40));
         let mut wide = anchors(&straight);
@@ -209,7 +209,7 @@ mod tests {
             HostNs(now.get())
         };
         assert_eq!(bracketed(&host, &|| Some(1)).map(|(.., half)| half), Some(50));
-        // It does not go on for ever.
+        // The number of tries is bounded.
         let slow = || {
             now.set(now.get() + 1_000_000);
             HostNs(now.get())

@@ -1,9 +1,10 @@
 //! When CUPTI leaves the process, and who may call it meanwhile: a state machine without I/O.
 //!
-//! NVIDIA asks that CUPTI be detached at the end of a CUDA call, on the thread that makes it. So the recorder's
-//! thread asks, and the next launch of the application does it, once, whichever thread that is. From the request to
-//! the end no other thread may call CUPTI, and when it is detached nobody may: any call would attach it again. Where
-//! no launch comes the request stands, and costs nothing, as only launches are made slower.
+//! NVIDIA asks that CUPTI be detached at the end of a CUDA call, on the thread that makes it. So the recorder's thread
+//! requests it, and the application's next launch does it, once, on whichever thread that is. Between the request and
+//! the end of the detachment no other thread may call CUPTI, and once it is detached nobody may: any call would attach
+//! it again. Until a launch comes the request stays pending, which costs nothing, because only launches are slowed
+//! down.
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Not in the process. Nobody calls it.
+    /// Not in the process. Nobody may call it.
     Detached,
     /// In the process, for the recorder's thread to call.
     Attached,
-    /// To be detached by the next launch. The recorder's thread may only take the request back.
+    /// To be detached by the next launch. The recorder's thread may only cancel the request.
     Requested,
     /// A launch is detaching it.
     Detaching,
@@ -27,9 +28,9 @@ pub(super) enum State {
 pub(super) enum Event {
     /// The recorder's thread has attached it.
     Attach,
-    /// The recorder's thread wants it gone.
+    /// The recorder's thread requests that it be detached.
     Request,
-    /// The recorder's thread wants it back.
+    /// The recorder's thread cancels its request.
     Cancel,
     /// A launch begins to detach it.
     Begin,
@@ -78,13 +79,15 @@ impl Link {
         State::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Whether the next launch is to detach. The hot path's question: one load, where nothing else has to be in order.
+    /// Whether the next launch is to detach. Asked on the hot path: one relaxed load, because nothing else has to be
+    /// ordered by it.
     #[inline]
     pub(super) fn is_requested(&self) -> bool {
         self.state.load(Ordering::Relaxed) == State::Requested as u8
     }
 
-    /// Takes a step, if it may be taken now; of several threads that try, one does. Returns whether this one did.
+    /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
+    /// did.
     pub(super) fn step(&self, event: Event) -> bool {
         let next = |state| State::of(state).after(event).map(|state| state as u8);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
@@ -103,8 +106,8 @@ impl Link {
         Some(self.status.swap(0, Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
-    /// Takes a request back, or waits for the end of a detachment that has begun. What is so in the end: attached or
-    /// detached; or still detaching, if the time is up.
+    /// Cancels a request, or waits for the end of a detachment that has begun. Returns the state after that: attached
+    /// or detached, or still detaching if the time is up.
     pub(super) fn settle(&self, limit: Duration) -> State {
         let began = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What is in the way of recording, and what helps: one message each.
+//! What prevents recording, and what to do about it: one message each.
 
 use super::search;
 use candlescope_core::gpu::ActivityError;
@@ -8,7 +8,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Code(pub(super) u32);
 
-/// Codes that more is known about than their number.
+/// The codes that get a message of their own.
 pub(super) mod code {
     use super::Code;
     pub(in super::super) const INVALID_PARAMETER: Code = Code(1);
@@ -48,7 +48,7 @@ pub(super) fn refused(what: &str, code: Code) -> ActivityError {
 /// No library was found. `tried`: each name or path, with what the loader said.
 pub(super) fn no_library(tried: &[(impl AsRef<Path>, String)]) -> ActivityError {
     let names = tried.iter().map(|(path, _)| path.as_ref().display().to_string()).collect::<Vec<_>>().join(", ");
-    // A library that is there but does not load is the interesting case.
+    // If a library exists but does not load, its error is the useful one.
     let reason = tried
         .iter()
         .map(|(_, said)| said)

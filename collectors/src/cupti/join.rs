@@ -1,7 +1,7 @@
 //! Which interval and which call a kernel belongs to: a state machine without I/O.
 //!
-//! What ran and what launched it come as separate records, in any order and in different buffers, and carry the same
-//! correlation id. A graph launch is one call with many kernels, and they come over many deliveries.
+//! Kernels and the calls that launched them are separate records, in any order and in different buffers, with the same
+//! correlation id. A graph launch is one call with many kernels, which may take many deliveries to arrive.
 
 use super::records::Work;
 use candlescope_core::SpanId;
@@ -11,8 +11,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Calls remembered. A stream holds about a thousand launches that have not run, so a kernel whose call is this far
-/// behind has lost its record; but one delivery can bring the calls of several full rings at once. At most some 20
-/// MB. The oldest is forgotten first, long before its id, of 32 bits, comes again.
+/// behind has lost its record; but one delivery can bring the calls of several full rings at once. At most some 20 MB.
+/// The oldest is forgotten first, long before its 32-bit id is used again.
 const MOST_CALLS: usize = 262_144;
 
 /// Deliveries that a kernel waits for its call before it is handed on without: its thread may still be inside the call.
@@ -49,7 +49,7 @@ pub(super) struct Joined {
 struct Known {
     span: Option<SpanId>,
     call: Call,
-    /// Tells it from an earlier call with the same id.
+    /// Distinguishes it from an earlier call with the same id.
     serial: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Join {
     serial: u64,
     /// What ran, and how many deliveries it has waited for.
     waiting: VecDeque<(Ran, u8)>,
-    /// What waited when ids began anew, with what was known of it.
+    /// Kernels that waited when ids started again, with what was known about them.
     settled: Vec<Joined>,
     patience: u8,
     most_calls: usize,
@@ -70,7 +70,7 @@ pub(super) struct Join {
 }
 
 impl Join {
-    /// `calls`: whether records of calls come at all; if not, nothing waits for them.
+    /// `calls`: whether there are records of calls at all; if not, no kernel waits for one.
     pub(super) fn new(calls: bool) -> Self {
         Self {
             known: FxHashMap::default(),
@@ -84,7 +84,7 @@ impl Join {
         }
     }
 
-    /// A call, as its callbacks saw it: all there will ever be to know.
+    /// A call, as its callbacks saw it. No more information about it will come.
     pub(super) fn launched(&mut self, correlation: u32, span: Option<SpanId>, call: Call) {
         while self.order.len() >= self.most_calls && !self.known.contains_key(&correlation) {
             let Some((oldest, serial)) = self.order.pop_front() else { break };
@@ -96,8 +96,8 @@ impl Join {
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
                 known.span = span.or(known.span);
-                // Where CUPTI gives a runtime call and the driver call inside it one id, the outer one is what the
-                // program made.
+                // If CUPTI gives a runtime call and the driver call inside it the same id, the outer one is the
+                // program's own call.
                 if call.start < known.call.start {
                     known.call = call;
                 }
@@ -110,8 +110,8 @@ impl Join {
         }
     }
 
-    /// From here on ids may begin anew, as they do when CUPTI is attached again: what waits is settled with what is
-    /// known.
+    /// From here on ids may start again, as they do when CUPTI is attached again: kernels that wait are settled with
+    /// what is known.
     pub(super) fn new_ids(&mut self) {
         let Self { known, waiting, settled, .. } = self;
         settled.extend(waiting.drain(..).map(|(ran, _)| joined(known, ran)));
@@ -124,9 +124,9 @@ impl Join {
         self.waiting.push_back((ran, 0));
     }
 
-    /// Hands on what is complete, and what has waited long enough; with `all`, everything.
+    /// Hands on the kernels that are complete or have waited long enough; with `all`, every kernel.
     pub(super) fn deliver(&mut self, all: bool, mut out: impl FnMut(Joined)) {
-        // More than can be kept is handed on early: a kernel without its interval is worth more than none.
+        // Kernels beyond the limit are handed on early: a kernel without its interval is better than a lost one.
         let mut excess = self.waiting.len().saturating_sub(self.most_waiting);
         self.settled.drain(..).for_each(&mut out);
         for _ in 0..self.waiting.len() {
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn threads_interleave() {
         let mut join = Join::new(true);
-        // Two threads' rings: ids alternate between them, and each ring comes whole.
+        // Two threads' rings: ids alternate between them, and each ring is read as a whole.
         for thread in 0..2 {
             for n in (thread..1000).step_by(2) {
                 join.launched(n, Some(SpanId(u64::from(thread) + 1)), call(u64::from(n)));

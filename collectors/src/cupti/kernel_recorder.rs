@@ -1,4 +1,4 @@
-//! Switching recording on and off, and turning what comes of it into kernels with their intervals.
+//! Switches recording on and off, and turns CUPTI's records into kernels with their intervals.
 
 use super::backend::{Backend, Switch};
 use super::calls::{self, Domain};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs on a device. Copies between devices are extra, as some shared devices refuse them.
+/// What runs on a device. Copies between devices are separate, because some shared devices refuse to record them.
 const WORK: [u32; 3] = [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET];
 
 /// `cuLaunchKernel`, without which nothing is worth following.
@@ -37,8 +37,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     detaches: bool,
     /// Whether it was this recorder that attached CUPTI last.
     mine: bool,
-    /// What to turn on in a window, once it is known what works. In the order they are switched on; off goes the
-    /// other way round.
+    /// What to turn on in a window, once it is known what works, in the order of switching on; switching off is in
+    /// reverse order.
     switches: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
@@ -52,8 +52,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     /// The callbacks' clock, in nanoseconds since `origin`, beside the host's.
     ticks: Anchors,
     origin: u64,
-    /// Readings of both clocks when windows began and ended, and half the bracket. The host's clock is not at hand
-    /// then, and is put to them later.
+    /// Readings of both clocks when windows began and ended, and half the bracket. The host's clock is not available at
+    /// that point, and is added later.
     noted: Vec<(u64, u64, u64)>,
 }
 
@@ -93,24 +93,24 @@ impl<B: Backend> KernelRecorder<B> {
         Ok(recorder)
     }
 
-    /// Whether this thread may call CUPTI. When it is detached, any call would attach it again; when a launch is to
-    /// detach it, that may happen at any time.
+    /// Whether this thread may call CUPTI. If it is detached, any call would attach it again; if a detachment was
+    /// requested, a launch may detach it at any time.
     fn is_attached(&self) -> bool {
         self.mine && self.backend.link().state() == State::Attached
     }
 
-    /// Has CUPTI in the process, ready to record.
+    /// Makes sure that CUPTI is in the process, ready to record.
     fn attach(&mut self) -> Result<(), ActivityError> {
         let state = self.backend.link().settle(DETACHING);
         if let Some(status) = self.backend.link().failed() {
-            // What went wrong once is not tried again, in the middle of the application's launches.
+            // After a failure this is not tried again, because it happens in the middle of the application's launches.
             self.detaches = false;
             let message = format!("detaching failed with error {status}, so it stays attached from now on");
             candlescope_core::diagnostics::report("cupti", message);
         }
         match state {
             State::Attached if self.mine => {
-                // The request was taken back, or there was none.
+                // The request was cancelled, or there was none.
                 for exit in &self.exits {
                     let _ = self.backend.turn(*exit, false);
                 }
@@ -134,22 +134,22 @@ impl<B: Backend> KernelRecorder<B> {
         if self.switches.is_none() { self.warm_up() } else { Ok(()) }
     }
 
-    /// CUPTI was attached: what it says from now on has nothing to do with what it said before, not even the numbers
-    /// of calls.
+    /// CUPTI was attached again: nothing that it reports from now on refers to what it reported before, not even the
+    /// numbers of calls.
     fn begin_anew(&mut self) {
         if std::mem::replace(&mut self.mine, true) {
-            // What came while it was being detached: only now may it be read, as CUPTI itself walks its buffers.
+            // Buffers that came while it was being detached can only be read now, because CUPTI itself walks them.
             self.read();
             self.join.new_ids();
         } else {
-            // Another recorder's.
+            // Records of another recorder.
             self.backend.records(&mut |_, _| {});
             self.backend.dropped();
         }
         self.numbers.begin_anew();
     }
 
-    /// A window is over and its kernels are delivered: has the next launch detach CUPTI.
+    /// A window is over and its kernels are delivered: requests that the next launch detach CUPTI.
     pub(super) fn release(&mut self) {
         if self.recording || !self.detaches || !self.is_attached() {
             return;
@@ -158,7 +158,7 @@ impl<B: Backend> KernelRecorder<B> {
         for exit in &self.exits {
             any |= self.backend.turn(*exit, true).is_ok();
         }
-        // Without a call that can do it, it stays.
+        // If no call can detach it, CUPTI stays.
         if any {
             self.backend.link().step(Event::Request);
         }
@@ -179,7 +179,7 @@ impl<B: Backend> KernelRecorder<B> {
                     let _ = self.all_off(&works);
                     return Err(errors::refused(&meaning(switch), code));
                 }
-                // A call that this library or this driver does not offer is never made either.
+                // A call that this library or driver does not offer is not made by the program either.
                 Err(_) => {}
             }
         }
@@ -208,7 +208,7 @@ impl<B: Backend> KernelRecorder<B> {
             .collect()
     }
 
-    /// Turns these off, whatever fails; tells the first that did.
+    /// Turns all of these off, even if some fail; returns the first error.
     fn all_off(&mut self, switches: &[Switch]) -> Result<(), (Switch, errors::Code)> {
         let mut outcome = Ok(());
         for switch in switches.iter().rev() {
@@ -223,7 +223,7 @@ impl<B: Backend> KernelRecorder<B> {
         }
         let outcome = self.attach().and_then(|()| self.turn_on());
         if outcome.is_err() {
-            // The window is given up, and must not slow down what comes after.
+            // The window is given up, and CUPTI must not slow down what comes after it.
             self.release();
         }
         outcome
@@ -235,8 +235,8 @@ impl<B: Backend> KernelRecorder<B> {
         let switches = self.switches.clone().unwrap_or_default();
         for switch in &switches {
             if let Err(code) = self.backend.turn(*switch, true) {
-                // Turning off what was not on does nothing. The refusal is the better news than what fails on the way
-                // back.
+                // Turning off what was not on does nothing. The first refusal is the useful error, not one from turning
+                // things off again.
                 let _ = self.all_off(&switches);
                 return Err(errors::refused(&meaning(*switch), code));
             }
@@ -256,12 +256,12 @@ impl<B: Backend> KernelRecorder<B> {
         outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
     }
 
-    /// Delivers what is known.
+    /// Delivers the kernels recorded so far.
     ///
-    /// A plain flush hands over the buffers whose records are all complete; one kernel that is still running holds
-    /// its buffer back, and no record is lost. That is what a window that goes on wants. With `all` the work is done
-    /// on the device, so a plain flush has everything; a forced one follows for buffers that hold a record which will
-    /// never be complete, as its time stamp was lost. When CUPTI is detached there is nothing to fetch.
+    /// A plain flush hands over the buffers whose records are all complete; a kernel that is still running holds its
+    /// buffer back, and no record is lost. That is right while a window goes on. With `all`, the device has finished
+    /// its work, so a plain flush brings everything; a forced one follows for buffers with a record that will never be
+    /// complete because its time stamp was lost. If CUPTI is detached there is nothing to fetch.
     pub(super) fn collect(
         &mut self,
         all: bool,
@@ -282,7 +282,8 @@ impl<B: Backend> KernelRecorder<B> {
             into.dropped += self.read() + self.backend.dropped();
         }
         into.dropped += lanes::lost();
-        // Of the clock that kernels are timed by, and of the calls' clock, which they are held against.
+        // The bounds of the clock that times kernels and of the clock that times calls, which kernels are compared
+        // with.
         into.clock_bound_ns = self.cupti.bound_ns().map(|bound| bound + self.ticks.bound_ns().unwrap_or(0));
         let Self { join, cupti, ticks, devices, backend, numbers, .. } = self;
         join.deliver(all, |joined| {
@@ -299,7 +300,7 @@ impl<B: Backend> KernelRecorder<B> {
         let Self { backend, join, names, .. } = self;
         let mut lost = 0;
         lost += backend.records(&mut |bytes, name| match records::parse(bytes) {
-            // Times are zero where the device had no room for them, or where the record was forced out before its end.
+            // Times are zero if the device had no room for them, or if the record was forced out before its end.
             Some(Record::Work(work)) if work.start == 0 || work.end == 0 => lost += 1,
             Some(Record::Work(work)) => {
                 let name = match &work.what {
@@ -312,7 +313,7 @@ impl<B: Backend> KernelRecorder<B> {
             Some(Record::Other) => {}
             None => lost += 1,
         });
-        // After the buffers: a kernel can be over before its call has returned, hardly the other way round.
+        // After the buffers: a kernel can end before its call has returned, so the calls are read last.
         let nanoseconds = |raw: u64| lanes::clock().delta_as_nanos(self.origin, raw);
         lanes::drain(|launch| {
             let Some(name) = calls::name(launch.domain, launch.cbid) else { return };
@@ -367,26 +368,26 @@ impl<B: Backend> KernelRecorder<B> {
 
 impl<B: Backend> Drop for KernelRecorder<B> {
     fn drop(&mut self) {
-        // Nothing can be reported any more. The flush brings CUPTI's buffers home, for the next recorder.
+        // Errors cannot be reported any more. The flush brings CUPTI's buffers back for the next recorder.
         let _ = self.disable();
         if self.is_attached() {
             let _ = self.backend.flush(true);
             self.backend.records(&mut |_, _| {});
             self.release();
         }
-        // Where the next launch detaches CUPTI, the subscription ends with that.
+        // If the next launch detaches CUPTI, that ends the subscription too.
         if self.is_attached() {
             self.backend.stop();
         }
     }
 }
 
-/// Makes the numbers of calls unique in the process: CUPTI may count from the beginning when it is attached again.
+/// Makes the numbers of calls unique in the process: CUPTI may start counting again when it is attached again.
 #[derive(Debug, Default)]
 struct Numbers {
     /// Added to what CUPTI says.
     offset: u32,
-    /// The highest it said so far, and the highest it had said when it was attached, until it says more.
+    /// The highest number so far, and the highest one when CUPTI was attached, until a higher one comes.
     highest: u32,
     before: Option<u32>,
 }

@@ -1,7 +1,7 @@
-//! What application threads leave for the recorder, when calls are followed by callbacks: one bounded ring a thread.
+//! What application threads leave for the recorder when calls are followed by callbacks: one bounded ring per thread.
 //!
-//! The thread's open intervals and its ring are in one thread-local. A callback runs on the thread that makes the
-//! call, between two changes of that stack, so the top of it is the interval that launches.
+//! The thread's open intervals and its ring are in one thread-local. A callback runs on the thread that makes the call,
+//! between two changes of that stack, so the top of the stack is the launching interval.
 
 use super::calls::Domain;
 use candlescope_core::SpanId;
@@ -17,14 +17,14 @@ pub(super) struct Launch {
     pub(super) correlation: u32,
     pub(super) cbid: u32,
     pub(super) domain: Domain,
-    /// Zero outside of all intervals.
+    /// Zero outside all intervals.
     pub(super) span: u64,
     /// Zero if the beginning was not seen.
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// One thread's end.
+/// One thread's stack of intervals and its end of the ring.
 struct Lane {
     open: Vec<u64>,
     ring: Option<Producer<Launch>>,
@@ -34,7 +34,7 @@ thread_local! {
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
 }
 
-/// The readers' ends of all threads' rings. Taken when a thread makes its first call, and by the recorder.
+/// The readers' ends of all threads' rings. Locked when a thread makes its first call, and by the recorder.
 static RINGS: Mutex<Vec<Consumer<Launch>>> = Mutex::new(Vec::new());
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
@@ -47,8 +47,8 @@ pub(super) fn clock() -> &'static Clock {
     &CLOCK
 }
 
-/// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what is left of an earlier
-/// recorder.
+/// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what an earlier recorder
+/// left.
 pub(super) fn configure(capacity: usize) {
     CAPACITY.store(capacity, Ordering::Relaxed);
     clock();
@@ -56,7 +56,7 @@ pub(super) fn configure(capacity: usize) {
     lost();
 }
 
-/// Recording begins: what calls left behind before is not theirs.
+/// Recording begins. A start time that a call stored before this moment is not valid.
 pub(super) fn begin() {
     BEGAN.store(clock().raw(), Ordering::Relaxed);
 }
@@ -102,21 +102,21 @@ fn new_ring() -> Producer<Launch> {
     producer
 }
 
-/// `None` while a thread is ending, or if this is called from within itself, which nothing does.
+/// `None` while a thread is ending, or in a recursive call, which does not happen.
 #[inline]
 fn with_lane<T>(act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
     LANE.try_with(|lane| lane.try_borrow_mut().ok().map(|mut lane| act(&mut lane))).ok().flatten()
 }
 
-/// Hands on every call that is over, and drops the rings of ended threads. One thread at a time, as the recorder is
-/// one.
+/// Hands on every call that is over, and drops the rings of ended threads. Called by one thread at a time, the
+/// recorder's.
 pub(super) fn drain(mut out: impl FnMut(Launch)) {
-    // Read without the lock: a thread that makes its first call must not wait for that.
+    // Read without the lock: a thread that makes its first call must not wait for the reader.
     let mut rings = std::mem::take(&mut *lock_rings());
     rings.retain_mut(|ring| {
-        // Asked first: what a thread wrote before it ended is read below.
+        // Checked first, so that everything that a thread wrote before it ended is read below.
         let ended = ring.is_abandoned();
-        // No further than what is there now: a busy thread could keep this one reading for ever.
+        // Only what is there now: a busy thread could keep this one reading for ever.
         for _ in 0..ring.slots() {
             match ring.pop() {
                 Ok(launch) => out(launch),
@@ -132,7 +132,7 @@ fn lock_rings() -> MutexGuard<'static, Vec<Consumer<Launch>>> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls that did not fit since this was last asked.
+/// Calls that found their ring full since the last call of this function.
 pub(super) fn lost() -> u64 {
     LOST.swap(0, Ordering::Relaxed)
 }
@@ -172,7 +172,7 @@ mod tests {
                 (200..212).for_each(launch);
                 pop();
             });
-            // The end of a scope does not wait for the threads' own ends, where their rings are let go.
+            // The end of a scope does not wait for the threads' destructors, in which their rings are dropped.
             [nested, busy].into_iter().for_each(|thread| thread.join().expect("a thread"));
         });
         let mut seen = Vec::new();

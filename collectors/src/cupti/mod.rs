@@ -1,35 +1,36 @@
 //! Kernels, copies and memsets through CUPTI's Activity API, each with the interval and the call that launched it.
 //!
-//! The library is loaded when it is asked for, so this builds and runs anywhere; where something is missing,
-//! [`Cupti`] says what, and how to get it. CUPTI of CUDA 12 and 13 is understood.
+//! The library is loaded on demand, so this builds and runs anywhere; if something is missing, [`Cupti`] says what, and
+//! how to get it. CUPTI of CUDA 12 and 13 is supported.
 //!
 //! | file | does |
 //! |---|---|
-//! | `search`, `errors` | where the library may lie; what is in the way |
-//! | `sys` | C functions, and the callbacks that CUPTI calls |
+//! | `search`, `errors` | where the library may be; what prevents recording |
+//! | `sys` | C functions, and our callbacks, which CUPTI calls |
 //! | `detach` | when CUPTI leaves the process, and who may call it meanwhile |
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
-//! | `backend`, `kernel_recorder` | what is on in a window, and what comes of it |
+//! | `backend`, `kernel_recorder` | what is switched on in a window, and the kernels that come of it |
 //!
 //! # What it costs
 //!
-//! Measured on an H200 in a VM, CUDA 13.0, driver 580; nanoseconds of the thread that launches, for each kernel:
+//! Measured on an H200 in a VM, CUDA 13.0, driver 580 (`docs/measurements/gpu.md`); nanoseconds of the launching thread
+//! per kernel:
 //!
 //! | | ns |
 //! |---|---|
 //! | without CUPTI | 2,600 |
-//! | CUPTI attached, nothing recorded | 3,100 |
-//! | kernels alone ([`Correlate::Nothing`]) | 3,400–3,500 |
-//! | kernels with their intervals ([`Correlate::Callbacks`]) | 3,450–3,600 |
+//! | CUPTI attached, nothing recorded | 2,950 |
+//! | kernels recorded, in a window | 3,180–3,390 |
 //!
-//! So recording is for windows of a few steps, and between windows CUPTI is detached: once attached it slows down
-//! every call of the driver, also with everything switched off, by 9 to 12 % of a decode step of a small model.
+//! So recording is for windows of a few steps, and between windows CUPTI is detached: while attached it slows down
+//! every call of the driver, even with everything switched off, by 9 to 12 % of a decode step of a small model.
 //!
 //! Kernels find their intervals through callbacks at launch calls. CUPTI's external correlation ids would be another
-//! way; they cost a record or two more per launch, and with records of single calls (`cuptiActivityEnableDriverApi`),
-//! the cheap way to have them, no kernel of the same machine could be tied to an interval.
+//! way, but they cost one or two more records per launch; and with records of selected calls only
+//! (`cuptiActivityEnableDriverApi`), which would be the cheap way to get them, no kernel could be tied to an interval
+//! on the same machine.
 
 mod backend;
 mod buffers;
@@ -59,11 +60,11 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Correlate {
-    /// CUPTI calls us as a launch call begins and ends, on the thread that makes it: the interval is the top of that
-    /// thread's stack, and CUPTI writes no records but those of the work itself.
+    /// CUPTI calls us at the beginning and end of each launch call, on the thread that makes it. The interval is the
+    /// top of that thread's stack, and CUPTI writes records of the work itself only.
     #[default]
     Callbacks,
-    /// Kernels alone, without interval or call: the least that recording can cost.
+    /// Kernels alone, without interval or call: the cheapest way to record.
     Nothing,
 }
 
@@ -83,40 +84,39 @@ impl Correlate {
 pub struct CuptiOptions {
     /// How kernels find their intervals.
     pub correlate: Correlate,
-    /// The library's file. Without it: what `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and `libcupti.so`
-    /// by the loader's own search, else below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
+    /// The library's file. If `None`: the file that `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and
+    /// `libcupti.so` by the loader's own search, else those below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
     pub library: Option<PathBuf>,
-    /// Whether calls of the CUDA runtime are followed too; off unless told otherwise. cuBLAS and cuDNN launch through
-    /// it. Their kernels have their interval either way, as the runtime calls the driver; only the call is named
-    /// differently (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more
-    /// callbacks.
+    /// Whether calls of the CUDA runtime are followed too; off by default. cuBLAS and cuDNN launch through it. Their
+    /// kernels get their interval either way, because the runtime calls the driver; only the name of the call differs
+    /// (`cudaLaunchKernelExC` instead of `cuLaunchKernelEx`), and each such launch costs two more callbacks.
     pub runtime_calls: bool,
-    /// Whether CUPTI stays in the process between windows and after the last; off unless told otherwise. Attached it
-    /// costs about half a microsecond at each call of the driver, whether it records or not; detaching and attaching
-    /// again take milliseconds a window, and happen in the middle of the program's launches.
-    /// `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program that cannot be built anew. With CUPTI before
-    /// CUDA 12.6 it always stays, as programs with CUDA graphs crashed.
+    /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
+    /// about 300 ns per launch, even if it records nothing. Detaching it and attaching it again take milliseconds per
+    /// window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
+    /// that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it crashed programs with CUDA
+    /// graphs.
     pub keep_attached: bool,
     /// Whether CUPTI is attached by the first window instead of by [`prepare`](Activity::prepare), and detached again
-    /// by the next launch; off unless told otherwise. Then the program is not slowed down before that window, which
-    /// takes longer to open, and what is in the way (another tool, missing rights) is known only then.
+    /// by the next launch; off by default. If on, the program is not slowed down before the first window, but that
+    /// window takes longer to open, and what prevents recording (another tool, missing rights) is known only then.
     pub attach_late: bool,
-    /// Bytes of a buffer for records, 4 MiB unless told otherwise: some 19,000 kernels. CUDA 13 gives each launching
-    /// thread its own.
+    /// Bytes of a buffer for records, by default 4 MiB: some 19,000 kernels. CUDA 13 gives each launching thread a
+    /// buffer of its own.
     pub buffer_bytes: usize,
-    /// Buffers that may exist at a time, 64 unless told otherwise.
+    /// Buffers that may exist at a time, 64 by default.
     ///
-    /// Overload policy: when all are in use, CUPTI drops records and counts them. Recording must not take the memory
-    /// of what it records.
+    /// Overload policy: when all are in use, CUPTI drops records and counts them. Recording must not use up the memory
+    /// of the program that it records.
     pub max_buffers: usize,
-    /// Launch calls that a thread's ring holds between two deliveries, 65,536 (3 MiB) unless told otherwise; with
+    /// Launch calls that a thread's ring holds between two deliveries, 65,536 (3 MiB) by default; used with
     /// [`Correlate::Callbacks`] only.
     ///
     /// Overload policy: a full ring drops the newest call and counts it; what it launched is recorded without an
     /// interval.
     pub ring_calls: usize,
-    /// Bytes of each of CUPTI's own buffers on the device; its default, 3 MB or 100,000 kernels, unless told
-    /// otherwise. Takes effect for contexts that are made later.
+    /// Bytes of each of CUPTI's own buffers on the device; if `None`, CUPTI's default of 3 MB, or 100,000 kernels.
+    /// Takes effect for contexts that are made later.
     pub device_buffer_bytes: Option<usize>,
 }
 
@@ -142,7 +142,7 @@ impl Default for CuptiOptions {
 pub struct CuptiFacts {
     /// Its file.
     pub library: PathBuf,
-    /// The version it tells, as in `cupti_version.h`.
+    /// The API version that it reports, as in `cupti_version.h`.
     pub api_version: u32,
     /// The CUDA toolkit of that version, such as `13.0`.
     pub toolkit: String,
@@ -151,7 +151,7 @@ pub struct CuptiFacts {
 /// Finds the library without using it.
 ///
 /// # Errors
-/// When there is none that can be used in this process, with the remedy. Whether there is a GPU is not asked.
+/// If there is none that can be used in this process, with the remedy. Whether there is a GPU is not checked.
 pub fn probe() -> Result<CuptiFacts, ActivityError> {
     let driver = sys::Driver::load().ok().and_then(|driver| driver.version());
     let cupti = load(None, driver)?;
@@ -173,16 +173,16 @@ fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cup
 /// Sets [`CuptiOptions::keep_attached`] from outside.
 const KEEP_ATTACHED: &str = "CANDLESCOPE_CUPTI_KEEP_ATTACHED";
 
-/// Records kernels through CUPTI. One at a time in a process, as CUPTI serves one client.
+/// Records kernels through CUPTI. There can be one at a time in a process, because CUPTI serves one client.
 ///
-/// Where a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; where
-/// it makes the context later, the first window takes the time. Between windows CUPTI is not in the process: after
+/// If a program makes its CUDA context before [`prepare`](Activity::prepare), that call takes up to seconds; if it
+/// makes the context later, opening the first window does. Between windows CUPTI is not in the process: after
 /// [`release`](Activity::release) the next launch detaches it, and [`enable`](Activity::enable) attaches it again.
 #[derive(Debug)]
 pub struct Cupti {
     options: CuptiOptions,
     threads: Arc<Threads>,
-    /// Dropped in this order: the recorder lets go of CUPTI, then another may have it.
+    /// Dropped in this order: the recorder releases CUPTI first, then another one may claim it.
     recorder: Option<KernelRecorder<backend::Real>>,
     claim: Option<Claim>,
     pace: Pace,
@@ -253,7 +253,7 @@ impl Activity for Cupti {
     }
 
     fn release(&mut self) -> Result<(), ActivityError> {
-        // Without a recorder there is nothing to let go of.
+        // Without a recorder there is nothing to release.
         self.recorder.iter_mut().for_each(KernelRecorder::release);
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Activity for Cupti {
 /// When windows may come.
 ///
 /// CUPTI keeps about half a MiB of the device's memory each time it is detached (measured: 40 MiB after 85 windows,
-/// none without detaching). So the first windows come as they are asked for, and later ones keep a distance: 3 MiB an
+/// none without detaching). So the first windows come as requested, and later ones keep a minimum distance: 3 MiB per
 /// hour at most.
 #[derive(Debug, Default)]
 struct Pace {
@@ -287,7 +287,7 @@ impl Pace {
     }
 }
 
-/// What application threads call.
+/// What application threads call to announce their intervals.
 #[derive(Debug)]
 struct Threads {
     correlate: Correlate,
@@ -309,7 +309,7 @@ impl Correlator for Threads {
     }
 }
 
-/// That nobody else in this process uses CUPTI through us.
+/// The claim to be the only user of CUPTI through this library in the process.
 #[derive(Debug)]
 struct Claim;
 
@@ -331,7 +331,7 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    /// One test, as the claim is the process's.
+    /// A single test, because the claim belongs to the process.
     #[test]
     fn there_is_one_client_at_a_time() {
         let first = Claim::take().expect("nobody else has it");
@@ -340,7 +340,7 @@ mod tests {
         drop(first);
         drop(Claim::take().expect("it was given back"));
 
-        // A recorder that cannot be prepared gives it back too, whatever this machine lacks.
+        // A recorder that cannot be prepared gives the claim back too, whatever the reason.
         let options = CuptiOptions { library: Some("/nonexistent/libcupti.so".into()), ..CuptiOptions::default() };
         let mut cupti = Cupti::new(options);
         let error = cupti.prepare().expect_err("there is no such library");

@@ -1,15 +1,16 @@
-//! Kernel names as people write them, each worked out once.
+//! Demangled kernel names, each worked out once.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Names kept. Programs that compile kernels as they run can have any number; then all are forgotten and learnt again.
+/// Names kept. Programs that compile kernels at run time can have any number; beyond this, all are forgotten and worked
+/// out again.
 const MOST: usize = 16_384;
 
 /// Demangled names by the mangled ones.
 ///
-/// The key is the text, not the pointer CUPTI gives: a module that is unloaded takes its names along, and the next
-/// one may lie there.
+/// The key is the text, not the pointer CUPTI gives: when a module is unloaded its names are freed, and the next
+/// module's may be at the same address.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: FxHashMap<Box<[u8]>, Arc<str>>,

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
-/// What the library was told, and what it will say.
+/// The calls that the library got, and the answers that it will give.
 #[derive(Debug, Default)]
 struct Script {
     on: Vec<Switch>,
@@ -44,13 +44,13 @@ impl Scripted {
         self.0.lock().expect("no test panicked with it")
     }
 
-    /// The same, where only an attached library may be called: any call would attach it again.
+    /// The script, for calls that are allowed only while the library is attached: any call would attach it again.
     fn attached(&self) -> MutexGuard<'_, Script> {
         assert_eq!(self.1.state(), State::Attached, "called while it is not attached");
         self.script()
     }
 
-    /// The application launches something: what was requested happens.
+    /// The application launches something, which carries out a requested detachment.
     fn launch(&self) -> u32 {
         let mut happened = 0;
         let can = self.script().on.iter().any(|on| matches!(on, Switch::Callback(Domain::Driver, 307)));
@@ -159,7 +159,7 @@ fn recorder(correlate: Correlate) -> (Scripted, KernelRecorder<Scripted>) {
     (library, recorder)
 }
 
-/// Runs a test alone, as rings are the process's, and on a thread that takes its ring along.
+/// Runs a test alone, because the rings belong to the process, and on a thread of its own, whose ring ends with it.
 fn alone(test: impl FnOnce() + Send) {
     let _only = lanes::tests_own();
     std::thread::scope(|scope| scope.spawn(test).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -238,7 +238,7 @@ fn a_refusal_leaves_nothing_on() {
         assert!(error.0.contains("attach") && error.0.contains("run without"), "{error}");
         assert_eq!(library.log(), ["start", "attach", "stop"]);
 
-        // Copies between devices can do without; and a refusal of later is a window's, not the run's.
+        // Copies between devices are optional; and a refusal after preparation concerns a window, not the run.
         let library = Scripted::new();
         library.script().refuse.push((Switch::Kind(kind::MEMCPY2), code::NOT_SUPPORTED));
         let mut recorder = KernelRecorder::new(library.clone(), &options(Correlate::Callbacks)).expect("a recorder");
@@ -263,7 +263,7 @@ fn between_windows_the_library_is_gone() {
         let (library, mut recorder) = recorder(Correlate::Callbacks);
         assert_eq!(library.log(), ["start", "attach"]);
         assert_eq!((library.1.state(), library.launch()), (State::Requested, 1), "what is in the way is known by now");
-        // Nothing of this may call the library, which the script checks.
+        // None of this may call the library, which the script checks.
         recorder.describe();
         assert!(collect(&mut recorder, true, 5_000).kernels.is_empty());
         recorder.release();
@@ -276,7 +276,7 @@ fn between_windows_the_library_is_gone() {
             recorder.release();
             assert_eq!((library.1.state(), library.launch()), (State::Attached, 0), "not by mistake either");
             library.script().now = window * 1_000_000;
-            // Ids begin anew, and a kernel comes before its call.
+            // Ids start again, and a kernel comes before its call.
             library.script().plain = vec![(built::kernel(5, 1_200, 1_500, 0), Some(b"k"))];
             assert!(collect(&mut recorder, false, 1_000_000_000).kernels.is_empty(), "window {window}: its own call");
             lanes::push(SpanId(window));
@@ -314,7 +314,7 @@ fn a_window_that_comes_before_a_launch_keeps_the_library() {
         drop(recorder);
         assert_eq!(library.launch(), 1, "a request outlives the recorder");
 
-        // The next recorder takes over what the last left.
+        // The next recorder takes over what the last one left.
         let recorder = KernelRecorder::new(library.clone(), &options(Correlate::Nothing)).expect("a recorder");
         drop(recorder);
         assert_eq!(library.1.state(), State::Requested);
@@ -338,7 +338,7 @@ fn it_can_be_attached_late_or_stay() {
         recorder.enable().expect("enabled");
         assert!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)));
 
-        // Where that was asked for, and with a library that cannot be detached safely.
+        // CUPTI stays if that was asked for, and if the library cannot be detached safely.
         for (keep_attached, version) in [(true, 130_000), (false, 23)] {
             let library = Scripted::new();
             library.script().version = version;
@@ -419,7 +419,8 @@ fn records_arrive_whole() {
     alone(|| {
         let (library, mut recorder) = recorder(Correlate::Callbacks);
         recorder.enable().expect("enabled");
-        // Far from what the host's clock will say, so that the mapping is no line through both but runs alike.
+        // Far from what the host's clock will say, so that the two readings do not define a line and both clocks are
+        // taken to run at the same speed.
         library.script().now = 10_000_000_000;
         library.script().plain = vec![
             (built::kernel(5, 1_200, 1_500, 3), Some(b"_Z3addPf")),
@@ -551,7 +552,7 @@ fn windows_are_anchored_where_they_begin() {
         let before = host();
         recorder.enable().expect("enabled");
         let after = host();
-        // What is read at the end of the window must lie apart from its beginning.
+        // The reading at the end of the window must be clearly later than that at its beginning.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let hour = 3_600_000_000_000;
         library.script().now = hour + 10_000_000;
@@ -573,8 +574,8 @@ fn windows_are_anchored_where_they_begin() {
             )
             .expect("collected");
         assert!(reads.get() > 0, "every delivery anchors");
-        // Readings of clocks are brackets of microseconds at most; a clock that is set in between is not counted as
-        // their error.
+        // The brackets of readings are microseconds wide at most; setting a clock in between does not count as their
+        // error.
         let bound = sink.clock_bound_ns.expect("both were read");
         assert!(bound < 50_000_000, "{bound}");
     });

@@ -1,8 +1,8 @@
-//! From the bytes of an activity record to what it says. Pure.
+//! Parses the bytes of activity records. Pure.
 //!
-//! Only the beginning of each record is read, which has kept its layout from CUDA 11.2 to 13.0 while fields were
-//! added behind it. The offsets below were taken with `offsetof` from `cupti_activity.h` of CUDA 13.0 and hold for
-//! every version of the structs that it declares from `CUpti_ActivityKernel7` to `Kernel10`, `Memcpy5` and `Memcpy6`,
+//! Only the beginning of each record is read: its layout stayed the same from CUDA 11.2 to 13.0 while fields were added
+//! at the end. The offsets below were taken with `offsetof` from `cupti_activity.h` of CUDA 13.0 and hold for every
+//! version of the structs that it declares from `CUpti_ActivityKernel7` to `Kernel10`, `Memcpy5` and `Memcpy6`,
 //! `MemcpyPtoP3` and `PtoP4`, `Memset3` and `Memset4`.
 
 use candlescope_core::KernelKind;
@@ -11,7 +11,7 @@ use candlescope_core::KernelKind;
 pub(super) mod kind {
     pub(in super::super) const MEMCPY: u32 = 1;
     pub(in super::super) const MEMSET: u32 = 2;
-    /// Kernels that CUPTI runs one after the other. Never asked for, as it changes what is measured.
+    /// Kernels that CUPTI runs one after the other. Never used, because it changes what is measured.
     pub(in super::super) const KERNEL: u32 = 3;
     pub(in super::super) const CONCURRENT_KERNEL: u32 = 10;
     /// Copies between two devices.
@@ -35,7 +35,7 @@ mod kernel {
     pub(super) const LEN: usize = GRAPH + 4;
 }
 
-/// Copies and memsets alike, but for where noted.
+/// Copies and memsets; differences are noted.
 mod memory {
     pub(super) const COPY_KIND: usize = 4;
     pub(super) const BYTES: usize = 8;
@@ -45,7 +45,7 @@ mod memory {
     pub(super) const STREAM: usize = 40;
     pub(super) const CORRELATION: usize = 44;
     pub(super) const GRAPH: usize = 72;
-    /// Of copies between devices, which name both ends in between.
+    /// In copies between devices, whose records have fields for both ends before it.
     pub(super) const PEER_CORRELATION: usize = 60;
     pub(super) const PEER_GRAPH: usize = 80;
 }
@@ -55,7 +55,7 @@ mod memory {
 pub(super) enum Record {
     /// Something ran on a device.
     Work(Work),
-    /// A record that was not asked for.
+    /// A record of a kind that is not used.
     Other,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Work {
     pub(super) what: What,
 }
 
-/// The part that depends on the kind.
+/// The part of a record that depends on its kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum What {
     Kernel { grid: [u32; 3], block: [u32; 3], registers: u32, shared_static: u32, shared_dynamic: u32 },
@@ -131,7 +131,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
     })
 }
 
-/// Where the name of the kernel that starts `bytes` lies in memory, if that is what it is.
+/// The address of the kernel's name, if the record that starts `bytes` is a kernel's.
 pub(super) fn name_address(bytes: &[u8]) -> Option<usize> {
     let view = View(bytes);
     let is_kernel = matches!(view.u32(0)?, kind::CONCURRENT_KERNEL | kind::KERNEL);
@@ -139,7 +139,7 @@ pub(super) fn name_address(bytes: &[u8]) -> Option<usize> {
     usize::try_from(address).ok().filter(|address| *address != 0)
 }
 
-/// `CUpti_ActivityMemcpyKind` in short: h is the host, d a device, a an array of a device, p a peer device.
+/// Short names of `CUpti_ActivityMemcpyKind`: h is the host, d a device, a an array of a device, p a peer device.
 fn direction(kind: u8) -> &'static str {
     match kind {
         1 => "htod",
@@ -180,7 +180,7 @@ impl View<'_> {
         Some([self.u32(at)?, self.u32(at + 4)?, self.u32(at + 8)?])
     }
 
-    /// An id of which zero means none.
+    /// An id; zero means none.
     fn id(&self, at: usize) -> Option<Option<u32>> {
         self.u32(at).map(|id| Some(id).filter(|id| *id != 0))
     }

@@ -1,4 +1,4 @@
-//! Where CUPTI may lie, whether something else holds it, and what its version number means. Pure.
+//! Where CUPTI may be, whether another tool occupies it, and what its version number means. Pure.
 
 use candlescope_core::gpu::ActivityError;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,12 @@ pub(super) fn candidates(given: Option<&Path>, environment: Environment<'_>, dri
             }
         }
     }
-    // The loader's own paths first: they are what the program itself was set up with.
+    // The loader's own paths first: the program itself was set up with them.
     let bare = names.iter().map(PathBuf::from);
     bare.chain(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)))).collect()
 }
 
-/// Whether a tool that records this process has put itself in front of CUDA.
+/// Whether another tool that records this process has injected itself into CUDA.
 pub(super) fn obstacle(environment: Environment<'_>) -> Option<ActivityError> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     if set("NSYS_PROFILING_SESSION_ID").is_some() {
@@ -74,8 +74,8 @@ pub(super) fn detachable(api: u32) -> bool {
     api >= 24
 }
 
-/// The CUDA toolkit an API version belongs to: `cupti_version.h` lists the numbers up to 12.9, and from 13.0 they
-/// spell it out.
+/// The CUDA toolkit an API version belongs to: `cupti_version.h` lists the numbers up to 12.9, and from 13.0 on the
+/// number contains the version.
 pub(super) fn toolkit(api: u32) -> String {
     let known = match api {
         0..19 => "11.8 or older",

@@ -75,7 +75,7 @@ impl Collector for HostCollector {
             ("pid".to_string(), std::process::id().into()),
         ]);
         if let Ok(cores) = std::thread::available_parallelism() {
-            // Affinity and the container's quota taken into account, unlike the number of cores.
+            // Takes affinity and the container's quota into account, unlike the number of cores.
             facts.insert("cpu_available".to_string(), cores.get().into());
         }
         #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! From readings to samples. Pure.
+//! Turns readings into samples. Pure.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) fn samples(last: Option<&Reading>, now: &Reading) -> Vec<(&'static st
 fn cpu_ratio(last: &Reading, now: &Reading) -> Option<f64> {
     let wall = now.at.checked_sub(last.at)?.as_secs_f64();
     let cpu = now.cpu?.checked_sub(last.cpu?)?.as_secs_f64();
-    // Readings closer than a scheduler tick say more about accounting than about use.
+    // Readings closer together than a scheduler tick show the granularity of the accounting, not the use.
     (wall >= 0.001).then(|| cpu / wall)
 }
 
@@ -67,7 +67,7 @@ pub(super) fn cgroup_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Those of a processor's flags that decide how fast inference on it can be.
+/// The processor flags that decide how fast inference can be.
 pub(super) fn relevant_flags<'a>(flags: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     const RELEVANT: [&str; 8] = ["avx", "avx2", "fma", "f16c", "amx_bf16", "amx_int8", "asimd", "sve"];
     let mut found: Vec<String> = flags

@@ -1,4 +1,4 @@
-//! Reading `/proc` and friends. Whatever fails is absent.
+//! Reads `/proc` and `/sys`. What cannot be read is absent.
 
 use super::process_metrics::{Reading, cgroup_limit, os_release, relevant_flags};
 use super::sys;
@@ -17,7 +17,7 @@ pub(super) fn reading(at: Duration) -> Reading {
     Reading {
         at,
         resident_bytes: kib(status.as_ref().and_then(|s| s.vmrss)),
-        // Not `getrusage`'s maximum, which a process inherits from the one that started it.
+        // Not the maximum of `getrusage`, which a process inherits from its parent.
         peak_resident_bytes: kib(status.as_ref().and_then(|s| s.vmhwm)),
         threads: status.as_ref().map(|s| s.threads),
         cpu: usage.map(|u| u.cpu),
@@ -30,7 +30,7 @@ pub(super) fn reading(at: Duration) -> Reading {
     }
 }
 
-/// What figures taken on this machine depend on.
+/// Facts about this machine that figures depend on.
 pub(super) fn describe(facts: &mut BTreeMap<String, Value>) {
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

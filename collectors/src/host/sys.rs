@@ -1,9 +1,9 @@
-//! The one system call that `/proc` cannot replace: its context switches are those of the main thread alone.
+//! The one system call that `/proc` cannot replace: the context switches in `/proc` are those of the main thread only.
 #![allow(unsafe_code, reason = "one call into the C library")]
 
 use std::time::Duration;
 
-/// What all threads of this process used so far, ended ones included.
+/// Use of resources by all threads of this process so far, ended ones included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
     pub(super) cpu: Duration,

@@ -26,7 +26,7 @@ pub(super) enum Query {
 }
 
 impl Query {
-    /// All of them, in the order in which a round asks. Energy comes first, so that it is read as near as can be to
+    /// All of them, in the order in which a round asks. Energy comes first, so that it is read as close as possible to
     /// the round's time.
     pub(super) const ALL: [Query; 17] = [
         Query::Energy,
@@ -48,7 +48,7 @@ impl Query {
         Query::PcieTransmit,
     ];
 
-    /// How often it is worth its cost.
+    /// How often the query is made, by its cost.
     pub(super) fn cadence(self) -> Cadence {
         match self {
             Query::PowerInstant
@@ -76,12 +76,13 @@ pub(super) enum Cadence {
     Often,
     /// Once a second and in the last round: the energy counter takes some three milliseconds a call.
     Second,
-    /// Every five seconds, one such call a round and none in the last: each blocks for some twenty milliseconds.
+    /// Every five seconds, at most one such call per round and none in the last round: each blocks for some twenty
+    /// milliseconds.
     Rare,
 }
 
 impl Cadence {
-    /// Time between two askings; nothing for [`Cadence::Round`].
+    /// Time between two queries; zero for [`Cadence::Round`].
     pub(super) const fn interval(self) -> Duration {
         match self {
             Cadence::Round => Duration::ZERO,
@@ -108,7 +109,7 @@ pub(super) enum Answer {
         gpu: u32,
         memory: u32,
     },
-    /// Bits of NVML's clock event reasons. Where the supported ones are not known, all are taken to be.
+    /// Bits of NVML's clock event reasons. If it is not known which are supported, all are taken to be.
     Throttle {
         active: u64,
         supported: Option<u64>,
@@ -133,19 +134,18 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name on the wire. Names that end in `_{value}` after a name that is said to have a label carry that
-    /// label's value.
+    /// Its name on the wire. For a metric with a label, the name ends in `_{value}`, with the label's value.
     pub name: &'static str,
     /// Its unit: `bytes`, `watts`, `ratio`, …
     pub unit: &'static str,
-    /// What it tells, and its source in NVML.
+    /// What it measures, and its source in NVML.
     pub doc: &'static str,
     pub(super) query: Query,
     pub(super) part: Part,
 }
 
 impl Metric {
-    /// Its value in `answer`; `None` where the GPU does not tell it.
+    /// Its value in `answer`; `None` if the GPU does not report it.
     pub(super) fn of(&self, answer: &Answer) -> Option<f64> {
         Some(match (self.part, *answer) {
             (Part::Scaled(factor), Answer::Number(n)) => n * factor,
@@ -156,7 +156,7 @@ impl Metric {
             (Part::UtilizationGpu, Answer::Utilization { gpu, .. }) => f64::from(gpu) / 100.0,
             (Part::UtilizationMemory, Answer::Utilization { memory, .. }) => f64::from(memory) / 100.0,
             (Part::Reason(bit), Answer::Throttle { active, supported }) => {
-                // A reason that the GPU cannot have is absent, one that does not apply now is a true zero.
+                // A reason that the GPU does not support is absent; one that does not apply now is zero.
                 if supported.is_some_and(|all| all & bit == 0) && active & bit == 0 {
                     return None;
                 }
@@ -185,7 +185,7 @@ const MEGA: Part = Part::Scaled(1e6);
 const KILO: Part = Part::Scaled(1e3);
 const ONE: Part = Part::Scaled(1.0);
 
-/// Every metric. `hw_power_watts` stands here twice, as it has two sources, of which a GPU uses one.
+/// Every metric. `hw_power_watts` is listed twice because it has two sources, of which a GPU uses one.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
     metric("hw_energy_joules_total", "joules", Query::Energy, MILLI, "energy used since the driver was loaded (Volta and later)"),

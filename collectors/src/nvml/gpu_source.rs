@@ -1,4 +1,5 @@
-//! What the collector needs of a machine with GPUs. NVML itself is in `device.rs`; tests bring a scripted one.
+//! What the collector needs from a machine with GPUs. NVML itself is in `nvml_device.rs`; tests use the scripted one in
+//! `script.rs`.
 
 use super::gpu_metrics::{Answer, Query};
 use serde_json::{Map, Value};
@@ -30,13 +31,13 @@ pub(super) struct Machine {
     pub(super) unreachable: Vec<String>,
 }
 
-/// What does not change about a GPU while a run lasts. What NVML does not tell is `None`.
+/// What does not change about a GPU while a run lasts. What NVML does not report is `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GpuFacts {
-    /// As NVML writes it, `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`: what tells GPUs apart everywhere.
+    /// As NVML writes it, `GPU-8932f937-d72c-4106-c12f-20bd9faed9f6`: the identifier of a GPU everywhere.
     pub uuid: String,
-    /// NVML's and `nvidia-smi`'s index; CUDA's is another where `CUDA_VISIBLE_DEVICES` or `CUDA_DEVICE_ORDER` says so.
+    /// NVML's and `nvidia-smi`'s index; CUDA's may differ, depending on `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`.
     pub index: u32,
     /// Product name, such as `NVIDIA H200`.
     pub name: Option<String>,
@@ -53,7 +54,7 @@ pub struct GpuFacts {
 }
 
 impl GpuFacts {
-    /// As it stands in `run.json`'s `gpus`; absent facts are left out.
+    /// The entry in `gpus` of `run.json`; absent facts are left out.
     pub fn to_json(&self) -> Value {
         let facts: [(&str, Option<Value>); 8] = [
             ("uuid", Some(self.uuid.clone().into())),
@@ -91,12 +92,12 @@ pub enum Unavailable {
     /// No GPU, or none that could be opened; says which.
     #[error("NVML sees no usable GPU{}: check `nvidia-smi -L`, and which GPUs the container was given", reasons(.0))]
     NoGpu(Vec<String>),
-    /// A GPU that was asked for is not there, or the name fits several.
+    /// A GPU that was asked for does not exist, or the name matches several.
     #[error("{wanted} names {} of this machine's GPUs ({there}): take a UUID or index from `nvidia-smi -L`", if *.several { "several" } else { "none" })]
     NotThatGpu {
         /// What was asked for.
         wanted: String,
-        /// Whether it fits several GPUs rather than none.
+        /// Whether it matches several GPUs rather than none.
         several: bool,
         /// The UUIDs that are there.
         there: String,

@@ -1,8 +1,9 @@
 //! NVIDIA GPUs, through NVML: power, energy, memory, use, clocks, temperature, throttling, PCIe.
 //!
-//! [`METRICS`] lists what is told, with units; `device` of a sample is the GPU's UUID as NVML writes it. Each metric
-//! degrades on its own: what a GPU or driver does not support is not asked again and stays absent, what fails for the
-//! moment is asked again, ever less often, and a GPU that falls off the bus is reported once while the others go on.
+//! [`METRICS`] lists the metrics with their units; `device` of a sample is the GPU's UUID as NVML writes it. Each
+//! metric fails on its own: what a GPU or driver does not support is not queried again and stays absent; what fails
+//! temporarily is queried again, less and less often; and a GPU that falls off the bus is reported once, while the
+//! others go on.
 //!
 //! | asked | what | why |
 //! |---|---|---|
@@ -14,9 +15,9 @@
 //! A run's energy is the difference of the last and the first `hw_energy_joules_total`. Samples of a round carry the
 //! time at which the round began; energy is read first.
 //!
-//! Names follow one rule where a metric has a label: `candlescope_gpu_clock_hertz_sm` is
-//! `candlescope_gpu_clock_hertz` with the domain `sm`, `candlescope_gpu_throttled_sw_power_cap` is
-//! `candlescope_gpu_throttled` with the reason `sw_power_cap`.
+//! Names of metrics with a label follow one rule: `candlescope_gpu_clock_hertz_sm` is `candlescope_gpu_clock_hertz`
+//! with the domain `sm`, `candlescope_gpu_throttled_sw_power_cap` is `candlescope_gpu_throttled` with the reason
+//! `sw_power_cap`.
 //!
 //! The library is loaded when a collector is made, so this builds and starts on machines without a GPU. It stays
 //! loaded until the process ends.
@@ -70,15 +71,15 @@ pub struct NvmlBuilder {
 }
 
 impl NvmlBuilder {
-    /// Time between two rounds; 50 ms unless said otherwise, at least 1 ms. Shorter than 100 ms mostly repeats
-    /// readings, as that is how often the sensors move.
+    /// Time between two rounds; 50 ms by default, at least 1 ms. Shorter than 100 ms mostly repeats readings, as that
+    /// is how often the sensors move.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.max(Duration::from_millis(1));
         self
     }
 
     /// Samples these GPUs only: by UUID, or by NVML's index, which is not CUDA's ([`uuid_from_cuda`]). Calls add up;
-    /// naming none means all.
+    /// without any, all GPUs are sampled.
     pub fn only<I>(mut self, gpus: I) -> Self
     where
         I: IntoIterator,
@@ -91,7 +92,7 @@ impl NvmlBuilder {
     /// Loads NVML and opens the GPUs.
     ///
     /// # Errors
-    /// Without a library, a driver or a GPU, or where a GPU of [`only`](Self::only) is not there.
+    /// If there is no library, driver or GPU, or if a GPU named with [`only`](Self::only) does not exist.
     pub fn build(self) -> Result<NvmlCollector, Unavailable> {
         NvmlCollector::of(nvml_device::machine()?, self)
     }
@@ -188,8 +189,8 @@ impl NvmlCollector {
         Ok(())
     }
 
-    /// Peaks of the GPUs, where they are all of one known kind and whole: of a mixture nothing says which one did the
-    /// work, and a MIG instance reaches a part of its GPU's peak.
+    /// Peaks of the GPUs, if all are of one known kind and none is split. In a mixture nothing tells which GPU did the
+    /// work, and a MIG instance reaches only a part of its GPU's peak.
     fn peaks(&self) -> Vec<Value> {
         let mut names = self.gpus.iter().map(|gpu| (gpu.facts.mig == Some(true), gpu.facts.name.as_deref()));
         match names.next() {
@@ -208,8 +209,8 @@ impl Collector for NvmlCollector {
         self.period
     }
 
-    /// `gpus`, each with the metrics that it does not tell and why; `nvidia_driver`, `cuda_driver_version`; `peaks`
-    /// where the GPUs are known. Asks every GPU everything once, which takes some fifty milliseconds a GPU.
+    /// `gpus`, each with the metrics that it does not report and why; `nvidia_driver`, `cuda_driver_version`; `peaks`
+    /// if the GPUs are known. Makes every query of every GPU once, which takes some fifty milliseconds per GPU.
     fn describe(&mut self) -> BTreeMap<String, Value> {
         let now = self.began.elapsed();
         let gpus = self.gpus.iter_mut().map(|gpu| {
@@ -239,8 +240,8 @@ impl Collector for NvmlCollector {
     }
 
     fn last(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
-        // At the end of time no question waits any longer: an energy counter that failed a moment ago has its last
-        // chance.
+        // With the latest possible time, no query is postponed any longer: an energy counter that failed a moment ago
+        // gets its last chance.
         self.take(Schedule::last(), Duration::MAX, out)
     }
 }

@@ -1,4 +1,4 @@
-//! NVML itself: questions in, answers or failures out. The only file that knows `nvml-wrapper`.
+//! NVML itself: queries in, answers or failures out. The only file that uses `nvml-wrapper`.
 
 use super::gpu_metrics::{Answer, Query};
 use super::gpu_source::{Failure, Gpu, GpuFacts, Machine, Unavailable};
@@ -20,7 +20,8 @@ pub(super) fn machine() -> Result<Machine, Unavailable> {
         Some(nvml) => nvml,
         None => {
             let started = start(None)?;
-            // Of two threads that start it at once the later one's is dropped: NVML counts its users.
+            // If two threads start it at once, the later one's handle is dropped, which is fine because NVML counts its
+            // users.
             NVML.get_or_init(|| started)
         }
     };
@@ -39,14 +40,14 @@ pub(super) fn machine() -> Result<Machine, Unavailable> {
                 let supported = device.supported_throttle_reasons().ok().map(|reasons| reasons.bits());
                 machine.gpus.push((facts(index, uuid, &device), Box::new(NvmlGpu { device, supported })));
             }
-            // One broken or forbidden GPU does not take the others along.
+            // A broken or inaccessible GPU does not affect the others.
             Err(error) => machine.unreachable.push(format!("GPU index {index}: {error}")),
         }
     }
     Ok(machine)
 }
 
-/// Loads and starts NVML, from `library` where its usual name will not do.
+/// Loads and starts NVML, from `library` if that is given instead of the usual name.
 fn start(library: Option<&OsStr>) -> Result<Nvml, Unavailable> {
     let mut builder = Nvml::builder();
     if let Some(library) = library {
@@ -124,7 +125,7 @@ impl Gpu for NvmlGpu {
 }
 
 impl NvmlGpu {
-    /// A field's value: the call, and within it the field, may each fail.
+    /// A field's value. Both the call and the field within it may fail.
     fn field(&self, id: u32) -> Result<Answer, NvmlError> {
         let sample = self.device.field_values_for(&[FieldId(id)])?.pop().ok_or(NvmlError::NoData)??;
         Ok(Answer::Number(match sample.value? {
@@ -136,7 +137,7 @@ impl NvmlGpu {
     }
 }
 
-/// Whether asking again can help. What is not known to be final is asked again, ever less often.
+/// Whether asking again can help. A failure that is not known to be final is asked again, less and less often.
 fn failure(error: NvmlError) -> Failure {
     let why = error.to_string();
     match error {
@@ -145,7 +146,7 @@ fn failure(error: NvmlError) -> Failure {
         | NvmlError::FailedToLoadSymbol(_)
         | NvmlError::FunctionNotFound
         | NvmlError::NoPermission
-        // An older driver says so of a field that it does not know.
+        // An older driver answers this for a field that it does not know.
         | NvmlError::InvalidArg
         | NvmlError::NotFound
         | NvmlError::UnexpectedVariant(_) => Failure::Missing(why),

@@ -1,4 +1,4 @@
-//! What NVML can tell on this machine, for `candlescope doctor`.
+//! What NVML reports on this machine, for `candlescope doctor`.
 
 use super::gpu_source::{GpuFacts, Machine, Unavailable};
 use super::nvml_device;
@@ -6,7 +6,7 @@ use super::watched::{Survey, Watched};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// The machine's GPUs and what NVML tells about each.
+/// The machine's GPUs and what NVML reports about each.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
@@ -26,16 +26,17 @@ pub struct Report {
 pub struct GpuReport {
     /// What it is.
     pub facts: GpuFacts,
-    /// Names of the metrics that it tells, as in [`METRICS`](super::METRICS).
+    /// Names of the metrics that it reports, as in [`METRICS`](super::METRICS).
     pub available: Vec<&'static str>,
-    /// Names of the metrics that it does not tell, and why.
+    /// Names of the metrics that it does not report, and why.
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// Asks every GPU everything once. Takes some fifty milliseconds a GPU, and as long as the driver needs to start.
+/// Makes every query of every GPU once. Takes some fifty milliseconds per GPU, plus the time that the driver needs to
+/// start.
 ///
 /// # Errors
-/// Where there is no library, driver or GPU: one line that says what to do.
+/// If there is no library, driver or GPU; one line that says what to do.
 pub fn probe() -> Result<Report, Unavailable> {
     report(nvml_device::machine()?)
 }
@@ -81,7 +82,7 @@ impl Report {
     }
 }
 
-/// Metrics that are not told, with the reasons, as an object.
+/// Metrics that are not reported, with the reasons, as an object.
 pub(super) fn missing(all: &[(&'static str, String)]) -> Value {
     Value::Object(all.iter().map(|(name, why)| ((*name).to_string(), why.as_str().into())).collect())
 }

@@ -1,8 +1,8 @@
-//! Datasheet peaks of the GPUs that are known by name: dense figures, no sparsity. An unknown GPU has none.
+//! Datasheet peaks of GPUs by name: dense figures, without sparsity. An unknown GPU has none.
 //!
-//! Sources: stas00/ml-engineering `compute/accelerator/README.md`; NVIDIA/TensorRT-LLM
-//! `auto_parallel/cluster_info.py`; Lightning `fabric/utilities/throughput.py`; karpathy/llm.c `llmc/mfu.h`. Where
-//! these disagree, the dense figure of NVIDIA's datasheet holds.
+//! Sources: stas00/ml-engineering `compute/accelerator/README.md`; NVIDIA/TensorRT-LLM `auto_parallel/cluster_info.py`;
+//! Lightning `fabric/utilities/throughput.py`; karpathy/llm.c `llmc/mfu.h`. Where these disagree, the dense figure of
+//! NVIDIA's datasheet is used.
 
 use serde_json::{Value, json};
 
@@ -37,8 +37,8 @@ const TABLE: &[Row] = &[
 ];
 
 /// The peaks of the GPU that NVML calls `name`, in the form of `environment.peaks`: objects with `kind` (`flops` or
-/// `bandwidth`), `value` (FLOP/s or B/s), `label` (`datasheet`), `source`, and for FLOPs `dtype`. Empty where the GPU
-/// is not known.
+/// `bandwidth`), `value` (FLOP/s or B/s), `label` (`datasheet`), `source`, and for FLOPs `dtype`. Empty if the GPU is
+/// not known.
 ///
 /// The name has to match in full: an `H200 NVL` is no `H200`, a laptop's `RTX 4090` is no `RTX 4090`.
 pub fn datasheet_peaks(name: &str) -> Vec<Value> {
@@ -99,7 +99,7 @@ mod tests {
                 [row.f32, row.tf32, Some(row.f16), row.fp8, row.int8].into_iter().flatten().collect();
             assert!(ascending.is_sorted(), "{:?}: {ascending:?}", row.names);
             // Every GPU since Volta needs tens to hundreds of f16 operations a byte: a figure in the wrong unit falls
-            // out.
+            // outside these bounds.
             assert!((50.0..500.0).contains(&(row.f16 * 1e3 / row.bandwidth)), "{:?}", row.names);
         }
     }

@@ -1,9 +1,9 @@
-//! Which questions are due in which round. A state machine without clock or device: the caller says what time it is.
+//! Which queries are due in which round. A state machine without clock or device: the caller passes the time.
 
 use super::gpu_metrics::{Cadence, Query};
 use std::time::Duration;
 
-/// When the first of the rare questions is asked: not at the start, where the application is busy loading.
+/// When the first of the rare queries is made: not at the start, while the application is busy loading.
 const FIRST_RARE: Duration = Duration::from_secs(1);
 
 /// The rare questions, each of which blocks.
@@ -68,7 +68,7 @@ impl Schedule {
     }
 }
 
-/// Whether `next` has come; moves it on, keeping to its grid where the caller is in time.
+/// Whether the time `next` has come; if so, moves it on, in fixed steps as long as the caller is on time.
 fn beat(next: &mut Duration, now: Duration, interval: Duration) -> bool {
     if now < *next {
         return false;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_pace_does_not_drift_with_rounds_that_come_late() {
-        // Rounds of 51 ms: asking "a second after the last" would make 1.02 s of each second.
+        // Rounds of 51 ms: a query "one second after the last" would come only every 1.02 s.
         let asked = times(&mut Schedule::new(1), (0..1000).map(|n| n * 51), 0, Query::Energy);
         assert_eq!(asked.len(), 51);
     }

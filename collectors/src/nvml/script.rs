@@ -1,10 +1,10 @@
-//! A GPU that answers as a test tells it to.
+//! A GPU whose answers a test scripts.
 
 use super::gpu_metrics::{Answer, Query};
 use super::gpu_source::{Failure, Gpu, GpuFacts, Machine};
 use std::sync::{Arc, Mutex};
 
-/// What it does when asked, and what it was asked.
+/// How it answers, and the queries that it got.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Script(Arc<Mutex<State>>);
 
@@ -22,7 +22,7 @@ impl Script {
         self
     }
 
-    /// From now on `query` fails so.
+    /// From now on `query` fails in this way.
     pub(super) fn fails(&self, query: Query, failure: Failure) {
         self.0.lock().expect("whole").failures.push((query, failure));
     }

@@ -1,13 +1,13 @@
-//! Which of a machine's GPUs are meant. NVML and CUDA count them differently, so that UUIDs are what holds. Pure.
+//! Which of a machine's GPUs are meant. NVML and CUDA number them differently, so UUIDs identify them. Pure.
 
 use super::gpu_source::Unavailable;
 
 /// Names one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuId {
-    /// The UUID as NVML writes it, or as much of its beginning as tells it from the others. Case does not matter.
+    /// The UUID as NVML writes it, or a unique prefix of it. Case does not matter.
     Uuid(String),
-    /// NVML's index, the one `nvidia-smi` shows. CUDA's ordinals are other numbers: see [`uuid_from_cuda`].
+    /// NVML's index, the one `nvidia-smi` shows. CUDA's ordinals may differ: see [`uuid_from_cuda`].
     Index(u32),
 }
 
@@ -54,12 +54,11 @@ pub fn uuid_from_cuda(bytes: [u8; 16]) -> String {
     text
 }
 
-/// The places in `there` (index and UUID of each GPU) that `wanted` names, ascending; all where nothing in particular
-/// is wanted.
+/// The places in `there` (index and UUID of each GPU) that `wanted` names, ascending; all if nothing is named.
 pub(super) fn select(wanted: &[GpuId], there: &[(u32, &str)]) -> Result<Vec<usize>, Unavailable> {
     let fits = |id: &GpuId, (index, uuid): &(u32, &str)| match id {
         GpuId::Index(wanted) => wanted == index,
-        // An empty beginning would be any GPU's.
+        // An empty prefix would match every GPU.
         GpuId::Uuid(wanted) => {
             !wanted.is_empty() && uuid.get(..wanted.len()).is_some_and(|head| head.eq_ignore_ascii_case(wanted))
         }

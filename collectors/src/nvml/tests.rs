@@ -175,8 +175,8 @@ fn only_the_gpus_asked_for_are_sampled() {
     assert!(matches!(error, Unavailable::NotThatGpu { several: false, .. }), "{error}");
 }
 
-/// Without NVML the error has to say what to do; with it, what it tells has to be plausible. Both are this machine's
-/// truth.
+/// Without NVML the error has to say what to do; with NVML its figures have to be plausible. Which of the two is tested
+/// depends on the machine.
 #[test]
 fn this_machine_is_sampled_or_says_why_not() {
     let loads = nvml_wrapper::Nvml::init();

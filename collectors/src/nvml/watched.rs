@@ -1,4 +1,5 @@
-//! One GPU under observation: what it can tell, what it cannot and why. No device here, only what `source.rs` asks for.
+//! One GPU under observation: what it reports, what it does not, and why. Uses no device, only the traits of
+//! `gpu_source.rs`.
 
 use super::gpu_metrics::{Answer, METRICS, Query, of_query};
 use super::gpu_source::{Failure, Gpu, GpuFacts};
@@ -11,18 +12,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The wait after the first failure; it doubles with each that follows.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
-/// How a question stands.
+/// The state of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Asked,
-    /// Failed lately: asked again at this time, so that a GPU in trouble is not pestered.
+    /// Failed lately. It is made again at this time, so that a GPU in trouble gets few queries.
     Waits { until: Duration, failures: u32 },
     /// Never to be asked again.
     Missing(String),
 }
 
-/// What became of a question.
+/// The outcome of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Answered(Answer),
@@ -41,7 +42,7 @@ pub(super) struct Watched {
     gpu: Box<dyn Gpu>,
     states: [State; Query::ALL.len()],
     lost: bool,
-    /// Why it is lost, until that has been told.
+    /// Why it is lost, until that has been reported.
     news: Option<String>,
 }
 
@@ -60,7 +61,7 @@ impl Watched {
         self.news.take()
     }
 
-    /// Asks, where there is a point in it, and remembers how it went.
+    /// Makes the query, unless it cannot succeed, and remembers the outcome.
     pub(super) fn ask(&mut self, query: Query, now: Duration) -> Outcome {
         let failures = match &self.states[query as usize] {
             _ if self.lost || !self.is_needed(query) => return Outcome::Skipped,
@@ -94,8 +95,8 @@ impl Watched {
         query != Query::PowerUsage || matches!(self.states[Query::PowerInstant as usize], State::Missing(_))
     }
 
-    /// Asks everything once, the questions that block included, and says of each metric whether it is there, or why
-    /// not. Takes some fifty milliseconds.
+    /// Makes every query once, including those that block, and says of each metric whether it is available, or why not.
+    /// Takes some fifty milliseconds.
     pub(super) fn survey(&mut self, now: Duration) -> Survey {
         let mut found: BTreeMap<&'static str, Result<(), String>> = BTreeMap::new();
         for query in Query::ALL {
@@ -130,7 +131,7 @@ impl Watched {
     }
 }
 
-/// Which metrics a GPU tells.
+/// Which metrics a GPU reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Survey {
     pub(super) available: Vec<&'static str>,

@@ -1,5 +1,5 @@
-//! A connection on which an answer has a time to be sent in: a client that takes a few bytes now and then is never late with any of
-//! them, and would hold its place for hours.
+//! A connection with a time limit for sending a response. Without it, a client that reads a few bytes now and then
+//! would never be idle, and could keep its connection for hours.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// When the answer on a connection must be sent.
+/// The time by which the response on a connection must be sent.
 #[derive(Debug)]
 pub(crate) struct AnswerTime {
     longest: Duration,
@@ -18,9 +18,9 @@ pub(crate) struct AnswerTime {
 
 #[derive(Debug, Default)]
 struct State {
-    /// For the oldest answer that is not sent.
+    /// The limit for the oldest response that is not sent.
     end: Option<Instant>,
-    /// Whether more is to come of the newest one.
+    /// Whether more of the newest response is to come.
     going_on: bool,
 }
 
@@ -33,19 +33,19 @@ impl AnswerTime {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a whole request.
+    /// A whole request was received.
     pub(crate) fn begin(&self) {
         let mut state = self.state();
         state.end.get_or_insert(Instant::now() + self.longest);
         state.going_on = true;
     }
 
-    /// Nothing more comes of its answer.
+    /// The whole response was handed over.
     pub(crate) fn end(&self) {
         self.state().going_on = false;
     }
 
-    /// All that there is has been sent.
+    /// Everything that was handed over has been sent.
     fn sent(&self) {
         let mut state = self.state();
         if !state.going_on {
@@ -54,7 +54,7 @@ impl AnswerTime {
     }
 }
 
-/// Writes until an answer's time is over.
+/// A stream that can be written until the response's time is over.
 pub(crate) struct Timed<S> {
     stream: S,
     time: Arc<AnswerTime>,
@@ -106,7 +106,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper asks for it when it has written all that it has.
+    /// hyper calls this when it has written everything it has.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx)?;
@@ -162,7 +162,7 @@ mod tests {
         // Nothing is to be sent, and no time runs.
         tokio::time::sleep(Duration::from_millis(600)).await;
         stream.write_all(&[0; 8]).await.expect("of no answer");
-        // What more is to come of an answer is part of it, however often it has caught up.
+        // A response that is still being produced counts as unsent, even if everything so far was sent.
         time.begin();
         stream.flush().await.expect("nothing yet");
         tokio::time::sleep(Duration::from_millis(600)).await;

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 struct Api {
     engine: Arc<Engine>,
     most_tokens: usize,
-    /// Longest time from a request's arrival to the end of its answer.
+    /// Longest time from a request's arrival to the end of its response.
     longest: Duration,
     answered: AtomicU64,
 }
@@ -41,7 +41,7 @@ pub(crate) fn router(engine: Arc<Engine>, most_tokens: usize, longest: Duration)
         .with_state(api)
 }
 
-/// What both kinds of request have in common. Unknown fields are ignored, as OpenAI's servers do.
+/// The fields that both kinds of request have. Unknown fields are ignored, as OpenAI's servers do.
 #[derive(Debug, Deserialize)]
 struct Common {
     model: Option<String>,
@@ -55,7 +55,7 @@ struct Common {
     stream_options: Option<StreamOptions>,
     n: Option<u32>,
     stop: Option<Value>,
-    /// Goes on past the model's end tokens: an extension, for loads of a given size.
+    /// Goes on past the model's end tokens: an extension, for loads with a given number of tokens.
     #[serde(default)]
     ignore_eos: bool,
 }
@@ -94,7 +94,7 @@ struct ChatMessage {
     content: String,
 }
 
-/// How an answer is dressed.
+/// The form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Completion,
@@ -109,7 +109,7 @@ impl Kind {
         }
     }
 
-    /// One choice of an answer: whole, or a `chunk` of a stream.
+    /// One choice of a response: whole, or a `chunk` of a stream.
     fn choice(self, text: &str, finish: Option<&str>, chunk: bool) -> Value {
         match (self, chunk) {
             (Kind::Completion, _) => json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": finish }),
@@ -179,7 +179,7 @@ async fn respond(
         }
         Job { request, prompt, options, events }
     };
-    // Held until there is an answer: a client that leaves takes its request out of the queue.
+    // Held until there is an event: if the client leaves, its request is removed from the queue.
     let _waiting = api.engine.submit(job).map_err(refused)?;
     let number = api.answered.fetch_add(1, Ordering::Relaxed);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
@@ -187,7 +187,7 @@ async fn respond(
     if !common.stream {
         return whole(&answer, receive).await;
     }
-    // The first event decides about the status: a prompt that cannot be processed is the client's mistake.
+    // The first event decides the status: a prompt that cannot be processed is the client's error.
     let first = match receive.next().await {
         Some(Event::Failed(failure)) => return Err(failed(failure)),
         Some(event) => event,
@@ -200,7 +200,7 @@ async fn respond(
     Ok(Sse::new(data.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data)))).into_response())
 }
 
-/// What becomes of a request, as long as there is time. Dropping it ends the request at the next token.
+/// The events of a request, up to its time limit. Dropping this ends the request at the next token.
 struct Events {
     receive: mpsc::Receiver<Event>,
     end: Instant,
@@ -213,7 +213,7 @@ impl Events {
             return None;
         }
         tokio::time::timeout_at(self.end, self.receive.recv()).await.unwrap_or_else(|_| {
-            // Nothing more is wanted: the model is free at the next token.
+            // No more events are needed: the model is free at the next token.
             self.receive.close();
             while self.receive.try_recv().is_ok() {}
             Some(Event::Failed(Failure::Late(self.longest)))
@@ -247,7 +247,8 @@ fn failed(failure: Failure) -> ApiError {
     }
 }
 
-/// OpenAI's servers answer 400 to a body of the wrong shape. One that is too large, or of another type, has its own status.
+/// OpenAI's servers answer 400 to a body of the wrong shape. One that is too large, or of another type, has its own
+/// status.
 fn malformed(body: &JsonRejection) -> ApiError {
     let error = ApiError::invalid(body.body_text());
     match body.status() {
@@ -263,7 +264,7 @@ fn cut_off() -> ApiError {
 fn options(api: &Api, kind: Kind, common: &Common) -> Result<GenerateOptions, ApiError> {
     let model = &api.engine.model.name;
     if let Some(other) = common.model.as_ref().filter(|other| *other != model) {
-        let message = format!("the model `{other}` is not here; this server has `{model}`");
+        let message = format!("the model `{other}` is not available; this server has `{model}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message));
     }
     if common.n.is_some_and(|n| n != 1) {
@@ -274,7 +275,7 @@ fn options(api: &Api, kind: Kind, common: &Common) -> Result<GenerateOptions, Ap
             "`stop` is not supported: answers end at the model's end token or at max_tokens",
         ));
     }
-    // OpenAI's default for completions is 16; chats have none, so that they get a bound of our own.
+    // OpenAI's default for completions is 16; chats have none, so they get a limit of our own.
     let default = if kind == Kind::Chat { 256 } else { 16 };
     let max_new_tokens = common.max_completion_tokens.or(common.max_tokens).unwrap_or(default.min(api.most_tokens));
     if !(1..=api.most_tokens).contains(&max_new_tokens) {
@@ -350,7 +351,7 @@ impl Answer {
         answer
     }
 
-    /// What one event adds to a stream.
+    /// The chunks that one event adds to a stream.
     fn chunks(&self, event: Event, with_usage: bool) -> Vec<String> {
         let chunk = |choice: Value| self.object(&[choice], None, true).to_string();
         match event {

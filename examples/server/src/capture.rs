@@ -1,4 +1,5 @@
-//! A run of the next steps on demand, while the server goes on: `POST /debug/capture?steps=N` with the token, or SIGUSR1.
+//! Captures the next steps as a run on demand, while the server goes on: `POST /debug/capture?steps=N` with the token,
+//! or SIGUSR1.
 
 use crate::error::ApiError;
 use crate::shelf::Shelf;
@@ -29,9 +30,9 @@ pub(crate) struct Captures {
     shelf: Shelf,
     token: Option<String>,
     number: AtomicU64,
-    /// The last capture, by its number, and what is known of it.
+    /// The number and state of the latest capture.
     latest: Mutex<(u64, Value)>,
-    /// Told when the server stops: nobody is to wait for steps that do not come.
+    /// Notified when the server stops, so that no client waits for steps that never come.
     stopping: tokio::sync::Notify,
 }
 
@@ -41,7 +42,7 @@ impl Captures {
         Self { handle, shelf, token, number: AtomicU64::new(0), latest, stopping: tokio::sync::Notify::new() }
     }
 
-    /// Begins a capture; `done` hears of it when it is written.
+    /// Begins a capture; `done` is called when it is written.
     fn begin(self: &Arc<Self>, steps: u64, done: impl FnOnce(Value) + Send + 'static) -> Result<Value, ApiError> {
         let handle = self.handle.as_ref().ok_or_else(|| {
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unobserved", "the server was started with --unobserved")
@@ -50,7 +51,7 @@ impl Captures {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let run = self.shelf.dir.join(format!("capture-{millis}-{number}"));
         let full = |message| ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "captures_full", message);
-        // Of a capture that grows beyond it the oldest intervals go, and its verdict says so.
+        // If a capture grows beyond this, its oldest intervals are deleted, and its verdict says so.
         let config = ParquetConfig::new(&run).disk_budget(self.shelf.room().map_err(full)?);
         let capture = handle.capture(ParquetExporter::new(config), steps).map_err(|error| match &error {
             CaptureError::Busy(_) => ApiError::new(StatusCode::CONFLICT, "capture_under_way", error.to_string()),
@@ -68,19 +69,19 @@ impl Captures {
             this.note(number, &result);
             done(result);
         });
-        // The capture goes on by itself; only nobody will say when it is done.
+        // The capture goes on by itself, but nothing will report when it is done.
         if let Err(error) = spawned {
             eprintln!("the capture into {} is not watched: {error}", self.shelf.dir.display());
         }
         Ok(begun)
     }
 
-    /// Lets go of clients that wait for a capture. What it has is written when the session ends.
+    /// Releases clients that wait for a capture. What was captured is written when the session ends.
     pub(crate) fn stop(&self) {
         self.stopping.notify_waiters();
     }
 
-    /// Of two captures the later one is shown, whichever is heard of last.
+    /// The state of the later of two captures is kept, whichever is reported last.
     fn note(&self, number: u64, state: &Value) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if number >= latest.0 {
@@ -94,7 +95,7 @@ impl Captures {
             ApiError::new(StatusCode::FORBIDDEN, "capture_off", message)
         })?;
         let given = headers.get(header::AUTHORIZATION).and_then(|h| h.as_bytes().strip_prefix(b"Bearer "));
-        // In constant time: how long a comparison takes tells nothing about the token.
+        // In constant time, so that the duration of the comparison reveals nothing about the token.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
             return Ok(());
         }
@@ -121,7 +122,7 @@ pub(crate) fn router(captures: Arc<Captures>) -> Router {
 #[derive(Debug, Deserialize)]
 struct CaptureQuery {
     steps: u64,
-    /// Answer when the run is written instead of at once.
+    /// Respond when the run is written instead of at once.
     #[serde(default)]
     wait: bool,
 }
@@ -138,7 +139,7 @@ async fn capture(
         return Err(ApiError::invalid(format!("steps must be from 1 to {MOST_STEPS}, not {steps}")));
     }
     let (done, written) = tokio::sync::oneshot::channel();
-    // Opening files, and waiting for a recorder of kernels, is nothing for the runtime's threads.
+    // Opening files and waiting for the recorder of kernels would block the runtime's threads.
     let stopping = captures.clone();
     let stopping = stopping.stopping.notified();
     let begun = tokio::task::spawn_blocking(move || captures.begin(steps, |result| _ = done.send(result)))
@@ -160,8 +161,8 @@ async fn latest(State(captures): State<Arc<Captures>>, headers: HeaderMap) -> Re
     Ok(Json(latest.1.clone()))
 }
 
-/// Captures `steps` steps at every SIGUSR1: whoever may send signals to the process needs no token. Called within the runtime and
-/// before the model loads, because until then the signal ends the process.
+/// Captures `steps` steps at every SIGUSR1. This needs no token, because only authorised users can send the signal.
+/// Called within the runtime and before the model loads, because until then the signal ends the process.
 pub(crate) fn at_signal(captures: Arc<Captures>, steps: u64) -> std::io::Result<()> {
     #[cfg(unix)]
     {

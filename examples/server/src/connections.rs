@@ -1,7 +1,8 @@
-//! Which connections are open, and which one goes when there are too many.
+//! Which connections are open, and which one is closed when there are too many.
 //!
-//! Overload policy: a connection more than there are places closes the one that has sent no whole request for longest, so that clients
-//! that hang or keep a connection for later never keep others out. Where a request is under way on all of them, the new one is refused.
+//! Overload policy: a connection beyond the limit closes the one that has gone longest without sending a whole request,
+//! so that hanging clients and idle connections never keep others out. If requests are under way on all of them, the
+//! new connection is refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,17 +24,17 @@ struct State {
 
 #[derive(Debug)]
 struct Open {
-    /// When it began to wait for a request; `None` while one is under way.
+    /// When the connection began to wait for a request; `None` while one is under way.
     since: Option<u64>,
-    /// Told when the place goes to somebody else.
+    /// Notified when the place is given to another connection.
     close: Arc<Notify>,
 }
 
-/// What became of connections so far.
+/// Counts of what became of connections so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,
-    /// Closed without a request under way, because others wanted the place.
+    /// Closed without a request under way, to make room for others.
     pub(crate) made_way: u64,
     /// Refused because requests were under way on all of them.
     pub(crate) refused: u64,
@@ -64,7 +65,7 @@ impl Connections {
         self.state().counts
     }
 
-    /// A place for one more connection; `None` where all are taken by requests under way.
+    /// A place for one more connection; `None` if requests are under way on all of them.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Arc<Place>> {
         let mut state = self.state();
         if state.open.len() >= self.most {
@@ -86,12 +87,12 @@ impl Connections {
 }
 
 impl Place {
-    /// Ends when the place has gone to somebody else.
+    /// Completes when the place was given to another connection.
     pub(crate) async fn lost(&self) {
         self.close.notified().await;
     }
 
-    /// From here on the place is kept.
+    /// From here on the place cannot be taken away.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         if let Some(open) = self.connections.state().open.get_mut(&self.number) {
             open.since = None;
@@ -130,7 +131,7 @@ mod tests {
         let connections = Connections::new(3);
         let [first, second, third] = [(); 3].map(|()| connections.admit().expect("room"));
         let under_way = first.busy();
-        // The second one answers a request, and so has waited less long than the third.
+        // A request was answered on the second connection, so it has waited less long than the third.
         drop(second.busy());
         let fourth = connections.admit().expect("the third makes way");
         assert!(is_lost(&connections, &third) && !is_lost(&connections, &second));
@@ -140,7 +141,7 @@ mod tests {
         let _fifth = connections.admit().expect("the first one is idle now");
         assert!(is_lost(&connections, &first));
         assert_eq!(connections.counts(), Counts { accepted: 5, made_way: 2, refused: 1 });
-        // Whoever has lost its place gives none back.
+        // A connection that lost its place does not free one when it is dropped.
         drop((first, third));
         assert_eq!(connections.state().open.len(), 3);
     }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What a client wants to have continued.
+/// The prompt of a client.
 #[derive(Debug)]
 pub(crate) enum Prompt {
     Text(String),
@@ -24,7 +24,7 @@ pub(crate) enum Prompt {
     Chat(Vec<Message>),
 }
 
-/// What becomes of a request, in this order: tokens, then one of the others.
+/// The events of a request, in this order: tokens, then one of the others.
 #[derive(Debug)]
 pub(crate) enum Event {
     Token(String),
@@ -32,12 +32,12 @@ pub(crate) enum Event {
     Failed(Failure),
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// What was asked for cannot be done: the client's mistake.
+    /// The request cannot be fulfilled: the client's error.
     Request(String),
-    /// The model failed at it.
+    /// The model failed.
     Model(String),
     /// It took longer than this.
     Late(Duration),
@@ -71,11 +71,12 @@ pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) prompt: Prompt,
     pub(crate) options: GenerateOptions,
-    /// Roomy enough for all there will be to say, so that a slow client holds up nobody. Closed when the client has gone.
+    /// Large enough for all events of the request, so that a slow client holds up nobody. Closed when the client has
+    /// gone.
     pub(crate) events: mpsc::Sender<Event>,
 }
 
-/// What is known of the model.
+/// The model and what is known about it.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) name: String,
@@ -83,7 +84,7 @@ pub(crate) struct Model {
     pub(crate) facts: Vec<(String, Value)>,
 }
 
-/// How much the server takes on.
+/// The capacity of the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) workers: usize,
@@ -117,7 +118,7 @@ impl Engine {
             let thread = std::thread::Builder::new()
                 .name(format!("model-{worker}"))
                 .spawn(move || {
-                    // Goes on without: candle computes on rayon's own threads then.
+                    // On failure the worker goes on without a pool: candle then computes on rayon's global threads.
                     let _pool = computing(worker, size.threads).inspect_err(|e| eprintln!("model-{worker}: {e}"));
                     work(loaded, &queue, &stopping);
                 })
@@ -128,22 +129,22 @@ impl Engine {
         Ok(Arc::new(Self { model, queue, stopping, workers: Mutex::new(threads) }))
     }
 
-    /// Queues a job, which is made only where there is room for it: a request that is refused never was one.
+    /// Queues a job, which is made only if there is room for it: a refused request is not recorded.
     pub(crate) fn submit(&self, job: impl FnOnce() -> Job) -> Result<Waiting<Job>, Refused> {
         self.queue.push(job)
     }
 
-    /// Ends every answer at the token it is at.
+    /// Ends every response at the current token.
     pub(crate) fn hurry(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Takes no more requests, and lets go of those that wait: a server that stops answers what it has begun, and no more.
+    /// Takes no more requests and drops those that wait: a server that stops only finishes what it has begun.
     pub(crate) fn refuse(&self) {
         self.queue.close();
     }
 
-    /// Ends the workers after the token they are at.
+    /// Ends the workers after the current token.
     pub(crate) fn stop(&self) {
         self.hurry();
         self.refuse();
@@ -153,9 +154,9 @@ impl Engine {
     }
 }
 
-/// Makes the calling thread the first of `threads` that compute for it, where candle computes with rayon. Else candle hands such an
-/// operation to rayon's own threads and waits for them: with small models much of a step is the change from one thread to another and
-/// back.
+/// Makes the calling thread the first of the `threads` of its own rayon pool. Otherwise candle hands operations to
+/// rayon's global threads and waits for them: with small models, switching threads back and forth takes much of a
+/// step's time.
 fn computing(worker: usize, threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
     let name = move |thread| format!("model-{worker}-{thread}");
     rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(name).build()
@@ -168,13 +169,13 @@ fn work(mut model: LoadedModel, jobs: &Queue<Job>, stopping: &AtomicBool) {
         if let Err(Failure::Model(message)) = &outcome {
             eprintln!("a request failed: {message}");
         }
-        // The channel holds every event there can be; it is closed where nobody listens any more.
+        // The channel has room for every possible event; it is closed if nobody listens any more.
         let _ = events.try_send(outcome.map_or_else(Event::Failed, Event::Done));
     }
 }
 
-/// One request that brings the model down must not take the worker with it: the next one begins with an empty cache. (What a panic on
-/// one of candle's own threads leaves behind is candle's; requests go on to be answered with what it says.)
+/// A request that makes the model panic must not end the worker: the next one begins with an empty cache. (A panic on
+/// one of candle's own threads may leave candle in a bad state; further requests then get candle's errors.)
 fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
@@ -189,7 +190,7 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
         Prompt::Tokens(tokens) => tokens,
         Prompt::Chat(messages) => model.encode_chat(&messages)?,
     };
-    // A named configuration has the shape of a model and no words: its tokens' numbers stand in for them.
+    // A named configuration has the shape of a model but no vocabulary: the numbers of tokens are used instead of text.
     let has_words = model.tokenizer.is_some();
     let mut told = 0;
     let output = generate_for(model, request, &[prompt], &options, &mut |token| {

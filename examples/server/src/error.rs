@@ -22,7 +22,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// What the client reads, in an answer of its own or in the middle of a stream.
+    /// The error body, as a response of its own or within a stream.
     pub(crate) fn body(&self) -> Value {
         let kind = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
         json!({ "error": { "message": self.message, "type": kind, "code": self.code } })

@@ -1,5 +1,5 @@
-//! A small OpenAI-compatible completion server over an instrumented model: the living example of a program that is watched while it
-//! runs. What candlescope needs of it stands in [`observe`] and in `capture.rs`; the rest is a server.
+//! A small OpenAI-compatible completion server over an instrumented model: an example of a program that is observed
+//! while it runs. What it does for candlescope is in [`observe`] and in `capture.rs`; the rest is a server.
 //!
 //! ```text
 //! cargo run -p candlescope-server -- --prometheus 9464 --otlp http://localhost:4318 --capture-token secret
@@ -42,7 +42,8 @@ struct Args {
     /// Address that answers requests
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
     listen: String,
-    /// Threads that generate, each with a model of its own. candle computes with RAYON_NUM_THREADS threads, or as many as there are cores
+    /// Threads that generate, each with a model of its own. candle computes with RAYON_NUM_THREADS threads, or as many
+    /// as there are cores
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// Requests that may wait; further ones are refused with status 429
@@ -75,25 +76,29 @@ struct Args {
     /// Record kernels, too, in captures on a GPU
     #[arg(long)]
     capture_kernels: bool,
-    /// Connections at once. One more closes the one that has sent no whole request for longest; where requests are under way on all, it is refused with status 503
+    /// Connections at once. One more closes the one that has gone longest without sending a whole request; if requests
+    /// are under way on all, it is refused with status 503
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
-    /// Seconds for a request's head, from the connection or the last answer on; an idle connection is closed after them, too
+    /// Seconds for a request's head, from the connection or the last response on; an idle connection is closed after
+    /// the same time
     #[arg(long, default_value = "15", value_parser = seconds, value_name = "SECONDS")]
     head_seconds: Duration,
     /// Seconds for a request's body
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     body_seconds: Duration,
-    /// Largest body of a request in KB; as many times --connections is what bodies may take of memory
+    /// Largest body of a request in KB; times --connections, this is the memory that bodies may take
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576), value_name = "KB")]
     body_kb: u32,
-    /// Seconds after which a client that takes nothing of its answer is cut off
+    /// Seconds after which a client that reads nothing of its response is cut off
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     write_seconds: Duration,
-    /// Seconds for a request from its arrival to the last token, waiting included; then the model goes on to the next one
+    /// Seconds for a request from its arrival to the last token, waiting included; then the model goes on to the next
+    /// one
     #[arg(long, default_value = "600", value_parser = seconds, value_name = "SECONDS")]
     request_seconds: Duration,
-    /// Seconds that requests under way get when the server is to stop; then they are cut off, and after as many again clients that do not go are left behind
+    /// Seconds for requests under way to end when the server stops; then they are cut off, and after the same time
+    /// again, clients that are still connected are abandoned
     #[arg(long, default_value = "15", value_parser = seconds, value_name = "SECONDS")]
     stop_seconds: Duration,
     /// Disk space of the runs in --captures in MB; further captures are refused with status 507
@@ -107,7 +112,7 @@ struct Args {
     unobserved: bool,
 }
 
-/// A time that is some: `0.5` or `30`.
+/// A positive number of seconds: `0.5` or `30`.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.001..=86_400.0).contains(seconds));
     seconds
@@ -115,7 +120,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds from 0.001 to 86400, such as 30 or 0.5".to_string())
 }
 
-/// All that makes the server observable: before the models load, because their spans are made then.
+/// Everything that makes the server observable. Called before the models load, because their spans are made then.
 fn observe(args: &Args) -> Result<Scope> {
     if args.unobserved {
         return Ok(Scope::disabled());
@@ -134,7 +139,7 @@ fn observe(args: &Args) -> Result<Scope> {
     if args.capture_kernels {
         observed = observed.cupti(candlescope::KernelWindows::OnRequest);
     }
-    // The web server's own spans are nobody's steps.
+    // The web server's own spans are not steps.
     for target in ["axum", "hyper", "hyper_util", "h2", "tower", "tokio"] {
         observed = observed.exclude_target(target);
     }
@@ -142,7 +147,7 @@ fn observe(args: &Args) -> Result<Scope> {
 }
 
 fn main() -> Result<()> {
-    // Models come with programs in their chat templates, which run apart.
+    // Chat templates are programs that come with models; they run in processes of their own.
     candlescope_models::chat::isolate();
     let args = Args::parse();
     let scope = observe(&args)?;
@@ -163,7 +168,7 @@ fn main() -> Result<()> {
         }
     }
     let served = runtime.block_on(serve(&args, &engine, &captures));
-    // Requests under way have ended by now; what waits is refused, and the workers go home before the account is drawn.
+    // Requests under way have ended by now. Waiting ones are refused, and the workers end before the run is closed.
     drop(runtime);
     engine.stop();
     scope.finish();
@@ -182,7 +187,7 @@ impl Args {
             body_bytes: self.body_kb as usize * 1024,
             write: self.write_seconds,
             answer: self.request_seconds.saturating_add(self.write_seconds),
-            // First those under way may end, then they are cut off, and then clients may take what they got.
+            // First requests under way may end, then they are cut off, then clients may read what they were sent.
             stop: self.stop_seconds.saturating_mul(2),
         }
     }
@@ -196,20 +201,20 @@ impl Args {
     }
 }
 
-/// Whether clients were left behind at the end.
+/// Returns whether clients were abandoned at the end.
 async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captures>) -> Result<bool> {
     let listener = TcpListener::bind(&args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another address with --listen", args.listen))?;
     let router = api::router(engine.clone(), args.most_tokens as usize, args.request_seconds)
         .merge(capture::router(captures.clone()))
-        // The body is here already, and within its limit.
+        // The body was read already, within its limit.
         .layer(DefaultBodyLimit::disable());
     eprintln!("listening on http://{}", listener.local_addr()?);
     let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
     let (counts, left) = serve::serve(listener, router, args.limits(), stop).await;
     if left {
-        eprintln!("clients that do not go are left behind");
+        eprintln!("clients that stay connected are abandoned");
     }
     eprintln!(
         "connections: {} accepted, {} closed without a request to make room, {} refused",
@@ -244,7 +249,7 @@ async fn told_to_stop(engine: Arc<Engine>, captures: Arc<capture::Captures>, pat
 
 fn size(args: &Args) -> Size {
     let workers = usize::from(args.workers);
-    // Candle itself has no other setting than this variable.
+    // Candle itself has no setting other than this variable.
     let threads = (candle_core::utils::get_num_threads() / workers).max(1);
     Size { workers, threads, queue: usize::from(args.queue) }
 }

@@ -1,4 +1,4 @@
-//! A bounded queue whose places are free again as soon as whoever waits in them goes away.
+//! A bounded queue whose places become free as soon as the waiting client goes away.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,13 +19,13 @@ pub(crate) struct Queue<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// With a number each, by which it is found again.
+    /// Each with a number, by which it is found again.
     waiting: VecDeque<(u64, T)>,
     pushed: u64,
     open: bool,
 }
 
-/// Somebody's place. Dropping it takes what still waits there out of the queue.
+/// A place in the queue. Dropping it removes the item if it still waits.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
     queue: Arc<Queue<T>>,
@@ -65,7 +65,7 @@ impl<T> Queue<T> {
         state.waiting.pop_front().map(|(_, item)| item)
     }
 
-    /// Takes nothing more, and lets go of what waits.
+    /// Accepts no more items and drops those that wait.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.open = false;
@@ -100,7 +100,7 @@ mod tests {
         drop(second);
         let third = queue.push(|| 3).expect("room again");
         assert_eq!((queue.next(), queue.next()), (Some(1), Some(3)));
-        // What a worker has is no longer in the queue.
+        // An item that a worker has taken is no longer in the queue.
         drop(third);
         let _fourth = queue.push(|| 4).expect("room");
         assert_eq!(queue.next(), Some(4));

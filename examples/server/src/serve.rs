@@ -1,5 +1,5 @@
-//! Takes connections and answers on them, within limits on everything that a client could use up: connections, the time for a request's
-//! head, body and answer, and the memory for its head and body. hyper does the reading and the writing.
+//! Takes connections and answers on them, with limits on everything that a client could exhaust: connections, the time
+//! for a request's head, body and response, and the memory for its head and body. hyper reads and writes.
 
 use crate::answer_time::{AnswerTime, Timed};
 use crate::connections::{Busy, Connections, Counts, Place};
@@ -28,38 +28,40 @@ use tower_service::Service;
 /// Longest head of a request, in bytes.
 const MAX_HEAD: usize = 32 * 1024;
 
-/// Connections that are told at the same time that there is no room. Those beyond are closed without a word.
+/// Connections that are refused with a response at the same time. Further ones are closed without a response.
 const MAX_REFUSALS: usize = 64;
 
-/// Time in which a connection without room is to send its request, for the refusal to be an answer to it.
+/// Time for a refused connection to send its request, so that the refusal is a response to it.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
-/// Time in which what is too large is read all the same.
+/// Time in which the rest of a too large body is still read.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-/// Least time between two lines about refused connections.
+/// Shortest time between two log lines about refused connections.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// How much a client may take.
+/// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Connections at once.
     pub(crate) connections: usize,
-    /// Time for a request's head, counted from the end of the answer before: so long may a connection be idle, too.
+    /// Time for a request's head, counted from the end of the response before; also the longest time that a connection
+    /// may be idle.
     pub(crate) head: Duration,
     /// Time for its body.
     pub(crate) body: Duration,
     /// Size of its body, in bytes.
     pub(crate) body_bytes: usize,
-    /// Time in which a client must take something of an answer that waits for it.
+    /// Time in which a client must read something of a response that waits for it.
     pub(crate) write: Duration,
-    /// Time from a whole request to the last byte of its answer.
+    /// Time from a whole request to the last byte of its response.
     pub(crate) answer: Duration,
-    /// Time for connections to end once the server is told to stop.
+    /// Time for connections to end once the server stops.
     pub(crate) stop: Duration,
 }
 
-/// Answers until `stop` ends, then finishes the requests under way; returns what became of connections, and whether some had to be left.
+/// Serves until `stop` completes, then finishes the requests under way; returns what became of connections, and whether
+/// some had to be abandoned.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -76,7 +78,7 @@ pub(crate) async fn serve(
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                // The client left already, or there are no file descriptors: those who wait stay in line.
+                // The client left already, or there are no file descriptors: waiting connections stay in the backlog.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
@@ -107,7 +109,7 @@ pub(crate) async fn serve(
     drop(listener);
     drop((tell, stopping));
     let ended = tokio::time::timeout(limits.stop, async { while tasks.join_next().await.is_some() {} }).await;
-    // Those that are left end with their tasks.
+    // The remaining connections end with their tasks.
     tasks.shutdown().await;
     (connections.counts(), ended.is_err())
 }
@@ -146,7 +148,7 @@ async fn answer(
     let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(io), service));
     let mut lost = pin!(place.lost());
     tokio::select! {
-        // A client that breaks off is no news.
+        // A client that disconnects is not worth reporting.
         _ = connection.as_mut() => return,
         () = lost.as_mut() => return,
         // Its other end is dropped when the server stops.
@@ -170,14 +172,14 @@ async fn refuse(stream: TcpStream, limits: Limits) {
     let _ = tokio::time::timeout(2 * REFUSAL_TIME, connection).await;
 }
 
-/// An answer after which the connection is closed: what else the client sends is not worth reading.
+/// A response after which the connection is closed, without reading what else the client sends.
 fn last(error: ApiError) -> Response {
     let mut response = error.into_response();
     response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
     response
 }
 
-/// Reads the body, as one piece: the many small ones that a client may send it in would take many times its size.
+/// Reads the body into one buffer: a client may send it in many small pieces, which would take many times its size.
 async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Request, ApiError> {
     let (parts, body) = request.into_parts();
     let (says, waits) = (body.size_hint().lower(), parts.headers.contains_key(header::EXPECT));
@@ -210,7 +212,8 @@ async fn read(request: hyper::Request<Incoming>, limits: Limits) -> Result<Reque
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
 }
 
-/// Reads as much again and throws it away: were the connection closed while the client still sends, its system would discard the answer.
+/// Reads as much again and discards it: if the connection were closed while the client still sends, the client's system
+/// would discard the response.
 async fn discard(pieces: &mut BodyDataStream, most: usize) {
     let mut left = 2 * most;
     while let Some(Ok(piece)) = pieces.next().await {
@@ -219,7 +222,7 @@ async fn discard(pieces: &mut BodyDataStream, most: usize) {
     }
 }
 
-/// An answer's body: its request is under way until it is sent.
+/// A response's body: its request counts as under way until this is sent.
 struct Held {
     body: Body,
     time: Arc<AnswerTime>,

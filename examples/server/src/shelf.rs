@@ -1,15 +1,16 @@
-//! The directory of captured runs, and how much may lie there.
+//! The directory of captured runs, and its limits.
 //!
-//! Overload policy: what is there counts, whoever wrote it, and when the shelf is full a further capture is refused. None is removed to
-//! make room: somebody asked for each of them, and this process cannot know who still wants it.
+//! Overload policy: everything in the directory counts, whoever wrote it, and when it is full a further capture is
+//! refused. No run is removed to make room: somebody asked for each of them, and this process cannot know who still
+//! needs it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Least room in which a capture is worth beginning, in bytes.
+/// Least free space for beginning a capture, in bytes.
 const LEAST: u64 = 1_000_000;
 
-/// Where captures go, and how many and how large they may be together.
+/// Where captures go, how many there may be, and their total size.
 #[derive(Debug, Clone)]
 pub(crate) struct Shelf {
     pub(crate) dir: PathBuf,
@@ -41,7 +42,7 @@ impl Shelf {
     }
 }
 
-/// Runs in `dir` and the bytes of all files in it. A directory that is not there yet is empty.
+/// Runs in `dir` and the bytes of all files in it. A directory that does not exist yet counts as empty.
 fn contents(dir: &Path) -> std::io::Result<(u64, u64)> {
     let entries = match dir.read_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((0, 0)),
@@ -57,7 +58,8 @@ fn contents(dir: &Path) -> std::io::Result<(u64, u64)> {
     Ok((runs, bytes))
 }
 
-/// Bytes of a directory's files. What is removed meanwhile, or may not be read, counts nothing; links are not followed.
+/// Bytes of a directory's files. Files that are removed meanwhile, or cannot be read, do not count; links are not
+/// followed.
 fn size(dir: &Path) -> u64 {
     let Ok(entries) = dir.read_dir() else { return 0 };
     let of = |entry: std::fs::DirEntry| match entry.file_type() {

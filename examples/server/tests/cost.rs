@@ -1,8 +1,9 @@
-//! What each exporter costs the server, one at a time and all together, beside a server without candlescope.
+//! What each exporter costs the server, one at a time and all together, compared with a server without candlescope.
 //!
-//! `CANDLESCOPE_COST_ROUNDS` and `CANDLESCOPE_COST_SECONDS` are how often and how long each server is under load: three times half a
-//! second unless told otherwise, eight times twelve seconds for a measurement (`make bench-server`). `CANDLESCOPE_COST_MODEL` is the model,
-//! `embedded` unless told otherwise; it computes on one thread, unless `RAYON_NUM_THREADS` says otherwise.
+//! `CANDLESCOPE_COST_ROUNDS` and `CANDLESCOPE_COST_SECONDS` are how often and how long each server is under load: three
+//! times half a second by default, eight times twelve seconds for a measurement (`make bench-server`).
+//! `CANDLESCOPE_COST_MODEL` is the model, `embedded` by default; it computes on one thread, unless `RAYON_NUM_THREADS`
+//! says otherwise.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
@@ -12,14 +13,14 @@ use common::{Server, median, spread};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Spans wait up to a second for others to be sent with.
+/// Spans wait up to a second to be sent together with others.
 const SETTLES: Duration = Duration::from_millis(1_200);
 
 fn setting<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: {text}?")))
 }
 
-/// One server, and what was measured of it.
+/// One server and its measurements.
 struct Case {
     name: &'static str,
     server: Server,
@@ -60,10 +61,10 @@ fn each_exporter_costs_what_it_costs() {
 
     let count = cases.len();
     for round in 0..rounds {
-        // Each in every place, and now after the one and now after the other.
+        // Each case takes every place in the order, after different predecessors.
         for at in 0..count {
             let at = if round % 2 == 0 { at } else { count - 1 - at };
-            // What the one before has left to do, such as spans that wait to be sent, is not to be done now.
+            // Lets the previous server finish its remaining work, such as sending spans.
             std::thread::sleep(SETTLES);
             let case = &mut cases[(round + at) % count];
             let cpu = || (case.server.cpu(), jaeger.service.cpu().expect("Jaeger runs"));
@@ -92,7 +93,7 @@ fn each_exporter_costs_what_it_costs() {
             })
         );
     }
-    // Whoever has no exporter has no thread of one, and whoever has no candlescope has none at all.
+    // A server without an exporter has no thread for it, and one without candlescope has none of our threads.
     let ours = |case: &Case| case.server.threads().into_iter().filter(|t| t.starts_with("cs-")).collect::<Vec<_>>();
     for case in &cases {
         let threads = ours(case);
@@ -108,7 +109,7 @@ fn each_exporter_costs_what_it_costs() {
         let found = ["cs-drain", "cs-prometheus", "cs-parquet", "cs-otlp"].map(has);
         assert_eq!(json!(found), expected, "{}: {threads:?}", case.name);
     }
-    // Far above what is measured, and far below what a tracer that writes each interval for itself costs.
+    // Far above the measured figure, and far below the cost of a tracer that writes each interval separately.
     let ratio = median(&cases[count - 1].cpu_us) / median(&cases[0].cpu_us);
     assert!(ratio < 3.0, "with everything on a token takes {ratio} times the CPU time");
     for case in cases {

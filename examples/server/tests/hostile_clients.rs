@@ -1,5 +1,5 @@
-//! The server among clients that mean it no good, or know no better: it answers others within a moment, in bounded
-//! memory, and lets go of what it was sent.
+//! The server with malicious or broken clients: it answers others quickly, in bounded memory, and frees what it was
+//! sent.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
@@ -20,7 +20,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// All that comes until the server closes; what was reset counts as far as it came.
+/// Everything that comes until the server closes; after a reset, what came until then.
 fn rest(mut stream: &TcpStream) -> String {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -34,7 +34,7 @@ fn rest(mut stream: &TcpStream) -> String {
 /// Sends `request` on a connection of its own, which is closed after the answer.
 fn ask(server: &Server, request: &[u8]) -> String {
     let mut stream = connect(server);
-    // A server that has said its answer already may close while a long request is still being sent.
+    // A server that has responded already may close the connection while a long request is still being sent.
     let _ = stream.write_all(request);
     rest(&stream)
 }
@@ -50,7 +50,7 @@ fn complete(tokens: u32, stream: bool) -> Vec<u8> {
     post("/v1/completions", &body)
 }
 
-/// That somebody else is served all the same, and soon.
+/// Asserts that another client is still served, and soon.
 fn is_well(server: &Server) {
     let started = Instant::now();
     let health = ask(server, b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
@@ -62,7 +62,7 @@ fn is_well(server: &Server) {
     assert!(took < Duration::from_secs(10), "others wait for {took:?}");
 }
 
-/// That no more files are open than before, once what clients left behind is let go.
+/// Asserts that no more files are open than before, once everything from those clients is freed.
 fn lets_go(server: &Server, before: usize) {
     wait_until(|| server.open_files() <= before, &format!("no more than {before} files are open"));
 }
@@ -73,7 +73,7 @@ fn stopping(server: Server) {
     assert!(started.elapsed() < Duration::from_secs(12), "stopping took {:?}", started.elapsed());
 }
 
-/// What a server had before its clients did anything.
+/// The state of a server before its clients did anything.
 struct Before {
     files: usize,
     memory: f64,
@@ -84,7 +84,7 @@ impl Before {
         Self { files: server.open_files(), memory: server.memory() }
     }
 
-    /// How each of these tests ends: others are served, memory was bounded all the while, everything is let go, and it
+    /// The end of each of these tests: others are served, memory stayed bounded, everything is freed, and the server
     /// stops.
     fn again(self, server: Server) {
         is_well(&server);
@@ -101,7 +101,7 @@ fn heads_that_trickle_in_are_cut_off() {
     let before = Before::of(&server);
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(&server)).collect();
     let deadline = Instant::now() + SOON;
-    // A byte now and then, so that no connection is ever idle.
+    // One byte at a time, so that no connection is ever idle.
     let mut byte = b"GET /healthz HTTP/1.1\r\nX: ".iter().copied().chain(std::iter::repeat(b'x'));
     let mut healthy = false;
     while !slow.is_empty() {
@@ -135,9 +135,9 @@ fn thousands_of_idle_connections_make_way() {
     is_well(&server);
     let (open, grown) = (server.open_files(), server.memory() - before.memory);
     println!("2,000 idle connections: {open} open files, {} before, {grown:.1} MiB more", before.files);
-    // What lost its place a moment ago may still be being closed.
+    // A connection that just lost its place may still be closing.
     lets_go(&server, before.files + 50);
-    // The newest have kept theirs.
+    // The newest connections have kept their places.
     let last = idle.last().expect("some");
     last.set_nonblocking(true).expect("set");
     assert!(last.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock), "the newest was closed");
@@ -149,7 +149,7 @@ fn thousands_of_idle_connections_make_way() {
 fn requests_under_way_keep_their_place_and_one_more_is_told() {
     let server = Server::start(&["--connections", "2", "--most-tokens", "1000000"]);
     let deadline = Instant::now() + SOON;
-    // The model is busy for a second or two with each; on a machine with much else to do that may be over before it is looked at.
+    // The model is busy for a second or two with each; on a busy machine that may be over before it is checked.
     loop {
         assert!(Instant::now() < deadline, "nobody was refused while requests were under way");
         let mut under_way = [(); 2].map(|()| connect(&server));
@@ -192,7 +192,7 @@ fn heads_and_bodies_that_are_too_large_are_refused() {
         let answer = ask(&server, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {answer}");
     }
-    // Deep enough to use up the stack of whoever follows it down.
+    // Deep enough to overflow the stack of a recursive parser.
     for opening in ["[", "{\"a\":"] {
         let deep = opening.repeat(40_000);
         for body in [deep.clone(), format!("{{\"prompt\":{deep}"), format!("{{\"prompt\":\"a\",\"stop\":{deep}")] {
@@ -222,7 +222,7 @@ fn a_body_in_many_pieces_takes_no_more_than_its_size() {
     is_well(&server);
     let grown = server.peak_memory() - before.memory;
     println!("three bodies of a million pieces: {grown:.1} MiB more");
-    // Twice their size where a buffer has just grown, and what the sockets and the allocator hold.
+    // Twice their size if a buffer has just grown, plus the memory of sockets and the allocator.
     assert!(grown < 40.0, "{grown} MiB more for 3 MB");
     drop(open);
     before.again(server);
@@ -250,7 +250,7 @@ fn bodies_that_trickle_in_are_cut_off() {
 fn a_client_that_takes_nothing_is_cut_off() {
     let server = Server::start(&["--write-seconds", "1"]);
     let before = Before::of(&server);
-    // Asks and asks, and reads nothing, until the answers fill every buffer on the way.
+    // Sends requests without reading, until the responses fill every buffer on the way.
     let mut stream = connect(&server);
     stream.set_write_timeout(Some(SOON)).expect("set");
     let requests = b"GET /v1/models HTTP/1.1\r\nHost: here\r\n\r\n".repeat(1_000);
@@ -261,7 +261,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     before.again(server);
 }
 
-/// The run is whole all the same.
+/// The run is complete all the same.
 #[test]
 fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -294,7 +294,7 @@ fn garbage_is_answered_as_such_and_harms_nobody() {
     let answer = ask(&server, &mixed);
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 400 Bad Request").count(), 1, "{answer}");
-    // Bytes without sense, the same ones each time.
+    // Random bytes, the same ones each time.
     let mut random = StdRng::seed_from_u64(1);
     let head = "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nConnection: close\r\n";
     for round in 0..200 {
@@ -303,7 +303,7 @@ fn garbage_is_answered_as_such_and_harms_nobody() {
             0 => Vec::new(),
             1 => format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes(),
             2 => format!("{head}Content-Length: {}\r\n\r\n", noise.len()).into_bytes(),
-            // Two lengths that contradict each other: the way to smuggle a request.
+            // Two contradicting lengths: request smuggling.
             _ => format!("{head}Content-Length: 3\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n")
                 .into_bytes(),
         };
@@ -319,7 +319,7 @@ fn garbage_is_answered_as_such_and_harms_nobody() {
 
 #[test]
 fn half_closed_connections_are_let_go() {
-    // Nothing but the end of what they send can let go of them.
+    // Only the time limit on their sending can free these connections.
     let server = Server::start(&["--head-seconds", "600", "--body-seconds", "600", "--most-tokens", "1000000"]);
     let before = Before::of(&server);
     let whole = complete(100_000, true);
@@ -348,7 +348,7 @@ fn a_request_ends_when_its_time_is_over_and_the_model_goes_on() {
     let whole = ask(&server, &complete(100_000, false));
     assert!(whole.starts_with("HTTP/1.1 504 ") && whole.contains("--request-seconds"), "{whole}");
     let deadline = Instant::now() + SOON;
-    // One that has begun to be answered says so in the stream; else it has the same status.
+    // A request whose response has begun gets the error in the stream; others get the same status.
     loop {
         let streamed = ask(&server, &complete(100_000, true));
         assert!(streamed.contains("request_timeout") && !streamed.contains("[DONE]"), "{streamed}");
@@ -357,7 +357,7 @@ fn a_request_ends_when_its_time_is_over_and_the_model_goes_on() {
         }
         assert!(Instant::now() < deadline, "no token within the time, ever");
     }
-    // The model is free at its next token: a short one is answered, if not at once.
+    // The model is free at its next token: a short request is answered, though not at once.
     wait_until(|| ask(&server, &complete(1, false)).starts_with("HTTP/1.1 200 "), "the model is free again");
     stopping(server);
 }
@@ -366,7 +366,7 @@ fn a_request_ends_when_its_time_is_over_and_the_model_goes_on() {
 fn captures_fill_their_directory_and_no_more() {
     let server = Server::start(&["--capture-token", "secret", "--captures-most", "3"]);
     let captures = server.dir.path().join("captures");
-    // Somebody else's run counts, and stays.
+    // Runs made by others count, and stay.
     std::fs::create_dir_all(captures.join("yesterday")).expect("made");
     let capture = |wait: bool| {
         let head =

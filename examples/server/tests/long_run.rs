@@ -1,9 +1,9 @@
-//! The server under load with everything on, while Jaeger and Prometheus are killed and restarted, the run reaches its disk budget
-//! and the clock is set: what it costs, whether memory stays flat, and whether the account adds up.
+//! The server under load with everything on, while Jaeger and Prometheus are killed and restarted, the run reaches its
+//! disk budget and the clock is set: what it costs, whether memory stays flat, and whether the account adds up.
 //!
-//! `CANDLESCOPE_SOAK_SECONDS` is how long the observed server is under load, in all: 32 unless told otherwise, 1800 for the real thing
-//! (`make soak-server`). `CANDLESCOPE_SOAK_MODEL` is the model, `embedded` unless told otherwise. A model computes on one thread, unless
-//! `RAYON_NUM_THREADS` says otherwise.
+//! `CANDLESCOPE_SOAK_SECONDS` is how long the observed server is under load in total: 32 by default, 1800 for a
+//! measurement (`make soak-server`). `CANDLESCOPE_SOAK_MODEL` is the model, `embedded` by default. A model computes on
+//! one thread, unless `RAYON_NUM_THREADS` says otherwise.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
@@ -70,7 +70,8 @@ fn everything_on_and_everything_going_wrong() {
     bare.load(2.0, 2);
     let before = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{");
 
-    // Rounds, so that whatever else the machine does hits both; the bare one gets less, it is only the measure.
+    // In rounds, so that other work on the machine affects both; the bare server runs for less time, as it is only the
+    // reference.
     let (round, bare_round) = if total > 300.0 { (12.0, 6.0) } else { (4.0, 4.0) };
     let rounds = (total / round).ceil() as usize;
     let ends = rounds as f64 * (round + bare_round);
@@ -101,7 +102,7 @@ fn everything_on_and_everything_going_wrong() {
             }
         });
         for i in 0..rounds {
-            // What clients saw, and the CPU time that a token took the server.
+            // What clients measured, and the server's CPU time per token.
             let measured = |server: &Server, seconds| {
                 let before = server.cpu();
                 let seen = server.load(seconds, 2);
@@ -127,7 +128,7 @@ fn everything_on_and_everything_going_wrong() {
     });
     assert_eq!(failed, 0, "requests that failed");
 
-    // The page counts every token that clients saw, and Prometheus, killed or not, has the page's.
+    // The metrics page counts every token that clients got, and Prometheus, although it was killed, has the same count.
     let all_known = || {
         let counted = metric(&page(metrics_at, "/metrics"), "candlescope_tokens_total{type=\"output\"");
         let known = prometheus
@@ -136,7 +137,7 @@ fn everything_on_and_everything_going_wrong() {
         counted >= tokens as f64 && known
     };
     wait_until(all_known, &format!("the page and Prometheus count the {tokens} tokens that clients saw"));
-    // The restarted Jaeger, whose memory was empty, has traces again. Asking for the traces themselves would take it long.
+    // The restarted Jaeger, whose memory was empty, has traces again. Querying the traces themselves would take long.
     wait_until(|| page(query, "/api/services").contains("candlescope-soak"), "there are traces since Jaeger is back");
 
     observed.stop();
@@ -147,7 +148,7 @@ fn everything_on_and_everything_going_wrong() {
     let mut batches = opened.batches();
     batches.by_ref().for_each(|batch| rows += batch.spans.len());
     assert!(rows > 0 && m.complete);
-    // Every interval is a record or counted as lost, which happens where nothing is left of the machine for the drain.
+    // Every interval is a record or counted as lost, which happens if the machine has no CPU time left for the drain.
     assert_eq!(m.loss.emitted, m.counts["spans"] + m.loss.lost());
     let names: Vec<&str> = m.exporters.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["prometheus", "otlp", "parquet"]);
@@ -188,12 +189,12 @@ fn everything_on_and_everything_going_wrong() {
     assert!(m.loss.lost() * 20 < m.loss.emitted, "more than 5 % lost: {:?}", m.loss);
     assert!(disk <= BUDGET_MB as f64 * 1.25, "{disk} MB on disk");
     let long = total >= 600.0;
-    // In a short run the queue that fills while Jaeger is dead is most of what grows.
+    // In a short run, most of the growth is the queue that fills while Jaeger is down.
     assert!(late - early < if long { 24.0 } else { 96.0 }, "memory grew from {early} to {late} MiB: {memory:?}");
     if long {
         assert!(removed > 0, "the disk budget was never reached");
     }
-    // Jaeger, Prometheus and the load may share two cores with the server, beside whatever else the machine does.
+    // Jaeger, Prometheus and the load may share two cores with the server and other work.
     let ratio = median(&ratios);
     assert!(ratio > if long { 0.7 } else { 0.5 }, "throughput {ratio} of the bare server's");
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// What clients ask of it.
+/// Requests of clients.
 impl Server {
     fn post(&self, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> (u16, Value) {
         let mut request = agent().post(&format!("{}{path}", self.url));
@@ -41,7 +41,7 @@ impl Server {
         self.post("/v1/completions", &[], Some(body))
     }
 
-    /// Clients that ask for one answer after the other until the guard is dropped.
+    /// Clients that send one request after the other until the guard is dropped.
     fn busy(&self, clients: usize) -> Busy {
         let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
         let stopped = std::sync::Arc::new(std::sync::Mutex::new(stopped));
@@ -145,7 +145,7 @@ fn what_cannot_be_answered_is_said() {
     let path = format!("{}/v1/completions", server.url);
     let (status, answer) = outcome(agent().post(&path).send_string("{}"));
     assert_eq!((status, &answer["error"]["type"]), (415, &json!("invalid_request_error")), "{answer}");
-    // A little more than is taken, so that all of it is sent before the answer comes.
+    // A little more than is accepted, so that all of it is sent before the response comes.
     let huge = json!({ "prompt": "x".repeat((2 << 20) + 4_096) });
     assert_eq!(outcome(agent().post(&path).send_json(huge)).0, 413);
     let refused = |body: Value, status: u16, says: &str| {
@@ -164,21 +164,21 @@ fn what_cannot_be_answered_is_said() {
     refused(json!({ "prompt": [4_000_000_000_u32] }), 400, "4000000000");
     refused(json!({ "prompt": "Hello", "stream": true, "temperature": -1.0 }), 400, "temperature");
     refused(json!({ "prompt": [4_000_000_000_u32], "stream": true }), 400, "4000000000");
-    // And it goes on.
+    // The server goes on.
     assert_eq!(server.complete(json!({ "prompt": "Hello" })).0, 200);
 }
 
 #[test]
 fn a_full_queue_refuses_and_a_client_that_goes_away_frees_the_model() {
     let server = Server::start(&["--queue", "1", "--most-tokens", "1000000"]);
-    // As long as the context allows, again and again: the model is busy until its client goes away.
+    // As many tokens as the context allows, again and again: the model is busy until its client goes away.
     let long = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
     let deadline = Instant::now() + SOON;
     let mut open = Vec::new();
     let refused = loop {
         assert!(Instant::now() < deadline, "never full");
         let (url, long) = (server.url.clone(), long.clone());
-        // Each on a thread, because an answer begins only when the model comes to it.
+        // Each on a thread, because a response begins only when the model gets to the request.
         let (tell, heard) = channel();
         std::thread::spawn(move || {
             let _ = tell.send(agent().post(&format!("{url}/v1/completions")).send_json(long).map_err(Box::new));
@@ -201,7 +201,7 @@ fn a_full_queue_refuses_and_a_client_that_goes_away_frees_the_model() {
     }
 }
 
-/// A request that its client may leave at any time, which `agent` cannot.
+/// A request that the client can abandon at any time, which `agent` cannot do.
 fn ask(url: &str) -> TcpStream {
     let address = url.trim_start_matches("http://");
     let body = json!({ "prompt": "Hello", "max_tokens": 2, "ignore_eos": true }).to_string();
@@ -212,7 +212,7 @@ fn ask(url: &str) -> TcpStream {
     stream
 }
 
-/// The status of an answer; `None` where there is none yet.
+/// The status of a response; `None` if there is none yet.
 fn status(stream: &mut TcpStream, patience: Duration) -> Option<String> {
     stream.set_read_timeout(Some(patience)).expect("set");
     let mut line = [0; 12];
@@ -228,8 +228,8 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
     let server = Server::start(&["--queue", "1", "--most-tokens", "1000000"]);
     let deadline = Instant::now() + SOON;
     let long = json!({ "prompt": "Hello", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
-    // The model is busy for a second or two, until its context is full. What follows may take longer on a machine with much else to
-    // do, and is then tried again.
+    // The model is busy for a second or two, until its context is full. What follows may take longer on a busy machine,
+    // and is then tried again.
     loop {
         assert!(Instant::now() < deadline, "nobody was let in while the model was busy");
         let response = agent().post(&format!("{}/v1/completions", server.url)).send_json(&long).expect("an answer");
@@ -262,7 +262,7 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
 #[test]
 fn a_signal_while_the_model_loads_does_no_harm() {
     let server = Server::launch(&["--model", "config:smollm2-135m"], None);
-    // The kernel says which signals a process takes: SIGUSR1 is the tenth.
+    // The operating system lists the signals that a process handles: SIGUSR1 is the tenth.
     let takes = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
         let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or_default();
@@ -288,7 +288,7 @@ fn made(step: &StepRecord) -> u64 {
     step.intervals + step.intervals_lost.expect("known in new runs")
 }
 
-/// Steps of a run, and whether each has its layers, or says how many of them it lost.
+/// Number of steps of a run, and whether each has all its layers or states how many of them were lost.
 fn steps_in(run: &Path) -> (usize, bool) {
     let opened = Run::open(run).expect("a run");
     let manifest = opened.manifest().expect("a manifest").clone();
@@ -296,7 +296,7 @@ fn steps_in(run: &Path) -> (usize, bool) {
     let Batch { steps, spans, .. } = join(opened.batches());
     let mut inside = std::collections::HashMap::<u64, u64>::new();
     spans.iter().filter_map(|s| s.step).for_each(|step| *inside.entry(step).or_default() += 1);
-    // Every step does the same, whatever a machine that stands still for a while makes it lose.
+    // Every step makes the same number of intervals, even if some were lost because the machine was stalled.
     let mut of_phase = std::collections::HashMap::new();
     let whole = steps.iter().all(|step| {
         let usual = *of_phase.entry(step.phase).or_insert_with(|| made(step));
@@ -336,7 +336,7 @@ fn a_capture_on_demand_is_a_run_of_the_next_steps_while_the_server_goes_on() {
     let (_, latest) = server.get("/debug/capture", &token);
     assert_eq!(latest, answer);
 
-    // One that takes long, and a second one meanwhile.
+    // A long capture, and a second one meanwhile.
     let (status, first) = server.post("/debug/capture?steps=100000", &token, None);
     assert_eq!((status, &first["state"]), (202, &json!("running")), "{first}");
     let (status, second) = server.post("/debug/capture?steps=5", &token, None);
@@ -344,7 +344,7 @@ fn a_capture_on_demand_is_a_run_of_the_next_steps_while_the_server_goes_on() {
     assert!(message(&second).contains("more steps"), "{second}");
     assert!(busy.stop() > 2);
 
-    // The end of the server is the end of the capture, and nothing of it is lost.
+    // The capture ends with the server, and nothing of it is lost.
     let _kept = server.dir.clone();
     server.stop();
     let (steps, whole) = steps_in(&run_of(&first));

@@ -1,10 +1,10 @@
-//! Speed and size of the Parquet exporter on records of a realistic shape, beside arrow's own writer on the same records.
+//! Speed and size of the Parquet exporter on realistic records, compared with arrow's own writer on the same records.
 //!
 //! `cargo run -p candlescope-exporters --example parquet_throughput -- [MILLIONS] [ROUNDS]`
 //!
-//! One thread takes prepared batches of one decode step each through a writer; making the records is not timed. CPU time is
-//! that thread's own, which other work on the machine disturbs less than wall time. The two writers take turns. Memory is
-//! how far the process grew while one of them wrote. Figures: `docs/measurements/pipeline.md`.
+//! One thread passes prepared batches of one decode step each to a writer; making the records is not timed. CPU time is
+//! that thread's own, which other work on the machine disturbs less than wall time. The two writers take turns. Memory
+//! is the growth of the process while one of them writes. Figures: `docs/measurements/pipeline.md`.
 #![allow(missing_docs, reason = "a benchmark")]
 
 mod with_arrow;
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     for (records, (name, ..)) in RECORDS.iter().enumerate() {
         for _ in 0..rounds {
             for writer in ["exporter", "arrow"] {
-                // A process each, because memory that one has freed would be the other's for nothing.
+                // Each in a process of its own, because one could reuse memory that the other has freed.
                 let child = Command::new(std::env::current_exe()?)
                     .args(["child", writer, &records.to_string(), &intervals])
                     .output()?;
@@ -57,13 +57,13 @@ fn child(writer: &str, records: usize, intervals: usize) -> Result<()> {
     Ok(())
 }
 
-/// What writing took, an interval.
+/// Cost of writing, per interval.
 struct Figures {
     /// Nanoseconds.
     cpu: f64,
     millions_a_second: f64,
     bytes: f64,
-    /// Of all, in MiB.
+    /// Growth of memory in total, MiB.
     memory: f64,
 }
 
@@ -110,7 +110,7 @@ fn with_arrow(source: Decoder, intervals: usize) -> Result<Figures> {
     Ok(timed.figures(std::fs::metadata(&file)?.len()))
 }
 
-/// What arrow's writer wrote is as long as it should be.
+/// Checks that arrow's writer wrote as many rows as it should.
 fn check(file: &Path, intervals: usize) -> Result<()> {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     let rows = SerializedFileReader::new(std::fs::File::open(file)?)?.metadata().file_metadata().num_rows();
@@ -158,14 +158,14 @@ impl Timed {
     }
 }
 
-/// A line of this process's status, in MiB; zero where the system does not tell.
+/// A line of this process's status, in MiB; zero if it is not known.
 fn memory(line: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let found = status.lines().find_map(|l| l.strip_prefix(line)?.split_whitespace().next()?.parse::<f64>().ok());
     found.unwrap_or(0.0) / 1024.0
 }
 
-/// CPU time of this thread so far; zero where the system does not tell.
+/// CPU time of this thread so far; zero if it is not known.
 fn thread_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)

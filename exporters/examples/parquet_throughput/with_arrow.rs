@@ -1,6 +1,6 @@
-//! The same table through arrow's own writer, from dictionary arrays: what repeats is a key already when it gets there.
-//! What is collected, the encodings, the compression and the size of row groups are the exporter's. It writes the spans
-//! alone, into one file without an end to segments.
+//! The same table through arrow's own writer, from dictionary arrays: repeated values are keys already when it gets
+//! them. Columns, encodings, compression and the size of row groups are those of the exporter. It writes spans only,
+//! into a single file.
 
 use arrow_array::builder::{ArrayBuilder, Int32Builder, Int64Builder};
 use arrow_array::types::Int32Type;
@@ -26,7 +26,7 @@ const FEW: [&str; 7] = ["flops", "bytes", "tokens", "context_len", "batch", "flo
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Texts by key. Where the same value comes again, nothing is hashed.
+/// Texts by key. A repeated value is not hashed again.
 struct Texts<K> {
     keys: Int32Builder,
     values: Vec<String>,

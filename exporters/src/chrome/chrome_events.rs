@@ -20,7 +20,7 @@ pub struct Chrome {
     origin: Option<i64>,
     /// Thread numbers that have their name.
     named: HashSet<u64>,
-    /// Whether an event stands before, so that a comma is due.
+    /// Whether an event was written before, so that a comma is needed.
     started: bool,
 }
 
@@ -121,7 +121,7 @@ impl TraceFormat for Chrome {
     }
 }
 
-/// A value as JSON. Writing to a vector fails for nothing that is put here.
+/// Appends a value as JSON. Writing these values to a vector does not fail.
 fn put<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let _ = serde_json::to_writer(out, value);
 }
@@ -193,7 +193,7 @@ impl Chrome {
     }
 }
 
-/// Microseconds with all nanoseconds: a float would lose them.
+/// Microseconds with three decimals: a float would lose the nanoseconds.
 fn put_micros(out: &mut Vec<u8>, key: &str, ns: i64) {
     let sign = if ns < 0 { "-" } else { "" };
     let ns = ns.unsigned_abs();

@@ -1,8 +1,8 @@
 //! The Chrome JSON trace event format: read by chrome://tracing, Perfetto and speedscope, and by any script.
 //!
 //! Intervals are complete (`X`) events, counters `C`, requests async `b`/`e` pairs. Times are microseconds with three
-//! decimals since the start of the run, because a double cannot hold Unix time to the nanosecond; the origin stands in
-//! `otherData`. Several times the size of a Perfetto trace: prefer that for long runs.
+//! decimals since the start of the run, because a double cannot hold Unix time to the nanosecond; the origin is in
+//! `otherData`. A file is several times the size of a Perfetto trace: prefer that for long runs.
 
 mod chrome_events;
 
@@ -20,7 +20,7 @@ pub type ChromeExporter = TraceFileExporter<Chrome>;
 /// Writes a whole trace: a run's batches, in the order they were made.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write<B: Borrow<Batch>>(
     mut out: impl Write,
     run: &RunManifest,

@@ -1,13 +1,13 @@
-//! The session's own account, for an exporter that shows it.
+//! Updates metrics from the session's own account.
 
 use super::Aggregate;
 use candlescope_core::SessionStats;
 use std::time::{Duration, Instant};
 
-/// Least time between two looks at the account, which takes locks.
+/// Shortest time between two reads of the account, which take locks.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Brings the account into the metrics, not too often.
+/// Copies the account into the metrics, at a limited rate.
 #[derive(Debug, Default)]
 pub(crate) struct Accountant {
     session: SessionStats,
@@ -15,19 +15,19 @@ pub(crate) struct Accountant {
 }
 
 impl Accountant {
-    /// Asks `session`.
+    /// For the account of `session`.
     pub(crate) fn new(session: SessionStats) -> Self {
         Self { session, latest: None }
     }
 
-    /// Brings it in if the latest look was a while ago.
+    /// Copies it if the last read was long enough ago.
     pub(crate) fn account(&mut self, aggregate: &mut Aggregate) {
         if self.latest.is_none_or(|at| at.elapsed() >= EVERY) {
             self.account_now(aggregate);
         }
     }
 
-    /// Brings it in.
+    /// Copies it now.
     pub(crate) fn account_now(&mut self, aggregate: &mut Aggregate) {
         self.latest = Some(Instant::now());
         if let Some(stats) = self.session.get() {

@@ -17,14 +17,15 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Path or model of whatever has found the room taken.
+/// The label value for paths and models beyond the limit.
 pub(crate) const OVERFLOW: &str = "(overflow)";
 
 /// Models that get series of their own.
 const MAX_MODELS: usize = 100;
 
-/// Clocks, and what measured with them, in the order of [`PathSeries`]. The two sources of GPU time measure different
-/// things and are never added. The host has one source, so there the label is empty, which for Prometheus is none.
+/// Values of the labels `clock` and `source`, in the order of [`PathSeries`]. The two sources of GPU time measure
+/// different things and are never added up. The host has one source, so its label is empty, which for Prometheus is the
+/// same as no label.
 const CLOCKS: [[&str; 2]; 3] = [["host", ""], ["gpu", GpuSource::Event.as_str()], ["gpu", GpuSource::Cupti.as_str()]];
 const HOST: usize = 0;
 
@@ -78,19 +79,19 @@ struct PhaseSeries {
     host: Counter,
 }
 
-/// What all batches so far amount to.
+/// The aggregate of all batches so far.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
     registry: Registry,
     max_paths: usize,
     requests: Requests,
-    /// Shared with whoever gathers: its gauges are worked out there.
+    /// Shared with the collector of the registry, which computes its gauges.
     utilisation: Arc<Mutex<Utilisation>>,
     samples: Samples,
 
     spans: HistogramVec,
     places: Vec<Place>,
-    /// The last is the overflow's once there is one.
+    /// The last one is that of the overflow, once there is one.
     paths: Vec<PathSeries>,
     overflow_at: Option<usize>,
     paths_now: Gauge,
@@ -117,7 +118,7 @@ pub(crate) struct Aggregate {
     gpu_steps: IntCounterVec,
     active: Gauge,
     in_flight: Gauge,
-    /// Whether the session tells the two above: it knows of requests without a recorded step.
+    /// Whether the two values above come from the session, which also knows requests without a recorded step.
     told_in_flight: bool,
 
     kernels: IntCounterVec,
@@ -208,12 +209,12 @@ impl Aggregate {
         })
     }
 
-    /// Where the metrics are gathered from.
+    /// The registry from which metrics are gathered.
     pub(crate) fn registry(&self) -> Registry {
         self.registry.clone()
     }
 
-    /// Takes what the run says of itself.
+    /// Takes the facts of the run's manifest.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         lock(&self.utilisation).learn(run);
         let paused = run.options.get("paused") == Some(&Value::Bool(true));
@@ -229,7 +230,7 @@ impl Aggregate {
         *lock(&self.run_info) = vec![run.run_id.clone(), run.host.clone(), model, version];
     }
 
-    /// Some steps have no record: those that `schedule` leaves out, where it alone does.
+    /// Notes that some steps have no record: those that `schedule` leaves out, if nothing else leaves out steps.
     fn sampled(&mut self, schedule: Option<Schedule>) {
         self.requests.sampled(schedule);
         lock(&self.utilisation).sampled();
@@ -239,10 +240,11 @@ impl Aggregate {
         super::warms_up(request, self.warmup)
     }
 
-    /// Takes a batch; says how many of its samples had no room.
+    /// Takes a batch; returns how many of its samples had no room.
     pub(crate) fn add(&mut self, batch: &Batch) -> u64 {
         let recorded = recorded_steps(batch);
-        // A step's intervals and kernels come with it; the first of a very long one come before, and then count.
+        // A step's intervals and kernels come in the same batch; those of a very long step may come earlier, and then
+        // they count.
         let warm = batch.steps.iter().filter(|step| self.warms_up(step.request)).map(|step| step.step);
         let warm: HashSet<u64> = warm.collect();
         let counts = |step: Option<u64>| step.is_none_or(|step| !warm.contains(&step));
@@ -289,7 +291,7 @@ impl Aggregate {
         batch.samples.iter().map(|sample| u64::from(!self.samples.add(sample))).sum()
     }
 
-    /// Lets what is over a window of time end although nothing comes.
+    /// Removes what is older than the time window, even if no batch comes.
     pub(crate) fn expire(&mut self, now: HostNs) {
         lock(&self.utilisation).expire(now);
     }
@@ -300,7 +302,8 @@ impl Aggregate {
         self.observe(at, HOST, span.host_dur_ns);
         match span.gpu {
             Some(gpu) => self.observe(at, clock_of(gpu.source), gpu.dur_ns),
-            // It launched nothing, which is a measurement: without it the mean would be of those alone that did.
+            // It launched nothing, which is a measurement of zero: without it the mean would be over those that did
+            // only.
             None if recorded => self.observe(at, clock_of(GpuSource::Cupti), 0),
             None => {}
         }
@@ -316,7 +319,7 @@ impl Aggregate {
         histogram.observe(ns as f64 / 1e9);
     }
 
-    /// Index of the series of a rollup. Numbers of rollups are dense, so a table does for looking them up.
+    /// Index of the series of a rollup. Numbers of rollups are dense, so they are looked up in a table.
     fn place(&mut self, rollup: u32, label: &str) -> usize {
         let id = rollup as usize;
         if self.places.len() <= id {
@@ -362,7 +365,7 @@ impl Aggregate {
             self.phase_seconds.with_label_values(&[phase, "gpu", source]).inc_by(gpu.dur_ns as f64 / 1e9);
             self.gpu_steps.with_label_values(&[phase, source]).inc();
         }
-        // A sequence that has ended is computed on with the others, but yields no token.
+        // A sequence that has ended is still computed with the others, but yields no token.
         let tokens = step.new_tokens.or(step.tokens).map(u64::from);
         let told = [(&self.flops, step.flops), (&self.bytes, step.bytes), (&self.step_tokens, tokens)];
         for (counter, amount) in told {
@@ -435,7 +438,7 @@ impl Aggregate {
         raise(self.lost.with_label_values(&["samples"]), loss.samples_lost);
         if let Some(ratio) = stats.overhead_ratio {
             if self.overhead.is_none() {
-                // Its name is registered here and nowhere else, so it is not refused.
+                // Its name is registered only here, so this does not fail.
                 self.overhead = registered(&self.registry, Gauge::with_opts(opts(&cat::OVERHEAD))).ok();
             }
             if let Some(gauge) = &self.overhead {
@@ -445,7 +448,7 @@ impl Aggregate {
     }
 }
 
-/// Steps of the batch whose kernels were recorded. An interval's kernels come with it.
+/// Steps of the batch whose kernels were recorded. An interval's kernels come in the same batch.
 fn recorded_steps(batch: &Batch) -> HashSet<u64> {
     let by_kernels = batch.kernels.iter().filter_map(|kernel| kernel.step);
     let of_cupti = |gpu: Option<candlescope_core::GpuTime>| gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti);

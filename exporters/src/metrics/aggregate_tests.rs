@@ -1,4 +1,4 @@
-//! Aggregation against figures worked out by hand.
+//! Aggregation compared with figures computed by hand.
 
 use super::*;
 use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
@@ -16,7 +16,7 @@ pub(super) fn text(aggregate: &Aggregate) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The value of one series, named as it stands on the wire.
+/// The value of one series by its name in the text format.
 pub(super) fn value(aggregate: &Aggregate, series: &str) -> Option<f64> {
     text(aggregate).lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
@@ -119,7 +119,7 @@ fn a_path_without_gpu_time_has_no_gpu_series() {
 #[test]
 fn paths_beyond_the_limit_share_one_and_are_counted() {
     let mut a = aggregate(2);
-    // Numbers of rollups come in any order and again.
+    // Numbers of rollups come in any order and repeatedly.
     let ids = [7, 3, 9, 1, 7, 9, 0];
     a.add(&spans(ids.iter().map(|&id| span(id, &format!("p{id}"), 1, Some(1))).collect()));
     let count =
@@ -165,7 +165,7 @@ fn a_request_gives_ttft_tpot_itl_and_tokens() {
     assert_eq!(value(&a, "candlescope_tokens_total{type=\"output\"}"), Some(4.0));
     assert_eq!(value(&a, "candlescope_requests_active"), Some(0.0));
 
-    // Of one token there is no time for each after the first, and of none known none at all.
+    // With one token there is no time per token after the first, and neither with an unknown number.
     done.requests = vec![request(2, "m", 9, Some(9), Some(1)), request(3, "m", 9, None, None)];
     a.add(&done);
     let count = |name: &str| value(&a, &format!("gen_ai_server_{name}_seconds_count{{gen_ai_request_model=\"m\"}}"));
@@ -210,7 +210,7 @@ fn a_batch_is_counted_along_its_longest_sequence() {
     assert_eq!(value(&a, "candlescope_tokens_in_flight"), Some(0.0));
 }
 
-/// 10 of every 100 steps are recorded; of a request with a token every 10 ms those are the 6th to the 9th of 12, and
+/// 10 of every 100 steps are recorded; for a request with a token every 10 ms, these are the 6th to the 9th of 12, and
 /// one much later.
 #[test]
 fn figures_of_a_request_survive_a_schedule() {
@@ -224,7 +224,7 @@ fn figures_of_a_request_survive_a_schedule() {
         batch: Some(1),
         ..step(Some(Phase::Decode), Some(1), token * 10 + 1, token * 10 + 10)
     };
-    // Another thread's steps lie between those of this one.
+    // Steps of another thread come in between.
     a.add(&steps(vec![decode(90, 6), decode(92, 7), decode(95, 8), decode(97, 9), decode(190, 11)]));
     let mut of_it = request(1, "m", 150, Some(10), Some(12));
     // The last of twelve tokens 120 ms after the beginning.
@@ -236,12 +236,12 @@ fn figures_of_a_request_survive_a_schedule() {
     let tpot = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"m\"}").unwrap();
     assert!((tpot - 0.010).abs() < 1e-12, "(120 - 10) / 11 ms: {tpot}");
 
-    // Without a time of its last token the request's end is the closest thing, and not the last step that was recorded.
+    // Without a time of its last token the request's end is the best estimate, not the last recorded step.
     a.add(&steps(vec![StepRecord { request: Some(2), ..decode(191, 3) }]));
     a.add(&requests(vec![request(2, "n", 120, Some(10), Some(12))]));
     let tpot = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"n\"}").unwrap();
     assert!((tpot - 0.010).abs() < 1e-12, "{tpot}");
-    // Nor do steps count the tokens.
+    // Nor are tokens counted from steps.
     a.add(&steps(vec![
         StepRecord { request: Some(3), ..decode(192, 3) },
         StepRecord { request: Some(3), ..decode(193, 4) },
@@ -262,7 +262,7 @@ fn steps_that_do_not_tell_their_context_are_adjacent_in_a_window_of_the_schedule
     a.add(&steps(vec![decode(6), decode(9), decode(16)]));
     let count = "candlescope_inter_token_latency_seconds_count";
     assert_eq!(value(&a, count), Some(1.0), "6 to 9, and not 9 to 16");
-    // Recording was off for some: no number says any more what lay between, but the next one.
+    // Recording was off for some steps: only the next number shows that steps are adjacent.
     let mut account = stats(0, 0, 0);
     account.steps = StepCounts { paused: 1, schedule: Some(schedule), ..StepCounts::default() };
     a.account(&account);
@@ -295,7 +295,7 @@ fn the_session_knows_of_requests_without_a_recorded_step() {
     };
     (account.requests_open, account.tokens_in_flight) = (5, 640);
     a.account(&account);
-    // Whatever steps come by: they are a part.
+    // Whichever steps come, they are only a part.
     a.add(&steps(vec![step(Some(Phase::Decode), Some(1), 0, 1)]));
     for (series, expected) in [
         ("candlescope_steps_begun_total{outcome=\"recorded\"}", 7.0),
@@ -359,7 +359,7 @@ fn samples_become_families_with_labels() {
         assert_eq!(value(&a, series), Some(expected), "{series}");
     }
     assert!(text(&a).contains("# TYPE hw_energy_joules_total counter"));
-    // The driver was loaded anew: Prometheus sees a counter that starts again.
+    // The driver was reloaded: Prometheus sees a counter that starts again.
     batch.samples = vec![sample("GPU-1", "hw_energy_joules_total", 2.0)];
     a.add(&batch);
     assert_eq!(value(&a, "hw_energy_joules_total{hw_id=\"GPU-1\"}"), Some(2.0));

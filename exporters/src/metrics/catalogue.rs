@@ -1,11 +1,11 @@
-//! Every metric that is served: name, kind, labels, meaning. Dashboards, rules and tests hold to this table.
+//! Every metric that is served: name, kind, labels, meaning. Dashboards, rules and tests depend on this table.
 
 /// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only ever grows, until the process starts anew.
+    /// Only grows, until the process restarts.
     Counter,
-    /// A value now.
+    /// A current value.
     Gauge,
     /// Counts in buckets, a sum and a count.
     Histogram,
@@ -21,7 +21,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Labels. All are bounded: no ordinals, no request ids.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// What it measures.
     pub help: &'static str,
 }
 
@@ -162,7 +162,7 @@ pub(crate) const OVERHEAD: Metric = gauge(
 pub(crate) const RUN_INFO: Metric =
     gauge("candlescope_run_info", &["run_id", "host", "model", "version"], "The run that is observed; always 1");
 
-/// What is made of spans, steps, requests, kernels and the session's own account.
+/// Metrics made from spans, steps, requests, kernels and the session's own account.
 pub const METRICS: &[Metric] = &[
     TTFT,
     TPOT,
@@ -198,8 +198,8 @@ pub const METRICS: &[Metric] = &[
     RUN_INFO,
 ];
 
-/// What is made of samples of the collectors shipped with candlescope. Samples of other collectors are served too, as
-/// gauges, or as counters where their name ends in `_total`.
+/// Metrics made from samples of candlescope's own collectors. Samples of other collectors are served too, as gauges, or
+/// as counters if their name ends in `_total`.
 pub const SAMPLES: &[Metric] = &[
     counter("hw_energy_joules_total", GPU, "Energy used by the GPU since its driver was loaded"),
     gauge("hw_power_watts", GPU, "Power drawn by the whole board"),
@@ -238,7 +238,7 @@ pub const SAMPLES: &[Metric] = &[
     gauge("system_load_1m", &[], "Load average over one minute"),
 ];
 
-/// The family that a sample belongs to, and the value of its last label where the sample's name carries one:
+/// The family that a sample belongs to, and the value of its last label if the sample's name contains one:
 /// `candlescope_gpu_clock_hertz_sm` is `candlescope_gpu_clock_hertz` with `domain="sm"`.
 pub(crate) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
     SAMPLES.iter().find_map(|metric| {
@@ -251,8 +251,8 @@ pub(crate) fn family(sample: &str) -> Option<(&'static Metric, Option<&str>)> {
     })
 }
 
-/// From OpenTelemetry's advice for each metric, extended down to 0.25 ms: a small model's token takes less than
-/// OTel's first bucket.
+/// The buckets that OpenTelemetry recommends for each metric, extended down to 0.25 ms, because a small model's token
+/// takes less than the first of those.
 pub(crate) const TTFT_BUCKETS: &[f64] =
     &[0.00025, 0.0005, 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 pub(crate) const TPOT_BUCKETS: &[f64] =
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Names and labels that dashboards of others may rest on: they are part of the interface.
+    /// Names and labels on which other people's dashboards may depend: they are part of the interface.
     #[test]
     fn what_is_promised_is_served() {
         let (model, gpu): (&[&str], &[&str]) = (&["gen_ai_request_model"], &["hw_id"]);

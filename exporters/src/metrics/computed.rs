@@ -1,5 +1,5 @@
-//! Gauges that are worked out when they are gathered, all at once: a reader never meets a value that has been taken
-//! away and is about to be put back, and what is not known any more has no series.
+//! Gauges that are computed when they are gathered, all at once: a reader never misses a value that was removed to be
+//! updated, and values that are no longer known have no series.
 
 use super::catalogue::Metric;
 use prometheus::core::{Collector, Desc};
@@ -12,7 +12,7 @@ pub(crate) type Value = (usize, Vec<String>, f64);
 /// Some gauges of one source.
 struct Computed<F> {
     metrics: &'static [Metric],
-    /// Never given a value: they are only what describes the families.
+    /// Without values: they only describe the families.
     families: Vec<GaugeVec>,
     values: F,
 }
@@ -21,7 +21,7 @@ fn family(metric: &Metric) -> Result<GaugeVec, Error> {
     GaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)
 }
 
-/// Serves `metrics` with what `values` says whenever somebody gathers.
+/// Serves `metrics` with the result of `values` at each gathering.
 pub(crate) fn register(
     registry: &Registry,
     metrics: &'static [Metric],
@@ -37,7 +37,7 @@ impl<F: Fn() -> Vec<Value> + Send + Sync> Collector for Computed<F> {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // Families of their own for each reader, so that nobody else's reading is in them.
+        // New families for each reader, so that they contain nothing of another reader's.
         let Ok(families) = self.metrics.iter().map(family).collect::<Result<Vec<_>, _>>() else { return Vec::new() };
         for (metric, labels, value) in (self.values)() {
             if let Some(gauge) = families.get(metric).and_then(|f| f.get_metric_with_label_values(&labels).ok()) {

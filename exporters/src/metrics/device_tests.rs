@@ -1,4 +1,4 @@
-//! Figures of the device, and GPU time by source, against made-up records whose truth is written down.
+//! Figures of the device, and GPU time by source, compared with synthetic records whose true figures are known.
 
 use super::tests::{MS, aggregate, span, spans, step, steps, text, value};
 use super::*;
@@ -30,7 +30,7 @@ fn utilisation_is_work_over_time_and_peak() {
     (one.flops, one.bytes) = (Some(40_000_000_000), Some(1_000_000_000));
     let mut two = step(Some(Phase::Prefill), None, 100, 400);
     two.flops = Some(40_000_000_000);
-    // 80 GFLOP in 0.4 s are 0.2 TFLOP/s; 1 GB in the 0.1 s of the step that tells it is 10 GB/s.
+    // 80 GFLOP in 0.4 s are 0.2 TFLOP/s; 1 GB in the 0.1 s of the step that states it is 10 GB/s.
     a.add(&steps(vec![one, two.clone(), step(Some(Phase::Decode), None, 0, 1)]));
     let near = |a: &Aggregate, series: &str, expected: f64| {
         let value = value(a, series).unwrap_or(f64::NAN);
@@ -44,7 +44,7 @@ fn utilisation_is_work_over_time_and_peak() {
     );
     assert_eq!(value(&a, "candlescope_flops_total{phase=\"prefill\"}"), Some(8e10));
 
-    // Of what is only in part in the window as large a part of the work counts: the rate stays.
+    // If only a part of a step is in the window, the same part of its work counts: the rate stays the same.
     a.expire(HostNs(15 * S + 300 * MS as i64));
     near(&a, "candlescope_mfu_ratio{peak=\"datasheet\",phase=\"prefill\"}", 0.04 / 0.3);
     // Fifteen seconds after its end, work is out of the window, and its ratio is gone rather than zero.
@@ -70,8 +70,8 @@ fn without_a_peak_for_the_type_used_there_is_no_ratio() {
     assert!(!text(&a).contains("mfu_ratio{"), "f32 work says nothing against a bf16 peak");
 }
 
-/// One device of 3 GB/s. Two threads decode at the same time for 10 s; every step moves 100 MB in 100 ms. Together
-/// that is 2 GB/s, so the device's MBU is 66.7 %; divided by the sum of the steps' durations it would be 33.3 %.
+/// One device of 3 GB/s. Two threads decode at the same time for 10 s; every step moves 100 MB in 100 ms. Together that
+/// is 2 GB/s, so the device's MBU is 66.7 %; divided by the sum of the steps' durations, it would be 33.3 %.
 #[test]
 fn steps_of_two_threads_on_one_device_are_over_the_union_of_their_times() {
     let mut a = aggregate(1);
@@ -86,7 +86,7 @@ fn steps_of_two_threads_on_one_device_are_over_the_union_of_their_times() {
     let decode = |request: u64, n: u64| {
         let mut step = step(Some(Phase::Decode), Some(request), n * 100, n * 100 + 100);
         (step.step, step.bytes, step.flops) = (2 * n + request, Some(100_000_000), Some(200_000_000));
-        // Of the four sequences one has ended.
+        // One of the four sequences has ended.
         (step.tokens, step.new_tokens) = (Some(4), Some(3));
         step
     };
@@ -118,8 +118,8 @@ fn steps_of_two_threads_on_one_device_are_over_the_union_of_their_times() {
 }
 
 /// Two threads decode steps of 400 ms without a break, 200 ms apart, over 15 s: 5 tokens/s, 2 steps at once, MBU 50 %
-/// of 1 GB/s. So it is where six of every ten steps are recorded; without what is known of the ends of such windows
-/// it would be 20 % less.
+/// of 1 GB/s. The figures are the same if six of every ten steps are recorded; without correcting for the ends of such
+/// windows they would be 20 % lower.
 #[test]
 fn a_schedule_leaves_live_rates_as_they_are() {
     let with = |recorded: fn(u64) -> bool, sampled: bool| {
@@ -153,13 +153,13 @@ fn a_schedule_leaves_live_rates_as_they_are() {
             assert!((value / truth - 1.0).abs() < 0.02, "{name}: {series} is {value}, not {truth}");
         }
     }
-    // One in ten says nothing of what ran beside it.
+    // One step in ten says nothing about the steps that ran beside it.
     let alone = with(|n| n % 10 == 0, true);
     assert_eq!(value(&alone, "candlescope_tokens_per_second{phase=\"decode\"}"), None);
 }
 
-/// A step that was lost half a minute ago, or a pause, takes nothing from rates now: each request has a thread of its
-/// own here.
+/// A step that was lost half a minute ago, or a pause, does not affect rates now. Each request has a thread of its own
+/// here.
 #[test]
 fn a_hole_of_long_ago_takes_nothing_from_live_rates() {
     let mut a = aggregate(1);
@@ -175,8 +175,8 @@ fn a_hole_of_long_ago_takes_nothing_from_live_rates() {
     }
 }
 
-/// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in
-/// a row: at the ends of that window the GPU works for steps whose kernels nobody has.
+/// Four threads keep a GPU busy in turns, 100 ms each of their steps of 400 ms. Kernels are recorded of ten steps in a
+/// row: at the ends of that window the GPU works for steps whose kernels were not recorded.
 #[test]
 fn live_a_window_of_kernels_does_not_count_others_work_as_idle() {
     let mut a = aggregate(1);
@@ -271,7 +271,7 @@ fn a_device_that_two_threads_keep_busy_is_busy() {
     a.add(&batch);
     assert_eq!(value(&a, "candlescope_gpu_busy_ratio{hw_id=\"GPU-1\"}"), Some(1.0));
 
-    // A step whose kernels were not recorded is no idle time; one that was recorded is, where nothing ran.
+    // A step without recorded kernels is not idle time; a recorded step is, while nothing ran.
     let mut idle = step(Some(Phase::Decode), Some(0), 200, 300);
     (idle.step, idle.gpu) = (3, on_gpu(GpuSource::Cupti, 10 * MS));
     batch = steps(vec![step(Some(Phase::Decode), Some(0), 100, 200), idle]);
@@ -301,7 +301,7 @@ fn work_of_several_devices_is_held_against_as_many_peaks() {
 }
 
 /// Of a path's 12 intervals ten are in a step whose kernels were recorded, one of them launched a kernel of 1 ms; two
-/// have marks, of 3 ms. By kernels that is 0.1 ms a call, by marks 3 ms, and the two are never added.
+/// have marks, of 3 ms. By kernels that is 0.1 ms per call, by marks 3 ms, and the two are never added up.
 #[test]
 fn sources_of_gpu_time_are_apart_and_a_recorded_interval_without_kernels_counts() {
     let mut a = aggregate(10);
@@ -338,7 +338,7 @@ fn sources_of_gpu_time_are_apart_and_a_recorded_interval_without_kernels_counts(
     }
 }
 
-/// While one thread brings batches in, another gathers: from the first value on there is never none.
+/// While one thread adds batches, another gathers: after the first value there always is one.
 #[test]
 fn a_reader_never_meets_a_gap() {
     let mut a = aggregate(1);
@@ -378,7 +378,7 @@ fn a_reader_never_meets_a_gap() {
         for n in 1..3_000 {
             a.add(&steps(vec![told(n)]));
             a.expire(HostNs(((n + 1) * MS) as i64));
-            // The run says more of itself than before.
+            // The manifest has more facts than before.
             let mut run = with_peaks(json!([
                 { "kind": "flops", "value": 1e12, "label": "measured" },
                 { "kind": "bandwidth", "value": 1e12, "label": "measured" },
@@ -391,7 +391,7 @@ fn a_reader_never_meets_a_gap() {
     });
 }
 
-/// Quantised weights are multiplied in a type of their own, and a peak of f32 says nothing about that.
+/// Quantised weights are multiplied in a type of their own, for which a peak of f32 is meaningless.
 #[test]
 fn the_models_type_does_not_stand_in_for_the_one_that_was_used() {
     let mut a = aggregate(1);

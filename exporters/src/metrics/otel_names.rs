@@ -1,9 +1,9 @@
-//! Prometheus' names → OpenTelemetry's, in which units and kinds are no part of the name. Pure.
+//! Converts Prometheus' names to OpenTelemetry's, in which units and kinds are not part of the name. Pure.
 //!
-//! Every collector translates them back to the very names of the catalogue, so dashboards and rules hold whichever
+//! OpenTelemetry collectors translate them back to the names of the catalogue, so dashboards and rules work whichever
 //! way metrics come.
 
-/// Ends of names that are units, with the unit as UCUM writes it.
+/// Suffixes of names that are units, with the unit in UCUM.
 const UNITS: &[(&str, &str)] = &[
     ("_bytes_per_second", "By/s"),
     ("_seconds", "s"),
@@ -15,7 +15,7 @@ const UNITS: &[(&str, &str)] = &[
     ("_celsius", "Cel"),
 ];
 
-/// What is counted where it is no unit: annotations, which names do not show.
+/// What is counted, for metrics without a unit: UCUM annotations, which names do not contain.
 const COUNTED: &[(&str, &str)] = &[
     ("tokens", "{token}"),
     ("requests", "{request}"),
@@ -31,7 +31,8 @@ const COUNTED: &[(&str, &str)] = &[
 const NAMESPACES: &[&str] =
     &["gen_ai.server.", "hw.gpu.memory.", "hw.gpu.", "hw.", "candlescope.gpu.", "candlescope.", "process.", "system."];
 
-/// Names that the rules do not give: the GenAI conventions' own, and those that would be none without their unit.
+/// Names to which the rules do not apply: those of the GenAI conventions, and those that would be empty without their
+/// unit.
 const OTHERS: &[(&str, &str)] = &[
     ("gen_ai_server_request_duration_seconds", "gen_ai.server.request.duration"),
     ("candlescope_span_duration_seconds", "candlescope.span.duration"),
@@ -79,7 +80,8 @@ mod tests {
     use crate::metrics::{Kind, METRICS, SAMPLES};
     use std::collections::BTreeSet;
 
-    /// What a collector makes of a name, as `pkg/translator/prometheus` of the OpenTelemetry Collector does.
+    /// The name that an OpenTelemetry collector makes of this, as `pkg/translator/prometheus` of the OpenTelemetry
+    /// Collector does.
     fn translated(name: &str, unit: &str, kind: Kind) -> String {
         let mut words: Vec<String> =
             name.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_string).filter(|w| !w.is_empty()).collect();

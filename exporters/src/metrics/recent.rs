@@ -1,4 +1,4 @@
-//! Stretches of time of the last seconds, and what they come to as time of one device: merged where they overlap. Pure.
+//! Stretches of time in the last seconds and their sums as time of one device: merged where they overlap. Pure.
 
 use candlescope_core::stretches::{Stretch, length, merged};
 use std::collections::VecDeque;
@@ -14,24 +14,24 @@ struct Item {
     amount: f64,
 }
 
-/// The stretches of the last seconds, in the order in which they came.
+/// The stretches of the last seconds, in order of arrival.
 ///
-/// Overload policy: one more than `most` lets the oldest go, and the time before its end is not looked at any more.
-/// So sums become those of a shorter window, in which they are still right.
+/// Overload policy: beyond `most` the oldest stretch is dropped, and the time before its end is ignored from then on.
+/// So sums are over a shorter window, but still correct.
 #[derive(Debug)]
 pub(crate) struct Recent {
     items: VecDeque<Item>,
     most: usize,
-    /// Nothing before this is complete.
+    /// Time before this is not complete.
     complete_from: i64,
 }
 
-/// What the stretches in a window come to.
+/// Sums over the stretches in a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sums {
-    /// Work. Of a stretch that is only in part in the window as large a part of its work.
+    /// Work. A stretch that is partly in the window contributes the same part of its work.
     pub(crate) amount: f64,
-    /// Sum of the durations in nanoseconds, overlaps counted as often as there are.
+    /// Sum of the durations in nanoseconds, with overlaps counted multiple times.
     pub(crate) sum_ns: u64,
     /// The stretches merged, ascending.
     pub(crate) merged: Vec<Stretch>,
@@ -45,7 +45,7 @@ impl Sums {
 }
 
 impl Recent {
-    /// Nothing yet, and never more than `most` stretches.
+    /// Empty, for at most `most` stretches.
     pub(crate) fn new(most: usize) -> Self {
         Self { items: VecDeque::new(), most: most.max(1), complete_from: i64::MIN }
     }
@@ -60,20 +60,19 @@ impl Recent {
         self.items.push_back(Item { from, to: to.max(from), amount });
     }
 
-    /// Forgets what had ended by `start`. Of stretches that came out of order some may stay; they are in no sum.
+    /// Removes stretches that ended before `start`. Some that came out of order may stay; they are in no sum.
     pub(crate) fn forget_before(&mut self, start: i64) {
         while self.items.front().is_some_and(|first| first.to <= start) {
             self.items.pop_front();
         }
     }
 
-    /// From when on everything is known, Unix nanoseconds.
+    /// The time from which on everything is known, Unix nanoseconds.
     pub(crate) fn complete_from(&self) -> i64 {
         self.complete_from
     }
 
-    /// Sums over the time from `start` on that is in `counted` (in order, apart), or as far back as everything is
-    /// known.
+    /// Sums over the time in `counted` (ordered and disjoint) from `start` on, or from where everything is known.
     pub(crate) fn within(&self, start: i64, counted: &[Stretch]) -> Sums {
         let start = start.max(self.complete_from);
         let mut sums = Sums::default();
@@ -135,7 +134,7 @@ mod tests {
         (0..10).for_each(|n| recent.push((n * 10, n * 10 + 10), 10.0));
         let sums = recent.since(0);
         assert_eq!((sums.amount, sums.union_ns()), (40.0, 40), "still one a nanosecond");
-        // One that began long before brings the part of its work that is in the window.
+        // A stretch that began long before contributes the part of its work that is in the window.
         recent.push((0, 110), 110.0);
         let sums = recent.since(0);
         assert_eq!((sums.amount, sums.union_ns()), (30.0 + 40.0, 40));

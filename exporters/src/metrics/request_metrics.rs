@@ -1,10 +1,10 @@
-//! Requests as their steps come by: gaps between tokens, and what is in flight. Pure.
+//! Follows requests by their steps: gaps between tokens, and requests in flight. Pure.
 
 use candlescope_core::{Phase, RequestRecord, Schedule, StepAction, StepRecord};
 use std::collections::HashMap;
 
-/// Requests followed at once. A request that is never closed must not cost memory for ever; the one without a step
-/// for the longest time makes room.
+/// Requests followed at once. A request that is never closed must not cost memory for ever; the one without a step for
+/// the longest time is dropped.
 const MAX_OPEN: usize = 4096;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -15,7 +15,7 @@ struct Open {
     token: Option<Token>,
     /// Steps that yielded a token.
     tokens: u64,
-    /// Sampling is a step of its own here, and so the one that yields the token.
+    /// Whether sampling is a step of its own here, and so the step that yields the token.
     samples: bool,
     /// Context over all sequences.
     context: u64,
@@ -34,22 +34,22 @@ struct Token {
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     open: HashMap<u64, Open>,
-    /// Whether steps may be missing from what comes by.
+    /// Whether steps may be missing.
     sampled: bool,
-    /// What says which, where nothing else leaves steps out.
+    /// The schedule that decides which, if nothing else leaves out steps.
     schedule: Option<Schedule>,
 }
 
 impl Requests {
-    /// Steps are missing, or may be: by `schedule` alone where it is given.
+    /// Notes that steps may be missing: only those that `schedule` leaves out, if it is given.
     pub(crate) fn sampled(&mut self, schedule: Option<Schedule>) {
         (self.sampled, self.schedule) = (true, schedule);
     }
 
-    /// Whether no step of the request that yields a token can lie between these two.
+    /// Whether the request can have no other token step between these two.
     ///
-    /// Where steps may be missing the context says so: it grows by what the later step adds. Where it does not grow, or
-    /// is not told, steps are next to each other if all numbers between theirs are recorded ones.
+    /// If steps may be missing, the context tells: it grows by what the later step adds. If it does not grow, or is not
+    /// stated, two steps are adjacent if all steps with numbers in between were recorded.
     fn adjacent(&self, before: &Token, after: &Token) -> bool {
         if !self.sampled {
             return true;
@@ -61,11 +61,11 @@ impl Requests {
         }
         let mut between = before.step.saturating_add(1)..after.step;
         let recorded = |n| self.schedule.is_some_and(|s| s.action(n) == StepAction::Record);
-        // A window of a schedule may be long; tokens of one request are never this far apart in one.
+        // A window of a schedule may be long, but tokens of one request are never this many steps apart.
         between.is_empty() || (between.end - between.start <= 4_096 && between.all(recorded))
     }
 
-    /// Takes a step; says the gap to the request's token before, in nanoseconds, where this step yields one.
+    /// Takes a step; returns the gap to the request's previous token in nanoseconds, if this step yields one.
     ///
     /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and
     /// each decode step do.
@@ -87,11 +87,11 @@ impl Requests {
         }
         let before = match step.phase {
             Some(Phase::Sample) if !open.samples => {
-                // What came before were forward passes, not tokens.
+                // The steps before were forward passes, not tokens.
                 (open.samples, open.tokens, open.token) = (true, 1, Some(token));
                 None
             }
-            // Of a prompt in chunks only the last yields a token.
+            // If a prompt is processed in chunks, only the last one yields a token.
             Some(Phase::Prefill) if !open.samples => {
                 (open.tokens, open.token) = (1, Some(token));
                 None
@@ -104,16 +104,16 @@ impl Requests {
         u64::try_from(end_ns - before.end_ns).ok()
     }
 
-    /// Takes the end of a request; says the time for each output token after the first, in nanoseconds.
+    /// Takes the end of a request; returns the time per output token after the first, in nanoseconds.
     pub(crate) fn end(&mut self, request: &RequestRecord) -> Option<f64> {
         let open = self.open.remove(&request.request).unwrap_or_default();
         let sequences = u64::from(request.batch.unwrap_or(1).max(1));
         let of_each = request.output_tokens.map(|n| n / sequences);
-        // Along the longest sequence: steps count its tokens where others stop early, the tokens do where a step
-        // yields several.
+        // Along the longest sequence: if others stop early, the steps give its number of tokens; if a step yields
+        // several tokens, the number of tokens does.
         let longest = match of_each {
             Some(n) => n.max(open.tokens),
-            // Where steps are missing those that came do not count the tokens.
+            // If steps are missing, the others do not give the number of tokens.
             None if self.sampled => return None,
             None => open.tokens,
         };
@@ -123,7 +123,7 @@ impl Requests {
         let e2e = match (request.last_token_ns, last_step) {
             (Some(last), _) => last,
             (None, Some(end)) => u64::try_from(end).ok()?,
-            // The request's end is the closest thing known to its last token.
+            // The request's end is the best estimate of its last token's time.
             (None, None) => request.host_dur_ns,
         };
         let decoding = e2e.checked_sub(request.ttft_ns?).filter(|&ns| ns > 0)?;
@@ -142,7 +142,7 @@ impl Requests {
 }
 
 impl Open {
-    /// A token more; says the one before.
+    /// Adds a token; returns the one before.
     fn token(&mut self, token: Token) -> Option<Token> {
         self.tokens += 1;
         self.token.replace(token)

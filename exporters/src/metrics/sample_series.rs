@@ -1,4 +1,4 @@
-//! Samples → gauges and counters, made as they turn up.
+//! Turns samples into gauges and counters, which are made when they first occur.
 
 use super::catalogue::{Kind, family};
 use candlescope_core::SampleRecord;
@@ -6,10 +6,10 @@ use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Series that samples may take: some forty for each GPU, and what collectors of the user's own bring.
+/// Most series for samples: about forty for each GPU, and those of the user's own collectors.
 ///
-/// Overload policy: samples of further series are dropped and counted. A collector that makes names up without end
-/// must not fill the database.
+/// Overload policy: samples of further series are dropped and counted. A collector with an endless number of names must
+/// not fill the database.
 const MAX_SERIES: usize = 2_000;
 
 #[derive(Debug)]
@@ -24,11 +24,11 @@ enum Series {
     Counter(Counter),
 }
 
-/// The series made of samples.
+/// The series made from samples.
 #[derive(Debug)]
 pub(crate) struct Samples {
     registry: Registry,
-    /// By name and whether there is a label for the device.
+    /// By name and whether there is a device label.
     families: HashMap<(String, bool), Option<Family>>,
     /// By sample name and device.
     series: HashMap<&'static str, HashMap<Arc<str>, Series>>,
@@ -40,7 +40,7 @@ impl Samples {
         Self { registry, families: HashMap::new(), series: HashMap::new(), count: 0 }
     }
 
-    /// Shows the sample. `false` where there is no room for it, or its name is none that Prometheus takes.
+    /// Updates the series of the sample. `false` if there is no room for it, or if its name is invalid in Prometheus.
     pub(crate) fn add(&mut self, sample: &SampleRecord) -> bool {
         let known = self.series.get_mut(sample.metric).and_then(|devices| devices.get_mut(&sample.device));
         if let Some(series) = known {
@@ -81,8 +81,7 @@ impl Samples {
         }
         let registry = &self.registry;
         let made = self.families.entry((name.to_string(), of_host)).or_insert_with(|| {
-            // Refused where the name is invalid, or the same name is of the host and of a device: labels have to be
-            // the same.
+            // Refused if the name is invalid, or is used for both the host and a device: labels have to be the same.
             let opts = Opts::new(name, help);
             match kind {
                 Kind::Counter => {
@@ -109,11 +108,12 @@ impl Series {
         match self {
             Series::Gauge(gauge) => gauge.set(value),
             Series::Counter(counter) => {
-                // Samples carry the counter's state. Where it went back, the driver was loaded anew, and so is ours.
+                // Samples contain the counter's value. If it fell, the driver was reloaded, and our counter starts
+                // again too.
                 if value < counter.get() {
                     counter.reset();
                 }
-                // The crate refuses negative steps by panicking, and a collector may say anything.
+                // The crate panics on negative increments, and a collector may deliver any value.
                 let step = value - counter.get();
                 if step > 0.0 {
                     counter.inc_by(step);

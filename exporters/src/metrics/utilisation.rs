@@ -1,16 +1,15 @@
-//! What the device did in the last seconds: MFU, MBU, tokens a second, busy share, and how many steps were open at
-//! once. Pure.
+//! Figures of the device over the last seconds: MFU, MBU, tokens per second, busy share, and steps open at once. Pure.
 //!
-//! All of these are figures of a **device over the union of its steps**: the work of all threads is added, their
-//! steps' times are merged where they overlap. Two threads that share a device do twice the work in the same time,
-//! not the same work in twice the time. A step counts once it has ended; of a step that began before the window, the
-//! part inside.
+//! All of these are figures of a **device over the union of its steps**: the work of all threads is added, their steps'
+//! times are merged where they overlap. Two threads that share a device do twice the work in the same time, not the
+//! same work in twice the time. A step counts once it has ended; if it began before the window, its part inside the
+//! window counts.
 //!
-//! What warms up is in none of them, and where some steps have no record only time counts in which every step that was
-//! open has one, as in reports: [`candlescope_core::stretches::covered`].
+//! Warm-up is in none of them. If some steps have no record, only the time counts in which every open step has one, as
+//! in reports: [`candlescope_core::stretches::covered`].
 //!
-//! Steps do not say which device they ran on. Recorded kernels do: as many devices as they name share the work, so
-//! MFU and MBU are then the mean of these devices. Where no kernels are recorded, everything counts as one device.
+//! Steps do not say which device they ran on. Recorded kernels do: the devices that they name share the work, so MFU
+//! and MBU are then the mean over these devices. If no kernels are recorded, everything counts as one device.
 
 use super::recent::{ALWAYS, Recent};
 use candlescope_core::run::{RunManifest, multiplied_dtype};
@@ -20,16 +19,16 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Seconds that a figure is over: a few scrapes, so that none of the work goes unseen between them.
+/// Length of the window in seconds: a few scrapes, so that no work is missed between them.
 pub(crate) const WINDOW_S: i64 = 15;
 
-/// Steps of one phase that are looked at; see [`Recent`] for what becomes of more.
+/// Most steps of one phase; see [`Recent`] for what happens to more.
 const MOST_STEPS: usize = 1 << 14;
 
-/// Kernels of one device that are looked at.
+/// Most kernels of one device.
 const MOST_KERNELS: usize = 1 << 16;
 
-/// Devices that are told apart.
+/// Most devices that are distinguished.
 const MOST_DEVICES: usize = 64;
 
 /// Recorded steps whose own record has not come yet: only very long ones, whose intervals come in parts.
@@ -41,9 +40,9 @@ pub(crate) const ALL_PHASES: &str = "all";
 /// Which figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Figure {
-    /// FLOPs against peak FLOP/s, by phase and peak.
+    /// FLOP/s as a share of the peak, by phase and peak.
     Mfu,
-    /// Bytes against peak bandwidth, by phase and peak.
+    /// Bandwidth as a share of the peak, by phase and peak.
     Mbu,
     /// Tokens a second, by phase.
     TokenRate,
@@ -64,19 +63,19 @@ struct Peak {
     dtype: Option<String>,
 }
 
-/// What is known of one device by its recorded kernels.
+/// What recorded kernels say about one device.
 #[derive(Debug)]
 struct Device {
     kernels: Recent,
     steps: Recent,
 }
 
-/// When a step of the last seconds ran, and what is known of it.
+/// A step of the last seconds.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     time: StepTime,
     phase: Option<Phase>,
-    /// Its kernels were recorded.
+    /// Whether its kernels were recorded.
     kernels: bool,
 }
 
@@ -84,25 +83,25 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Utilisation {
     peaks: Vec<Peak>,
-    /// What the run says of the model, for the type that is multiplied.
+    /// The manifest's facts about the model, for the type that is multiplied.
     model: BTreeMap<String, Value>,
     flops_by_dtype: HashMap<DType, u64>,
-    /// Steps that tell the amount, by figure; [`Figure::Concurrency`] takes all.
+    /// Steps that state the amount, by figure; [`Figure::Concurrency`] includes all steps.
     work: BTreeMap<(Phase, Figure), Recent>,
     all: Recent,
-    /// Every step, those that warmed up or stand around others, too.
+    /// Every step, including warm-up and steps around others.
     seen: VecDeque<Seen>,
-    /// All steps before this number were seen, or are older than what is looked at.
+    /// All steps before this number were seen, or are older than the window.
     known_from: u64,
-    /// Numbers from there on that were seen, so that a scrape need not count them.
+    /// Numbers from there on that were seen, so that a scrape does not have to count them.
     known: BTreeSet<u64>,
     /// Requests up to this number warm up.
     warmup: u64,
-    /// Steps that warmed up.
+    /// Steps of the warm-up.
     warm: Recent,
-    /// Some steps have no record.
+    /// Whether some steps have no record.
     sampled: bool,
-    /// Whether any step is of a phase.
+    /// Whether any step has a phase.
     phased: bool,
     devices: BTreeMap<Arc<str>, Device>,
     /// Recorded steps that have not ended, and the devices they launched on.
@@ -133,7 +132,7 @@ impl Default for Utilisation {
 }
 
 impl Utilisation {
-    /// Takes the peaks and the model's element type from what the run says.
+    /// Takes the peaks and the model's element type from the manifest.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         self.warmup = run.warmup_requests();
         let list = run.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
@@ -145,7 +144,7 @@ impl Utilisation {
                     _ => return None,
                 };
                 let value = peak.get("value")?.as_f64().filter(|v| v.is_finite() && *v > 0.0)?;
-                // A label of our own making, so that its values stay the two that are defined.
+                // This label is defined by us, so only its two defined values are allowed.
                 let label = peak.get("label")?.as_str().filter(|l| ["datasheet", "measured"].contains(l))?.to_string();
                 let dtype = peak.get("dtype").and_then(Value::as_str).map(str::to_string);
                 Some(Peak { figure, value, label, dtype })
@@ -155,7 +154,7 @@ impl Utilisation {
         self.model = told.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 
-    /// Some steps have no record, now or later.
+    /// Notes that some steps have no record, now or later.
     pub(crate) fn sampled(&mut self) {
         self.sampled = true;
     }
@@ -168,7 +167,7 @@ impl Utilisation {
                 *sum = sum.saturating_add(flops);
             }
         }
-        // Before the steps, which are looked up among those that launched something.
+        // Before the steps, which are then looked up among those that launched something.
         batch.kernels.iter().for_each(|kernel| self.kernel(kernel));
         batch.steps.iter().for_each(|step| self.step(step));
     }
@@ -213,7 +212,7 @@ impl Utilisation {
         if super::warms_up(step.request, self.warmup) {
             return self.warm.push(stretch, 0.0);
         }
-        // Where there are phases, a step outside of them may stand around others, and the same time would count twice.
+        // If there are phases, a step without one may be around others, and the same time would count twice.
         if self.phased && step.phase.is_none() {
             return;
         }
@@ -239,7 +238,7 @@ impl Utilisation {
         }
     }
 
-    /// Forgets what is older than the window.
+    /// Removes what is older than the window.
     pub(crate) fn expire(&mut self, now: HostNs) {
         self.now = self.now.max(now.0);
         let start = self.window_start();
@@ -263,13 +262,13 @@ impl Utilisation {
         self.now.saturating_sub(WINDOW_S * 1_000_000_000)
     }
 
-    /// Whether a step without a record may have run in the last seconds: numbers are missing.
+    /// Whether a step without a record may have run in the last seconds, because numbers are missing.
     fn has_holes(&self) -> bool {
         let known = self.known.len() as u64;
         self.known.last().is_some_and(|last| last.saturating_add(1).saturating_sub(self.known_from) > known)
     }
 
-    /// Time in which rates can be taken, in order and apart.
+    /// Time in which rates can be taken, ordered and disjoint.
     fn counted(&self, start: i64) -> Vec<Stretch> {
         let recorded = match self.sampled && self.has_holes() {
             true => covered(&self.seen.iter().map(|seen| seen.time).collect::<Vec<_>>(), self.known_from..u64::MAX),
@@ -278,7 +277,7 @@ impl Utilisation {
         difference(&recorded, &self.warm.stretches(start))
     }
 
-    /// When steps ran whose kernels were not recorded, beside some of the same kind whose were.
+    /// Time in which steps without recorded kernels ran, if others of the same kind have recorded kernels.
     fn without_kernels(&self) -> Vec<Stretch> {
         let of = |kernels: bool| self.seen.iter().filter(move |seen| seen.kernels == kernels);
         let kinds: BTreeSet<Option<Phase>> = of(true).map(|seen| seen.phase).collect();
@@ -286,7 +285,7 @@ impl Utilisation {
         beside(of(true).map(|seen| seen.time), without.map(|seen| seen.time))
     }
 
-    /// Every figure that is known. What is not known has no row.
+    /// Every figure that is known. An unknown figure has no row.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let start = self.window_start();
         let mut rows: Vec<Row> = Vec::new();
@@ -306,7 +305,7 @@ impl Utilisation {
                 _ => {
                     for peak in self.applicable(phase.as_str()).into_iter().filter(|peak| peak.figure == figure) {
                         let labels = vec![phase.clone(), peak.label.clone()];
-                        // Of several peaks with the same name the first counts.
+                        // If several peaks have the same name, the first one counts.
                         if !rows.iter().any(|(f, l, _)| *f == figure && *l == labels) {
                             rows.push((figure, labels, a_second / (peak.value * devices)));
                         }
@@ -324,7 +323,7 @@ impl Utilisation {
             false => difference(&counted, &self.without_kernels()),
         };
         for (name, device) in &self.devices {
-            // Where kernels had to be forgotten, the steps of that time would look idle.
+            // If kernels had to be dropped, the steps of that time would look idle.
             let start = start.max(device.kernels.complete_from());
             let steps = device.steps.within(start, &divided);
             if steps.union_ns() > 0 {
@@ -335,7 +334,8 @@ impl Utilisation {
         rows
     }
 
-    /// Of FLOPs the peaks of the element type that is multiplied: against another type's peak a ratio means nothing.
+    /// The peaks for a phase. For FLOPs, those of the element type that is multiplied: a ratio to another type's peak
+    /// means nothing.
     fn applicable(&self, phase: &str) -> Vec<&Peak> {
         let most = self.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| dtype.as_str());
         let used = multiplied_dtype(&self.model, phase, most);

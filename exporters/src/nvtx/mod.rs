@@ -1,7 +1,7 @@
 //! Intervals as NVTX ranges, for Nsight Systems and any other tool that listens to NVTX.
 //!
-//! NVTX ranges live on the application's own thread, so this is a [`Tap`], not an exporter of records. Every interval
-//! is one range of the domain `candlescope`, pushed at enter and popped at exit:
+//! NVTX ranges must be made on the application's own thread, so this is a [`Tap`], not an exporter of records. Every
+//! interval is one range of the domain `candlescope`, pushed at enter and popped at exit:
 //!
 //! | of the range | is | in Nsight's SQLite |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | category | the phase: `prefill`, `decode`, `sample`, `encode`; 0 outside any | `NVTX_EVENTS.category` |
 //! | colour | one for each phase | `NVTX_EVENTS.color` |
 //!
-//! The path is not in the range: it is known only when the step has ended. The payload leads to it.
+//! The path is not in the range, because it is known only when the step has ended. It can be found by the payload.
 //!
 //! A tool attaches when the process starts. Without one, NVTX hands out no domain, [`NvtxTap::is_attached`] is false,
 //! and enter and exit return after one branch; [`NvtxTap::attached`] spares even that.
@@ -30,10 +30,10 @@ use sys::{Domain, RangeLook};
 /// Name of the NVTX domain.
 pub const DOMAIN: &str = "candlescope";
 
-/// One domain for the process, whatever the number of sessions: NVTX has no use for two of a name.
+/// One domain for the process, whatever the number of sessions, because NVTX does not need two with the same name.
 static THE_DOMAIN: OnceLock<Option<Domain>> = OnceLock::new();
 
-/// Shows every interval to NVTX as a range of the domain [`DOMAIN`].
+/// Makes an NVTX range of the domain [`DOMAIN`] for every interval.
 ///
 /// ```
 /// use candlescope_core::Session;
@@ -59,7 +59,7 @@ struct Tool {
 }
 
 impl NvtxTap {
-    /// A tap that shows intervals to the attached tool, or does nothing when there is none.
+    /// A tap that makes ranges for the attached tool, or does nothing if there is none.
     ///
     /// The first call in a process makes NVTX look for a tool, which loads the tool's library.
     pub fn new() -> Self {
@@ -116,9 +116,8 @@ impl Tap for NvtxTap {
         }
     }
 
-    /// Ranges nest by their nature. Where the application leaves spans out of order, the innermost range ends instead
-    /// of the one that was left: every thread's ranges stay balanced, and only the two that crossed share their ends
-    /// the wrong way round.
+    /// Ranges always nest. If the application leaves spans out of order, the innermost range ends instead of the one
+    /// that was left: every thread's ranges stay balanced, and only the two that crossed have their ends swapped.
     #[inline]
     fn exit(&self, _interval: TapInterval) {
         if let Some(tool) = &self.tool {
@@ -140,7 +139,7 @@ fn look(phase: Option<Phase>) -> RangeLook {
     RangeLook { category, argb }
 }
 
-/// The text as C has it, without the NULs that would end it early.
+/// The text as a C string, without NULs that would end it early.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }

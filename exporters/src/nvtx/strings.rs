@@ -3,16 +3,16 @@
 use super::sys::StringSlot;
 use std::sync::OnceLock;
 
-/// Names for which there is room: a session numbers no more.
+/// Most names: a session does not number more.
 const MAX_NAMES: usize = 65_536;
-/// Most programs have a few dozen names, so a block of slots is made when its first name comes.
+/// Most programs have a few dozen names, so a block of slots is made when its first name occurs.
 const BLOCK: usize = 256;
 
 /// A slot for every name, made in blocks.
 #[derive(Debug)]
 pub(super) struct Strings {
     blocks: Box<[OnceLock<Box<[StringSlot]>>]>,
-    /// For names that have none of their own: see [`get`](Strings::get).
+    /// For names without a slot of their own: see [`get`](Strings::get).
     other: StringSlot,
 }
 
@@ -32,7 +32,7 @@ impl Strings {
         block.get_or_init(|| (0..BLOCK).map(|_| StringSlot::default()).collect()).get(name as usize % BLOCK)
     }
 
-    /// The filled slot of a name. Of the name that stands for too many names it is [`other`](Strings::other).
+    /// The filled slot of a name, or [`other`](Strings::other) for the name that replaces names beyond the limit.
     #[inline]
     pub(super) fn get(&self, name: u32) -> &StringSlot {
         self.blocks

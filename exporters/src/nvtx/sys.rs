@@ -1,7 +1,7 @@
 //! NVTX's C functions, as the official crate binds them.
 //!
-//! The safe half of that crate looks its strings and categories up in locked maps and ties them to a borrow of their
-//! domain; an enter must do neither.
+//! The safe part of that crate looks up strings and categories in locked maps and ties them to a borrow of their
+//! domain; on the hot path neither is acceptable.
 #![allow(unsafe_code, reason = "calls into NVTX, which is a C library")]
 
 use nvtx::sys::{self, ColorType, EventAttributes, MessageType, MessageValue, PayloadType, PayloadValue, ffi};
@@ -22,10 +22,10 @@ unsafe impl Sync for Domain {}
 #[derive(Debug, Default)]
 pub(super) struct StringSlot(AtomicPtr<Registration>);
 
-/// What a string's handle points to; NVTX's own business.
+/// What a string's handle points to; opaque, owned by NVTX.
 type Registration = ffi::nvtxStringRegistration;
 
-/// What a range carries besides its text.
+/// The attributes of a range besides its text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RangeLook {
     pub(super) category: u32,

@@ -1,22 +1,22 @@
-//! One attempt to bring a message to the collector, and what it led to: what HTTP and gRPC have in common.
+//! One attempt to send a message to the OpenTelemetry collector, and its result: types that HTTP and gRPC share.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use std::time::Duration;
 
-/// What is sent.
+/// A message to be sent.
 #[derive(Debug, Clone)]
 pub(super) enum Message {
     Traces(ExportTraceServiceRequest),
     Metrics(ExportMetricsServiceRequest),
 }
 
-/// Why a message did not arrive, and what may help.
+/// Why a message did not arrive, and what may be done about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SendError {
     #[error("cannot reach it: {0}; is a collector listening there?")]
     Unreachable(String),
-    /// What was sent is the reason, so the next message may fare better.
+    /// The message itself is the reason, so the next one may be accepted.
     #[error("it answered with status {0}{1}")]
     Unwanted(String, String),
     #[error("it answered with status {0}{1}")]
@@ -32,7 +32,7 @@ pub(super) enum SendError {
 }
 
 impl SendError {
-    /// The same with the words of others as `f` has them.
+    /// The same error, with texts that come from elsewhere passed through `f`.
     pub(super) fn map(self, f: impl Fn(String) -> String) -> Self {
         match self {
             Self::Unreachable(text) => Self::Unreachable(f(text)),
@@ -45,16 +45,16 @@ impl SendError {
     }
 }
 
-/// What one attempt led to.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// Nothing more to do. Of what arrived so many were rejected all the same.
+    /// No further attempt. On success, the number of items that arrived but were rejected.
     Done(Result<u64, SendError>),
-    /// Try again, after this long if the collector said so.
+    /// Try again, after this time if the collector asked for it.
     Again(SendError, Option<Duration>),
 }
 
-/// What a refusal says, as far as it is a line of text.
+/// The reason in a refusal, if it is a line of text.
 pub(super) fn reason(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
     let printable = !line.is_empty() && !line.contains(|c: char| c.is_control());

@@ -1,9 +1,9 @@
-//! Records by kind, settled together.
+//! Numbers of records by kind, which are settled together.
 
 use candlescope_core::{DropReason, Ledger, RecordKind};
 use std::ops::AddAssign;
 
-/// Records by kind, as the ledger wants them.
+/// Numbers of records by kind, for the ledger.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) spans: u64,

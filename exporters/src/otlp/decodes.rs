@@ -3,7 +3,7 @@
 use candlescope_core::estimate::MeasuredBySource;
 use candlescope_core::{HostNs, StepRecord};
 
-/// Groups at most: with as many entries of threads they fit into the 128 events that a span has.
+/// Most groups: together with as many entries of threads they fit into the 128 events that a span may have.
 pub(super) const MAX_GROUPS: usize = 64;
 
 /// Consecutive decode steps.
@@ -15,7 +15,7 @@ pub(super) struct Group {
     pub(super) start: HostNs,
     pub(super) total_ns: u64,
     pub(super) max_ns: u64,
-    /// Of those that were measured on the GPU, by source.
+    /// GPU times of the measured steps, by source.
     pub(super) gpu: MeasuredBySource,
 }
 
@@ -28,12 +28,12 @@ impl Group {
     }
 }
 
-/// The course of a request's decoding. When there is no room for another group, each two become one.
+/// The course of a request's decoding. When there is no room for another group, each two are merged.
 #[derive(Debug, Default)]
 pub(super) struct Decodes {
     groups: Vec<Group>,
     seen: u64,
-    /// How often groups were put together: one holds two to the power of this steps.
+    /// How often groups were merged: a group holds two to the power of this steps.
     doubled: u32,
 }
 

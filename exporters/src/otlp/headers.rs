@@ -1,4 +1,4 @@
-//! Headers of requests, whose values are secrets: they carry tokens more often than not.
+//! Headers of requests, whose values count as secrets because they usually contain tokens.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ impl std::ops::Deref for Headers {
 }
 
 impl Headers {
-    /// What must not be repeated: each value, and of `Bearer TOKEN` the token by itself.
+    /// Texts that must not be repeated: each value, and for `Bearer TOKEN` also the token alone.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.values().flat_map(|value| [value.as_str(), value.split_once(' ').map_or("", |(_, token)| token.trim())])
     }

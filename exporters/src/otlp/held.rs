@@ -1,4 +1,4 @@
-//! What is kept of requests that have not ended, and which of it fits a trace. Pure.
+//! What is kept of requests that have not ended, and how much of it fits into a trace. Pure.
 
 use super::counts::Counts;
 use super::decodes::Decodes;
@@ -17,7 +17,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Forgets all but the step's own interval.
+    /// Removes all but the step's own interval.
     pub(super) fn strip(&mut self) -> u64 {
         let before = self.spans.len();
         self.spans.retain(|s| s.seq == self.step.seq);
@@ -29,7 +29,7 @@ impl Held {
 #[derive(Debug, Default)]
 pub(super) struct Open {
     pub(super) trace: Option<TraceId>,
-    /// Intervals that its steps stand in: the threads' entries into the request.
+    /// Intervals around its steps: the threads' entries into the request.
     pub(super) parents: HashSet<u64>,
     /// Whether its steps are only summed up: there was no room for more when it began, or its trace is not sent.
     pub(super) sums_only: bool,
@@ -40,14 +40,14 @@ pub(super) struct Open {
     pub(super) decodes: u64,
     /// Spans in `steps`.
     pub(super) held: usize,
-    /// Left out so far, to be said on the request's span.
+    /// Number left out so far, for an attribute of the request's span.
     pub(super) omitted: u64,
-    /// When the latest step came, by the count of batches.
+    /// When the latest step came, as a number of batches.
     pub(super) touched: u64,
 }
 
 impl Open {
-    /// Counts a step, which stands in the interval `inside`.
+    /// Counts a step, which is in the interval `inside`.
     pub(super) fn add(&mut self, step: &StepRecord, inside: Option<u64>) {
         self.trace = Some(step.trace_id);
         if self.parents.len() < MAX_ENTRIES {
@@ -59,8 +59,8 @@ impl Open {
         }
     }
 
-    /// Cuts what is kept to what can be sent of it; says what went. That is done where twice as much is kept, so that
-    /// the work stays in proportion.
+    /// Cuts what is kept to what can be sent, and returns what was removed. This is done when twice as much is kept, so
+    /// that the work stays proportional.
     pub(super) fn cut(&mut self, limits: &OtlpLimits) -> Counts {
         let most = match limits.slow_request {
             Some(_) => limits.slow_max_spans.max(limits.max_spans),
@@ -70,8 +70,8 @@ impl Open {
         if self.held <= most.saturating_mul(2) {
             return gone;
         }
-        // Every step of a request that may turn out slow is of the same interest, so levels go; of others, steps not
-        // sent in full do.
+        // If a request may turn out slow, all of its steps are equally interesting, so levels are removed; otherwise,
+        // details of steps that are not sent in full.
         if limits.slow_request.is_none() {
             gone.spans += self.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
         }
@@ -90,7 +90,7 @@ impl Open {
     }
 }
 
-/// Levels below the step, which is what the path is written from.
+/// Levels below the step, where the path begins.
 pub(super) fn depth(span: &SpanRecord) -> u32 {
     span.path.path.bytes().filter(|b| *b == b'/').count() as u32
 }

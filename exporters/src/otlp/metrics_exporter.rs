@@ -1,4 +1,4 @@
-//! The exporter of metrics: aggregates, and sends everything now and then.
+//! The exporter of metrics: aggregates, and sends everything periodically.
 
 use super::attempt::Message;
 use super::otlp_config::OtlpConfig;
@@ -17,8 +17,8 @@ use super::trace_exporter::LAST_WORDS;
 
 /// Sends metrics to an OpenTelemetry collector, the same that Prometheus can scrape; see the [module](super).
 ///
-/// Sums and buckets are cumulative, so an export that does not arrive costs nothing but time: the next one says it
-/// all again. A record counts as exported once an export that has it in it was taken whole, and as lost if none was
+/// Sums and buckets are cumulative, so if an export does not arrive, only time is lost: the next one has everything
+/// again. A record counts as exported once an export that includes it was accepted completely, and as lost if none was
 /// until the end.
 #[derive(Debug)]
 pub struct OtlpMetricsExporter {
@@ -35,7 +35,7 @@ struct Running {
     started: HostNs,
     aggregate: Aggregate,
     accountant: Accountant,
-    /// Aggregated and not in an export that arrived, by kind.
+    /// Aggregated records that are not in an export that arrived, by kind.
     unsettled: [u64; RecordKind::ALL.len()],
     due: Instant,
     pause: Pause,
@@ -43,7 +43,7 @@ struct Running {
 
 impl OtlpMetricsExporter {
     /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
-    /// export, so a collector may come later.
+    /// export, so the collector may be started later.
     pub fn new(config: OtlpConfig) -> Self {
         Self { config, session: SessionStats::default(), running: None }
     }
@@ -156,7 +156,7 @@ impl Running {
                 Err(ExportError::new(format!("otlp metrics: the collector at {endpoint} rejected {rejected} points")))
             }
             Err(error) => {
-                // A short interval must not make a dead collector take all of the thread's time.
+                // With a short interval, a collector that is down must not take all of the thread's time.
                 self.pause.lengthen(Instant::now());
                 Err(ExportError::new(format!("otlp metrics: {endpoint}: {error}")))
             }

@@ -1,33 +1,34 @@
 //! OpenTelemetry traces and metrics over OTLP, for Jaeger, Tempo, Prometheus, the OpenTelemetry Collector and
 //! everything behind them.
 //!
-//! A request is a span with the names of the GenAI semantic conventions; below it stand its steps, below them their
-//! intervals, with the ids, parents and nanoseconds that Parquet and NVTX have too. A request that was given its
-//! caller's trace id stands in the caller's trace.
+//! A request is a span with the names of the GenAI semantic conventions; below it are its steps, below them their
+//! intervals, with the same ids, parents and nanoseconds as in Parquet and NVTX. A request that was given its caller's
+//! trace id is in the caller's trace.
 //!
-//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, of every sixteenth decode step
-//! all, of the others the step alone; what is left out is summed up in the request's attributes and events. Slow
-//! requests can be kept whole. All traces together have 2,000 spans a second in the long run: beyond that a request
-//! is one span. Which traces are sent at all is up to OpenTelemetry's samplers, see [`OtlpSampler`].
+//! Volume is bounded, see [`OtlpLimits`]: by default a trace has at most 1,000 spans, with all intervals of every
+//! sixteenth decode step and only the step itself of the others; what is left out is summed up in the request's
+//! attributes and events. Slow requests can be kept whole. All traces together have at most 2,000 spans per second in
+//! the long run: beyond that a request is one span. OpenTelemetry's samplers decide which traces are sent at all, see
+//! [`OtlpSampler`].
 //!
-//! GPU time is sampled, and says so. An interval and a step carry `candlescope.gpu.duration` where they were
-//! measured, with `candlescope.gpu.source`: `event`, elapsed on the stream, or `cupti`, the sum of the kernels. A
-//! request, and a group of decode steps in its events, is of the one source that measured more of the steps:
-//! `candlescope.gpu.measured_duration` is the sum over `candlescope.gpu.measured_steps` of them,
-//! `candlescope.gpu.duration` what that says of all recorded steps (mean × number for each kind of step,
-//! [`candlescope_core::estimate`]), left out where a kind of step was never measured.
+//! GPU time is sampled, and attributes show that. A measured interval or step has `candlescope.gpu.duration`, with
+//! `candlescope.gpu.source`: `event`, elapsed in the stream, or `cupti`, the sum of the kernels. A request, and a group
+//! of decode steps in its events, uses the one source that measured more of the steps:
+//! `candlescope.gpu.measured_duration` is the sum over the `candlescope.gpu.measured_steps`, and
+//! `candlescope.gpu.duration` the estimate for all recorded steps (mean × number for each kind of step,
+//! [`candlescope_core::estimate`]), left out if a kind of step was never measured.
 //!
 //! [`OtlpMetricsExporter`] sends what [`metrics`](crate::metrics) lists, under OpenTelemetry's names, cumulative,
 //! every 60 seconds and at the end.
 //!
-//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither asks for an async runtime.
-//! The standard `OTEL_*` variables are honoured, see [`OtlpConfig`]. A program that uses the OpenTelemetry SDK already
-//! can hand over an exporter of it ([`OtlpExporter::with_span_exporter`]) or its provider
-//! ([`OtlpExporter::with_tracer_provider`]): spans then take the way that its own take.
+//! Messages travel as protobuf over HTTP, or by gRPC with the feature `otlp-grpc`. Neither needs an async runtime. The
+//! standard `OTEL_*` variables are honoured, see [`OtlpConfig`]. A program that already uses the OpenTelemetry SDK can
+//! pass one of its exporters ([`OtlpExporter::with_span_exporter`]) or its provider
+//! ([`OtlpExporter::with_tracer_provider`]): spans are then sent the same way as its own.
 //!
-//! A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything happens on the
-//! exporter's own thread behind a bounded queue, each export is tried again until its deadline, what is lost is
-//! counted, and the log has one line a minute.
+//! A collector that is down, slow, refuses or sends invalid responses costs the application nothing: everything happens
+//! on the exporter's own thread behind a bounded queue, each export is retried until its deadline, losses are counted,
+//! and problems are reported at most once a minute.
 //!
 //! ```no_run
 //! use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
@@ -66,7 +67,7 @@ pub use replay::send_run;
 pub use sink::RecordIds;
 pub use trace_exporter::OtlpExporter;
 
-/// For [`crate::fuzz`]: settings of both signals from what `env` says, and what is shown of them.
+/// For [`crate::fuzz`]: resolves the settings of both signals from `env` and formats them.
 pub(crate) fn settings_resolve(env: impl Fn(&str) -> Option<String>) -> bool {
     let config = env("url").map(OtlpConfig::new).unwrap_or_default();
     [settings::Signal::Traces, settings::Signal::Metrics].into_iter().all(|signal| {

@@ -1,4 +1,4 @@
-//! What a user decides about OTLP.
+//! The user's settings for OTLP.
 
 use super::headers::Headers;
 use candlescope_core::RedactedUrl;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 /// Settings of the [`OtlpExporter`](super::OtlpExporter) and the [`OtlpMetricsExporter`](super::OtlpMetricsExporter).
 ///
-/// What is not set is taken from the standard `OTEL_*` variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL`,
-/// `_HEADERS`, `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their `_TRACES_`
-/// and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL`,
-/// `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`. What is set here wins.
+/// Settings that are not made are taken from the standard `OTEL_*` variables: `OTEL_EXPORTER_OTLP_ENDPOINT`,
+/// `_PROTOCOL`, `_HEADERS`, `_TIMEOUT`, `_COMPRESSION`, `_CERTIFICATE`, `_CLIENT_CERTIFICATE`, `_CLIENT_KEY` and their
+/// `_TRACES_` and `_METRICS_` forms, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL`,
+/// `OTEL_METRIC_EXPORT_TIMEOUT`, `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`. Settings made here have precedence.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct OtlpConfig {
@@ -23,7 +23,7 @@ pub struct OtlpConfig {
     pub(super) resource: BTreeMap<String, String>,
     pub(super) gzip: Option<bool>,
     pub(super) ca_certificate: Option<PathBuf>,
-    /// With its key.
+    /// Our own certificate with its key.
     pub(super) client: Option<(PathBuf, PathBuf)>,
     pub(super) sampler: Option<OtlpSampler>,
     pub(super) limits: OtlpLimits,
@@ -32,9 +32,9 @@ pub struct OtlpConfig {
 
 impl OtlpConfig {
     /// The defaults, for the collector at `endpoint`, such as `http://localhost:4318` (port 4317 for gRPC). Over HTTP
-    /// `/v1/traces` or `/v1/metrics` is added where there is no path. A user and a password in it, and the values of
-    /// its query, are used and never shown; gRPC has no use for them, there a header is needed. Without an endpoint,
-    /// [`OtlpConfig::default`], the variables name it, or it is the local collector.
+    /// `/v1/traces` or `/v1/metrics` is added if there is no path. A user and password in it, and the values of its
+    /// query, are used but never shown; gRPC cannot use them and needs a header instead. Without an endpoint
+    /// ([`OtlpConfig::default`]) it is the one that the variables name, or the local collector.
     pub fn new(endpoint: impl Into<RedactedUrl>) -> Self {
         Self { endpoint: Some(endpoint.into()), ..Self::default() }
     }
@@ -52,13 +52,13 @@ impl OtlpConfig {
     }
 
     /// Longest time that one export may take, retries included. By default 5 s instead of OpenTelemetry's 10 s, because
-    /// ending a session takes at most 10 s and the exporter must be heard of before that.
+    /// ending a session takes at most 10 s and the exporter must report its result before that.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// `service.name`; by default `unknown_service:` and the program's name, as OpenTelemetry has it.
+    /// `service.name`; by default `unknown_service:` and the program's name, as in OpenTelemetry.
     pub fn service_name(mut self, name: impl Into<String>) -> Self {
         self.service_name = Some(name.into());
         self
@@ -83,19 +83,19 @@ impl OtlpConfig {
         self
     }
 
-    /// A certificate of our own and its key, both in PEM, for collectors that want to know who calls.
+    /// A certificate of our own and its key, both in PEM, for collectors that require client certificates.
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.client = Some((certificate.into(), key.into()));
         self
     }
 
-    /// Which traces are sent. By default all but those of callers who do not record theirs.
+    /// Which traces are sent. By default all, except those whose caller does not record its trace.
     pub fn sampler(mut self, sampler: OtlpSampler) -> Self {
         self.sampler = Some(sampler);
         self
     }
 
-    /// How much is sent of traces.
+    /// How much of traces is sent.
     pub fn limits(mut self, limits: OtlpLimits) -> Self {
         self.limits = limits;
         self
@@ -137,8 +137,7 @@ pub enum OtlpProtocol {
     Grpc,
 }
 
-/// Which traces are sent, as OpenTelemetry's samplers of the same names decide it. Metrics and runs have all requests
-/// nevertheless.
+/// Which traces are sent, by the rules of OpenTelemetry's samplers. Metrics and runs have all requests nevertheless.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[must_use]
 pub struct OtlpSampler {
@@ -148,14 +147,13 @@ pub struct OtlpSampler {
 
 impl OtlpSampler {
     /// Sends this share of the traces, from 0 to 1, chosen by their ids: `always_on` is 1, `always_off` 0,
-    /// `traceidratio` what is between. A caller's decision goes before it, see
+    /// `traceidratio` anything between. A caller's decision has precedence, see
     /// [`parent_based`](OtlpSampler::parent_based).
     pub fn new(ratio: f64) -> Self {
         Self { ratio, parent_based: true }
     }
 
-    /// Whether a caller's decision, the flag of its `traceparent`, goes before the ratio. It does unless told
-    /// otherwise.
+    /// Whether a caller's decision, the flag in its `traceparent`, has precedence over the ratio. It does by default.
     pub fn parent_based(mut self, on: bool) -> Self {
         self.parent_based = on;
         self
@@ -169,11 +167,11 @@ impl Default for OtlpSampler {
     }
 }
 
-/// How much is sent of traces. What is left out is counted as dropped for
-/// [`Limit`](candlescope_core::DropReason::Limit), and said on the request's span.
+/// How much of traces is sent. What is left out is counted as dropped for
+/// [`Limit`](candlescope_core::DropReason::Limit), and an attribute of the request's span has the number.
 ///
 /// Trace stores are made for traces of tens to hundreds of spans, while a small model makes 400 intervals a token:
-/// Jaeger struggles from 10,000 spans a trace on. The whole of a run belongs into Parquet.
+/// Jaeger struggles from 10,000 spans per trace on. Use Parquet for a complete run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct OtlpLimits {
@@ -220,16 +218,16 @@ impl OtlpLimits {
         self
     }
 
-    /// Spans of one trace, 1,000 by default. Where there are more, deeper ones go first and of one level the later
-    /// ones, so that what is sent is a tree.
+    /// Spans of one trace, 1,000 by default. If there are more, deeper ones are left out first, and within one level
+    /// the later ones, so that what is sent is a tree.
     pub fn max_spans(mut self, spans: usize) -> Self {
         self.max_spans = spans;
         self
     }
 
     /// Every Nth decode step of a request is sent in full, beginning with the first; of the others only the step
-    /// itself. 16 by default; 1 is every step, 0 none. Steps of a request are alike, so a few of them say what there
-    /// is to say. Prefill and everything else is always sent in full.
+    /// itself. 16 by default; 1 is every step, 0 none. Steps of a request are alike, so a few of them are enough.
+    /// Prefill and everything else is always sent in full.
     pub fn detail_every(mut self, steps: u64) -> Self {
         self.detail_every = steps;
         self
@@ -249,8 +247,8 @@ impl OtlpLimits {
         self
     }
 
-    /// Spans kept in memory for requests that have not ended, all together, 100,000 by default. Over it the request
-    /// that was quiet the longest loses its details first and then all it has.
+    /// Spans kept in memory for all requests that have not ended, 100,000 by default. Beyond that, the request without
+    /// a step for the longest time loses first its details and then everything.
     pub fn max_held(mut self, spans: usize) -> Self {
         self.max_held = spans;
         self

@@ -1,7 +1,7 @@
 //! OTLP over gRPC.
 //!
-//! tonic wants a tokio runtime. It gets one that runs on the exporter's thread and only while that thread sends: the
-//! application needs none, and one that it has is left alone.
+//! tonic needs a tokio runtime. It gets one that runs on the exporter's thread and only while that thread sends: the
+//! application needs no runtime, and one that it has is not used.
 
 use super::attempt::{Attempt, Message, SendError, reason};
 use super::settings::Settings;
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Grpc {
     }
 }
 
-/// Made with the first message, on the thread that sends: the one that starts a session may be a runtime's own.
+/// Made with the first message, on the thread that sends: the thread that starts a session may belong to a runtime.
 #[derive(Debug)]
 struct Connected {
     channel: Channel,
@@ -40,7 +40,7 @@ struct Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Looking a name up may take minutes, and whoever ends a session is not to wait for that.
+            // Looking up a name may take minutes, and ending a session must not wait for that.
             runtime.shutdown_background();
         }
     }
@@ -119,11 +119,11 @@ impl Grpc {
     }
 }
 
-/// What OTLP says to do about a status.
+/// What OTLP specifies for a status.
 fn failed(status: &Status) -> Attempt {
     let name = format!("{:?}", status.code());
     let said = reason(status.message());
-    // What the client made up itself has a cause; what a server said has none.
+    // An error made by the client itself has a cause; a status from a server has none.
     if let Some(cause) = std::error::Error::source(status) {
         return Attempt::Again(SendError::Unreachable(describe(cause)), None);
     }
@@ -143,7 +143,7 @@ fn failed(status: &Status) -> Attempt {
     }
 }
 
-/// `google.rpc.Status`, as far as it matters here.
+/// The part of `google.rpc.Status` that is needed here.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RpcStatus {
     #[prost(message, repeated, tag = "3")]
@@ -172,7 +172,7 @@ struct Delay {
     nanos: i32,
 }
 
-/// How long the collector wants to be left alone, if it says that it can be asked again.
+/// How long to wait before the next attempt, if the collector allows one.
 fn asked_to_wait(details: &[u8]) -> Option<Duration> {
     let status = RpcStatus::decode(details).ok()?;
     let info = status.details.iter().find(|any| any.type_url.ends_with("google.rpc.RetryInfo"))?;

@@ -1,6 +1,6 @@
 //! OTLP over HTTP with protobuf bodies.
 //!
-//! The client is ureq, which works on the calling thread: an attempt ends with its time, whatever the collector does.
+//! The client is ureq, which works on the calling thread: an attempt ends at its timeout, whatever the collector does.
 
 use super::attempt::{Attempt, Message, SendError, reason};
 use super::sealed::Address;
@@ -14,7 +14,7 @@ use std::error::Error as _;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// Longest answer that is read. A collector says nothing or a sentence.
+/// Longest response that is read. Collectors send nothing or a sentence.
 const MAX_ANSWER: u64 = 64 * 1024;
 
 const PORT: &str = "HTTP port (usually 4318)";
@@ -37,7 +37,7 @@ impl Http {
     pub(super) fn new(settings: &Settings) -> Result<Self, SendError> {
         let tls = settings.tls.for_http().map_err(|e| SendError::Client(e.to_string()))?;
         let address = Address::new(&settings.endpoint, &settings.headers, tls)?;
-        // A redirect is no place to follow with somebody's headers.
+        // Redirects are not followed, because headers may contain credentials.
         let agent = ureq::AgentBuilder::new()
             .redirects(0)
             .user_agent(concat!("OTel-OTLP-Exporter-candlescope/", env!("CARGO_PKG_VERSION")))
@@ -72,7 +72,7 @@ impl Http {
             Err(ureq::Error::Status(status, answer)) => {
                 let asked = answer.header("retry-after").and_then(|s| s.trim().parse().ok()).map(Duration::from_secs);
                 let mut text = Vec::new();
-                // What cannot be read says nothing.
+                // A body that cannot be read is ignored.
                 let _ = answer.into_reader().take(1_000).read_to_end(&mut text);
                 let said = reason(std::str::from_utf8(&text).unwrap_or_default());
                 // The statuses that OTLP says to retry.
@@ -96,7 +96,7 @@ impl Http {
     }
 }
 
-/// What happened. The error's own text begins with the whole address, credentials and all.
+/// The error without the address: its own text begins with the whole URL, including credentials.
 fn without_url(error: &ureq::Transport) -> String {
     let mut text = error.kind().to_string();
     let source = error.source().map(ToString::to_string);
@@ -107,7 +107,7 @@ fn without_url(error: &ureq::Transport) -> String {
     text
 }
 
-/// Reads a success: how much was rejected all the same.
+/// Reads a success response: how many items were rejected all the same.
 fn accepted(answer: ureq::Response, signal: Signal) -> Result<u64, SendError> {
     if answer.status() != 200 {
         // 204 and the like say nothing more.
@@ -118,7 +118,7 @@ fn accepted(answer: ureq::Response, signal: Signal) -> Result<u64, SendError> {
     }
     let mut body = Vec::new();
     let read = answer.into_reader().take(MAX_ANSWER + 1).read_to_end(&mut body);
-    // Much nonsense reads as fields nobody knows; so long an answer is nonsense whatever it reads as.
+    // Many invalid bodies decode as unknown fields; a body of this length is invalid in any case.
     if read.map_err(|e| SendError::Unreachable(e.to_string()))? as u64 > MAX_ANSWER {
         return Err(SendError::NotOtlp(PORT));
     }

@@ -1,4 +1,4 @@
-//! Records → OpenTelemetry spans, with the ids, parents and nanoseconds they have everywhere else. Pure.
+//! Converts records to OpenTelemetry spans, with the same ids, parents and nanoseconds as everywhere else. Pure.
 
 use candlescope_core::estimate::{Measured, MeasuredBySource};
 use candlescope_core::llm::SEMCONV_VERSION;
@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use super::decodes::Group;
 use super::settings::Common;
 
-/// Entries of threads that a request's span has as events at most. With the groups of decode steps that makes the 128
-/// that OpenTelemetry sets as a limit.
+/// Most entries of threads that a request's span has as events. Together with the groups of decode steps these are 128,
+/// OpenTelemetry's limit.
 pub(super) const MAX_ENTRIES: usize = 64;
 
 /// Sums over all steps of a request, those that are not sent included.
@@ -33,7 +33,7 @@ pub(super) struct Totals {
     pub(super) bytes: Option<u64>,
 }
 
-/// Steps of one kind, and what was measured of them on the GPU.
+/// Steps of one kind, and their measured GPU times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct OfKind {
     steps: u64,
@@ -97,7 +97,7 @@ impl Totals {
     }
 }
 
-/// Who made the spans.
+/// The instrumentation scope of the spans.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("candlescope")
         .with_version(env!("CARGO_PKG_VERSION"))
@@ -105,7 +105,7 @@ pub(super) fn scope() -> InstrumentationScope {
         .build()
 }
 
-/// Nanoseconds since the Unix epoch as the system's time, which holds them exactly.
+/// Nanoseconds since the Unix epoch as `SystemTime`, which represents them exactly.
 pub(super) fn system_time(time: HostNs) -> SystemTime {
     let distance = Duration::from_nanos(time.0.unsigned_abs());
     match time.0 {
@@ -159,7 +159,7 @@ impl Attributes {
         }
     }
 
-    /// Of several steps: what was measured, on how many of them, and what that says about all.
+    /// GPU time of several steps: what was measured, on how many of them, and the estimate for all.
     fn steps_on_gpu(&mut self, gpu: Option<StepsOnGpu>) {
         if let Some(gpu) = gpu {
             self.maybe("candlescope.gpu.duration", gpu.total_ns.map(|ns| ns / 1e9));
@@ -170,8 +170,8 @@ impl Attributes {
     }
 }
 
-/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's own
-/// facts.
+/// An interval as a span below `parent`. `step` is given for the interval that is the step, and adds the step's
+/// attributes.
 pub(super) fn span(
     record: &SpanRecord,
     parent: Option<SpanId>,
@@ -183,7 +183,7 @@ pub(super) fn span(
     a.maybe("candlescope.module", record.path.module.as_ref().map(ToString::to_string));
     a.maybe("candlescope.phase", record.phase.map(|p| p.as_str()));
     a.gpu(step.and_then(|s| s.gpu).or(record.gpu));
-    // A step's figures are those of everything in it; an interval's are its own.
+    // A step's figures are sums over everything in it; an interval's are its own.
     a.maybe("candlescope.flops", step.map_or(record.flops, |s| s.flops).map(int));
     a.maybe("candlescope.bytes", step.map_or(record.bytes, |s| s.bytes).map(int));
     a.maybe("candlescope.io_bytes", step.map_or(record.io_bytes, |s| s.io_bytes).map(int));
@@ -240,7 +240,7 @@ pub(super) fn request(
         a.maybe("candlescope.bytes", totals.bytes.map(int));
     }
     if spans_omitted > 0 {
-        // Whoever looks at the trace should not have to guess that it is a part.
+        // So that a reader of the trace can see that it is incomplete.
         a.put("candlescope.spans_omitted", int(spans_omitted));
     }
     let name = format!("{} {}", record.operation, record.model);
@@ -252,7 +252,7 @@ pub(super) fn request(
     span
 }
 
-/// What several decode steps took together, for those that are no spans.
+/// Sums over several decode steps, for those that are not sent as spans.
 fn decoded(group: &Group) -> Event {
     let mut a = Attributes(Vec::with_capacity(8));
     a.put("candlescope.decode.first", int(group.first));
@@ -298,7 +298,7 @@ fn finish(
     }
 }
 
-/// What all spans of the run have in common: service, host, process, GPU, driver, model.
+/// Attributes of all spans of the run: service, host, process, GPU, driver, model.
 pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     let mut facts: BTreeMap<String, Value> = BTreeMap::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -318,7 +318,7 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     put("candlescope.rank", Some(i64::from(run.rank).into()));
     put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
     put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
-    // Without it, nobody could tell that steps are missing from a trace by design.
+    // Shows that steps are missing from a trace by design.
     put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
     let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
     for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
@@ -333,7 +333,7 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     for (key, value) in &run.model {
         put(&format!("candlescope.model.{key}"), value_of(value));
     }
-    // What the user says of the resource goes before what was found out.
+    // The user's resource attributes have precedence over detected ones.
     for (key, value) in &common.resource {
         put(key, Some(value.clone().into()));
     }
@@ -343,7 +343,7 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     Resource::builder_empty().with_schema_url(attributes, schema).build()
 }
 
-/// A fact of the manifest as an attribute; lists and objects have no place in one.
+/// A fact of the manifest as an attribute; lists and objects cannot be represented.
 fn value_of(value: &serde_json::Value) -> Option<Value> {
     match value {
         serde_json::Value::Bool(b) => Some((*b).into()),

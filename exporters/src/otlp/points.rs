@@ -1,4 +1,4 @@
-//! Gathered metrics → OTLP's, with the same values under OpenTelemetry's names. Pure.
+//! Converts gathered metrics to OTLP's, with the same values under OpenTelemetry's names. Pure.
 
 #[allow(unused_imports, reason = "see there")]
 use either_form::Value as _;
@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use prometheus::proto::{self, MetricFamily, MetricType};
 
-/// Everything gathered `now`, of a run that began at `started`.
+/// All metrics gathered at `now`, for a run that began at `started`.
 pub(super) fn resource_metrics(
     families: &[MetricFamily],
     resource: &ResourceAttributesWithSchema,
@@ -64,8 +64,8 @@ fn metric(family: &MetricFamily, time: Time) -> Option<Metric> {
     let temporality = AggregationTemporality::Cumulative as i32;
     let data = match family.get_field_type() {
         MetricType::COUNTER => {
-            // Counters of samples are the device's or the process's own and were not zero when the run began; zero is
-            // "unknown".
+            // Counters from samples belong to the device or the process and were not zero when the run began; a start
+            // time of zero means unknown.
             let of_sample = SAMPLES.iter().any(|sample| sample.name == family.name());
             let since = if of_sample { 0 } else { time.started };
             let data_points = points(|m| m.get_counter().value(), since);
@@ -82,9 +82,9 @@ fn metric(family: &MetricFamily, time: Time) -> Option<Metric> {
     Some(Metric { name, unit: unit.into(), description: family.help().into(), data: Some(data), ..Metric::default() })
 }
 
-/// Values by the one name that both forms of the `prometheus` crate have here. Its feature `protobuf`, which any
-/// other crate of a program may turn on, gives `Counter` and `Gauge` a method `value` and takes `get_value` away.
-/// What they have themselves goes before these.
+/// Values under a name that works with both forms of the `prometheus` crate. Its feature `protobuf`, which any other
+/// crate of a program may turn on, replaces the method `get_value` of `Counter` and `Gauge` by `value`. Inherent
+/// methods have precedence over these.
 #[allow(dead_code, reason = "which of them is used depends on that feature")]
 mod either_form {
     use prometheus::proto::{Counter, Gauge};
@@ -122,7 +122,8 @@ fn histogram(metric: &proto::Metric, time: Time) -> HistogramDataPoint {
         sum: Some(histogram.get_sample_sum()),
         ..HistogramDataPoint::default()
     };
-    // Prometheus counts everything up to a bound, OTLP what is between two, and has one more for the rest.
+    // Prometheus counts everything up to a bound; OTLP counts what is between two bounds, with one more bucket for the
+    // rest.
     let mut below = 0;
     for bucket in histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite()) {
         point.explicit_bounds.push(bucket.upper_bound());

@@ -1,18 +1,18 @@
-//! A run that was read back, in the order in which it happened.
+//! Replays a run from disk in the order in which it happened.
 //!
-//! A reader gives table after table; while a session runs, a step comes with its intervals and a request after its
-//! last step, which is what bounds the memory that sending needs.
+//! A reader delivers table after table. During a session, a step comes with its intervals and a request after its last
+//! step, which bounds the memory that sending needs.
 
 use super::{OtlpConfig, OtlpExporter};
 use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, ExportError, Exporter, Ledger, RequestRecord, StepRecord};
 use std::collections::HashMap;
 
-/// Sends a run that has ended to a collector. `batches` are best given with steps and requests before spans: spans
-/// whose step comes later are kept in memory until it does.
+/// Sends a run that has ended to a collector. `batches` should have steps and requests before spans: spans whose step
+/// comes later are kept in memory until then.
 ///
 /// # Errors
-/// When the settings cannot be used, or the collector takes nothing. What it took in part is in the report, with the
+/// If the settings cannot be used, or the collector accepts nothing. If it accepts a part, the report says so, with the
 /// last error.
 pub fn send_run(
     config: OtlpConfig,
@@ -27,7 +27,7 @@ pub fn send_run(
         ledger.received(batch);
         exporter.export(batch, &ledger).or_else(|error| {
             ledger.note_error(error.to_string());
-            // There is no application to spare: if nothing has arrived yet, nothing will.
+            // Nothing else depends on going on here: if nothing has arrived yet, nothing will.
             let arrived = ledger.report("otlp").exported.values().any(|n| *n > 0);
             if arrived { Ok(()) } else { Err(error) }
         })
@@ -45,7 +45,7 @@ pub fn send_run(
     }
 }
 
-/// Puts steps behind their intervals and requests behind their steps.
+/// Orders steps after their intervals and requests after their steps.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// Steps with the number of their intervals still to come.
@@ -95,7 +95,7 @@ impl Order {
         }
     }
 
-    /// What is left, because intervals of it were lost.
+    /// The rest, which is incomplete because intervals were lost.
     pub(super) fn finish(&mut self) -> Batch {
         let mut batch = Batch::default();
         batch.steps = std::mem::take(&mut self.steps).into_values().map(|(step, _)| step).collect();

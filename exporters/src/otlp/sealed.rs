@@ -1,10 +1,10 @@
-//! Keeps credentials away from what ureq logs.
+//! Keeps credentials out of what ureq logs.
 //!
-//! ureq writes every request's address and head to the `log` crate at the level `debug`, with all headers but two,
-//! and there is no setting for that: an application that logs at this level would have its collector's credentials in
-//! its logs. So ureq is given neither: it sends a request with a field that says nothing, and on the way to the
-//! socket, behind everything that logs, the credentials take its place. ureq lets a program bring the layer for TLS;
-//! that is where this stands, also for connections without TLS.
+//! ureq writes every request's address and head to the `log` crate at the level `debug`, with all headers except two,
+//! and this cannot be turned off: an application that logs at this level would have its collector's credentials in its
+//! logs. So ureq gets neither address nor headers: it sends a request with a placeholder field, which is replaced by
+//! the credentials on the way to the socket, after everything that logs. ureq lets a program supply the TLS layer, and
+//! this code is installed there, also for connections without TLS.
 
 use super::attempt::SendError;
 use super::headers::Headers;
@@ -19,21 +19,21 @@ use std::sync::Arc;
 use ureq::{ReadWrite, TlsConnector};
 use url::Url;
 
-/// The field in whose place credentials are put.
+/// The placeholder field, which is replaced by the credentials.
 const FIELD: &str = "x-credentials";
 const LINE: &str = "x-credentials: sealed\r\n";
 
-/// Fields that say nothing of who calls and that ureq may set itself.
+/// Fields without secrets, which ureq may set itself.
 const OPEN: [&str; 4] = ["accept", "content-encoding", "content-type", "user-agent"];
 
-/// Fields that say how a request is framed, or what of an answer can be read: ureq sets them, and two of one kind
-/// would be read in two ways.
+/// Fields that define the framing of a request, or the encodings of responses: ureq sets them, and duplicates would be
+/// ambiguous.
 const UREQS_OWN: [&str; 4] = ["accept-encoding", "content-length", "host", "transfer-encoding"];
 
-/// An address and headers for ureq, without what is secret in them.
+/// An address and headers for ureq, without their secrets.
 #[derive(Debug)]
 pub(super) struct Address {
-    /// For ureq, which is to take the connector's way.
+    /// The address for ureq, which must use our connector.
     pub(super) url: String,
     pub(super) fields: Vec<(String, String)>,
     pub(super) connector: Arc<Connector>,
@@ -44,14 +44,14 @@ pub(super) struct Connector {
     secrets: Arc<Secrets>,
 }
 
-/// What takes the place of [`FIELD`], and of the query.
+/// What replaces [`FIELD`] and the query.
 struct Secrets {
     query: Option<String>,
     fields: String,
 }
 
 impl Address {
-    /// `tls` is used where the address says https.
+    /// `tls` is used if the address is https.
     pub(super) fn new(endpoint: &RedactedUrl, headers: &Headers, tls: Arc<ClientConfig>) -> Result<Self, SendError> {
         let wrong = |why: &dyn fmt::Display| SendError::Client(format!("`{endpoint}` is no address: {why}"));
         let mut url = Url::parse(endpoint.expose()).map_err(|e| wrong(&e))?;
@@ -88,7 +88,7 @@ impl Address {
         let port = url.port_or_known_default();
         url.set_query(None);
         url.set_fragment(None);
-        // Only the address of a file and the like has none of these; such a one has no host either.
+        // Only addresses such as `file:` lack these; they have no host either.
         let cannot = |()| wrong(&"it is none of a server");
         url.set_username("").and_then(|()| url.set_password(None)).map_err(cannot)?;
         url.set_scheme("https").and_then(|()| url.set_port(port)).map_err(cannot)?;
@@ -97,14 +97,14 @@ impl Address {
     }
 }
 
-/// Whether it can stand in a request's head. The name is a token, the value printable.
+/// Whether this is a valid header field: the name is a token, the value printable.
 fn is_field(name: &str, value: &str) -> bool {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !name.is_empty() && name.bytes().all(token) && value.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b))
 }
 
 impl Secrets {
-    /// `bytes` with the credentials, where they are a request's head, which ureq writes as one piece.
+    /// `bytes` with the credentials, if it is a request's head, which ureq writes in one piece.
     fn put_into(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let head = bytes.strip_prefix(b"POST ").and_then(|_| std::str::from_utf8(bytes).ok())?;
         let (line, rest) = head.split_once(" HTTP/1.1\r\n")?;
@@ -138,11 +138,11 @@ impl TlsConnector for Connector {
     }
 }
 
-/// A connection on which heads get their credentials.
+/// A connection that adds credentials to request heads.
 struct Sealed {
     stream: Box<dyn ReadWrite>,
     secrets: Arc<Secrets>,
-    /// Whether this request's head is sent: what follows is its body, whatever it looks like.
+    /// Whether this request's head has been sent; what follows is its body, whatever it looks like.
     in_request: bool,
 }
 
@@ -160,7 +160,7 @@ impl ReadWrite for Sealed {
 
 impl Read for Sealed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // The next request comes after an answer.
+        // The next request comes after a response.
         self.in_request = false;
         self.stream.read(buffer)
     }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(own.connector.secrets.fields, "authorization: Bearer t\r\n");
     }
 
-    /// A stream that keeps what is written.
+    /// A stream that stores what is written.
     #[derive(Debug, Default, Clone)]
     struct Kept(Arc<std::sync::Mutex<Vec<u8>>>);
 

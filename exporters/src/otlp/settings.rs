@@ -1,4 +1,4 @@
-//! What the standard environment variables say where the configuration decides nothing.
+//! Settings from the configuration, completed by the standard environment variables.
 
 use super::headers::Headers;
 use super::otlp_config::{OtlpConfig, OtlpProtocol, OtlpSampler};
@@ -23,7 +23,7 @@ impl Signal {
         }
     }
 
-    /// As it stands in the names of its variables.
+    /// Its word in the names of variables.
     fn word(self) -> &'static str {
         match self {
             Signal::Traces => "TRACES",
@@ -32,14 +32,14 @@ impl Signal {
     }
 }
 
-/// Settings that hold however telemetry travels.
+/// Settings that do not depend on the transport.
 #[derive(Debug, Clone)]
 pub(super) struct Common {
     pub(super) service_name: String,
     pub(super) resource: BTreeMap<String, String>,
     pub(super) timeout: Duration,
     pub(super) sampler: OtlpSampler,
-    /// What was said and cannot be followed, and what happens instead.
+    /// Settings that cannot be applied, and what is used instead.
     pub(super) warnings: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Settings {
     pub(super) endpoint: RedactedUrl,
     pub(super) headers: Headers,
     pub(super) gzip: bool,
-    /// Between two exports of metrics.
+    /// Time between two exports of metrics.
     pub(super) interval: Duration,
     pub(super) tls: Tls,
 }
@@ -86,13 +86,13 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The words of a variable, and what they mean.
+/// The values of a variable, and their meanings.
 const PROTOCOLS: &[(&str, OtlpProtocol)] =
     &[("http/protobuf", OtlpProtocol::HttpProtobuf), ("grpc", OtlpProtocol::Grpc)];
 const COMPRESSIONS: &[(&str, bool)] = &[("gzip", true), ("none", false)];
 const TEMPORALITIES: &[(&str, ())] = &[("cumulative", ())];
 
-/// A variable that is set, and what it says.
+/// A variable that is set, and its value.
 struct Said {
     name: String,
     text: String,
@@ -111,7 +111,7 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
         (!text.is_empty()).then(|| Said { name: name.to_string(), text })
     }
 
-    /// A variable that means something for one signal only.
+    /// A variable that applies to one signal only.
     fn of(&self, signal: Signal, name: &str) -> Option<Said> {
         if self.signal == signal { self.get(name) } else { None }
     }
@@ -126,13 +126,13 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
         self.get(&format!("OTEL_EXPORTER_OTLP_{name}"))
     }
 
-    /// A variable of the exporter: its own form goes before the general one.
+    /// A variable of the exporter: the signal's own form has precedence over the general one.
     fn either(&self, name: &str) -> Option<Said> {
         self.own(name).or_else(|| self.general(name))
     }
 }
 
-/// What the program says, else what a variable says, which `read` must understand, else the default.
+/// The program's setting, else that of a variable, parsed by `read`, else the default.
 fn pick<T>(
     program: Option<T>,
     variable: Option<Said>,
@@ -155,7 +155,7 @@ fn milliseconds(text: &str) -> Option<Duration> {
     text.parse().ok().map(Duration::from_millis)
 }
 
-/// This program's name, as its executable has it.
+/// This program's name, from its executable.
 fn program() -> String {
     let program = std::env::current_exe().ok();
     program.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("rust").to_string()
@@ -180,7 +180,7 @@ impl Common {
         }
         let mut resource = vars.get("OTEL_RESOURCE_ATTRIBUTES").map(|said| pairs(&said.text)).unwrap_or_default();
         resource.extend(config.resource.clone());
-        // From the one that goes before all others to the one that is left.
+        // From highest to lowest precedence.
         let names = [
             config.service_name.clone(),
             config.resource.get("service.name").cloned(),
@@ -193,7 +193,7 @@ impl Common {
         Ok(Self { service_name, resource, timeout, sampler, warnings })
     }
 
-    /// For traces that somebody else's exporter sends, with this process's variables and name.
+    /// For traces sent by an exporter other than ours, with this process's variables and name.
     pub(super) fn of_process(config: &OtlpConfig) -> Result<Self, SettingsError> {
         Self::resolve(
             config,
@@ -204,7 +204,7 @@ impl Common {
 }
 
 impl Settings {
-    /// Puts the variables, read through `env`, below what the configuration says. `program` is the executable's name.
+    /// Completes the configuration by the variables, read through `env`. `program` is the executable's name.
     pub(super) fn resolve(
         config: &OtlpConfig,
         signal: Signal,
@@ -218,7 +218,7 @@ impl Settings {
         if protocol == OtlpProtocol::Grpc && !cfg!(feature = "otlp-grpc") {
             return Err(SettingsError::NoGrpc);
         }
-        // What wants differences would take sums for them.
+        // A backend that needs deltas would misread cumulative sums.
         let temporality = vars.of(Signal::Metrics, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE");
         let read = |text: &str| word(TEMPORALITIES, &text.to_ascii_lowercase());
         pick(None, temporality, read, SettingsError::Temporality, ())?;
@@ -230,7 +230,7 @@ impl Settings {
         let file = |said: Option<PathBuf>, name| said.or_else(|| vars.either(name).map(|said| said.text.into()));
         let (certificate, key) = config.client.clone().unzip();
         let headers = vars.either("HEADERS").map(|said| pairs(&said.text)).unwrap_or_default();
-        // Of the same name the later one stays.
+        // Of two with the same name, the later one is kept.
         let headers = headers.into_iter().chain(config.headers.clone());
         Ok(Self {
             endpoint: endpoint(config, protocol, &vars)?,
@@ -271,7 +271,7 @@ fn endpoint<E: Fn(&str) -> Option<String>>(
             let example = "http://localhost:4318";
             let endpoint = match (said, own) {
                 (Some(endpoint), _) => with_default_path(&endpoint, path),
-                // The signal's own variable is taken as it is, the general one is a base.
+                // The signal's own variable is used as it is, the general one is a base URL.
                 (None, Some(endpoint)) => endpoint,
                 (None, None) => with_path(general.as_deref().unwrap_or(example), path),
             };
@@ -283,8 +283,8 @@ fn endpoint<E: Fn(&str) -> Option<String>>(
     if usable { Ok(endpoint) } else { Err(SettingsError::Endpoint(endpoint, example)) }
 }
 
-/// What is not understood becomes a warning and the default, as the standard has it: these variables may be meant for
-/// another SDK of the process, which knows more samplers.
+/// An unknown value becomes a warning and the default, as the standard demands: these variables may be meant for
+/// another SDK in the process, which knows more samplers.
 fn sampler(said: &Said, argument: Option<Said>, warnings: &mut Vec<String>) -> OtlpSampler {
     let Said { name, text } = said;
     let (parent_based, root) = text.strip_prefix("parentbased_").map_or((false, text.as_str()), |root| (true, root));
@@ -321,7 +321,7 @@ fn with_default_path(endpoint: &str, path: &str) -> String {
     if has_path { endpoint.to_string() } else { with_path(endpoint, path) }
 }
 
-/// The address with `path` after its own, before its query.
+/// The address with `path` appended to its own path, before the query.
 fn with_path(endpoint: &str, path: &str) -> String {
     let (place, query) = endpoint.split_at(query_start(endpoint));
     format!("{}{path}{query}", place.trim_end_matches('/'))
@@ -331,7 +331,7 @@ fn query_start(endpoint: &str) -> usize {
     endpoint.find(['?', '#']).unwrap_or(endpoint.len())
 }
 
-/// `k1=v1,k2=v2` with percent-encoded values, as W3C Baggage writes it. What is no pair is passed over.
+/// `k1=v1,k2=v2` with percent-encoded values, as in W3C Baggage. Anything that is not a pair is skipped.
 fn pairs(list: &str) -> BTreeMap<String, String> {
     list.split(',')
         .filter_map(|pair| pair.split_once('='))
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(sampler("parentbased_always_on", ""), (1.0, true));
         assert_eq!(sampler("parentbased_always_off", ""), (0.0, true));
         assert_eq!(sampler("parentbased_traceidratio", "0.01"), (0.01, true));
-        // Another SDK of the process may know it.
+        // Another SDK in the process may know it.
         let told = |vars: &[(&'static str, &str)]| {
             let s = resolve(&OtlpConfig::default(), vars).unwrap().common;
             assert_eq!(s.sampler.ratio, 1.0);
@@ -474,7 +474,7 @@ mod tests {
         assert!(bad("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "soon").contains("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"));
         assert!(bad("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli").contains("gzip"));
         assert!(bad("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/ca.pem").contains("/no/such/ca.pem"));
-        // A file that is there and holds something else.
+        // A file that exists but has other content.
         let this = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let error = resolve(&OtlpConfig::default(), &[("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", this)]).unwrap_err();
         assert!(error.to_string().contains("no certificate in PEM"), "{error}");

@@ -21,35 +21,35 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Spans in one request, as OpenTelemetry's own batch processor has it.
+/// Most spans in one request, as in OpenTelemetry's own batch processor.
 const MAX_BATCH: usize = 512;
 
-/// Spans of a provider whose own ids are remembered, for those below them that come later. Twice as many at most.
+/// Number of a provider's spans whose ids are remembered for later spans below them; at most twice as many.
 const REMEMBERED: usize = 1 << 15;
 
-/// What became of spans that arrived.
+/// The result for spans that arrived.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delivered {
-    /// Not taken all the same.
+    /// Rejected all the same.
     pub(super) rejected: u64,
-    /// Left out by somebody else's sampler.
+    /// Left out by the provider's sampler.
     pub(super) sampled_out: u64,
 }
 
 /// Takes finished spans.
 pub(super) trait SpanSink: Send + fmt::Debug {
-    /// Where spans go, for messages.
+    /// The destination, for messages.
     fn place(&self) -> String;
 
-    /// Spans that it takes at once.
+    /// Most spans that it takes at once.
     fn most(&self) -> usize {
         MAX_BATCH
     }
 
-    /// Whose spans they are. Called before the first of them, and again when more is known.
+    /// Sets the resource of the spans. Called before the first of them, and again when more is known.
     fn describe(&mut self, resource: &Resource);
 
-    /// Brings spans where they go, on the calling thread, by `deadline`.
+    /// Delivers spans on the calling thread, by `deadline`.
     fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError>;
 
     /// No more spans come.
@@ -100,7 +100,7 @@ impl<E: SpanExporter> SpanSink for Sdk<E> {
     }
 
     fn deliver(&mut self, spans: Vec<SpanData>, deadline: Instant) -> Result<Delivered, SendError> {
-        // A client that blocks is ready when it is first polled, however long that takes.
+        // A blocking client is done when it is first polled, however long that takes.
         if Instant::now() >= deadline {
             return Err(SendError::NoTime);
         }
@@ -109,7 +109,7 @@ impl<E: SpanExporter> SpanSink for Sdk<E> {
     }
 
     fn end(&mut self, deadline: Instant) {
-        // What it has lost by now was reported by `export`.
+        // Losses up to now were reported by `export`.
         let _ = quietly(|| self.0.shutdown_with_timeout(deadline.saturating_duration_since(Instant::now())));
     }
 }
@@ -122,9 +122,9 @@ fn answered(result: OTelSdkResult) -> Result<(), SendError> {
     })
 }
 
-/// The message of a library that knows nothing of secrets: addresses in it lose their passwords and queries.
+/// The message of a library, with passwords and queries removed from addresses.
 fn without_credentials(text: &str) -> String {
-    // Nothing but these is sure not to be part of an address.
+    // Only these characters cannot be part of an address.
     let ends = |c: char| c.is_whitespace() || c == '"';
     let part = |part: &str| {
         let Some(scheme) = part.find("://") else { return part.to_string() };
@@ -141,7 +141,7 @@ fn without_credentials(text: &str) -> String {
         .collect()
 }
 
-/// Waits for `future` on this thread. When `deadline` is over it is dropped, which ends what it does.
+/// Waits for `future` on this thread. At `deadline` it is dropped, which cancels it.
 fn block_until<T>(future: impl Future<Output = T>, deadline: Instant) -> Option<T> {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -168,9 +168,10 @@ thread_local! {
     static IDS: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Gives spans that a provider makes for candlescope the ids of their records, and all others random ones. A provider
-/// that is handed over ([`OtlpExporter::with_tracer_provider`](super::OtlpExporter::with_tracer_provider)) should be
-/// built with it: then a span, a row of a Parquet run and an NVTX range have the same id.
+/// An id generator that gives spans which a provider makes for candlescope the ids of their records, and all others
+/// random ones. A provider that is passed to
+/// [`OtlpExporter::with_tracer_provider`](super::OtlpExporter::with_tracer_provider) should be built with it: then a
+/// span, a row of a Parquet run and an NVTX range have the same id.
 #[derive(Debug, Clone, Default)]
 pub struct RecordIds(RandomIdGenerator);
 
@@ -184,17 +185,17 @@ impl IdGenerator for RecordIds {
     }
 }
 
-/// A program's own provider. It makes spans anew, with its own sampler, limits, processors and resource.
+/// A program's own provider, which makes new spans, with its own sampler, limits, processors and resource.
 pub(super) struct Provider {
     provider: SdkTracerProvider,
     tracer: Option<SdkTracer>,
-    /// The spans it made, by the ids of their records: those remembered last, and those before them.
+    /// The spans that it made, by the ids of their records, in two generations: the current and the previous one.
     made: [HashMap<SpanId, SpanContext>; 2],
 }
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The provider would show its exporters, and those their headers.
+        // `Debug` of the provider would show its exporters, and those their headers.
         f.debug_struct("Provider").finish_non_exhaustive()
     }
 }
@@ -204,7 +205,7 @@ impl Provider {
         Self { provider, tracer: None, made: Default::default() }
     }
 
-    /// The context to make a span in: that of its parent, as the provider made it, or as the caller told it.
+    /// The context for making a span: that of its parent, as made by the provider, or as sent by the caller.
     fn parent(&self, span: &SpanData) -> Context {
         if span.parent_span_id == SpanId::INVALID {
             return Context::new();
@@ -225,7 +226,8 @@ impl Provider {
         self.made[0].insert(id, made);
     }
 
-    /// Makes a span anew; whether the provider's sampler takes it, and none where the provider makes no spans any more.
+    /// Makes a new span. Returns whether the provider's sampler accepts it, or `None` if the provider no longer makes
+    /// spans.
     fn make(&mut self, span: SpanData) -> Option<bool> {
         let scope = || span.instrumentation_scope.clone();
         let tracer = self.tracer.get_or_insert_with(|| self.provider.tracer_with_scope(scope())).clone();
@@ -243,7 +245,7 @@ impl Provider {
             return None;
         }
         self.remember(id, made.span_context().clone());
-        // Processors pass on what is sampled, not all that is recorded.
+        // Processors pass on sampled spans only, not all recorded ones.
         let taken = made.is_recording() && made.span_context().is_sampled();
         made.end_with_timestamp(span.end_time);
         Some(taken)
@@ -255,7 +257,7 @@ impl SpanSink for Provider {
         "the tracer provider".to_string()
     }
 
-    /// Fewer than make a batch of its processor's: those it would send at once, and tell nobody what became of them.
+    /// Fewer than a full batch of its processor, which would be sent at once without reporting the result.
     fn most(&self) -> usize {
         MAX_BATCH / 2
     }
@@ -272,8 +274,8 @@ impl SpanSink for Provider {
             let sampled_out = spans.into_iter().map(|span| self.make(span).map(|taken| u64::from(!taken)));
             let sampled_out = sampled_out.sum::<Option<u64>>();
             let sampled_out = sampled_out.ok_or_else(|| SendError::Exporter("it was shut down".to_string()))?;
-            // A batch fits its processor's queue, so that nothing is lost there unseen, and this says what became of
-            // it.
+            // A batch fits into its processor's queue, so that nothing is lost there unnoticed, and flushing reports
+            // the result.
             answered(self.provider.force_flush()).map(|()| Delivered { rejected: 0, sampled_out })
         })
     }

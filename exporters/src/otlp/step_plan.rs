@@ -1,13 +1,13 @@
-//! What becomes of a step that has ended. Pure.
+//! Decides what happens to a step that has ended. Pure.
 
 use super::held::depth;
 use super::otlp_config::OtlpLimits;
 use candlescope_core::{SpanId, SpanRecord, StepRecord};
 
-/// Whom a step belongs to.
+/// What a step belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// It is a trace of its own.
+    /// Nothing: it is a trace of its own.
     Nobody,
     /// A request that has not ended: the step waits for its end.
     Open(u64),
@@ -25,7 +25,7 @@ pub(super) enum Keep {
     Levels(u32),
 }
 
-/// What becomes of a step.
+/// What happens to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) whose: Whose,
@@ -38,7 +38,7 @@ impl Plan {
     /// `sent`: whether sampler and rate let anything of it through. `decode`: its number among decode steps, from 0.
     pub(super) fn of(limits: &OtlpLimits, whose: Whose, sent: bool, decode: Option<u64>) -> Self {
         let detail = decode.is_none_or(|n| limits.detail_every > 0 && n % limits.detail_every == 0);
-        // A step that waits may be wanted in full later, when its request turns out slow.
+        // A waiting step may be needed in full later, if its request turns out slow.
         let may_be_slow = matches!(whose, Whose::Open(_)) && limits.slow_request.is_some();
         let keep = match (sent, detail || may_be_slow) {
             (false, _) => Keep::Nothing,

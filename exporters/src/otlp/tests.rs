@@ -49,7 +49,7 @@ fn with_entry(batches: &mut Vec<Batch>, record: &RequestRecord) -> SpanRecord {
     entry
 }
 
-/// The spans of a request, as they go out.
+/// The spans of a request, as they are sent.
 pub(super) fn made_spans() -> Vec<SpanData> {
     let (batches, _) = request(1, 1);
     run(OtlpLimits::default(), &batches).0.into_iter().map(|outgoing| outgoing.span).collect()
@@ -74,7 +74,7 @@ fn received(batches: &[Batch]) -> Counts {
     all
 }
 
-/// Nothing is lost and nothing invented; every parent is in the same trace and was sent.
+/// Checks that no span is missing or extra, and that every parent is in the same trace and was sent.
 fn check(batches: &[Batch], sent: &[Outgoing], omitted: Counts) {
     let mut settled = omitted;
     sent.iter().for_each(|o| settled += o.records);
@@ -100,7 +100,7 @@ fn nanos(time: SystemTime) -> i128 {
 
 #[test]
 fn a_request_tells_the_tokens_of_all_its_sequences_and_its_own_times() {
-    // No step of it was recorded: it is sent all the same.
+    // No step of it was recorded; the request is sent all the same.
     let (mut batches, _) = request(1, 0);
     batches.remove(0);
     let record = &mut batches[0].requests[0];
@@ -149,7 +149,7 @@ fn ids_parents_times_and_attributes_are_the_records_own() {
             assert_eq!(attribute(span, "candlescope.shape"), r.shape.map(|s| s.to_string().into()));
         }
     }
-    // A step carries the sums over everything in it.
+    // A step has the sums over everything in it.
     let step = &batches[1].steps[0];
     let root = by_id[&records[&step.seq].span_id.0];
     assert_eq!(attribute(root, "candlescope.flops"), step.flops.map(|n| (n as i64).into()));
@@ -194,7 +194,7 @@ fn gpu_time_of_a_request_is_of_one_source_and_says_how_much_of_it_was_measured()
     };
     let (all, root) = told(&batches, OtlpLimits::default().max_depth(0));
     assert_eq!(all, [Some(0.047.into()), Some(0.027.into()), Some(11.into()), Some("event".into())]);
-    // Of the course of decoding each group says the same of its own steps.
+    // Each group of decode steps has the same for its own steps.
     let groups: Vec<_> = root.events.iter().filter(|e| e.name == "candlescope.decoded").collect();
     assert_eq!(groups.len(), 20);
     let keys = |n: usize| -> Vec<&str> {
@@ -205,7 +205,7 @@ fn gpu_time_of_a_request_is_of_one_source_and_says_how_much_of_it_was_measured()
     assert!(groups[12].attributes.iter().any(|kv| kv.value.as_str() == "cupti"));
     assert!(keys(19).is_empty(), "not measured is not zero");
 
-    // Where no decode step was measured, nothing is said of all steps, only of those that were.
+    // If no decode step was measured, there is no estimate for all steps, only the measured ones.
     for batch in batches.iter_mut().take(21).skip(1) {
         batch.steps[0].gpu = None;
     }
@@ -226,7 +226,7 @@ fn by_default_a_trace_is_small_and_says_so() {
     assert_eq!(span.span_context.span_id().to_bytes(), record.span_id.0.to_be_bytes());
     assert_eq!(attribute(span, "candlescope.spans_omitted"), Some((omitted.spans as i64).into()));
     assert_eq!(attribute(span, "candlescope.decode.steps"), Some(100.into()), "sums are of all steps");
-    // The course of the decoding, of all its steps.
+    // The groups of decode steps cover all of them.
     let decoded: Vec<_> = span.events.iter().filter(|e| e.name == "candlescope.decoded").collect();
     assert_eq!(decoded.len(), 50, "a hundred steps in pairs");
     let start = batches[1].steps[0].host_start;
@@ -277,13 +277,13 @@ fn slow_requests_are_whole_and_quick_ones_are_not() {
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), limits.max_spans);
-    // One that is long only is cut like any other.
+    // A request that has many spans but is not slow is cut like any other.
     let limits = limits.max_spans(100);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 100);
     assert_eq!(sent.iter().filter(|o| o.records.steps == 1).count(), 21, "steps go before what is below them");
-    // One that outgrows its own limit while it runs has that many spans, of every step the first levels.
+    // A slow request that exceeds its limit while it runs has that many spans, with the first levels of every step.
     let (sent, omitted) = run(limits.slow_request(Duration::ZERO).slow_max_spans(2_000), &batches);
     check(&batches, &sent, omitted);
     assert_eq!(sent.len(), 2_000);
@@ -355,7 +355,7 @@ fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
         batches.extend([step, end]);
     }
     let per_step = batches[0].spans.len();
-    // Ten seconds' worth is a little more than four requests have.
+    // Ten seconds' worth is slightly more than the spans of four requests.
     let limits = OtlpLimits::none().spans_per_second((4 * per_step as u64).div_ceil(10) + 1);
     let (sent, omitted) = run(limits, &batches);
     check(&batches, &sent, omitted);
@@ -371,7 +371,7 @@ fn beyond_the_rate_a_request_is_one_span_and_later_ones_are_whole_again() {
         assert_eq!((whole, left_out), (!expected, expected.then(|| (per_step as i64).into())), "request {}", i + 1);
         assert_eq!(steps, Some(1.into()), "sums are of all steps");
     }
-    // Those that are slow are sent whatever else is.
+    // Slow requests are always sent.
     let slow = limits.slow_request(Duration::ZERO);
     assert_eq!(run(slow, &batches).1, Counts::default());
     let none_slow = limits.slow_request(Duration::MAX);
@@ -399,7 +399,7 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
         assert_eq!(!sent.is_empty(), sent_at_all, "{said:?} {sampler:?}");
         assert_eq!(omitted == Counts::default(), sent_at_all);
     }
-    // Steps outside of requests, and requests that never end, are nobody's but ours.
+    // For steps outside of requests, and requests that never end, only our sampler decides.
     let off = OtlpSampler::new(0.0);
     for batch in &mut batches {
         batch.requests.clear();
@@ -452,7 +452,7 @@ fn two_requests_of_one_caller_keep_their_own_steps() {
     if let Some(end) = second.last_mut() {
         end.requests = vec![two.clone()];
     }
-    // Interleaved, as two threads would have it.
+    // Interleaved, as from two threads.
     let last = first.pop().into_iter().chain(second.pop());
     let batches: Vec<Batch> =
         first.into_iter().zip(second).flat_map(|(a, b)| [a, b]).collect::<Vec<_>>().into_iter().chain(last).collect();
@@ -519,7 +519,7 @@ fn a_run_read_table_by_table_is_sent_as_it_happened() {
     let (mut batches, record) = request(9, 12);
     with_entry(&mut batches, &record);
     let (live, _) = run(OtlpLimits::default(), &batches);
-    // As a reader gives them: requests, steps, then spans in pieces that know nothing of steps.
+    // As a reader delivers them: requests, steps, then spans in pieces that do not match steps.
     let mut tables = vec![Batch::default(), Batch::default()];
     tables[0].requests = batches.iter().flat_map(|b| b.requests.clone()).collect();
     tables[1].steps = batches.iter().flat_map(|b| b.steps.clone()).collect();

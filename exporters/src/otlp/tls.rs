@@ -1,4 +1,4 @@
-//! Whom to trust, and who we are, where messages travel over TLS.
+//! Certificates for TLS: trusted authorities, and our own.
 
 use candlescope_core::files::read_limited;
 use rustls::pki_types::pem::PemObject;
@@ -14,9 +14,9 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Certificates and a key, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Tls {
-    /// Trusted instead of the public authorities.
+    /// Authority that is trusted instead of the public ones.
     ca: Option<Vec<u8>>,
-    /// A certificate and its key, for collectors that ask who calls.
+    /// Our certificate and key, for collectors that require them.
     identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -60,7 +60,7 @@ impl Tls {
             _ => return Err(TlsError::Half),
         };
         let tls = Self { ca, identity };
-        // A key that is another certificate's is found out here, and not by each message.
+        // A key that does not match the certificate is detected here, and not at each message.
         tls.for_http()?;
         Ok(tls)
     }

@@ -1,4 +1,4 @@
-//! The exporter: when spans go out, and what becomes of them where they do not arrive.
+//! The exporter: when spans are sent, and what happens if they do not arrive.
 
 use super::attempt::SendError;
 use super::counts::Counts;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Spans that wait while the collector cannot be reached: newer ones are dropped.
 const MAX_WAITING: usize = 8_192;
 
-/// Longest time that a span waits for others to go out with.
+/// Longest time that a span waits to be sent together with others.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Time for what is left at the end, whatever the timeout is: ending a session waits for it.
@@ -24,8 +24,8 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Sends traces to an OpenTelemetry collector; see the [module](super).
 ///
-/// A collector that is dead, slow, refuses or talks nonsense costs the application nothing: everything here happens
-/// on the exporter's own thread, waiting spans are bounded, and what does not arrive is counted.
+/// A collector that is down, slow, refuses or sends invalid responses costs the application nothing: everything here
+/// happens on the exporter's own thread, waiting spans are bounded, and what does not arrive is counted.
 #[derive(Debug)]
 pub struct OtlpExporter {
     config: OtlpConfig,
@@ -46,20 +46,20 @@ struct Running {
 }
 
 impl OtlpExporter {
-    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first
-    /// span is sent, so a collector may come later.
+    /// An exporter for the collector that `config` or the environment names. Nothing is connected before the first span
+    /// is sent, so the collector may be started later.
     pub fn new(config: OtlpConfig) -> Self {
         Self { config, given: None, running: None }
     }
 
     /// Hands spans to an exporter of the OpenTelemetry SDK, such as `opentelemetry-otlp`'s, instead of sending them
     /// itself. Ids, limits, sampler, service name, resource and timeout stay those of the configuration and the
-    /// variables; how spans travel is the exporter's own affair.
+    /// variables; the transport is that of the exporter.
     ///
-    /// It is called on the exporter's thread, one batch of up to 512 spans after the other. An export that takes
-    /// longer than the timeout is cancelled. A batch counts as arrived where the exporter says so: unlike our own
-    /// transport, few tell what a collector rejected of it. One that needs a tokio runtime must be made inside one,
-    /// and that runtime must outlive the session.
+    /// It is called on the exporter's thread, one batch of up to 512 spans after the other. An export that takes longer
+    /// than the timeout is cancelled. A batch counts as arrived if the exporter says so: unlike our own transport, few
+    /// exporters report what a collector rejected. One that needs a tokio runtime must be made inside one, and that
+    /// runtime must outlive the session.
     ///
     /// ```
     /// use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter};
@@ -83,13 +83,13 @@ impl OtlpExporter {
         self
     }
 
-    /// Hands spans to the tracer provider that the program has already, so that they take the same way as its own.
-    /// The provider makes them anew: its sampler, limits, processors and resource count, besides the limits and the
-    /// sampler of the configuration.
+    /// Hands spans to a tracer provider that the program already has, so that they are sent the same way as its own.
+    /// The provider makes new spans: its sampler, limits, processors and resource apply, in addition to the limits and
+    /// the sampler of the configuration.
     ///
     /// Built with [`RecordIds`](super::RecordIds), as here, the provider keeps the ids that the same records have in
-    /// Parquet runs; otherwise only the caller's trace id stays. The provider is flushed after each batch of up to 256
-    /// spans, which counts as arrived if that succeeds. What its processors lose on the way they tell only in its own
+    /// Parquet runs; otherwise only the caller's trace id is kept. The provider is flushed after each batch of up to
+    /// 256 spans, which counts as arrived if that succeeds. Losses in its processors are only reported in the SDK's own
     /// log. The provider must outlive the session.
     ///
     /// ```
@@ -113,7 +113,7 @@ impl OtlpExporter {
         self
     }
 
-    /// The collector, where the configuration names one.
+    /// The collector, if the configuration names one.
     pub fn endpoint(&self) -> Option<&RedactedUrl> {
         self.config.endpoint.as_ref()
     }
@@ -155,7 +155,7 @@ impl Exporter for OtlpExporter {
     }
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
-        // Traces have no place for them; metrics and Parquet do.
+        // Samples cannot be represented in traces; metrics and Parquet have them.
         ledger.dropped(RecordKind::Sample, DropReason::Limit, batch.count(RecordKind::Sample));
         ledger.dropped(RecordKind::Kernel, DropReason::Limit, batch.count(RecordKind::Kernel));
         let Some(r) = &mut self.running else {
@@ -190,11 +190,11 @@ impl Exporter for OtlpExporter {
 }
 
 impl Running {
-    /// Takes over what is ready to go, as far as there is room.
+    /// Takes over what is ready to be sent, as far as there is room.
     fn queue(&mut self, ledger: &Ledger) {
         let (mut ready, omitted) = self.traces.drain();
         omitted.dropped(ledger, DropReason::Limit);
-        // While the collector is away only so much is kept for its return. A single trace always fits.
+        // While the collector is unreachable, only a limited number is kept. A single trace always fits.
         if !self.waiting.is_empty() && self.pause.is_on(Instant::now()) {
             let room = MAX_WAITING.saturating_sub(self.waiting.len());
             let beyond = ready.split_off(room.min(ready.len()));
@@ -265,7 +265,8 @@ fn settle(records: impl IntoIterator<Item = Counts>, ledger: &Ledger, dropped: O
     }
 }
 
-/// Some spans of a batch were not taken, and nobody says which: as many records are booked as lost, or as left out.
+/// Some spans of a batch were not accepted, and it is not known which: as many records are booked as lost, or as left
+/// out.
 fn settle_partly(mut records: Vec<Counts>, delivered: Delivered, ledger: &Ledger) {
     for (n, reason) in [(delivered.rejected, DropReason::Io), (delivered.sampled_out, DropReason::Limit)] {
         let n = usize::try_from(n).unwrap_or(usize::MAX).min(records.len());

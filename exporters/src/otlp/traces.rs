@@ -1,8 +1,7 @@
 //! Which spans are sent, and when: a state machine without I/O between batches and the transport.
 //!
-//! A request's steps are kept until the request has ended, because only its record says how long it took and only
-//! then is it known how many spans its trace has. Steps outside of requests are traces of their own and go out at
-//! once.
+//! A request's steps are kept until the request has ended, because only its record says how long it took, and only then
+//! the number of spans in its trace is known. Steps outside of requests are traces of their own and go out at once.
 
 use super::counts::Counts;
 use super::held::{Fits, Held, Open, depth};
@@ -37,7 +36,7 @@ pub(super) struct Traces {
     loose: HashMap<u64, Vec<SpanRecord>>,
     /// Intervals of requests' own spans.
     entries: HashMap<TraceId, Vec<SpanRecord>>,
-    /// With the span, where one was sent, that late steps stand below.
+    /// Each with its span, if one was sent, as the parent of late steps.
     ended: VecDeque<(u64, TraceId, Option<SpanId>)>,
     /// Decode steps outside of requests.
     decodes: u64,
@@ -72,7 +71,7 @@ impl Traces {
         self.held
     }
 
-    /// What is ready, and what was left out since the last call.
+    /// The spans that are ready, and what was left out since the last call.
     pub(super) fn drain(&mut self) -> (Vec<Outgoing>, Counts) {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.omitted))
     }
@@ -98,7 +97,7 @@ impl Traces {
             }
         }
         for step in &batch.steps {
-            // Nearly always the step is whole in this batch; a very long one comes in parts, of which this is the last.
+            // Nearly always the whole step is in this batch; a very long one comes in parts, of which this is the last.
             let run = runs.remove(&step.step).flatten().unwrap_or_default();
             let before = self.loose.remove(&step.step).unwrap_or_default();
             self.held -= before.len();
@@ -113,10 +112,9 @@ impl Traces {
         self.make_room();
     }
 
-    /// No more records come: whatever is kept goes out as it is.
+    /// No more records come: everything that is kept is sent as it is.
     pub(super) fn finish(&mut self) {
-        // Of requests that never ended there is no span; the intervals during which threads worked for them stand for
-        // it.
+        // Requests that never ended have no span; the intervals during which threads worked for them are sent instead.
         let mut entries = std::mem::take(&mut self.entries);
         let mut roots = HashMap::new();
         for entry in entries.values_mut().flat_map(std::mem::take) {
@@ -143,7 +141,7 @@ impl Traces {
 
     fn enter(&mut self, entry: &SpanRecord) {
         let entries = self.entries.entry(entry.trace_id).or_default();
-        // A future that is polled a million times enters its request as often.
+        // A future that is polled a million times enters its request a million times.
         if entries.len() < MAX_ENTRIES {
             entries.push(entry.clone());
             self.held += 1;
@@ -185,7 +183,7 @@ impl Traces {
         }
     }
 
-    /// Looks up what there is to know of a step, and decides.
+    /// Decides about a step from what is known about it.
     fn plan(&mut self, step: &StepRecord) -> Plan {
         let ended = step.request.and_then(|r| self.ended.iter().find(|(n, ..)| *n == r)).map(|(.., id)| *id);
         let whose = match (step.request, ended) {
@@ -236,7 +234,7 @@ impl Traces {
     fn end(&mut self, request: &RequestRecord) {
         let mut open = self.open.remove(&request.request).unwrap_or_default();
         self.held -= open.held;
-        // A caller's trace may have several requests in it.
+        // A caller's trace may contain several requests.
         let alone = !self.open.values().any(|o| o.trace == Some(request.trace_id));
         let entries = self.entries.remove(&request.trace_id).unwrap_or_default();
         let (mine, others): (Vec<_>, Vec<_>) =
@@ -273,11 +271,11 @@ impl Traces {
         // The request's own span counts too.
         self.emit(steps, Some((request.span_id, request.trace_id)), HashMap::new(), limit.saturating_sub(1));
         open.omitted += self.omitted.spans - before.1;
-        // Where the steps are there in full, their sums would only say it twice.
+        // If all steps are sent in full, their sums would be redundant.
         let course = if open.omitted > 0 { open.course.groups() } else { &[] };
         let span = otlp_spans::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
-        // Parents first reads better in every tool that shows traces while they arrive.
+        // Parents first, for tools that show traces while they arrive.
         self.out.insert(before.0, Outgoing { span, records });
         self.allowance.spend_one();
     }
@@ -292,8 +290,8 @@ impl Traces {
         self.omitted.spans += gone;
     }
 
-    /// Sends what of `steps` fits into `limit`, below the request's span if there is one. `sent` are spans that went
-    /// out before and may be parents.
+    /// Sends as much of `steps` as fits into `limit`, below the request's span if there is one. `sent` are spans that
+    /// went out before and may be parents.
     fn emit(
         &mut self,
         mut steps: Vec<Held>,
@@ -334,8 +332,8 @@ impl Traces {
         }
     }
 
-    /// Sends an interval that belongs to nothing else that is sent, if its trace is one of those that are. What the
-    /// caller of a request that never ended decided is not known.
+    /// Sends an interval that belongs to nothing else that is sent, if its trace is sampled. For a request that never
+    /// ended, the caller's decision is not known.
     fn send_alone(&mut self, record: &SpanRecord) {
         let left_out = self.ended.iter().any(|(_, trace, span)| *trace == record.trace_id && span.is_none());
         if !left_out && self.sampler.takes(record.trace_id, None) {
@@ -351,7 +349,7 @@ impl Traces {
         self.allowance.spend_one();
     }
 
-    /// Keeps memory within its bound, whatever requests never end.
+    /// Keeps memory within its bound, even if requests never end.
     fn make_room(&mut self) {
         while self.held > self.limits.max_held {
             let quietest = self.open.iter().filter(|(_, o)| o.held > 0).min_by_key(|(_, o)| o.touched).map(|(n, _)| *n);
@@ -374,7 +372,7 @@ impl Traces {
             self.held -= gone;
             self.omitted.spans += gone as u64;
         }
-        // A request that is known by name only costs little, but not nothing.
+        // Even a request without kept steps takes some memory.
         if self.open.len() > self.limits.max_held {
             self.open.retain(|_, o| o.held > 0);
         }

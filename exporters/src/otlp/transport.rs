@@ -1,20 +1,18 @@
-//! Brings messages to the collector: one at a time, on the calling thread, within a deadline.
+//! Sends messages to the OpenTelemetry collector: one at a time, on the calling thread, within a deadline.
 //!
-//! How a message travels is the business of [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc); here is what
-//! they have in common, so that both behave alike towards a collector that is not well. Neither needs a runtime of
-//! the application's or starts a thread that outlives the exporter's, so all of it can be kept out of the
-//! application's telemetry.
+//! [`http`](super::otlp_http) and [`grpc`](super::otlp_grpc) send single messages; this module has what they share, so
+//! that both treat a failing collector in the same way. Neither needs a runtime of the application or starts a thread
+//! that outlives the exporter's, so everything can be kept out of the application's telemetry.
 //!
-//! `opentelemetry-otlp` can take its place for traces
-//! ([`with_span_exporter`](super::OtlpExporter::with_span_exporter)). It is not the default, because a run's account
-//! needs what that crate (0.33) does not give:
+//! `opentelemetry-otlp` can replace it for traces ([`with_span_exporter`](super::OtlpExporter::with_span_exporter)). It
+//! is not the default, because that crate (0.33) lacks what a run's account needs:
 //!
 //! - How many spans or points of a message a collector rejected. It writes them to its log and calls the export a
 //!   success.
-//! - An end to an export under way. The SDK's processors wait for it without a limit of their own.
-//! - `OTEL_EXPORTER_OTLP_CERTIFICATE` and its kin, which it does not read.
-//! - Metrics that were aggregated elsewhere: the fields of the SDK's `ResourceMetrics` are private, so nobody but the
-//!   SDK's own instruments can fill one.
+//! - A way to end an export that is under way. The SDK's processors wait for it without a limit of their own.
+//! - `OTEL_EXPORTER_OTLP_CERTIFICATE` and related variables, which it does not read.
+//! - Metrics that were aggregated elsewhere: the fields of the SDK's `ResourceMetrics` are private, so only the SDK's
+//!   own instruments can fill one.
 
 use super::attempt::{Attempt, Message, SendError};
 use super::headers::Headers;
@@ -56,8 +54,8 @@ impl Transport {
         Ok(Self { way, endpoint: settings.endpoint.clone(), headers: settings.headers.clone() })
     }
 
-    /// Sends a message until it has arrived or `deadline` is over; returns how much of it the collector took but
-    /// rejected.
+    /// Sends a message, with retries, until it has arrived or `deadline` is over; returns how many of its items the
+    /// collector rejected.
     pub(super) fn send(&mut self, message: Message, deadline: Instant) -> Result<u64, SendError> {
         let sent = quietly(|| match &mut self.way {
             Way::Http(http) => {
@@ -70,7 +68,7 @@ impl Transport {
         sent.map_err(|error| error.map(|text| self.scrubbed(&text)))
     }
 
-    /// Words of a library or a collector, without the credentials that they may repeat.
+    /// A message of a library or a collector, without credentials that it may repeat.
     fn scrubbed(&self, text: &str) -> String {
         scrub(&self.endpoint.scrub(text), self.headers.secrets())
     }
@@ -98,13 +96,13 @@ fn until(deadline: Instant, mut attempt: impl FnMut(Duration) -> Attempt) -> Res
 }
 
 /// Runs `f` without telemetry of its own, whatever subscriber or OpenTelemetry bridge the application has: exporting
-/// must not make more to export.
+/// must not create more data to export.
 pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> T {
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     dispatcher::with_default(&Dispatch::none(), f)
 }
 
-/// Waiting times between attempts: doubling, with some disorder so that many processes do not come back at once.
+/// Waiting times between attempts: doubling, with random jitter so that many processes do not retry at once.
 #[derive(Debug)]
 struct Backoff {
     next: Duration,
@@ -126,7 +124,8 @@ impl Backoff {
     }
 }
 
-/// How long a collector that could not be reached is left alone, so that trying does not take all of the thread's time.
+/// How long no attempt is made for a collector that could not be reached, so that retries do not take all of the
+/// thread's time.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     until: Option<Instant>,

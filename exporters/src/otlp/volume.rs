@@ -1,16 +1,15 @@
-//! Which traces are sent at all: by the sampler that OpenTelemetry's users know, and by the rate that a trace store
-//! can take.
+//! Which traces are sent at all: by an OpenTelemetry sampler, and by a rate that a trace store can handle.
 
 use super::otlp_config::OtlpSampler;
 use candlescope_core::{HostNs, TraceId};
 use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample};
 
-/// Seconds whose spans may go out at once.
+/// Seconds' worth of spans that may be sent at once.
 const BURST_SECONDS: f64 = 10.0;
 
 impl OtlpSampler {
-    /// Whether a trace is sent. `caller` is what its caller decided, where there is one that said so.
+    /// Whether a trace is sent. `caller` is its caller's decision, if there is one.
     pub(super) fn takes(self, trace: TraceId, caller: Option<bool>) -> bool {
         match caller.filter(|_| self.parent_based) {
             Some(sampled) => sampled,
@@ -18,7 +17,7 @@ impl OtlpSampler {
         }
     }
 
-    /// Whether a trace may turn out to be one that is sent, before it is known who began it.
+    /// Whether a trace may be sent, before its caller's decision is known.
     pub(super) fn may_take(self, trace: TraceId) -> bool {
         self.parent_based || self.takes_root(trace)
     }
@@ -32,8 +31,7 @@ impl OtlpSampler {
     }
 }
 
-/// Spans that may still go out: so many a second, by the records' own time, so that a run sent later is sent as it
-/// would have been.
+/// A rate limit for spans, by the time in the records, so that a run from disk is sent as it would have been live.
 #[derive(Debug)]
 pub(super) struct Allowance {
     per_second: f64,
@@ -47,8 +45,8 @@ impl Allowance {
         Self { per_second, left: per_second * BURST_SECONDS, latest: None }
     }
 
-    /// Whether anything may go out at `now`. What then goes out may overdraw it, and is made up for later, up to ten
-    /// seconds' worth: an hour of slow requests, which are sent in any case, is not to cost the hour after it.
+    /// Whether anything may be sent at `now`. Sending may overdraw the allowance, which is made up for later, up to ten
+    /// seconds' worth: after an hour of slow requests, which are always sent, others are not blocked for another hour.
     pub(super) fn is_left(&mut self, now: HostNs) -> bool {
         let latest = *self.latest.get_or_insert(now);
         if now > latest {
@@ -70,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_ratio_takes_its_share_and_callers_decide_where_they_may() {
-        // Any odd multiplier spreads numbers over the ids.
+        // Any odd multiplier spreads the ids.
         let trace = |n: u128| TraceId(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let tenth = OtlpSampler::new(0.1);
         let taken = (1..=10_000).filter(|n| tenth.takes(trace(*n), None)).count();
@@ -101,7 +99,7 @@ mod tests {
         assert_eq!(spend(5.5), 50);
         assert_eq!(spend(4.0), 0, "a record that is late brings nothing");
         assert_eq!(spend(1_000.0), 1_000);
-        // Whatever is sent in any case overdraws it by no more than the burst.
+        // Spans that are always sent overdraw it by no more than the burst.
         (0..100_000).for_each(|_| allowance.spend_one());
         assert!(!allowance.is_left(second(1_009.9)));
         assert!(allowance.is_left(second(1_010.1)));

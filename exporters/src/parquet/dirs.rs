@@ -1,4 +1,4 @@
-//! Directories: made so that one knows which, and durable.
+//! Makes directories durably, and keeps track of those that were made.
 
 use super::file_system::{Disk, Files};
 use std::fs;
@@ -6,16 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Makes a directory and those above it that are missing, as [`std::fs::create_dir_all`] does, and syncs the directory
-/// above each. Those that were made here, not by another process at the same time, are added to `made`, also where a
-/// later one fails: so that the innermost comes first, and [`remove_dirs`] can take them back.
+/// above each. Directories that were made here, and not by another process at the same time, are added to `made`,
+/// innermost first, even if a later one fails; so [`remove_dirs`] can remove them again.
 ///
 /// # Errors
-/// As for [`std::fs::create_dir_all`], or where the directory above cannot be synced.
+/// As for [`std::fs::create_dir_all`], or if the directory above cannot be synced.
 pub fn create_dirs(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     create_dirs_with(&Disk, path, made)
 }
 
-/// As [`create_dirs`], on the file system that `files` stands for.
+/// As [`create_dirs`], on the file system `files`.
 pub(super) fn create_dirs_with(files: &dyn Files, path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     let missing = |p: &&Path| !p.as_os_str().is_empty() && !p.is_dir();
     let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
@@ -26,7 +26,7 @@ pub(super) fn create_dirs_with(files: &dyn Files, path: &Path, made: &mut Vec<Pa
                 made.insert(0, dir.to_path_buf());
                 sync_parent(files, dir)?;
             }
-            // Another process was faster, or `dir` ends in `..` of one that has just been made.
+            // Another process was faster, or `dir` ends in `..` of a directory that has just been made.
             Err(_) if dir.is_dir() => {}
             Err(error) => return Err(error),
         }
@@ -37,16 +37,16 @@ pub(super) fn create_dirs_with(files: &dyn Files, path: &Path, made: &mut Vec<Pa
 /// Removes the directories that [`create_dirs`] made, as far as they are empty.
 pub fn remove_dirs(made: &[PathBuf]) {
     for dir in made {
-        // Fails for one that holds something, which is what we want.
+        // Fails for a directory that is not empty, as intended.
         let _ = fs::remove_dir(dir);
     }
 }
 
-/// Makes the name of `path` durable.
+/// Makes the directory entry of `path` durable.
 fn sync_parent(files: &dyn Files, path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match files.sync_dir(parent) {
-        // A directory that may be written to and not read cannot be synced, and some file systems know no such thing.
+        // A directory that can be written but not read cannot be synced, and some file systems do not support it.
         Err(error) if refuses_sync(&error) => Ok(()),
         outcome => outcome,
     }

@@ -1,4 +1,4 @@
-//! A disk that fails at the n-th thing it is asked, for every n: once, or from there on for good. Tests only.
+//! A disk that fails at the n-th operation, for every n: once, or permanently from there on. Tests only.
 
 use super::file_system::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Counts what is asked of it, and fails as told.
+/// Counts operations, and fails as configured.
 #[derive(Debug, Clone)]
 struct Faulty {
     asked: Arc<AtomicUsize>,
-    /// The first thing that fails, and whether all that follow do.
+    /// The first operation that fails, and whether all later ones fail too.
     at: usize,
     lasting: bool,
 }
@@ -61,7 +61,7 @@ struct FaultyFile {
 
 impl Write for FaultyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A part of it arrives, as on a disk that fills up.
+        // A part of the data is written, as on a disk that fills up.
         self.disk.ask().inspect_err(|_| _ = self.file.write(&bytes[..bytes.len() / 2]))?;
         self.file.write(bytes)
     }
@@ -76,7 +76,7 @@ impl SegmentFile for FaultyFile {
     }
 }
 
-/// What became of a run on such a disk.
+/// The outcome of a run on such a disk.
 struct Outcome {
     errors: Vec<String>,
     started: bool,
@@ -84,7 +84,7 @@ struct Outcome {
     ledger: Ledger,
 }
 
-/// A whole run of four segments, whatever the disk says: errors are kept, and nothing panics.
+/// Writes a whole run of four segments, even if the disk fails: errors are collected, and nothing panics.
 fn write_run(run: &Path, disk: &Faulty) -> Outcome {
     let config = ParquetConfig::new(run).row_group_rows(500).rotate_rows(1_200);
     let mut exporter = ParquetExporter::with_files(config, Arc::new(disk.clone()));
@@ -115,7 +115,7 @@ fn write_run(run: &Path, disk: &Faulty) -> Outcome {
     Outcome { errors, started, finished, ledger }
 }
 
-/// Rows of a table in all its files, each read to its end. Nothing but finished segments may be there.
+/// Rows of a table in all its files, each read to its end. There may be only finished segments.
 fn rows(run: &Path, kind: RecordKind) -> u64 {
     let mut rows = 0;
     for entry in fs::read_dir(run.join(kind.table())).expect("the table's folder") {
@@ -165,7 +165,7 @@ fn whatever_fails_what_is_there_can_be_read_and_what_is_not_is_counted() {
     let asked = all.asked.load(SeqCst);
     assert!(asked > 100, "{asked}");
     let mut refused = 0;
-    // Where it fails for good every fourth does, unless all are asked for: `CANDLESCOPE_FAULTS=all`.
+    // For permanent failures every fourth operation is tested, or all with `CANDLESCOPE_FAULTS=all`.
     let stride = if std::env::var_os("CANDLESCOPE_FAULTS").is_some() { 1 } else { 4 };
     let cases = (0..asked).map(|n| (false, n)).chain((0..asked).step_by(stride).map(|n| (true, n)));
     for (lasting, n) in cases {
@@ -186,7 +186,7 @@ fn whatever_fails_what_is_there_can_be_read_and_what_is_not_is_counted() {
 #[test]
 fn a_session_goes_on_and_says_what_its_disk_did() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    // From the manifest of the start on: all starts go well.
+    // From the first manifest on, so that all starts succeed.
     for n in (12..60).step_by(5) {
         for lasting in [false, true] {
             let run = dir.path().join(format!("{lasting}-{n}"));
@@ -216,7 +216,7 @@ fn a_session_goes_on_and_says_what_its_disk_did() {
             assert_eq!(failed && lasting, failed && lasting && !told.is_empty(), "{n}: {told:?}");
             for kind in RecordKind::ALL {
                 assert_eq!(rows(&run, kind), report.exported[kind.table()], "{n}: {}", kind.table());
-                // What is missing stands in the run itself, or in what was told where that could not be written.
+                // Losses are in the run itself, or in reported errors if the run could not be written.
                 let missing = report.dropped_total(kind) > 0;
                 let says = on_disk.exporters.first().is_some_and(|e| e.dropped_total(kind) > 0);
                 assert!(!missing || says || told.iter().any(|t| t.contains(&run.display().to_string())), "{n}");

@@ -1,4 +1,4 @@
-//! What is asked of the file system for a run to be written.
+//! The file system operations for writing a run.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,8 +16,8 @@ impl SegmentFile for File {
     }
 }
 
-/// What is asked of the file system for a run to be written; a test puts a full or failing disk here. What is removed
-/// is not: a failure to remove has nothing to follow it.
+/// The file system operations for writing a run; tests use a full or failing disk instead. Removing files is not
+/// included, because nothing depends on its failure.
 pub(super) trait Files: std::fmt::Debug + Send + Sync {
     /// Creates or truncates a file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
@@ -32,9 +32,9 @@ pub(super) trait Files: std::fmt::Debug + Send + Sync {
         fs::rename(from, to)
     }
 
-    /// Makes the names in a directory durable.
+    /// Makes the entries of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        // Only Unix lets a directory be opened and synced; elsewhere the rename itself has to do.
+        // Only Unix lets a directory be opened and synced; elsewhere the rename itself has to be enough.
         if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a full disk does to a run. Tests only.
+//! Runs on a full disk. Tests only.
 
 use super::file_system::{Files, SegmentFile};
 use super::{ParquetConfig, ParquetExporter};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A disk with so many bytes left.
+/// A disk with a limited number of bytes left.
 #[derive(Debug, Clone)]
 struct Quota(Arc<AtomicI64>);
 
@@ -84,7 +84,7 @@ fn a_full_disk_costs_the_open_segments_and_is_counted() {
     assert!(report.dropped["spans"]["io"] >= 1000);
     assert!(names(&run, "spans").contains(&"part-00000.parquet".to_string()));
 
-    // Somebody made room.
+    // Somebody freed space.
     left.0.store(i64::MAX, Ordering::Relaxed);
     assert!(write(&mut exporter, 10).is_empty());
     exporter.close(&ledger).expect("close");

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! A run directory belongs to one session: of several that start on the same one, in whatever process, exactly one can
-//! make the folder `spans`, and the others refuse. A session that cannot start takes back what it made, and nothing
+//! make the folder `spans`, and the others are refused. A session that cannot start removes what it made, and nothing
 //! else.
 //!
-//! A Parquet file can be read only once its footer is written, so a run is a row of segments: a crash loses the open
-//! ones and nothing else. Records count as exported when their segment has its final name.
+//! A Parquet file can be read only once its footer is written, so a run is a series of segments: a crash loses only the
+//! open ones. Records count as exported when their segment has its final name.
 //!
 //! The path of a record: `tables` (records → columns in memory) → `encoding` (columns → encoded pages) → `segment`
 //! (pages → file) → `store` (the directory); `exporter` decides when. All but the last three are pure.

@@ -1,12 +1,12 @@
-//! What a user decides about a run on disk.
+//! The user's settings for a run on disk.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of the [`ParquetExporter`](super::ParquetExporter).
 ///
-/// Rotation bounds what a `kill -9` or a power failure costs: the open segments and nothing else. All tables rotate
-/// at the same moment, so after a crash the steps that can be read are those whose intervals can be read.
+/// Rotation bounds the loss after `kill -9` or a power failure: only the open segments are lost. All tables rotate at
+/// the same moment, so after a crash the steps that can be read are those whose intervals can be read.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ParquetConfig {
@@ -21,8 +21,8 @@ pub struct ParquetConfig {
 }
 
 impl ParquetConfig {
-    /// The defaults for a run in `run_dir`. It is created where missing; one that already holds files is refused,
-    /// because two runs in one directory cannot be told apart by a reader that scans it.
+    /// The defaults for a run in `run_dir`. It is created if missing; one that already holds files is refused, because
+    /// two runs in one directory cannot be told apart by a reader that scans it.
     pub fn new(run_dir: impl Into<PathBuf>) -> Self {
         Self {
             run_dir: run_dir.into(),
@@ -56,15 +56,15 @@ impl ParquetConfig {
 
     /// Limit of the finished segments' size together, in bytes; none by default. When it is exceeded the *oldest*
     /// segments are deleted and their records booked as dropped for
-    /// [`DiskBudget`](candlescope_core::DropReason::DiskBudget): of a run that goes on for days the end is worth more
-    /// than the beginning. Intervals go first, being nearly all of the data; steps, requests and samples only when no
-    /// interval is left but the newest segment's.
+    /// [`DiskBudget`](candlescope_core::DropReason::DiskBudget): in a run that goes on for days the end is worth more
+    /// than the beginning. Intervals are deleted first, because they are nearly all of the data; steps, requests and
+    /// samples only when only the newest segment of intervals is left.
     pub fn disk_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.disk_budget = bytes.into();
         self
     }
 
-    /// ZSTD level, 1 to 22; 1 by default. Encodings have done most of the work before: higher levels cost far more than
+    /// ZSTD level, 1 to 22; 1 by default. The encodings already do most of the work: higher levels cost far more than
     /// they save.
     pub fn compression_level(mut self, level: i32) -> Self {
         self.compression_level = level;
@@ -72,7 +72,7 @@ impl ParquetConfig {
     }
 
     /// Rows collected in memory and written together, 122,880 by default as in DuckDB. Larger groups compress better,
-    /// cost more memory (about 100 bytes a row) and are the grain of parallel reading.
+    /// cost more memory (about 100 bytes a row) and give less parallelism when reading.
     pub fn row_group_rows(mut self, rows: usize) -> Self {
         self.row_group_rows = rows;
         self
@@ -84,7 +84,8 @@ impl ParquetConfig {
         self
     }
 
-    /// The segment size that rotation goes by: with a budget, small enough that deleting one segment is a small step.
+    /// The segment size at which segments rotate: with a budget, small enough that deleting one segment is a small
+    /// step.
     pub(super) fn segment_bytes(&self) -> u64 {
         match self.disk_budget {
             Some(budget) => self.rotate_bytes.min((budget / 8).max(1)),

@@ -1,4 +1,4 @@
-//! The exporter: when segments begin, rotate and go.
+//! The exporter: when segments begin, rotate and are deleted.
 
 use super::encoding::chunk::ChunkWriter;
 use super::file_system::{Disk, Files};
@@ -18,8 +18,8 @@ const FIRST_ROTATION: Duration = Duration::from_secs(2);
 
 /// Writes a run to disk; see the [module](super).
 ///
-/// Memory is bounded by one row group a table. A full disk costs the open segments, which are dropped and counted; the
-/// exporter then tries again with the records that follow.
+/// Memory is bounded by one row group per table. A full disk costs the open segments, which are dropped and counted;
+/// the exporter then tries again with the records that follow.
 pub struct ParquetExporter {
     config: ParquetConfig,
     files: Arc<dyn Files>,
@@ -46,8 +46,8 @@ struct Writer {
     opened: Option<Instant>,
 }
 
-/// Does the same to every table and gives the last error, if any: a failure of one table must not keep the others
-/// from disk.
+/// Does the same for every table and returns the last error, if any: a failure of one table must not keep the others
+/// from being written.
 macro_rules! each_table {
     ($writer:expr, $table:ident => $action:expr) => {{
         let mut outcome: Result<(), SegmentError> = Ok(());
@@ -102,7 +102,7 @@ impl ParquetExporter {
         FIRST_ROTATION.saturating_mul(1 << finished.min(16)).min(self.config.rotate_interval)
     }
 
-    /// Begins the run in a directory that is ours.
+    /// Begins the run in its directory.
     fn open(&mut self, dir: RunDir, run: &RunManifest) -> Result<(), ExportError> {
         dir.write_manifest(&RunManifest { complete: false, ended_ns: None, ..run.clone() })
             .map_err(|e| ExportError::fatal(e.to_string()))?;
@@ -261,7 +261,7 @@ impl Writer {
             if total <= budget {
                 return Ok(());
             }
-            // Never the last segment of a table: a run without its latest data is of no use.
+            // Never the last segment of a table: a run without its latest data is useless.
             let deleted = if self.spans.finished() > 1 {
                 self.spans.delete_oldest(ledger)
             } else if self.kernels.finished() > 1 {

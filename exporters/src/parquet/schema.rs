@@ -1,4 +1,4 @@
-//! The file's schema and encodings, derived from the run contract: [`candlescope_core::run::columns`] is the only list.
+//! The file's schema and encodings, derived from the run format: [`candlescope_core::run::columns`] is the only list.
 
 use arrow_schema::{DataType, Field, Schema};
 use candlescope_core::RecordKind;
@@ -42,7 +42,7 @@ impl TableSchema {
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
             .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            // Our own chunks have no page index, and a file with half an index is of no use to anyone.
+            // Our own chunks have no page index, and a partial index is useless.
             .set_offset_index_disabled(true)
             .set_write_batch_size(8192)
             .set_data_page_row_count_limit(usize::MAX)
@@ -53,11 +53,11 @@ impl TableSchema {
         for column in columns(kind) {
             let path = ColumnPath::from(column.name);
             match column.kind {
-                // Numbers that grow or stay in a range. Bytes a value on spans of SmolLM2's shape, with ZSTD: starts
+                // Numbers that grow or stay in a range. Bytes per value on spans of SmolLM2's shape, with ZSTD: starts
                 // 2.24 (plain 2.68, byte-stream split 2.69), parents 0.26 (0.61, 0.30), durations 2.96 (2.77, 2.26).
                 // Splitting would save on durations, but readers learned it for integers only recently.
                 ColumnType::Int64 => properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-                // Few distinct values at a low rate: not worth an encoding.
+                // Few distinct values at a low rate: not worth a special encoding.
                 ColumnType::Float64 | ColumnType::Int32 | ColumnType::Utf8 => {}
             }
         }

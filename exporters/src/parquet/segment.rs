@@ -79,7 +79,7 @@ impl<T: Table> TableWriter<T> {
         Ok(Self { dir, schema, rows: T::default(), open: None, finished: VecDeque::new() })
     }
 
-    /// Takes rows; writes row groups as they fill. Goes on to the end whatever happens and returns the last error.
+    /// Takes rows; writes row groups as they fill. Continues after errors and returns the last one.
     pub(super) fn take(
         &mut self,
         records: &[T::Record],
@@ -89,8 +89,8 @@ impl<T: Table> TableWriter<T> {
     ) -> Result<(), SegmentError> {
         let mut outcome = Ok(());
         if self.open.is_none() && !records.is_empty() {
-            // The file stands from the first row on, so that after a crash one can see that something is missing.
-            // Should this fail, it fails again when there is something to write, and is reported then.
+            // The file exists from the first row on, so that something is seen to be missing after a crash. If this
+            // fails, it fails again when there is something to write, and is reported then.
             let _ = self.open(number, shared);
         }
         for record in records {
@@ -126,7 +126,7 @@ impl<T: Table> TableWriter<T> {
         self.make_durable(number, shared)
     }
 
-    /// Writes a segment without rows if there is no other, so that whoever scans the table's folder finds its columns.
+    /// Writes a segment without rows if there is no other, so that a reader of the table's folder finds its columns.
     pub(super) fn finish_empty(
         &mut self,
         number: u32,
@@ -155,7 +155,7 @@ impl<T: Table> TableWriter<T> {
     pub(super) fn delete_oldest(&mut self, ledger: &Ledger) -> io::Result<()> {
         let Some(oldest) = self.finished.front() else { return Ok(()) };
         match fs::remove_file(&oldest.path) {
-            // The file was deleted meanwhile: there is room all the same.
+            // The file was deleted by someone else, which also frees space.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -214,8 +214,8 @@ impl<T: Table> TableWriter<T> {
         Ok(Finished { path: open.path.clone(), rows: open.rows, bytes })
     }
 
-    /// Syncs the table's folder, so that a finished segment keeps its name. Where that fails the segment is there all
-    /// the same, and nothing is lost unless the machine fails, too.
+    /// Syncs the table's folder, so that a finished segment keeps its name. If that fails the segment still exists, and
+    /// nothing is lost unless the machine fails too.
     fn make_durable(&self, number: u32, shared: &Shared) -> Result<(), SegmentError> {
         shared.files.sync_dir(&self.dir).map_err(|source| SegmentError {
             what: "sync the folder of",
@@ -226,8 +226,8 @@ impl<T: Table> TableWriter<T> {
         })
     }
 
-    /// After a failure the open segment and the collected rows are given up: what is in the file cannot be trusted,
-    /// and keeping the rows in memory until the disk has room again would have no bound.
+    /// After a failure the open segment and the collected rows are given up: the contents of the file cannot be
+    /// trusted, and keeping rows in memory until the disk has room again would be unbounded.
     fn settle<R: Settle>(
         &mut self,
         outcome: Result<R, ParquetError>,
@@ -249,7 +249,7 @@ impl<T: Table> TableWriter<T> {
     }
 }
 
-/// What success means for the account.
+/// How a success is entered into the account.
 trait Settle {
     fn settle<T: Table>(self, table: &mut TableWriter<T>, ledger: &Ledger) -> u64;
 }

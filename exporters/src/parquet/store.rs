@@ -1,4 +1,4 @@
-//! The run's directory: that it can be used, its manifest, and the files segments go to.
+//! The run's directory: checking that it can be used, its manifest, and the files of segments.
 
 use super::dirs::{create_dirs_with, remove_dirs};
 use super::file_system::Files;
@@ -34,25 +34,25 @@ pub enum RunDirError {
         /// The directory.
         path: PathBuf,
     },
-    /// A file stands where the directory should be.
+    /// There is a file where the directory should be.
     #[error("run directory {} is a file: name a directory that is empty or does not exist", path.display())]
     IsAFile {
         /// The file.
         path: PathBuf,
     },
-    /// The system said no.
+    /// The operating system returned an error.
     #[error("cannot {what} {}: {source}: {}", path.display(), remedy(source))]
     Io {
         /// What was tried.
         what: &'static str,
         /// On which path.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What helps against an error of the file system.
+/// The remedy for an error of the file system.
 pub(super) fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a directory you may write to",
@@ -71,7 +71,7 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RunDir
 /// The folder whose making claims a run's directory: of all that try at once, the system lets exactly one make it.
 const CLAIM: RecordKind = RecordKind::Span;
 
-/// How often the directory is made anew where another session's failed start removes it under us.
+/// How often the directory is made again if another session's failed start removes it meanwhile.
 const ATTEMPTS: usize = 16;
 
 /// A run's directory that was empty when it was opened, and that belongs to this session alone.
@@ -93,7 +93,7 @@ impl RunDir {
         let mut run = Self { path: path.to_path_buf(), made: Vec::new(), files };
         let claimed = run.claim().inspect_err(|_| remove_dirs(&run.made));
         claimed?;
-        // From here on what is in the directory is ours.
+        // From here on the contents of the directory are ours.
         for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != CLAIM) {
             let table = run.table(kind);
             run.files.create_dir(&table).map_err(io_error("create folder", &table)).inspect_err(|_| run.remove())?;
@@ -125,11 +125,11 @@ impl RunDir {
         Ok(())
     }
 
-    /// Takes back what the start of a session made: the manifest, the folders as far as they are empty, and the
-    /// directories above that were made here. Best effort: the error that led here is the one to report.
+    /// Removes what the start of a session made: the manifest, the folders as far as they are empty, and the
+    /// directories above that were made here. Errors are ignored: the error that led here is the one to report.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(self.path.join(MANIFEST_FILE));
-        // The claim goes last: until then nobody else takes the directory.
+        // The claim is removed last: until then no other session takes the directory.
         for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != CLAIM) {
             let _ = fs::remove_dir(self.table(kind));
         }
@@ -142,7 +142,7 @@ impl RunDir {
         self.path.join(kind.table())
     }
 
-    /// Replaces the manifest. A reader sees the old one or the new one, never a part.
+    /// Replaces the manifest. A reader sees the old one or the new one, never an incomplete one.
     pub(super) fn write_manifest(&self, manifest: &RunManifest) -> Result<(), RunDirError> {
         let path = self.path.join(MANIFEST_FILE);
         let temporary = self.path.join(format!("{MANIFEST_FILE}.tmp"));
@@ -155,7 +155,7 @@ impl RunDir {
             self.files.rename(&temporary, &path)
         };
         let written = write().map_err(|source| {
-            // A torn temporary file is of no use, and the disk may be full.
+            // An incomplete temporary file is useless, and the disk may be full.
             let _ = fs::remove_file(&temporary);
             RunDirError::Io { what: "write", path, source }
         });

@@ -1,8 +1,8 @@
 //! Native Perfetto traces: open them at <https://ui.perfetto.dev> or query them with `trace_processor`.
 //!
-//! One process track with a track a thread, a track for the device beside each thread whose intervals have device
-//! time, one counter track a metric and a track for requests. Slices carry path, FLOPs, bytes, tokens, dtype and
-//! shape as arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
+//! One process track with a track per thread, a track for the device beside each thread whose intervals have device
+//! time, one counter track per metric and a track for requests. Slices have path, FLOPs, bytes, tokens, dtype and shape
+//! as arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
 
 mod perfetto_packets;
 mod proto;
@@ -23,7 +23,7 @@ pub type PerfettoExporter = TraceFileExporter<Perfetto>;
 /// Writes a whole trace: a run's batches, in the order they were made.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write<B: Borrow<Batch>>(
     mut out: impl Write,
     run: &RunManifest,

@@ -17,7 +17,7 @@ pub struct Perfetto {
     /// Base of all track ids, so that traces of several ranks can be concatenated.
     base: u64,
     sequence: u32,
-    /// Next packet starts the incremental state anew.
+    /// Whether the next packet resets the incremental state.
     clear: bool,
     names: Interner,
     categories: Interner,
@@ -79,7 +79,7 @@ impl TraceFormat for Perfetto {
     }
 
     fn header(&mut self, out: &mut Vec<u8>) {
-        // Time-stamps are Unix time. The snapshot says so, and the viewer can then show the time of day.
+        // Timestamps are Unix time. The snapshot says so, and the viewer can then show the time of day.
         if let Ok(now) = u64::try_from(self.started_ns) {
             let clock = |id| Clock { clock_id: Some(id), timestamp: Some(now) };
             let snapshot = ClockSnapshot {
@@ -152,7 +152,7 @@ impl Perfetto {
                 parent_uuid: Some(this.base + PROCESS),
                 thread: Some(ThreadDescriptor {
                     pid: Some(this.pid),
-                    // A run read from disk does not know the system's numbers.
+                    // A run read from disk does not have the system's thread ids.
                     tid: Some(if thread.os_id > 0 { thread.os_id as i64 } else { 1000 + i64::from(thread.index) }),
                     thread_name: Some(thread.name.to_string()),
                 }),
@@ -225,7 +225,8 @@ impl Perfetto {
     }
 
     fn request(&mut self, request: &RequestRecord, out: &mut Vec<u8>) {
-        // Requests overlap: each has a track of its own, and the viewer merges tracks of one name that do not collide.
+        // Requests overlap: each has a track of its own, and the viewer merges tracks with the same name that do not
+        // overlap.
         let track = self.track(out, REQUESTS + (request.request & 0xffff_ffff), |this| TrackDescriptor {
             name: Some("requests".to_string()),
             parent_uuid: Some(this.base + PROCESS),

@@ -1,4 +1,4 @@
-//! The part of Perfetto's trace format that we write, by hand: field numbers are the format's contract.
+//! The part of Perfetto's trace format that we write, declared by hand: field numbers are those of the format.
 //!
 //! Source: `protos/perfetto/trace/{trace_packet,track_event/*,interned_data/*,clock_snapshot}.proto` of
 //! <https://github.com/google/perfetto>. `tests/python/check_perfetto.py` reads our files with Perfetto's own
@@ -6,15 +6,15 @@
 
 use prost::Message;
 
-/// A trace is nothing but packets, so files can be concatenated.
+/// A trace is a sequence of packets, so files can be concatenated.
 pub(super) fn put_packet(out: &mut Vec<u8>, packet: &TracePacket) {
     // Field 1 of `Trace`, length-delimited.
     out.push(0x0a);
-    // A vector's room grows as needed, so this cannot fail.
+    // A vector grows as needed, so this cannot fail.
     let _ = packet.encode_length_delimited(out);
 }
 
-/// `TracePacket`. Of its `oneof data` we set one field a packet.
+/// `TracePacket`. Each packet has one field of its `oneof data`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TracePacket {
     #[prost(message, optional, tag = "6")]
@@ -33,7 +33,7 @@ pub(super) struct TracePacket {
     pub(super) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// `SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED`: interned names start anew here.
+/// `SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED`: interned names are reset here.
 pub(super) const STATE_CLEARED: u32 = 1;
 /// `SequenceFlags.SEQ_NEEDS_INCREMENTAL_STATE`.
 pub(super) const NEEDS_STATE: u32 = 2;
@@ -56,7 +56,7 @@ pub(super) struct Clock {
 
 /// `BuiltinClock.BUILTIN_CLOCK_REALTIME`.
 pub(super) const CLOCK_REALTIME: u32 = 1;
-/// `BuiltinClock.BUILTIN_CLOCK_BOOTTIME`, the clock time-stamps are in unless said otherwise.
+/// `BuiltinClock.BUILTIN_CLOCK_BOOTTIME`, the default clock of timestamps.
 pub(super) const CLOCK_BOOTTIME: u32 = 6;
 
 #[derive(Clone, PartialEq, Message)]
@@ -149,7 +149,7 @@ pub(super) struct InternedData {
     pub(super) debug_annotation_string_values: Vec<InternedBytes>,
 }
 
-/// `EventCategory`, `EventName`, `DebugAnnotationName`: all alike.
+/// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InternedText {
     #[prost(uint64, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! The packets, decoded again and held against the records.
+//! The packets, decoded again and compared with the records.
 
 use super::proto::*;
 use candlescope_core::run::RunManifest;

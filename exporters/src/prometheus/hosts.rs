@@ -1,29 +1,28 @@
-//! Under which names the endpoint may be asked for.
+//! The host names under which the endpoint may be requested.
 //!
-//! A web page that somebody has open can let its own name point at 127.0.0.1 (DNS rebinding), and its script then
-//! reads what is meant for this machine alone. Such a request has the page's name in `Host`, and nothing else gives
-//! it away.
+//! A web page that somebody has open can make its own name point at 127.0.0.1 (DNS rebinding), and its script can then
+//! read what is meant for this machine only. Such a request can be recognised only by the page's name in `Host`.
 
 use super::http_request::{Named, Response};
 use std::net::{IpAddr, SocketAddr};
 
-/// The names that are answered to.
+/// The accepted names.
 #[derive(Debug)]
 pub(super) struct Hosts {
-    /// Besides those of this machine, in lower case; `None` where every name is answered to.
+    /// Names besides those of this machine, in lower case; `None` if every name is accepted.
     allowed: Option<Vec<String>>,
 }
 
 impl Hosts {
-    /// For a listener bound to `bound`, configured as `address`: on a loopback address names of this machine, that of
-    /// `address` and `further`; elsewhere all, because what an address is called out there is not known here.
+    /// For a listener bound to `bound`, configured as `address`: on a loopback address, names of this machine, that of
+    /// `address` and `further`; otherwise all names, because the names of a public address are not known here.
     pub(super) fn new(bound: SocketAddr, address: &str, further: &[String]) -> Self {
         let own = std::iter::once(address).chain(further.iter().map(String::as_str));
         let allowed = bound.ip().to_canonical().is_loopback().then(|| own.map(name).collect());
         Self { allowed }
     }
 
-    /// The refusal, where there has to be one.
+    /// The refusal, if there has to be one.
     pub(super) fn refuse(&self, host: &Named<'_>) -> Option<Response> {
         let allowed = self.allowed.as_ref()?;
         match host {
@@ -47,7 +46,7 @@ fn is_local(host: &str) -> bool {
     name == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// A host without its port and the dot of the root, in lower case.
+/// A host without its port and trailing dot, in lower case.
 fn name(host: &str) -> String {
     let host = host.trim();
     let after_bracket = host.rfind(']').map_or(0, |at| at + 1);

@@ -1,9 +1,9 @@
-//! The little of HTTP that a scrape needs: bytes to a request, a response to bytes. Pure.
+//! The part of HTTP that a scrape needs: parses requests and formats responses. Pure.
 
 /// Longest request head that is read. Prometheus sends some 300 bytes.
 pub(super) const MAX_HEAD: usize = 8 * 1024;
 
-/// What the bytes received so far are.
+/// The state of the bytes received so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
     /// The head has not ended.
@@ -12,22 +12,22 @@ pub(super) enum Parsed<'a> {
     TooLarge,
     /// Not HTTP/1.
     Malformed,
-    /// A request; bodies are of no interest.
+    /// A request; bodies are ignored.
     Request { method: &'a str, path: &'a str, host: Named<'a> },
 }
 
-/// What a request says of the host that it is for.
+/// The host that a request names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named<'a> {
-    /// Nothing, which HTTP/1.0 may.
+    /// None, which HTTP/1.0 allows.
     NotNeeded,
-    /// Nothing although it must, more than one name, or one that is no text.
+    /// None although it is required, more than one, or one that is not text.
     Wrong,
     /// This one, with its port if it has one.
     Host(&'a str),
 }
 
-/// Looks at what has been received.
+/// Parses what has been received.
 pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some(end) = head_end(bytes) else {
         return if bytes.len() >= MAX_HEAD { Parsed::TooLarge } else { Parsed::Partial };
@@ -70,12 +70,12 @@ fn host<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Named<'a> {
     named
 }
 
-/// Where the empty line is that ends a head.
+/// Position of the empty line that ends a head.
 fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|w| w == b"\n\n").or_else(|| bytes.windows(4).position(|w| w == b"\r\n\r\n"))
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
@@ -84,12 +84,12 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// A line of text.
+    /// A response with a line of text.
     pub(super) fn text(status: u16, text: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: format!("{text}\n").into_bytes() }
     }
 
-    /// As bytes on the wire; to `HEAD` without its body. Each connection serves one request.
+    /// The response as bytes; without its body for `HEAD`. Each connection serves one request.
     pub(super) fn into_bytes(self, head_only: bool) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",

@@ -6,11 +6,10 @@
 //! | `/healthz` | `ok` while the session runs |
 //!
 //! Batches are aggregated on the exporter's own thread and served on one more, so nothing of this runs on the
-//! application's threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no
-//! ids. It listens on the loopback interface unless told otherwise, because what a program does is nobody else's
-//! business until somebody says so. There it answers only requests whose `Host` is `localhost`, a loopback address or
-//! an allowed name ([`PrometheusConfig::allow_host`]), so that no web page can read it by letting its own name point
-//! at this machine.
+//! application's threads. Labels are bounded: paths carry no ordinals and are limited in number, requests have no ids.
+//! It listens on the loopback interface by default, so that what a program does is not exposed to others
+//! unintentionally. There it answers only requests whose `Host` is `localhost`, a loopback address or an allowed name
+//! ([`PrometheusConfig::allow_host`]), so that no web page can read it by making its own name point at this machine.
 //!
 //! ```
 //! use candlescope_core::Session;
@@ -24,8 +23,8 @@
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```
 //!
-//! The metrics end with the session. What a short run did is better read from its Parquet tables: a scrape every few
-//! seconds may miss it.
+//! The metrics end with the session. For a short run, use its Parquet tables instead: a scrape every few seconds may
+//! miss it.
 
 mod hosts;
 mod http_request;
@@ -35,7 +34,7 @@ mod server;
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
 pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
 
-/// For [`crate::fuzz`]: reads a request as it trickles in and all at once, and asks whether its host is answered to.
+/// For [`crate::fuzz`]: reads a request both piece by piece and all at once, and checks whether its host is accepted.
 pub(crate) fn reads_request(bytes: &[u8]) -> bool {
     let bound = ([127, 0, 0, 1], DEFAULT_PORT).into();
     let hosts = hosts::Hosts::new(bound, "localhost:9464", &["gpu-box".to_string()]);

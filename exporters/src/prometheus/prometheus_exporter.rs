@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 
-/// Port where none is said: the one OpenTelemetry's Prometheus exporters use.
+/// The default port: the one that OpenTelemetry's Prometheus exporters use.
 pub const DEFAULT_PORT: u16 = 9464;
 
 /// Options of the exporter.
@@ -29,19 +29,19 @@ impl PrometheusConfig {
         Self { address: address.into(), max_paths: DEFAULT_MAX_PATHS, allowed_hosts: Vec::new() }
     }
 
-    /// As many paths get series of their own (default 500).
+    /// Sets how many paths get series of their own (default 500).
     ///
-    /// Overload policy: further paths share the path `(overflow)` and are counted, because series cost the database
-    /// memory for months, and a program with a name in a span would make one for each.
+    /// Overload policy: further paths share the path `(overflow)` and are counted, because series take memory in the
+    /// database for months, and a program with variable names in spans would make one for each.
     pub fn max_paths(mut self, paths: usize) -> Self {
         self.max_paths = paths;
         self
     }
 
     /// Answers a loopback address under `name` too, besides `localhost`, 127.0.0.0/8, `[::1]` and the name it listens
-    /// at: that of a proxy, for example. A request for any other name is refused with status 421, because a web page
-    /// whose name points at this machine makes such (DNS rebinding). An address that other machines reach is answered
-    /// under every name.
+    /// at: for example that of a proxy. A request for any other name is refused with status 421, because a web page
+    /// whose name points at this machine sends such requests (DNS rebinding). An address that other machines can reach
+    /// answers to every name.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.allowed_hosts.push(name.into());
         self
@@ -55,14 +55,14 @@ impl Default for PrometheusConfig {
     }
 }
 
-/// The other end of an exporter that a session has taken: where it listens.
+/// A handle to an exporter that a session has taken: the address it listens at.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     address: Arc<OnceLock<SocketAddr>>,
 }
 
 impl Endpoint {
-    /// Where it listens, with the port that it got; `None` before the session starts.
+    /// The address it listens at, with the actual port; `None` before the session starts.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address.get().copied()
     }
@@ -86,12 +86,12 @@ struct Running {
 }
 
 impl PrometheusExporter {
-    /// Listens as `config` says, from when the session starts.
+    /// An exporter that listens as `config` says, from the start of the session.
     pub fn new(config: PrometheusConfig) -> Self {
         Self { config, endpoint: Endpoint::default(), session: SessionStats::default(), running: None }
     }
 
-    /// What is left of the exporter when a session has taken it.
+    /// A handle that stays when a session has taken the exporter.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()
     }
@@ -148,7 +148,7 @@ impl Exporter for PrometheusExporter {
     }
 
     fn flush(&mut self, _: &Ledger) -> Result<(), ExportError> {
-        // Whoever flushes and then scrapes wants to see where things stand.
+        // After a flush, a scrape should show the current state.
         if let Some(running) = &mut self.running {
             running.accountant.account_now(&mut running.aggregate);
         }
@@ -169,7 +169,7 @@ impl Exporter for PrometheusExporter {
     }
 }
 
-/// What is served where.
+/// The response for a path.
 fn respond(registry: &Registry, path: &str) -> Response {
     match path {
         "/metrics" => {
@@ -184,7 +184,7 @@ fn respond(registry: &Registry, path: &str) -> Response {
     }
 }
 
-/// `HOST:PORT` of whatever was said.
+/// Completes an address to `HOST:PORT`.
 fn full_address(text: &str) -> String {
     let text = text.trim();
     let port = text.strip_prefix(':').unwrap_or(text);

@@ -1,4 +1,4 @@
-//! The server: one thread, sockets that never block, limits on everything a client could use up.
+//! The server: one thread, non-blocking sockets, limits on everything that a client could exhaust.
 
 use super::hosts::Hosts;
 use super::http_request::{Named, Parsed, Response, parse};
@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 
 /// Connections at once.
 ///
-/// Overload policy: one more closes the oldest that waits for nothing but its client's request, so that clients that
-/// hang can never keep Prometheus out, nor cut off the answer that it reads. Where all are being answered, the oldest
-/// of them goes.
+/// Overload policy: one more closes the oldest connection that still waits for its client's request, so that hanging
+/// clients can neither keep Prometheus out nor cut off a response that it reads. If all are being answered, the oldest
+/// of them is closed.
 const MAX_CONNECTIONS: usize = 32;
 
-/// Time a client gets to send its request.
+/// Time for a client to send its request.
 const READ_TIME: Duration = Duration::from_secs(5);
 
-/// Time a client gets to take the answer; Prometheus itself gives up after ten seconds.
+/// Time for a client to read the response; Prometheus itself gives up after ten seconds.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// Time after the answer in which what a client still sends is read and thrown away: closing at once would make the
-/// system discard the answer along with it.
+/// Time after the response in which further input is read and discarded: closing at once could make the system discard
+/// the response too.
 const LINGER_TIME: Duration = Duration::from_millis(500);
 
-/// Longest time between two looks around, and so the longest that stopping can take if the wake-up is lost.
+/// Longest time between two rounds, and so the longest time for stopping if the wake-up is lost.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Serves until dropped.
@@ -38,7 +38,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves what `answer` says of a path to those who ask for one of `hosts`, on the thread `cs-prom-http`.
+    /// Serves `answer` of the requested path for requests with one of `hosts`, on the thread `cs-prom-http`.
     pub(super) fn start(
         listener: TcpListener,
         hosts: Hosts,
@@ -61,7 +61,7 @@ impl Server {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address it listens at.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -81,7 +81,7 @@ impl Drop for Server {
     }
 }
 
-/// Takes every connection that waits.
+/// Accepts every waiting connection.
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
     loop {
         match listener.accept() {
@@ -101,7 +101,8 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-            // No file descriptors, most likely. The connection stays in line, so there would be no end of waking up.
+            // Probably out of file descriptors. The connection stays in the backlog, so without a pause this would wake
+            // up again and again.
             Err(_) => return std::thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -125,7 +126,7 @@ fn wait(listener: &TcpListener, connections: &[Connection]) {
     }
 }
 
-/// Without `poll` the sockets are looked at by the clock.
+/// Without `poll` the sockets are checked periodically.
 #[cfg(not(unix))]
 fn wait(_: &TcpListener, connections: &[Connection]) {
     std::thread::sleep(Duration::from_millis(if connections.is_empty() { 50 } else { 2 }));
@@ -144,11 +145,11 @@ enum State {
 }
 
 impl Connection {
-    /// Does what can be done without waiting. `false` when the connection is to be closed.
+    /// Does what can be done without waiting. Returns `false` if the connection is to be closed.
     fn advance(&mut self, now: Instant, answer: &impl Fn(&str, &Named<'_>) -> Response) -> bool {
         if now >= self.deadline {
             match self.state {
-                // Whoever sent something gets to know why nothing comes; whoever did not has gone.
+                // A client that sent something is told about the timeout; one that sent nothing is closed.
                 State::Reading(ref head) if !head.is_empty() => {
                     self.respond(Response::text(408, "the request took too long"))
                 }
@@ -211,7 +212,8 @@ impl Connection {
     }
 
     fn linger(&mut self) -> io::Result<bool> {
-        // One chunk a turn: whoever sends without end is not to keep the others waiting, and the deadline ends it.
+        // One chunk per round, so that a client that sends endlessly does not keep the others waiting; the deadline
+        // ends it.
         let n = self.stream.read(&mut [0; 16 * 1024])?;
         if n == 0 {
             return Ok(false);

@@ -1,12 +1,12 @@
-//! A tool that listens to NVTX in its own process: NVTX's headers call a function pointer of a fixed name if the program defines
-//! one ("static injection", `nvtxDetail/nvtxInit.h`). It notes what it is told, each thread for itself.
+//! A tool that listens to NVTX in its own process: NVTX's headers call a function pointer of a fixed name if the
+//! program defines one ("static injection", `nvtxDetail/nvtxInit.h`). It stores the calls of each thread separately.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Mutex;
 
-/// What a thread told the tool.
+/// A call that the tool received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Push { text: usize, payload: u64, category: u32, color: u32 },
@@ -31,12 +31,12 @@ static DOMAINS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static CATEGORIES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 static STRINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Makes room for as many events of this thread, so that noting them allocates nothing.
+/// Reserves room for `n` events of this thread, so that storing them allocates nothing.
 pub fn reserve(n: usize) {
     EVENTS.with_borrow_mut(|e| e.reserve(n));
 }
 
-/// What the calling thread told the tool, and forgets it.
+/// Takes the events of the calling thread.
 pub fn events() -> Vec<Event> {
     EVENTS.take()
 }
@@ -49,7 +49,7 @@ pub fn category_name(id: u32) -> Option<String> {
     CATEGORIES.lock().unwrap().iter().find(|(n, _)| *n == id).map(|(_, name)| name.clone())
 }
 
-/// Events as closed ranges, in the order of their ends. Fails where they do not balance.
+/// Events as closed ranges, in the order of their ends. Fails if they are not balanced.
 pub fn ranges(events: &[Event]) -> Vec<Range> {
     let mut open: Vec<Range> = Vec::new();
     let mut closed = Vec::new();
@@ -149,7 +149,8 @@ extern "C" fn initialize(get_table: GetExportTable) -> c_int {
     let found = unsafe { ((*callbacks).module_table)(MODULE_CORE2, &mut table, &mut size) };
     assert!(found == 1 && size > 12);
     for (id, function) in CORE2 {
-        // SAFETY: the table has `size` entries that point to NVTX's function pointers, which are ours to set while it initialises.
+        // SAFETY: the table has `size` entries that point to NVTX's function pointers, which are ours to set while it
+        // initialises.
         unsafe { **table.add(id) = function };
     }
     1

@@ -1,22 +1,22 @@
-//! Rendering in a process of its own, whose memory and time the system bounds.
+//! Renders in a process of its own, whose memory and time the operating system bounds.
 //!
-//! The process is this program once more: it reads the conversation, sets its own limits, renders, answers and ends, all inside
-//! [`isolate`]. What a template can do to it ends with it.
+//! The process is another instance of this program: it reads the conversation, sets its own limits, renders, sends the
+//! result and ends, all inside [`isolate`]. Whatever a template does to it ends with the process.
 
 use super::ChatError;
 use super::jinja::Conversation;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set for the process that renders, to the process that waits for it.
+/// Variable that is set for the rendering process, to the id of the process that waits for it.
 const ASKED: &str = "CANDLESCOPE_CHAT_RENDERER";
 
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Lets this program render chat templates of strangers, each in a process of its own with limits on memory and time. Call it first in
-/// `main`, before anything is printed or read: such a process is this program started once more, without arguments, and there this call
-/// renders, answers and does not return.
+/// Lets this program render untrusted chat templates, each in a process of its own with limits on memory and time. Call
+/// it first in `main`, before anything is printed or read: such a process is another instance of this program, started
+/// without arguments, in which this call renders, sends the result and does not return.
 ///
-/// Without it a template that does more than put texts together is refused on Linux, unless it is
+/// Without this call, a template that does more than put texts together is refused on Linux, unless it is
 /// [`trusted`](super::ChatTemplate::trusted). Elsewhere this does nothing.
 ///
 /// ```
@@ -29,7 +29,7 @@ pub fn isolate() {
     OFFERED.store(true, Ordering::Relaxed);
 }
 
-/// Renders it in a process of its own; on systems that would not bound that one's memory, in this.
+/// Renders the conversation in a process of its own, or in this one on systems that cannot bound that process's memory.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn render(conversation: &Conversation<'_>) -> Result<String, ChatError> {
     conversation.render_on_a_large_stack()
@@ -58,22 +58,23 @@ mod linux {
     use std::sync::{Condvar, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
-    /// Bytes of address space that it may take beside what the program has when it starts, ...
+    /// Bytes of address space that the process may take in addition to what the program has when it starts, ...
     const MEMORY: usize = 384 << 20;
-    /// ... and so many for each byte that was said.
+    /// ... plus this many for each byte of the messages.
     const MEMORY_A_BYTE: usize = 16;
-    /// Seconds that it may compute, ...
+    /// Seconds of CPU time that it may take, ...
     const SECONDS: u64 = 10;
-    /// ... and until it must have answered: other processes want to compute, too.
+    /// ... and the wall time until its result is needed, which is longer because other processes run, too.
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// Variables that the program may need to start at all. Others are not for a process that runs what strangers wrote.
+    /// Environment variables that the program may need to start at all. A process that runs untrusted code gets no
+    /// others.
     const VARIABLES: [&str; 3] = ["LD_LIBRARY_PATH", "PATH", "TMPDIR"];
 
-    /// How many of these processes run.
+    /// Number of these processes that are running.
     static RUNNING: Mutex<usize> = Mutex::new(0);
     static ENDED: Condvar = Condvar::new();
 
-    /// One of as many as the machine computes at once: they take memory each.
+    /// A place for one process. There are as many as the machine has CPUs, because each process takes memory.
     struct Place;
 
     impl Place {
@@ -98,7 +99,7 @@ mod linux {
         }
     }
 
-    /// A process that is ended when nobody waits for it any more.
+    /// A process that is killed when it is no longer waited for.
     struct Renderer(Child);
 
     impl Drop for Renderer {
@@ -114,7 +115,7 @@ mod linux {
         let late =
             || ChatError::Host(format!("the process that renders it has not answered for {} s", PATIENCE.as_secs()));
         let _place = Place::take(deadline).ok_or_else(late)?;
-        // A socket, because writing to a pipe whose reader died can end a program.
+        // A socket, because writing to a pipe whose reader has ended can kill a program.
         let pair = UnixStream::pair()
             .map_err(|e| ChatError::Host(format!("there is no socket to a process of its own ({e})")))?;
         let (mut ours, theirs) = pair;
@@ -135,11 +136,11 @@ mod linux {
     }
 
     fn start(stream: UnixStream) -> io::Result<Renderer> {
-        // Unlike the program's path, this is the program also after that was replaced.
+        // Unlike the program's path, this is the same program even if the file was replaced.
         let mut command = Command::new("/proc/self/exe");
         command.env_clear().env(ASKED, std::process::id().to_string()).env("MALLOC_ARENA_MAX", "1");
         command.envs(VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        // Whatever it says is not the program's.
+        // Its output must not become the program's.
         command.stdin(Stdio::from(OwnedFd::from(stream))).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().map(Renderer)
     }
@@ -174,9 +175,9 @@ mod linux {
         }
     }
 
-    /// Why there is no answer. A process that is still there is ended.
+    /// Why there is no result. Kills the process if it still runs.
     fn ended(renderer: &mut Renderer, said: usize, deadline: Instant) -> ChatError {
-        // It closed its side, so it has ended, or is about to unless something is wrong with it.
+        // It closed its side, so it has ended, or should end soon.
         let status = loop {
             match renderer.0.try_wait() {
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
@@ -194,7 +195,7 @@ mod linux {
             Some(signal) if signal == Signal::XCPU.as_raw() => {
                 ChatError::template(format!("it takes more than the limit of {SECONDS} s to render"))
             }
-            // The system's answer to the limit on computing, and to memory that it does not have itself.
+            // The operating system kills it at the limit on CPU time, or if the machine runs out of memory.
             Some(signal) if signal == Signal::KILL.as_raw() => ChatError::template(format!(
                 "the process that renders it was killed: it takes more than {SECONDS} s, or the memory there is"
             )),
@@ -215,14 +216,14 @@ mod linux {
         MEMORY.saturating_add(MEMORY_A_BYTE.saturating_mul(said))
     }
 
-    /// Renders what is asked for, and ends the process, if that is what this process was started for.
+    /// If this process was started to render, does so and ends the process.
     pub(super) fn serve_if_asked() {
         let Some(asked) = std::env::var_os(ASKED) else { return };
         let parent = getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
         let stdin = io::stdin();
         let Ok(stream) = stdin.as_fd().try_clone_to_owned() else { return };
         let mut stream = UnixStream::from(stream);
-        // Otherwise somebody set the variable, and wants to run the program.
+        // Otherwise somebody set the variable but wants to run the program.
         if parent.is_none_or(|parent| asked != *parent) || stream.local_addr().is_err() {
             return;
         }
@@ -232,7 +233,7 @@ mod linux {
             Err(e) => Err(ChatError::Host(format!("the process that renders it cannot read what is asked for ({e})"))),
         };
         let sent = serde_json::to_vec(&answer).map_err(io::Error::other).and_then(|answer| stream.write_all(&answer));
-        // The answer is whole, whatever the program's libraries do at its end.
+        // The result is complete, whatever the program's libraries do at exit.
         let _ = stream.shutdown(Shutdown::Both);
         std::process::exit(i32::from(sent.is_err()));
     }
@@ -242,7 +243,7 @@ mod linux {
             .map_err(|e| ChatError::Host(format!("the conversation cannot be read ({e})")))?;
         let limit = |resource, most: u64| {
             let now = getrlimit(resource);
-            // Lower ones from outside stay.
+            // Lower limits set from outside are kept.
             let most = [now.current, now.maximum].into_iter().flatten().fold(most, u64::min);
             setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
                 .map_err(|e| ChatError::Host(format!("the process that renders it can set itself no limits ({e})")))
@@ -251,7 +252,7 @@ mod linux {
         limit(Resource::Cpu, SECONDS)?;
         let memory = u64::try_from(memory(conversation.said())).unwrap_or(u64::MAX);
         limit(Resource::As, mapped().unwrap_or(0).saturating_add(memory))?;
-        // Core files that go into a pipe heed no limit.
+        // Core dumps that are piped to a program ignore the limit.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         conversation.render_on_a_plain_stack()
     }

@@ -1,20 +1,20 @@
-//! Finds templates that could put a namespace into itself.
+//! Finds templates that could store a namespace in itself.
 //!
-//! Namespaces are the only values of the language that change after they were made. One that holds itself is printed and compared
-//! without end, and the stack that runs out ends the process, which nothing catches. Real templates make a namespace with
-//! `{% set NAME = namespace(…) %}` and use its attributes. So that is all that can be done with one: any other use is refused, whatever
-//! it is, because each of them could hand on the namespace itself.
+//! Namespaces are the only values of the language that change after they were made. Printing or comparing one that
+//! contains itself never ends, and the stack overflow ends the process, which cannot be caught. Real templates make a
+//! namespace with `{% set NAME = namespace(…) %}` and use its attributes. So only that is allowed: any other use is
+//! refused, because it could pass on the namespace itself.
 
 use super::tokens::{Token, tokens};
 use Token::{End, Mark, Start, Text, Word};
 
-/// Statements that reach variables of a template by another name.
+/// Statements that can access a template's variables by another name.
 const OTHER_TEMPLATES: [&str; 5] = ["block", "extends", "from", "import", "include"];
 
-/// What is wrong with a template, if something is.
+/// The reason why a template is refused, if it is.
 pub(super) fn refused(source: &str) -> Option<String> {
     let tokens = tokens(source);
-    // A token that is missing is none that is allowed.
+    // A missing token is not an allowed one.
     let at = |index: usize| tokens.get(index).copied().unwrap_or(Mark(""));
     let statement = |words: &[Token<'_>]| match words {
         [Start, Word(word)] if OTHER_TEMPLATES.contains(word) => Some(format!("`{word}` is not supported")),
@@ -37,7 +37,7 @@ pub(super) fn refused(source: &str) -> Option<String> {
     }
     let handed_on = |name: &str| {
         (0..tokens.len()).filter(|index| is_variable(&tokens, *index, name)).any(|index| {
-            // An attribute, a target, a test of what it is, or an attribute by its text.
+            // An attribute, an assignment target, a type test, or an attribute by its name as a text.
             let attribute = [at(index + 1), at(index + 2), at(index + 3)] == [Mark("["), Text, Mark("]")];
             !(matches!(at(index + 1), Mark("." | "=") | Word("is")) || attribute)
         })
@@ -46,7 +46,7 @@ pub(super) fn refused(source: &str) -> Option<String> {
     Some(format!("`{name}` is used as a whole, which could put it into itself; only its attributes can be used"))
 }
 
-/// Whether a token is `name` as a variable's, not as that of an attribute.
+/// Whether a token is `name` as a variable, not as an attribute.
 fn is_variable(tokens: &[Token<'_>], index: usize, name: &str) -> bool {
     tokens.get(index) == Some(&Word(name)) && index.checked_sub(1).is_none_or(|before| tokens[before] != Mark("."))
 }
@@ -101,7 +101,7 @@ mod tests {
             "{%- set ns = namespace() %}{%- set ns.index = 0 %}{%- for message in loop_messages %}\
              {%- if (message[\"role\"] == \"user\") != (ns.index % 2 == 0) %}{{- raise_exception('roles') }}{%- endif %}\
              {%- set ns.index = ns.index + 1 %}{%- endfor %}",
-            // Llama 3.x, SmolLM2: a member, a text, a key and an argument of the namespace's name.
+            // Llama 3.x, SmolLM2: an attribute, a text, a key and an argument with the namespace's name.
             "{%- set thinking = namespace(on=false) %}{# thinking, as a whole #}<thinking>{% if thinking is defined %}\
              {{- message.thinking }}{{ message['thinking'] ~ '<thinking>' ~ {'thinking': 1}['thinking'] }}{% endif %}\
              {{ dict(thinking=thinking.on) }}{{ thinking['on'] }}{% raw %}{{ thinking }}{% endraw %}",
@@ -130,7 +130,7 @@ mod tests {
             "{%- import 'chat' as b %}",
             "{% include 'chat' %}",
             "{% extends 'chat' %}",
-            // Quotes in what is no code.
+            // Quotes outside of code.
             "' {% set ns=namespace() %}{% set ns.x=ns %}'",
             "{# ' #}{% set ns=namespace() %}{% raw %}{{ ' {% endraw %}{% set ns.x=ns %}{# ' #}",
             "{{ '\\'' }}{% set ns=namespace() %}{% set ns.x=ns %}{{ '\\'' }}",

@@ -1,38 +1,39 @@
-//! Tells templates that are cheap whatever they do from those that only running them can tell.
+//! Recognises templates whose cost is bounded beforehand; for others only running them shows their cost.
 //!
-//! A text grows without bound where a result becomes an operand again: through a variable, a macro, a list, a captured block. So this
-//! knows a small language, in which nothing is kept: loops over the messages, conditions, and texts put together from what was said, with
-//! few operators a tag. Templates in ChatML's style need no more. What it does not know is not harmless.
+//! A text can grow without bound if a result becomes an operand again: through a variable, a macro, a list, a captured
+//! block. So this recognises a small language in which nothing is stored: loops over the messages, conditions, and
+//! concatenation of the messages' texts, with few operators per tag. Templates in ChatML's style need no more. Anything
+//! else does not count as harmless.
 
 use super::Message;
 use super::tokens::{Token, tokens};
 use Token::{End, Mark, Number, Show, Start, Text, Word};
 
-/// Most tokens of a tag: it bounds operands, folding of constants and nesting.
+/// Most tokens of a tag, which bounds operands, constant folding and nesting.
 const TAG: usize = 64;
 /// Longest role.
 const ROLE: usize = 64;
-/// Methods and filters that may make a text of a text; in upper case a letter can have three times as many bytes.
+/// Methods and filters that make a text from a text; in upper case a letter can have three times as many bytes.
 const SHAPES: [&str; 7] = ["trim", "strip", "lstrip", "rstrip", "upper", "lower", "title"];
 /// Calls that take one text from the template.
 const ASKS: [&str; 3] = ["startswith", "endswith", "raise_exception"];
 /// Words of the language.
 const OPERATORS: [&str; 8] = ["in", "and", "or", "not", "if", "elif", "else", "is"];
-/// Values that are short, or not there.
+/// Values that are short or undefined.
 const SHORT: [&str; 7] = ["bos_token", "eos_token", "add_generation_prompt", "true", "false", "none", "defined"];
-/// What the loop tells of itself.
+/// Attributes of the loop.
 const LOOP: [&str; 5] = ["first", "last", "index", "index0", "length"];
 
-/// What rendering can take at most.
+/// Upper bounds for rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Bytes held at once, beside the rendered text.
+    /// Bytes held at once, besides the rendered text.
     pub(super) held: usize,
-    /// Bytes of messages read or written, one after the other.
+    /// Bytes of messages read or written, in total.
     pub(super) passed: usize,
 }
 
-/// What the template takes where `messages` were said; none where only running it can tell.
+/// The cost of rendering `messages`; `None` if only running the template can tell.
 pub(super) fn cost(source: &str, messages: &[Message]) -> Option<Cost> {
     if messages.iter().any(|m| m.role.len() > ROLE) {
         return None;
@@ -43,7 +44,7 @@ pub(super) fn cost(source: &str, messages: &[Message]) -> Option<Cost> {
     let (mut loop_, mut cost) = (None, Cost { held: 0, passed: 0 });
     for tag in tokens.split_inclusive(|token| *token == End) {
         let Operands { of_the_loop, by_number, shapes } = tag_operands(tag, &mut loop_)?;
-        // What is put together exists once more than its parts, and each part can have been made anew.
+        // A concatenation exists in addition to its parts, and each part may be a new copy.
         let texts = (of_the_loop + by_number).saturating_mul(3).saturating_mul(longest);
         cost.held = cost.held.max(texts.saturating_add(longest));
         let each = of_the_loop.saturating_mul(said);
@@ -54,18 +55,18 @@ pub(super) fn cost(source: &str, messages: &[Message]) -> Option<Cost> {
     Some(cost)
 }
 
-/// The texts of messages that a tag has in hand.
+/// The message texts that a tag uses.
 #[derive(Default)]
 struct Operands {
-    /// Those of the message at which the loop is.
+    /// Texts of the loop's current message.
     of_the_loop: usize,
-    /// Those of `messages[N]`.
+    /// Texts of `messages[N]`.
     by_number: usize,
-    /// How often one of them is made anew.
+    /// How often one of them is transformed into a new text.
     shapes: usize,
 }
 
-/// The operands of a tag; none where it may do anything else than put them together. `loop_` is the variable of the loop.
+/// The operands of a tag; `None` if it may do anything else than concatenate them. `loop_` is the variable of the loop.
 fn tag_operands<'s>(tag: &[Token<'s>], loop_: &mut Option<&'s str>) -> Option<Operands> {
     let [start, code @ .., End] = tag else { return None };
     if code.len() > TAG {
@@ -77,10 +78,10 @@ fn tag_operands<'s>(tag: &[Token<'s>], loop_: &mut Option<&'s str>) -> Option<Op
         (Start, [Word("else" | "endif")]) => Some(Operands::default()),
         (Start, [Word("endfor")]) => loop_.take().map(|_| Operands::default()),
         (Start, [Word("for"), Word(name), Word("in"), Word("messages"), slice @ ..]) => {
-            // From a message on; steps backwards fail where there is nothing.
+            // All messages, or those from a number on; other slices are not recognised.
             let known = matches!(slice, [] | [Mark("["), Number(_), Mark(":"), Mark("]")]);
             let is_new = !SHORT.contains(name) && !OPERATORS.contains(name) && !["messages", "loop"].contains(name);
-            // One loop in the other is work that grows with the square of the conversation.
+            // For nested loops, the work would grow with the square of the conversation.
             (known && is_new && loop_.replace(name).is_none()).then(Operands::default)
         }
         _ => None,
@@ -116,11 +117,11 @@ fn operands(mut rest: &[Token<'_>], loop_: Option<&str>) -> Option<Operands> {
                 after
             }
             [Mark("|"), Word("length"), after @ ..] if after.first() != Some(&Mark("(")) => after,
-            // ... or asked about.
+            // ... or tested.
             [Mark("."), Word(name), Mark("("), Text, Mark(")"), after @ ..] if ASKS.contains(name) => after,
             [Word("raise_exception"), Mark("("), Text, Mark(")"), after @ ..] => after,
             [Word("loop"), Mark("."), Word(name), after @ ..] if LOOP.contains(name) => after,
-            // No call of what is in parentheses, and no element of anything.
+            // No call of an expression in parentheses, and no indexing.
             [Word(name), Mark("("), ..] if SHORT.contains(name) => return None,
             [Word(_) | Mark(")"), Mark("["), ..] | [Mark(")"), Mark("("), ..] => return None,
             [Word(name), after @ ..] if SHORT.contains(name) || OPERATORS.contains(name) => after,
@@ -131,7 +132,7 @@ fn operands(mut rest: &[Token<'_>], loop_: Option<&str>) -> Option<Operands> {
     Some(found)
 }
 
-/// What follows `.role` or `['role']`, and whether that can be what was said.
+/// What follows `.role` or `['role']`, and whether the value can be the content.
 fn member<'t, 's>(after: &'t [Token<'s>]) -> Option<(bool, &'t [Token<'s>])> {
     let (is_content, rest) = match after {
         [Mark("."), Word("role"), rest @ ..] => (false, rest),
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_template_without_variables_holds_a_tag_of_texts() {
-        // `['role']` and `['content']` are texts alike.
+        // `['role']` and `['content']` both count as texts.
         assert_eq!(with(CHATML, 10), Some(Cost { held: CHATML.len() + 7 * 10, passed: 30 }));
         assert_eq!(with(CHATML, 10_000_000), Some(Cost { held: CHATML.len() + 70_000_000, passed: 30_000_000 }));
         let twice = "{{ messages[0].content|upper|trim }}";

@@ -1,4 +1,4 @@
-//! Runs a template: minijinja with what `transformers` adds to it, and with limits.
+//! Runs a template: minijinja with the additions of `transformers`, and with limits.
 
 use super::{ChatError, Message};
 use minijinja::syntax::SyntaxConfig;
@@ -9,23 +9,22 @@ use std::io::{self, Write};
 
 /// Instructions of the template language that one rendering may take, ...
 const INSTRUCTIONS: u64 = 200_000;
-/// ... and so many more for each turn, of which known templates need about 100, ...
+/// ... plus this many for each turn, of which known templates need about 100, ...
 const INSTRUCTIONS_A_TURN: u64 = 1_000;
-/// ... but never more than these.
+/// ... but never more than this.
 const MAX_INSTRUCTIONS: u64 = 2_000_000;
-/// Where there is no address space for a stack for all of these, it may take less, but not less than this.
+/// If there is not enough address space for the stack that these need, there are fewer, but not fewer than this.
 const LEAST_INSTRUCTIONS: u64 = 10_000;
-/// Stack for the deepest nesting that a template can make, of a level in its source or in its values. In a debug build a level takes
-/// up to some 3 KiB.
+/// Stack for one level of nesting in a template's source or values. In a debug build a level takes up to some 3 KiB.
 const STACK_A_LEVEL: usize = 4 << 10;
-/// Stack for all else.
+/// Stack for everything else.
 const STACK: usize = 16 << 20;
-/// A rendered conversation is at most so many times as long as what was said, ...
+/// A rendered conversation is at most this many times as long as its messages, ...
 const MAX_GROWTH: usize = 4;
-/// ... and so many bytes more: what a template adds of its own.
+/// ... plus this many bytes that a template adds of its own.
 const MAX_ADDED: usize = 4 << 20;
 
-/// A template and all that it is given.
+/// A template and its input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Conversation<'c> {
     #[serde(borrow)]
@@ -37,12 +36,12 @@ pub(super) struct Conversation<'c> {
 }
 
 impl Conversation<'_> {
-    /// Bytes that were said.
+    /// Bytes of the messages.
     pub(super) fn said(&self) -> usize {
         self.messages.iter().map(|m| m.role.len().saturating_add(m.content.len())).sum()
     }
 
-    /// Bytes that the text may have.
+    /// Most bytes of the rendered text.
     pub(super) fn longest_text(&self) -> usize {
         MAX_GROWTH.saturating_mul(self.said()).saturating_add(MAX_ADDED)
     }
@@ -52,18 +51,18 @@ impl Conversation<'_> {
         INSTRUCTIONS.saturating_add(INSTRUCTIONS_A_TURN.saturating_mul(turns)).min(MAX_INSTRUCTIONS)
     }
 
-    /// Renders it on a thread whose stack no nesting outgrows.
+    /// Renders it on a thread whose stack is large enough for any nesting.
     ///
-    /// minijinja follows nested source and nested values down by recursion, to show and even to drop them. A stack that overflows ends the
-    /// process, so the thread has one for all that the limits allow: a level takes two bytes of source, or four instructions. It is
-    /// address space, and becomes memory as far as it is used.
+    /// minijinja processes nested source and nested values by recursion, even to drop them. A stack overflow ends the
+    /// process, so the stack is large enough for everything that the limits allow: a level takes two bytes of source,
+    /// or four instructions. It is address space, and only its used part takes memory.
     pub(super) fn render_on_a_large_stack(&self) -> Result<String, ChatError> {
         with_less_fuel(self.instructions(), |fuel| self.render_with_stack(fuel, self.stack(fuel))).unwrap_or_else(|e| {
             Err(ChatError::Host(format!("there is no thread to render it on ({e}); free memory, or raise `ulimit -v`")))
         })
     }
 
-    /// Renders it on a thread whose stack nesting can outgrow, which then ends the process.
+    /// Renders it on a thread with a normal stack. If nesting overflows it, the process ends.
     pub(super) fn render_on_a_plain_stack(&self) -> Result<String, ChatError> {
         self.render_with_stack(self.instructions(), STACK)
             .unwrap_or_else(|e| Err(ChatError::Host(format!("there is no thread to render it on ({e})"))))
@@ -77,7 +76,7 @@ impl Conversation<'_> {
         })
     }
 
-    /// Bytes of stack for whatever the template can do with so many instructions.
+    /// Bytes of stack for the deepest nesting that the template can make with this many instructions.
     fn stack(&self, fuel: u64) -> usize {
         let levels = self.source.len() / 2 + usize::try_from(fuel / 4).unwrap_or(usize::MAX);
         STACK.saturating_add(levels.saturating_mul(STACK_A_LEVEL))
@@ -98,7 +97,7 @@ impl Conversation<'_> {
         environment.set_fuel(Some(fuel));
         let messages: Vec<Jinja> =
             self.messages.iter().map(|m| context! { role => m.role.as_str(), content => m.content.as_str() }).collect();
-        // No template has a name under which another, or itself, could load it.
+        // Templates have no names, so that none can load another or itself.
         let template = environment.template_from_named_str("chat", &self.source).map_err(fail)?;
         let values = context! {
             messages => messages,
@@ -117,8 +116,8 @@ impl Conversation<'_> {
     }
 }
 
-/// Tries `spawn` with half as many instructions, and so half the stack, where there is no address space for all of it: few templates
-/// need them. What it then stops at names the lower limit.
+/// If there is not enough address space, tries `spawn` with half as many instructions, and so half the stack: few
+/// templates need more. An error about the limit then names the lower one.
 fn with_less_fuel<T>(fuel: u64, mut spawn: impl FnMut(u64) -> io::Result<T>) -> io::Result<T> {
     let mut fuel = fuel;
     loop {

@@ -1,4 +1,5 @@
-//! Splits a template's tags into tokens as minijinja does: what stands in texts, comments and raw blocks is no code, and nothing else is.
+//! Splits a template's tags into tokens as minijinja does: the contents of texts, comments and raw blocks are not code;
+//! everything else in tags is.
 
 /// A piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,13 +14,14 @@ pub(super) enum Token<'s> {
     Word(&'s str),
     /// A text in quotes.
     Text,
-    /// The digits that a number begins with: what follows them directly reads as a word, which no name of a variable begins with.
+    /// The leading digits of a number. What follows them directly is read as a word, which cannot be the name of a
+    /// variable.
     Number(&'s str),
     /// Anything else: `.`, `==`, `(`.
     Mark(&'s str),
 }
 
-/// The tokens of all tags. Where minijinja would find an error they end.
+/// The tokens of all tags, up to where minijinja would find an error.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -41,14 +43,14 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The kind of the next tag, and what follows its start and the sign for white space.
+/// The kind of the next tag, and the source after its start and the whitespace marker.
 fn next_tag(source: &str) -> Option<(u8, &str)> {
     let at = source.as_bytes().windows(2).position(|two| two[0] == b'{' && b"{%#".contains(&two[1]))?;
     let after = &source[at + 2..];
     Some((source.as_bytes()[at + 1], after.strip_prefix(['-', '+']).unwrap_or(after)))
 }
 
-/// What follows the tag, where it is nothing but `name`.
+/// The source after the tag, if the tag is only `name`.
 fn basic_tag<'s>(tag: &'s str, name: &str) -> Option<&'s str> {
     let space = |c: char| c.is_ascii_whitespace();
     let rest = tag.trim_start_matches(space).strip_prefix(name)?.trim_start_matches(space);
@@ -65,7 +67,7 @@ fn after_raw(mut raw: &str) -> Option<&str> {
     }
 }
 
-/// Reads the code of the tag that begins with `start` up to its end; what follows it.
+/// Reads the code of the tag that begins with `start` up to its end; returns the source after it.
 fn code<'s>(mut rest: &'s str, start: Token<'s>, open: &mut i64, found: &mut Vec<Token<'s>>) -> Option<&'s str> {
     let end = if start == Token::Start { "%}" } else { "}}" };
     found.push(start);
@@ -104,7 +106,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Bytes of the text in quotes at the start.
+/// Length in bytes of the quoted text at the start.
 fn text(rest: &str) -> Option<usize> {
     let quote = *rest.as_bytes().first()?;
     let mut escaped = false;
@@ -116,8 +118,8 @@ fn text(rest: &str) -> Option<usize> {
     Some(inside + 2)
 }
 
-/// Bytes of the number at the start. No letter of a name behind it may be taken for the number's: only digits are its own, and the rest
-/// reads as a word, which no name of a namespace begins with.
+/// Length in bytes of the number at the start. No letter of a following name may be taken for a part of the number:
+/// only digits belong to it, and the rest is read as a word, which cannot be the name of a namespace.
 fn number(rest: &str) -> usize {
     rest.bytes().take_while(u8::is_ascii_digit).count()
 }

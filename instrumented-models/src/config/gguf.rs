@@ -4,7 +4,7 @@ use super::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
 use candle_core::quantized::gguf_file::{Content, Value};
 
 impl ModelConfig {
-    /// The configuration that the header of a GGUF file describes. `name` is used where the file gives itself none.
+    /// The configuration that the header of a GGUF file describes. `name` is used if the file has none.
     pub fn from_gguf(name: &str, header: &Content) -> Result<Self, ConfigError> {
         let text = |key: &str| header.metadata.get(key).and_then(|v| v.to_string().ok()).map(String::as_str);
         let architecture = text("general.architecture").unwrap_or("(none)").to_string();
@@ -49,7 +49,7 @@ impl ModelConfig {
             rms_norm_eps: float(header, &key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
             rope: Rope {
                 theta: float(header, &key("rope.freq_base")).unwrap_or(10_000.) as f32,
-                // llama.cpp's converter permutes Llama's queries and keys for interleaved pairs, and Qwen's it leaves.
+                // llama.cpp's converter permutes Llama's queries and keys for interleaved pairs, but not Qwen's.
                 interleaved: architecture == "llama",
                 scaling: None,
             },
@@ -84,9 +84,9 @@ fn float(header: &Content, key: &str) -> Option<f64> {
     value.to_f32().map(f64::from).or_else(|_| value.to_f64()).ok()
 }
 
-/// Fails where the metadata scale the rotary embedding: without that the model would run, and compute other logits.
-/// (Llama 3's scaling is no metadata but a tensor, see `rope_factors`.) Like llama.cpp's `llama_model::load_hparams`,
-/// takes a factor without a type for linear scaling, and a factor of 0 or 1 for none.
+/// Fails if the metadata scales the rotary embedding: ignoring that, the model would run but compute other logits.
+/// (Llama 3's scaling is not in the metadata but a tensor, see `rope_factors`.) Like llama.cpp's
+/// `llama_model::load_hparams`, treats a factor without a type as linear scaling, and a factor of 0 or 1 as none.
 fn refuse_rope_scaling(header: &Content, architecture: &str) -> Result<(), ConfigError> {
     let refuse = |key: &str, value: String| {
         Err(ConfigError::Unsupported {

@@ -87,7 +87,8 @@ fn number(json: &Value, key: &str) -> Result<Option<f64>, ConfigError> {
     }
 }
 
-/// Longest context. Mistral's sliding window bounds it: within the window, windowed and full attention are the same.
+/// Longest context. Limited to Mistral's sliding window, because within the window, windowed and full attention are the
+/// same.
 fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
     let longest = optional_count(json, "max_position_embeddings")?.unwrap_or(2048);
     match optional_count(json, "sliding_window")? {
@@ -96,7 +97,7 @@ fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
     }
 }
 
-/// A token's number. One that is beyond any vocabulary is none.
+/// A token's number; `None` if it is beyond any vocabulary.
 fn token_id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }

@@ -1,5 +1,5 @@
-//! How large a model may say it is. A file of a few bytes can claim anything: what lies beyond these is refused before
-//! any of it is counted, multiplied or allocated. Within them no product of dimensions overflows 64 bits.
+//! How large a model may claim to be. A file of a few bytes can claim anything: values beyond these limits are refused
+//! before they are counted, multiplied or allocated. Within them no product of dimensions overflows 64 bits.
 
 use super::{ConfigError, FeedForward, ModelConfig};
 
@@ -9,13 +9,13 @@ const MAX_LAYERS: usize = 4096;
 const MAX_WIDTH: usize = 1 << 20;
 /// Most entries of a vocabulary.
 const MAX_VOCABULARY: usize = 1 << 24;
-/// Longest context: f32, which rotary angles are computed in, has no exact number for every position beyond.
+/// Longest context: rotary angles are computed in f32, which cannot represent every larger position exactly.
 const MAX_CONTEXT: usize = 1 << 24;
 /// Most experts of a mixture.
 const MAX_EXPERTS: usize = 1 << 16;
 
 impl ModelConfig {
-    /// Fails where a dimension is 0 or beyond its limit.
+    /// Fails if a dimension is 0 or beyond its limit.
     pub(super) fn check_limits(&self) -> Result<(), ConfigError> {
         let heads = self.num_heads.saturating_mul(self.head_dim);
         let experts = match self.feed_forward {

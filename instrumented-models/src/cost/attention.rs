@@ -25,7 +25,7 @@ impl AttentionDims {
         work.rows() * self.heads * work.context
     }
 
-    /// Elements that a change of layout between (tokens, heads) and (heads, tokens) copies: all, unless one of the two
+    /// Elements copied by a change of layout between (tokens, heads) and (heads, tokens): all, unless one of the two
     /// is 1.
     const fn turned(work: Work, heads: usize, elements: usize) -> usize {
         if work.tokens > 1 && heads > 1 { elements } else { 0 }
@@ -37,7 +37,7 @@ impl AttentionDims {
         let each = 2 * (self.heads * self.head_dim) as u64;
         let all = work.rows() as u64 * work.context as u64;
         let keys = self.all_keys(work);
-        // Keys in another type are read once and written once to make those that the product reads.
+        // Keys of another type are first converted for the product, which reads and writes them once.
         let widened = if widths.activations == widths.products { 0 } else { 2 * keys * widths.products };
         Cost {
             flops: each * work.attended(),
@@ -59,7 +59,7 @@ impl AttentionDims {
             + pointwise(self.pairs(work), 1, products)
     }
 
-    /// The softmax over the scores, in f32: changes their type where it is another, adds the mask (T·C of f32) where
+    /// The softmax over the scores, in f32: converts them if they have another type, adds the mask (T·C of f32) if
     /// there is more than one token, reads and writes them once.
     pub fn softmax(&self, work: Work, widths: Widths) -> Cost {
         let pairs = self.pairs(work);
@@ -71,7 +71,7 @@ impl AttentionDims {
     }
 
     /// AV: as many FLOPs as QKᵀ; reads the values, as many bytes as the keys, and the weights, q·T·C, in the products'
-    /// type; writes q·d for each token, brought to the projections' layout and type.
+    /// type; writes q·d for each token, converted to the projections' layout and type.
     pub fn context(&self, work: Work, widths: Widths) -> Cost {
         let Widths { activations, products, .. } = widths;
         let (pairs, out) = (self.pairs(work), self.queries(work));
@@ -83,8 +83,8 @@ impl AttentionDims {
             + cast(out, products, activations)
     }
 
-    /// Turning queries and keys by their positions, change of layout included; reads T·d/2 cosines and as many sines
-    /// for each of the two.
+    /// Rotating queries and keys by their positions, including the change of layout; reads T·d/2 cosines and as many
+    /// sines for each of the two.
     pub fn rotary(&self, work: Work, width: usize) -> Cost {
         let (q, k) = (self.queries(work), self.new_keys(work));
         let copied = Self::turned(work, self.heads, q) + Self::turned(work, self.kv_heads, k);
@@ -92,8 +92,8 @@ impl AttentionDims {
         pointwise(q + k + copied, 2, width) + pointwise(tables, 1, width)
     }
 
-    /// Writing the new keys and values: 2·T·kv·d elements read and written, the values copied to the cache's layout
-    /// before.
+    /// Writing the new keys and values: 2·T·kv·d elements read and written, after the values were copied to the cache's
+    /// layout.
     pub fn kv_write(&self, work: Work, width: usize) -> Cost {
         let keys = self.new_keys(work);
         let written = Cost { kv_bytes: (2 * keys * width) as u64, ..pointwise(2 * keys, 1, width) };

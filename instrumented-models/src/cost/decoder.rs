@@ -20,11 +20,11 @@ pub struct DecoderCost {
     pub ffn: Cost,
     /// Projection to the vocabulary, for the last position of each sequence.
     pub lm_head: Cost,
-    /// Weights outside the products, with what goes through them: rows of the embedding table that are read, norms,
-    /// biases.
+    /// Weights outside the products, with the activations of these operations: rows of the embedding table that are
+    /// read, norms, biases.
     pub small_weights: Cost,
-    /// What has neither weights nor FLOPs that count: rotary embedding, softmax, activation function, residual sums,
-    /// changes of type.
+    /// Operations without weights and without counted FLOPs: rotary embedding, softmax, activation function, residual
+    /// sums, changes of type.
     pub pointwise: Cost,
 }
 
@@ -39,7 +39,7 @@ impl DecoderCost {
         self.qkv + self.output + self.ffn + self.lm_head
     }
 
-    /// QKᵀ, AV, and reading and writing keys and values: what grows with the context.
+    /// QKᵀ, AV, and reading and writing keys and values: the part that grows with the context.
     pub fn attention(&self) -> Cost {
         self.scores + self.context + self.kv_write
     }
@@ -80,7 +80,7 @@ pub fn decoder_step(config: &ModelConfig, work: Work, widths: Widths) -> Decoder
     let biased = if config.qkv_bias { q_out + 2 * kv_out } else { 0 };
     let biases = Cost { weight_bytes: biased as u64 * w, ..pointwise(rows * biased, 2, a) };
     let table_row = d as u64 * w;
-    // The last position of several sequences is copied out of the whole.
+    // With several sequences, their last positions are copied.
     let last = if work.batch > 1 && work.tokens > 1 { pointwise(work.batch * d, 2, a) } else { Cost::ZERO };
     let block = dims.rotary(work, a) + dims.softmax(work, widths) + activated + pointwise(rows * d, 2 * 3, a);
     DecoderCost {

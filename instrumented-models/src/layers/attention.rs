@@ -46,7 +46,7 @@ pub struct AttentionProjections {
 }
 
 impl Attention {
-    /// An attention named by `path`. Without a cache every pass must be given the whole sequence, from position 0.
+    /// An attention named by `path`. Without a cache every forward pass needs the whole sequence, from position 0.
     pub fn new(
         path: &str,
         dims: AttentionDims,
@@ -64,18 +64,18 @@ impl Attention {
         Self { q_proj, k_proj, v_proj, o_proj, rotary, cache, dims, spans }
     }
 
-    /// The cache, if any.
+    /// The cache, if there is one.
     pub fn cache_mut(&mut self) -> Option<&mut KvCache> {
         self.cache.as_mut()
     }
 
-    /// The cache, if any.
+    /// The cache, if there is one.
     pub fn cache(&self) -> Option<&KvCache> {
         self.cache.as_ref()
     }
 
-    /// Cost of a pass: projections, rotary embedding, attention, and the cache where there is one. The projections know
-    /// the width of their weights themselves.
+    /// Cost of a forward pass: projections, rotary embedding, attention, and the cache if there is one. The projections
+    /// know the width of their weights themselves.
     pub fn cost(&self, work: Work, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
         let projections = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj];
@@ -89,8 +89,8 @@ impl Attention {
             + self.dims.context(work, widths)
     }
 
-    /// Input (batch, tokens, hidden) whose first token stands at `position`; output of the same shape. `mask`, (tokens,
-    /// position + tokens), is added to the scores: 0 to attend, −∞ not to. One token needs none.
+    /// Input (batch, tokens, hidden) whose first token is at `position`; output of the same shape. `mask`, (tokens,
+    /// position + tokens), is added to the scores: 0 to attend, −∞ not to. A single token needs no mask.
     pub fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
         let _entered = self.spans.attention.enter();
         let (batch, tokens, _) = xs.dims3()?;
@@ -119,7 +119,8 @@ impl Attention {
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let dtype = product_dtype(k);
         let (q, keys) = (q.to_dtype(dtype)?, k.to_dtype(dtype)?);
-        // Scaling the queries touches head values a token, scaling the scores would touch the context length.
+        // Scaling the queries takes one operation per feature of a head; scaling the scores would take one per position
+        // of the context.
         let q = (q * (1. / (head_dim as f64).sqrt()))?;
         let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, head_dim);
         let scores = q.reshape(stacked)?.matmul(&keys.t()?)?;
@@ -131,7 +132,7 @@ impl Attention {
         Ok(scores)
     }
 
-    /// Attention weights, in f32 whatever the scores are in.
+    /// Attention weights, in f32 whatever the type of the scores.
     fn softmax(&self, scores: Tensor, mask: Option<&Tensor>, work: Work, widths: Widths) -> Result<Tensor> {
         let _entered = self.spans.softmax.enter();
         let scores = scores.to_dtype(DType::F32)?;
@@ -165,7 +166,7 @@ impl Attention {
     }
 }
 
-/// Widths around attention's products with these keys or values.
+/// Element widths for attention's products with these keys or values.
 fn widths(keys: &Tensor) -> Widths {
     Widths::of(keys.dtype().size_in_bytes()).products(product_dtype(keys).size_in_bytes())
 }

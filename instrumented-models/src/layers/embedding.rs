@@ -21,14 +21,14 @@ pub struct Embedding {
     table: Table,
     features: usize,
     row_bytes: u64,
-    /// Bytes of an element of what comes out.
+    /// Bytes of an output element.
     width: usize,
     dtype: candlescope_core::DType,
     span: Span,
 }
 
 impl Embedding {
-    /// A dense table, (vocabulary, features). Fails where it is not a matrix.
+    /// A dense table, (vocabulary, features). Fails if it is not a matrix.
     pub fn new(path: &str, table: Tensor) -> Result<Self> {
         let (vocabulary, features) = table.dims2()?;
         let row_bytes = tensor_bytes(&table) / vocabulary.max(1) as u64;
@@ -36,8 +36,8 @@ impl Embedding {
         Ok(Self { table: Table::Dense(table), features, row_bytes, width, dtype, span: layer_span!("embedding", path) })
     }
 
-    /// A quantised table, (vocabulary, features). Where the device cannot look up rows of this quantisation, the
-    /// table is widened to f32 as a whole.
+    /// A quantised table, (vocabulary, features). If the device cannot look up rows of this quantisation, the whole
+    /// table is widened to f32.
     pub fn quantized(path: &str, table: Arc<QTensor>) -> Result<Self> {
         let (vocabulary, features) = table.shape().dims2()?;
         let probe = Tensor::zeros(1, DType::U32, &table.device())?;

@@ -1,4 +1,4 @@
-//! Any module, made to report itself.
+//! A wrapper that instruments any module.
 
 use super::{dtype_word, layer_span, record};
 use crate::cost::Cost;
@@ -11,8 +11,8 @@ use tracing::Span;
 /// Works out the cost of a module for an input.
 type CostOf<M> = Arc<dyn Fn(&M, &Tensor) -> Cost + Send + Sync>;
 
-/// A module with a span around its forward pass. It says shape and element type; of FLOPs and bytes it says what the
-/// function given to [`Instrumented::with_cost`] works out, or nothing.
+/// A module with a span around its forward pass. It is annotated with shape and element type, and with the FLOPs and
+/// bytes that the function given to [`Instrumented::with_cost`] computes, if any.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -42,9 +42,9 @@ impl<M> Instrumented<M> {
         Self { inner, cost: None, span: layer_span!("module", path) }
     }
 
-    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: of a projection for example
-    /// [`crate::cost::linear`], of an activation function [`crate::cost::pointwise`]. It is asked only where somebody
-    /// records.
+    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: for example [`crate::cost::linear`] for a
+    /// projection, [`crate::cost::pointwise`] for an activation function. It is called only while something is
+    /// recorded.
     pub fn with_cost(path: &str, inner: M, cost: impl Fn(&M, &Tensor) -> Cost + Send + Sync + 'static) -> Self {
         Self { inner, cost: Some(Arc::new(cost)), span: layer_span!("module", path) }
     }
@@ -54,7 +54,7 @@ impl<M> Instrumented<M> {
         &self.inner
     }
 
-    /// Takes the wrapper off.
+    /// Removes the wrapper.
     pub fn into_inner(self) -> M {
         self.inner
     }

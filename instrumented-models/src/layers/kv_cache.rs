@@ -11,8 +11,8 @@ const GRANULE: usize = 256;
 
 /// Keys and values of earlier tokens, (batch, kv heads, capacity, head) each, written in place.
 ///
-/// Memory doubles when it runs out, so that appending is O(1) a token on average and a long context costs nothing
-/// before it is used; [`KvCache::reserve`] avoids even that. A clone is empty: two models never write into one cache.
+/// Memory doubles when it runs out, so that appending is O(1) per token on average and a long context costs nothing
+/// before it is used; [`KvCache::reserve`] avoids the growth. A clone is empty: two models never write into one cache.
 #[derive(Debug)]
 pub struct KvCache {
     keys: Option<Tensor>,
@@ -42,7 +42,7 @@ impl KvCache {
         Self { keys: None, values: None, len: 0, reserved: 0, max_tokens, span: layer_span!("kv_cache", path) }
     }
 
-    /// Tokens held, of each sequence.
+    /// Tokens held per sequence.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -52,12 +52,12 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Forgets all tokens and keeps the memory.
+    /// Removes all tokens and keeps the memory.
     pub fn reset(&mut self) {
         self.len = 0;
     }
 
-    /// Next allocation holds at least `tokens` tokens.
+    /// Makes the next allocation hold at least `tokens` tokens.
     pub fn reserve(&mut self, tokens: usize) {
         self.reserved = tokens.min(self.max_tokens);
     }
@@ -70,8 +70,8 @@ impl KvCache {
     /// Writes keys and values, (batch, kv heads, tokens, head) each, at `position` and returns all up to and
     /// including them.
     ///
-    /// What stood at `position` and later is forgotten, so position 0 begins anew and a step back is a smaller
-    /// position. Fails where `position` lies beyond what is held or the tokens do not fit.
+    /// Tokens at `position` and later are replaced, so position 0 starts a new text, and a smaller position goes back.
+    /// Fails if `position` is beyond the held tokens or the tokens do not fit.
     pub fn append(&mut self, k: &Tensor, v: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();
         let (batch, kv_heads, tokens, head_dim) = k.dims4()?;
@@ -100,7 +100,7 @@ impl KvCache {
     }
 }
 
-/// What an append needs.
+/// The memory that an append needs.
 struct Room {
     position: usize,
     needed: usize,
@@ -176,7 +176,7 @@ mod tests {
         let (k, _) = cache.append(&b, &b, 2).unwrap();
         assert_eq!(k.dims(), &[1, 2, 3, 2]);
         assert_eq!(cache.len(), 3);
-        // Another batch size is fine from position 0, and only there.
+        // The batch size may change at position 0 only.
         let wide = tokens(3, 0, 2);
         assert!(cache.append(&wide, &wide, 2).unwrap_err().to_string().contains("begin at position 0"));
         cache.append(&wide, &wide, 0).unwrap();

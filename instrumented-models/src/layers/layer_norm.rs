@@ -23,7 +23,8 @@ impl LayerNorm {
         Self { inner, span: layer_span!("layer_norm", path) }
     }
 
-    /// Cost of a pass over `elements` elements: the bytes of weight and bias, and the elements read and written once.
+    /// Cost of a forward pass over `elements` elements: the bytes of weight and bias, and the elements read and written
+    /// once.
     pub fn cost(&self, elements: usize) -> Cost {
         let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
         norm(elements, weight_bytes, self.inner.weight().dtype().size_in_bytes())
@@ -31,7 +32,7 @@ impl LayerNorm {
 }
 
 impl Module for LayerNorm {
-    /// Shape (…, features), kept.
+    /// The shape (…, features) is kept.
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;

@@ -18,7 +18,7 @@ pub struct Linear {
 
 impl Linear {
     /// A projection with the weight (out, in) and, if any, the bias (out). `path` is the weight path without `.weight`.
-    /// Fails where the weight is not a matrix.
+    /// Fails if the weight is not a matrix.
     pub fn new(path: &str, weight: Tensor, bias: Option<Tensor>) -> Result<Self> {
         let (out_features, in_features) = weight.dims2()?;
         let weight_bytes = tensor_bytes(&weight) + bias.as_ref().map_or(0, tensor_bytes);
@@ -26,7 +26,7 @@ impl Linear {
         Ok(Self { inner, in_features, out_features, weight_bytes, span: layer_span!("linear", path) })
     }
 
-    /// Features of what comes out.
+    /// Features of the output.
     pub fn out_features(&self) -> usize {
         self.out_features
     }

@@ -33,7 +33,7 @@ impl Lstm {
     ///
     /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the
     /// state (1) and write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions
-    /// are 8, the cell's new state from its old is 9, and the hidden state from that 5.
+    /// are 8, the cell's new state from its old is 9, and the hidden state from that is 5.
     pub fn step_cost(&self, batch: usize) -> Cost {
         let weights = 4 * self.hidden * (self.in_features + self.hidden);
         let bytes = (weights + self.biases * 4 * self.hidden) * self.width;

@@ -6,7 +6,7 @@ use candle_core::{Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;
 
-/// What stands between the projections.
+/// What is between the projections.
 #[derive(Debug, Clone)]
 pub enum Activation {
     /// `silu(gate(x)) · up(x)`: three projections in all.
@@ -35,7 +35,7 @@ impl Mlp {
         Self { activation, up, down, span: layer_span!("mlp", path), act_span }
     }
 
-    /// Cost for `rows` vectors whose activations have `width` bytes: the projections, and what stands between them.
+    /// Cost for `rows` vectors whose activations have `width` bytes: the projections and the activation between them.
     pub fn cost(&self, rows: usize, width: usize) -> Cost {
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => gate.cost(rows),
@@ -68,7 +68,7 @@ impl Mlp {
 }
 
 impl Module for Mlp {
-    /// Shape (…, hidden), kept.
+    /// The shape (…, hidden) is kept.
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let gate = match &self.activation {

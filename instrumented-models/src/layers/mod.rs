@@ -1,11 +1,11 @@
-//! candle layers that report themselves: each enters its own span at every forward pass and says what it costs.
+//! Instrumented candle layers: each enters its own span at every forward pass and annotates its cost.
 //!
-//! Spans are at level TRACE, target [`TARGET`]. A layer's span carries its weight path in the field `weight`
+//! Spans are at level TRACE, target [`TARGET`]. A layer's span has its weight path in the field `weight`
 //! (`model.layers.0.self_attn.q_proj`) and the path's last component in `otel.name` (`q_proj`), which is what
 //! candlescope shows. A span is made once, when the layer is made: install the subscriber first.
 //!
-//! FLOPs stand on the innermost layers only; bytes on whatever moves them itself, which for the sums of a residual
-//! stream is the block. Both are those of [`crate::cost`].
+//! Only the innermost layers have FLOPs; bytes are on the layer that moves them itself, which for the sums on the
+//! residual stream is the block. Both come from [`crate::cost`].
 
 mod attention;
 mod conv2d;
@@ -42,7 +42,7 @@ use candlescope_core::{Annotation, annotate, is_recording};
 /// Target of the layers' spans.
 pub const TARGET: &str = "candlescope_models";
 
-/// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, for what is open
+/// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, because what is open
 /// while a model loads is not the parent of what runs later.
 macro_rules! layer_span {
     ($kind:literal, $path:expr) => {{
@@ -68,7 +68,7 @@ pub(crate) fn join(parent: &str, child: &str) -> String {
     if parent.is_empty() { child.to_string() } else { format!("{parent}.{child}") }
 }
 
-/// Annotates the open interval, doing the arithmetic only where somebody records it.
+/// Annotates the open interval; the arithmetic is done only while something is recorded.
 #[inline]
 pub(crate) fn record(annotation: impl FnOnce() -> Annotation) {
     if is_recording() {
@@ -86,12 +86,12 @@ pub(crate) fn tensor_bytes(tensor: &Tensor) -> u64 {
     (tensor.elem_count() * tensor.dtype().size_in_bytes()) as u64
 }
 
-/// The type attention's products are made in on the device of `t`: see [`product_dtype_on`].
+/// The element type of attention's products on the device of `t`: see [`product_dtype_on`].
 pub(crate) fn product_dtype(t: &Tensor) -> DType {
     product_dtype_on(t.dtype(), t.device())
 }
 
-/// The type products of attention are made in: a CPU has no fast product of halves, a GPU accumulates them in f32 by
+/// The element type of attention's products: a CPU cannot multiply 16-bit floats fast, a GPU accumulates them in f32 by
 /// itself.
 pub(crate) fn product_dtype_on(dtype: DType, device: &Device) -> DType {
     match dtype {
@@ -100,7 +100,7 @@ pub(crate) fn product_dtype_on(dtype: DType, device: &Device) -> DType {
     }
 }
 
-/// candle's element type in the words of the records.
+/// candle's element type as that of records.
 pub fn dtype_word(dtype: DType) -> candlescope_core::DType {
     use candlescope_core::DType as Word;
     match dtype {
@@ -118,7 +118,7 @@ pub fn dtype_word(dtype: DType) -> candlescope_core::DType {
     }
 }
 
-/// GGML's element type in the words of the records.
+/// GGML's element type as that of records.
 pub fn ggml_dtype_word(dtype: GgmlDType) -> candlescope_core::DType {
     use candlescope_core::DType as Word;
     match dtype {

@@ -15,7 +15,7 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Features of what comes out.
+    /// Features of the output.
     pub fn out_features(&self) -> usize {
         match self {
             Projection::Dense(layer) => layer.out_features(),

@@ -8,7 +8,7 @@ use candle_nn::Module;
 use std::sync::Arc;
 use tracing::Span;
 
-/// `y = x·Wᵀ + b` with a quantised weight of shape (out, in). Takes and gives f32.
+/// `y = x·Wᵀ + b` with a quantised weight of shape (out, in). Input and output are f32.
 #[derive(Debug, Clone)]
 pub struct QMatMul {
     inner: Inner,
@@ -35,7 +35,7 @@ impl QMatMul {
         Ok(Self { inner, bias, in_features, out_features, weight_bytes, dtype, span })
     }
 
-    /// Features of what comes out.
+    /// Features of the output.
     pub fn out_features(&self) -> usize {
         self.out_features
     }

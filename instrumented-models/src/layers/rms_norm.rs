@@ -19,7 +19,7 @@ impl RmsNorm {
         Self { inner: candle_nn::RmsNorm::new(weight, eps), span: layer_span!("rms_norm", path) }
     }
 
-    /// Cost of a pass over `elements` elements: the weight's bytes, and the elements read and written once.
+    /// Cost of a forward pass over `elements` elements: the weight's bytes, and the elements read and written once.
     pub fn cost(&self, elements: usize) -> Cost {
         let weight = self.inner.weight();
         norm(elements, tensor_bytes(weight), weight.dtype().size_in_bytes())
@@ -27,7 +27,7 @@ impl RmsNorm {
 }
 
 impl Module for RmsNorm {
-    /// Shape (…, features), kept.
+    /// The shape (…, features) is kept.
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;

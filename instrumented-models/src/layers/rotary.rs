@@ -9,14 +9,13 @@ use std::f32::consts::PI;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::Span;
 
-/// Positions that the first tables hold, where the context is as long.
+/// Positions in the first tables, if the context is at least as long.
 const FIRST: usize = 2048;
 
 /// Cosines and sines of the positions in use, (positions, head / 2) each. Layers share one, and so do clones.
 ///
-/// They grow to what is asked of them, doubling, so that a model pays for the context it is run on and not for the one
-/// it declares, which may be ten million tokens or an invention. [`RotaryTables::reserve`] makes them before a step
-/// needs them.
+/// They grow on demand, by doubling, so that a model takes memory for the context it is run with and not for the one it
+/// declares, which may be ten million tokens or wrong. [`RotaryTables::reserve`] makes them before a step needs them.
 #[derive(Debug, Clone)]
 pub struct RotaryTables {
     /// (1, head / 2), in f32.
@@ -29,7 +28,7 @@ pub struct RotaryTables {
 
 impl RotaryTables {
     /// Tables for up to `max_context` positions of heads of `head_dim` features, none made yet. `factors`, one for each
-    /// pair of features, divide the frequencies (GGUF's `rope_freqs.weight`) and take the place of `rope.scaling`.
+    /// pair of features, divide the frequencies (GGUF's `rope_freqs.weight`) and replace `rope.scaling`.
     pub fn new(
         rope: &Rope,
         head_dim: usize,
@@ -54,7 +53,7 @@ impl RotaryTables {
         Ok(Self { frequencies, max_context, dtype, interleaved: rope.interleaved, made })
     }
 
-    /// Makes the tables of the first `positions` positions, or of the whole context where that is shorter.
+    /// Makes the tables of the first `positions` positions, or of the whole context if that is shorter.
     pub fn reserve(&self, positions: usize) -> Result<()> {
         self.holding(positions.min(self.max_context)).map(drop)
     }
@@ -112,7 +111,7 @@ fn stretch(frequency: f32, scaling: &Llama3Scaling) -> f32 {
     }
 }
 
-/// Turns queries and keys by their positions; one interval for both, the change of layout included.
+/// Rotates queries and keys by their positions; one interval for both, including the change of layout.
 #[derive(Debug, Clone)]
 pub struct Rotary {
     tables: RotaryTables,
@@ -125,7 +124,7 @@ impl Rotary {
         Self { tables, span: layer_span!("rotary", path) }
     }
 
-    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) whose first token stands at
+    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) whose first token is at
     /// `position`. Strided inputs are made contiguous.
     pub fn forward(&self, q: &Tensor, k: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();

@@ -52,7 +52,7 @@ impl GgufFile {
             (_, message) if message.contains("remaining") => truncated("the header".into(), actual + 1),
             (_, message) => not(format!("its header cannot be read: {message}")),
         })?;
-        // Tensors in file order, so that the first one cut off is named.
+        // Tensors in file order, so that the first truncated one is named.
         let mut ends = Vec::with_capacity(content.tensor_infos.len());
         let mut all = 0u64;
         for (name, info) in &content.tensor_infos {
@@ -94,7 +94,7 @@ impl GgufFile {
     pub fn quantization(&self) -> (Option<GgmlDType>, u64) {
         let mut by_type: Vec<(GgmlDType, u64)> = Vec::new();
         for info in self.content.tensor_infos.values() {
-            // Not `None`, or the file would not be open.
+            // Not `None`, or opening the file would have failed.
             let bytes = stored_bytes(info).unwrap_or_default();
             match by_type.iter_mut().find(|(known, _)| *known == info.ggml_dtype) {
                 Some((_, total)) => *total += bytes,
@@ -135,7 +135,7 @@ impl GgufFile {
     }
 }
 
-/// Bytes of a tensor as stored; `None` where it is empty, overflows, or is no whole number of blocks.
+/// Bytes of a tensor as stored; `None` if it is empty, overflows, or is not a whole number of blocks.
 fn stored_bytes(info: &TensorInfo) -> Option<u64> {
     let elements = info.shape.dims().iter().try_fold(1usize, |product, size| product.checked_mul(*size))?;
     let block = info.ggml_dtype.block_size();
@@ -182,8 +182,8 @@ pub struct GgufWeights<'a> {
 #[derive(Debug)]
 enum Mode {
     Quantized,
-    /// Widened to this type, queries and keys brought back to Hugging Face's order for so many heads of so many
-    /// features.
+    /// Widened to this type, with queries and keys in Hugging Face's order, for this number of heads and features per
+    /// head.
     Dense {
         dtype: DType,
         heads: Option<usize>,
@@ -197,7 +197,7 @@ impl<'a> GgufWeights<'a> {
         Self { file, device: device.clone(), mode: Mode::Quantized }
     }
 
-    /// Weights widened to `dtype`, in Hugging Face's order; `config` is the file's own, and is changed to that order.
+    /// Weights widened to `dtype`, in Hugging Face's order; `config` is that of the file, and is changed to that order.
     pub fn dequantized(file: &'a mut GgufFile, config: &mut ModelConfig, dtype: DType, device: &Device) -> Self {
         let permuted = std::mem::replace(&mut config.rope.interleaved, false);
         let mode = Mode::Dense { dtype, heads: permuted.then_some(config.num_heads), head_dim: config.head_dim };
@@ -242,7 +242,7 @@ impl WeightSource for GgufWeights<'_> {
 }
 
 /// Undoes llama.cpp's permutation of query and key weights (`convert_hf_to_gguf.py`, `LlamaModel.permute`): rows of a
-/// head stand as (d/2, 2) and go back to (2, d/2).
+/// head are in the order (d/2, 2) and are put back into (2, d/2).
 fn unpermute(weight: &Tensor, head_dim: usize) -> candle_core::Result<Tensor> {
     let shape = weight.dims().to_vec();
     let (rows, inner) = (shape[0], shape[1..].iter().product::<usize>());

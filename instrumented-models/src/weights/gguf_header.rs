@@ -1,15 +1,15 @@
-//! Walks through a GGUF header before candle reads it: what candle would divide by, allocate or recurse into is checked
-//! here against the file's size and the limits below. Nothing is kept but one key or name at a time.
+//! Walks through a GGUF header before candle reads it: values that candle would divide by, allocate or recurse into are
+//! checked here against the file's size and the limits below. Only one key or name is kept at a time.
 
 use std::io::{self, BufReader, Read, Seek};
 
-/// Longest header, in bytes. That of a vocabulary of 256,000 tokens with its merges has some 15 MB.
+/// Longest header, in bytes. The header of a vocabulary of 256,000 tokens with its merges has about 15 MB.
 const MAX_HEADER: u64 = 256 << 20;
 /// Most tensors of a file.
 const MAX_TENSORS: u64 = 65_536;
 /// Most metadata entries of a file.
 const MAX_ENTRIES: u64 = 65_536;
-/// Most elements of all metadata arrays together; candle keeps 32 bytes of memory for each, whatever it needs in the
+/// Most elements of all metadata arrays together; candle takes 32 bytes of memory for each, whatever its size in the
 /// file.
 const MAX_ELEMENTS: u64 = 8 << 20;
 /// Longest key, and longest name of a tensor, in bytes; the format's own limit for keys.
@@ -25,14 +25,14 @@ const MAX_ALIGNMENT: u64 = 1 << 20;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// What speaks against a header.
+/// What is wrong with a header.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// It cannot be read.
     Read(io::Error),
     /// Something in it ends beyond the end of the file.
     Truncated { what: String, needed: u64 },
-    /// It is none.
+    /// It is not a GGUF header.
     Not(String),
 }
 
@@ -80,14 +80,14 @@ struct Walk<'a, R> {
     reader: &'a mut BufReader<R>,
     length: u64,
     at: u64,
-    /// Lengths have 8 bytes (versions 2 and 3), not 4.
+    /// Whether lengths have 8 bytes (versions 2 and 3) instead of 4.
     wide: bool,
-    /// Array elements met so far.
+    /// Array elements so far.
     elements: u64,
 }
 
 impl<R: Read + Seek> Walk<'_, R> {
-    /// Fails where the next `bytes` are not there, or lie beyond what a header may have.
+    /// Fails if the next `bytes` are beyond the end of the file, or beyond the longest header.
     fn room(&self, bytes: u64, what: &str) -> Result<u64, Fault> {
         let end = self.at.saturating_add(bytes);
         if end > self.length {
@@ -121,7 +121,7 @@ impl<R: Read + Seek> Walk<'_, R> {
         if self.wide { self.take(what).map(u64::from_le_bytes) } else { self.number(what).map(u64::from) }
     }
 
-    /// A key or a tensor's name; `which` says the how-manieth.
+    /// A key or a tensor's name; `which` describes it by its number.
     fn name(&mut self, which: &str) -> Result<String, Fault> {
         let what = format!("the header ({which})");
         let bytes = self.count(&what)?;

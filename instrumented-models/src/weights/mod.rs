@@ -1,4 +1,4 @@
-//! Where weights come from: one file for each source.
+//! Sources of weights, one per file.
 
 pub mod gguf;
 mod gguf_header;
@@ -13,17 +13,17 @@ use candle_core::quantized::QTensor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why weights could not be had. A message holds its cause's, which is therefore no `source()`: printed as a chain it
-/// would stand there twice.
+/// Why weights could not be loaded. A message includes that of its cause, which is therefore not a `source()`: a
+/// printed chain would contain it twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightError {
-    /// The file is not there or cannot be read.
+    /// The file is missing or cannot be read.
     #[error("cannot read {path}: {cause}; check the path and its permissions", path = path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The file is something else.
@@ -33,7 +33,7 @@ pub enum WeightError {
         path: PathBuf,
         /// What it should have been.
         expected: &'static str,
-        /// What speaks against it, and what to do.
+        /// What is wrong with it, and what to do.
         reason: String,
     },
     /// The file ends before its contents do.
@@ -48,10 +48,10 @@ pub enum WeightError {
         what: String,
         /// Bytes needed.
         needed: u64,
-        /// Bytes there.
+        /// Bytes in the file.
         actual: u64,
     },
-    /// A tensor is not there.
+    /// A tensor is missing.
     #[error("tensor `{tensor}` is missing from {path}; the file is incomplete or of another architecture", path = path.display())]
     MissingTensor {
         /// The tensor.
@@ -83,28 +83,29 @@ pub enum WeightError {
         /// What is wrong.
         cause: ConfigError,
     },
-    /// candle could not make a tensor of the data.
+    /// candle could not make a tensor from the data.
     #[error("cannot make tensor `{tensor}`: {}", candle_message(.cause))]
     Tensor {
         /// The tensor.
         tensor: String,
-        /// What candle said.
+        /// candle's error.
         cause: candle_core::Error,
     },
 }
 
 /// A source of weights under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight`).
 pub trait WeightSource {
-    /// The tensor `name`, dense, in the element type and on the device asked for. `shape` is what it must be.
+    /// The tensor `name`, dense, in the requested element type and on the requested device. It must have the shape
+    /// `shape`.
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError>;
 
-    /// The tensor `name` in its quantised form, where this source hands out quantised weights.
+    /// The tensor `name` in its quantised form, if this source has quantised weights.
     fn quantized(&mut self, name: &str, shape: &[usize]) -> Result<Option<Arc<QTensor>>, WeightError> {
         let _ = (name, shape);
         Ok(None)
     }
 
-    /// Divisors of the rotary frequencies, where the source has them.
+    /// Divisors of the rotary frequencies, if the source has them.
     fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
         Ok(None)
     }
@@ -114,7 +115,7 @@ fn tensor_error(tensor: &str) -> impl FnOnce(candle_core::Error) -> WeightError 
     move |cause| WeightError::Tensor { tensor: tensor.to_string(), cause }
 }
 
-/// The projection at `path`, (out, in), dense or quantised as the source has it.
+/// The projection at `path`, (out, in), dense or quantised, as in the source.
 pub(crate) fn projection(
     source: &mut dyn WeightSource,
     path: &str,
@@ -135,7 +136,7 @@ pub(crate) fn norm(source: &mut dyn WeightSource, path: &str, size: usize, eps: 
     Ok(RmsNorm::new(path, source.dense(&format!("{path}.weight"), &[size])?, eps))
 }
 
-/// The embedding table at `path` and, where `head` names one, the projection that shares it.
+/// The embedding table at `path` and, if `head` names one, the projection that shares it.
 pub(crate) fn embedding(
     source: &mut dyn WeightSource,
     path: &str,

@@ -1,11 +1,11 @@
-//! Seeded random weights, for models of a true shape with nothing downloaded.
+//! Seeded random weights, for models of a real shape without a download.
 
 use super::{WeightError, WeightSource};
 use crate::config::{EMBEDDED, ModelConfig};
 use candle_core::{DType, Device, Tensor};
 
 /// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at
-/// any depth. Never zeros: a chip computes on zeros faster and cooler than on real weights.
+/// any depth. Never zeros, because a chip computes with zeros faster and with less power than with real weights.
 ///
 /// The same seed gives the same weights on one kind of device. On a GPU they are made on the device, and its
 /// generator is re-seeded.
@@ -44,7 +44,7 @@ impl RandomWeights {
 
     fn make(&mut self, name: &str, shape: &[usize]) -> candle_core::Result<Tensor> {
         match shape {
-            // A matrix (out, in): variance 1/in keeps the size of what passes through it.
+            // A matrix (out, in): variance 1/in preserves the magnitude of its input.
             [_, fan_in] => {
                 let spread = (3. / *fan_in as f32).sqrt();
                 if self.printable_head && name == "lm_head.weight" {
@@ -59,8 +59,8 @@ impl RandomWeights {
     }
 }
 
-/// Lets the embedded model write printable ASCII only, so that what it writes can be shown: all other rows of the head
-/// vanish, and a printable one wins the maximum.
+/// Makes the embedded model write only printable ASCII, so that its output can be shown: all other rows of the head
+/// become zero, so that a printable token has the largest logit.
 fn keep_printable(weights: &Tensor) -> candle_core::Result<Tensor> {
     let (vocabulary, _) = weights.dims2()?;
     let keep: Vec<f32> = (0..vocabulary).map(|id| f32::from((0x20..0x7f).contains(&id))).collect();

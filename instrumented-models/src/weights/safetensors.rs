@@ -1,7 +1,7 @@
 //! Weights from a directory of safetensors files.
 //!
-//! Tensors are read one by one from the files, so that no more than one is ever held twice, and no file is mapped: a
-//! file that changes while it is mapped is undefined behaviour.
+//! Tensors are read one by one from the files, so that at most one is held twice, and files are not mapped: a change to
+//! a mapped file is undefined behaviour.
 
 use super::{WeightError, WeightSource};
 use candle_core::{DType, Device, Tensor};
@@ -24,8 +24,8 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// A header's entries by name. Read without a tree of JSON values between, which would take many times the header's
-/// size.
+/// A header's entries by name. Parsed without an intermediate tree of JSON values, which would take many times the
+/// header's size.
 #[derive(Debug)]
 struct Header(Vec<(String, Entry)>);
 
@@ -75,7 +75,7 @@ pub struct SafetensorsDir {
 
 impl SafetensorsDir {
     /// Opens every `*.safetensors` file of `directory` and reads their headers; tensors will be converted to `dtype` on
-    /// `device`. Fails where there is none, or one is not what its name says or ends too early.
+    /// `device`. Fails if there is none, or if one is not a safetensors file or is truncated.
     pub fn open(directory: &Path, dtype: DType, device: &Device) -> Result<Self, WeightError> {
         let read = |cause| WeightError::Read { path: directory.to_path_buf(), cause };
         let mut paths = Vec::new();
@@ -156,7 +156,7 @@ impl SafetensorsDir {
         Ok(())
     }
 
-    /// Whether a tensor of this name is there.
+    /// Whether there is a tensor of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.places.contains_key(name)
     }

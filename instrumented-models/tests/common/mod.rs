@@ -1,4 +1,4 @@
-//! Small random models on disk, and what the tests compare with.
+//! Small random models on disk, and functions to compare models.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 
 use candle_core::quantized::gguf_file::{self, Value};
@@ -146,7 +146,7 @@ pub fn load(path: &Path, engine: Engine, dtype: DType, dequantize: bool) -> Load
     LoadedModel::load(&source, &options).unwrap()
 }
 
-/// Token ids (batch, count) that repeat from run to run.
+/// Token ids (batch, count) that are the same in every run.
 pub fn tokens(batch: usize, count: usize, from: usize, vocabulary: usize) -> Tensor {
     let ids: Vec<u32> = (0..batch * count).map(|i| ((i * 37 + from * 11 + 5) % vocabulary) as u32).collect();
     Tensor::from_vec(ids, (batch, count), &Device::Cpu).unwrap()
@@ -159,7 +159,7 @@ pub fn difference(a: &Tensor, b: &Tensor) -> (f32, f32) {
     (max((a - b).unwrap()), max(a.clone()))
 }
 
-/// One model for each sequence: the reference for a batch where the model itself cannot run one.
+/// One model per sequence: the reference for a batch if the model itself cannot run one.
 pub struct OneByOne(pub Vec<Box<dyn CausalLm + Send>>);
 
 impl CausalLm for OneByOne {
@@ -190,14 +190,14 @@ pub fn one_by_one(path: &Path, dtype: DType, batch: usize) -> OneByOne {
 /// Largest differences found by [`compare`], relative to the largest logit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Differences {
-    /// Ours against theirs, the same tokens passed in the same way.
+    /// Our model and theirs, with the same tokens passed in the same way.
     pub theirs: f32,
-    /// Ours with a cache against ours without one, and against the prompt in two pieces.
+    /// Our model with a cache compared with no cache, and with the prompt in two pieces.
     pub cache: f32,
 }
 
-/// Runs both models over a prompt and then token by token, over everything again without a cache, and ours over the prompt
-/// in two pieces.
+/// Runs both models over a prompt and then token by token, over everything again without a cache, and ours over the
+/// prompt in two pieces.
 pub fn compare(ours: &mut dyn CausalLm, theirs: &mut dyn CausalLm, batch: usize) -> Differences {
     let vocabulary = ours.vocab_size();
     let (prompt, all_tokens) = (9, 15);

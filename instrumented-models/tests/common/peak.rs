@@ -1,4 +1,4 @@
-//! Counts the bytes that the process has allocated, and the most it had at once.
+//! Counts the bytes that the process has allocated, and their maximum.
 #![allow(unsafe_code, unreachable_pub, reason = "a counting allocator must implement an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -111,9 +111,9 @@ impl Handle {
     /// Captures the next `steps` steps, over all threads, even while capture is off.
     ///
     /// # Errors
-    /// While an earlier window is still open.
+    /// While an earlier window is still open, and in a process that was forked from the one that records.
     pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
-        if self.0.shared.control.open_window(steps, false).is_some() {
+        if !self.0.shared.is_forked() && self.0.shared.control.open_window(steps, false).is_some() {
             self.0.ever_started.store(true, Ordering::Relaxed);
             Ok(())
         } else {
@@ -122,12 +122,20 @@ impl Handle {
     }
 
     fn busy(&self) -> CaptureBusy {
-        CaptureBusy { remaining: self.0.shared.control.remaining() }
+        CaptureBusy { remaining: self.capture_remaining() }
+    }
+
+    /// Steps of the window that have not begun. In a forked child nobody may be there to give back the lock.
+    fn capture_remaining(&self) -> u64 {
+        if self.0.shared.is_forked() { 0 } else { self.0.shared.control.remaining() }
     }
 
     /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail
     /// there is: even while capture is off, on the GPU every interval, and kernels where the session has a recorder of
     /// them. The session goes on as it is meanwhile. The application's threads notice nothing but the detail.
+    ///
+    /// Steps that come after the window must not pay for the recorder for ever: five seconds after the first of them it
+    /// is switched off. A captured step that still goes on has the kernels until then, and its GPU time from marks.
     ///
     /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds
     /// the first time.
@@ -193,9 +201,13 @@ impl Handle {
     /// Records the kernels of the next `steps` recorded steps, over all threads, from when the recorder is ready.
     ///
     /// # Errors
-    /// While an earlier window is still open, or where the session has no recorder of kernels.
+    /// While an earlier window is still open, or where the session has no recorder of kernels, or one that failed or is
+    /// another process's, from which this one was forked.
     pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
         let window = self.0.shared.control.kernels().ok_or(KernelsRefused::NoRecorder)?;
+        if self.0.shared.is_forked() {
+            return Err(KernelsRefused::Failed);
+        }
         match window.ask(steps) {
             true => Ok(()),
             false if window.has_failed() => Err(KernelsRefused::Failed),
@@ -204,8 +216,12 @@ impl Handle {
     }
 
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
-    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for.
+    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for;
+    /// in a process that was forked from the one that records at once.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
+        if self.0.shared.is_forked() {
+            return false;
+        }
         let deadline = deadline(timeout);
         let Some(window) = self.0.shared.control.kernels() else { return false };
         while window.is_wanted() && std::time::Instant::now() < deadline {
@@ -261,7 +277,7 @@ impl Handle {
             steps: tally.steps,
             requests_open: self.0.shared.open_requests.load(Ordering::Relaxed),
             tokens_in_flight: self.0.shared.steps_of_requests.tokens_in_flight(),
-            capture_remaining: self.0.shared.control.remaining(),
+            capture_remaining: self.capture_remaining(),
             overhead_ratio: overhead(self.0.per_interval_ns, &tally).1,
         }
     }

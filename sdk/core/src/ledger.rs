@@ -91,7 +91,8 @@ impl Ledger {
 
     /// `n` records of `kind` were dropped.
     pub fn dropped(&self, kind: RecordKind, reason: DropReason, n: u64) {
-        self.dropped[kind as usize][reason as usize].fetch_add(n, Ordering::Relaxed);
+        // After what was taken back from elsewhere: see `report_without_pending`.
+        self.dropped[kind as usize][reason as usize].fetch_add(n, Ordering::Release);
     }
 
     /// All records of `batch` were dropped.
@@ -132,6 +133,23 @@ impl Ledger {
         }
     }
 
+    /// The account as it would be if whatever is pending were dropped now. It adds up even while the exporter goes on.
+    pub(crate) fn report_without_pending(&self, name: &str, reason: DropReason) -> ExporterReport {
+        // What was dropped is read before what was exported, because records are taken back from the one to the other:
+        // none may be seen twice, and one that is not seen is pending. What was received is settled already.
+        let mut report = self.report(name);
+        for kind in RecordKind::ALL {
+            let count = |counts: &BTreeMap<String, u64>| counts.get(kind.table()).copied().unwrap_or(0);
+            let settled = count(&report.exported) + report.dropped_total(kind);
+            let pending = count(&report.received).saturating_sub(settled);
+            if pending > 0 {
+                let reasons = report.dropped.entry(kind.table().to_string()).or_default();
+                *reasons.entry(reason.as_str().to_string()).or_default() += pending;
+            }
+        }
+        report
+    }
+
     /// The account so far.
     pub fn report(&self, name: &str) -> ExporterReport {
         let by_table = |counts: &[AtomicU64; KINDS]| -> BTreeMap<String, u64> {
@@ -144,7 +162,7 @@ impl Ledger {
         for kind in RecordKind::ALL {
             let reasons: BTreeMap<String, u64> = DropReason::ALL
                 .into_iter()
-                .map(|r| (r.as_str().to_string(), self.dropped[kind as usize][r as usize].load(Ordering::Relaxed)))
+                .map(|r| (r.as_str().to_string(), self.dropped[kind as usize][r as usize].load(Ordering::Acquire)))
                 .filter(|(_, n)| *n > 0)
                 .collect();
             if !reasons.is_empty() {

@@ -3,17 +3,22 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, unsafe_code, reason = "a test; fork has no safe form")]
 mod common;
+mod scripted;
 use candlescope_core::run::RunManifest;
 use candlescope_core::*;
 use candlescope_testkit::SOON;
 use common::*;
+use scripted::{Device, Recorder};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
+
+/// A child of one test must not inherit locks that another one holds.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Writes into a file which process called it for what.
 struct Diary(File);
@@ -89,6 +94,7 @@ fn in_child(work: impl FnOnce() -> u8) -> i32 {
 
 #[test]
 fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = std::env::temp_dir().join(format!("candlescope-fork-{}", std::process::id()));
     let memory = MemoryExporter::new();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -148,4 +154,29 @@ fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
     let me = std::process::id().to_string();
     assert!(diary.lines().all(|line| line.starts_with(&me)), "{diary}");
     assert!(diary.contains(&format!("{me} close\n{me} finish\n")), "{diary}");
+}
+
+#[test]
+fn a_forked_child_has_no_window_and_waits_for_none() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (layer, session) = Session::builder().kernels(Recorder(Device::new()), None).start().expect("starts");
+    let _default = tracing_subscriber::registry().with(layer).set_default();
+    let handle = session.handle();
+    let refuses_all = || {
+        in_child(|| {
+            let begin = Instant::now();
+            assert!(!handle.wait_for_kernels(SOON), "the recorder is the parent's");
+            assert_eq!(handle.capture_kernels(1), Err(KernelsRefused::Failed));
+            assert_eq!(handle.capture_next(1), Err(CaptureBusy { remaining: 0 }));
+            assert_eq!(handle.stats().capture_remaining, 0);
+            assert!(begin.elapsed() < SOON / 4, "{:?}", begin.elapsed());
+            40
+        })
+    };
+    assert_eq!(refuses_all(), 40, "before a window");
+    handle.capture_kernels(2).expect("none is open");
+    assert!(handle.wait_for_kernels(SOON));
+    handle.capture_next(1).expect("none is open");
+    assert_eq!(refuses_all(), 40, "within windows");
+    assert_eq!(handle.stats().capture_remaining, 1, "the parent's goes on");
 }

@@ -10,6 +10,7 @@ use candlescope_testkit::{SOON, wait_until};
 use common::{record, sorted};
 use scripted::{Clock, Device, Recorder};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tracing::{Span, trace_span};
 
@@ -677,6 +678,41 @@ fn a_capture_leaves_the_recorder_off_however_it_ends() {
         capture.wait(Duration::from_secs(20)).expect("written");
         assert_eq!(memory.batch().kernels.len(), 16);
     });
+}
+
+#[test]
+fn a_captured_step_that_goes_on_does_not_keep_the_recorder_on_for_the_others() {
+    let device = Device::new();
+    let memory = MemoryExporter::new();
+    let session = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), None);
+    record(session, |handle| {
+        let capture = handle.capture(memory.clone(), 2).expect("begins");
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        std::thread::scope(|scope| {
+            let device = &device;
+            let long = move || {
+                let _step = trace_span!("long").entered();
+                device.launch("early", 10_000);
+                trace_span!("inner").in_scope(|| device.launch("early", 10_000));
+                begun.send(()).expect("waited for");
+                let _ = ends.recv();
+                device.launch("unseen", 30_000);
+            };
+            scope.spawn(|| tracing::dispatcher::with_default(&dispatch, long));
+            begins.recv().expect("begins");
+            steps(device, 3);
+            wait_until(|| !device.recording(), "the recorder is off");
+            assert!(capture.wait(Duration::ZERO).is_none(), "the capture waits on");
+            drop(end);
+        });
+        capture.wait(SOON).expect("written");
+    });
+    let captured = memory.batch();
+    let gpu = |path| with_gpu(&captured, path).next().and_then(|s| s.gpu).expect("has GPU time").source;
+    assert_eq!([gpu("decode"), gpu("long"), gpu("long/inner")], [GpuSource::Cupti, GpuSource::Event, GpuSource::Cupti]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! Whether a run's books balance.
+//! Checks that a run's accounts are conserved.
 
 use anyhow::{Result, ensure};
 use candlescope_core::run::RunManifest;
 
-/// Every interval the application made is a record or counted as lost, and every record is exported or counted as dropped.
+/// Checks that every interval the application made is a record or counted as lost, and every record is exported or
+/// counted as dropped.
 ///
 /// # Errors
-/// When they are not.
+/// If that is not so.
 pub fn check_conserved(manifest: &RunManifest, entered: u64) -> Result<()> {
     let loss = &manifest.loss;
     ensure!(loss.emitted == entered, "{entered} intervals were left, {} were seen", loss.emitted);

@@ -1,4 +1,5 @@
-//! Counts allocations of the calling thread, where asked to; otherwise one predictable branch on top of the system allocator.
+//! Counts allocations of the calling thread on request; otherwise it adds one predictable branch to the system
+//! allocator.
 #![allow(unsafe_code, reason = "a counting allocator must implement an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -22,7 +23,8 @@ fn count() {
     }
 }
 
-// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
+// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local
+// only.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

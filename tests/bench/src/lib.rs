@@ -1,10 +1,10 @@
-//! What the measuring programs share. Each figure is a program of its own in `src/bin`; `docs/measurements/` says how they are
-//! taken and what came out, on which hardware.
+//! What the measuring programs share. Each figure is a program of its own in `src/bin`; `docs/measurements/` says how
+//! they are taken and has the results and the hardware.
 //!
 //! | program | question |
 //! |---|---|
 //! | `overhead` | what does one enter+exit cost, beside peers? |
-//! | `throughput` | how many intervals a second do the background threads get through on one core? |
+//! | `throughput` | how many intervals per second can the background threads process on one core? |
 //! | `decode` | how much slower does a real model decode with everything recorded? |
 //! | `soak` | does memory stay flat, and is every record accounted for, over a long run? |
 //! | `summary` | all of it in one table and one file |

@@ -1,9 +1,9 @@
-//! The machine and the versions a figure was taken on: without them it says nothing.
+//! The machine and the versions that a figure was measured on, without which it means nothing.
 
 use serde_json::{Map, Value, json};
 use std::process::Command;
 
-/// The workspace's lock file as of the build: what the peers' versions are read from.
+/// The workspace's lock file at build time, from which the peers' versions are read.
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
 const PEERS: [&str; 12] = [
@@ -46,7 +46,7 @@ pub fn describe() -> Value {
     })
 }
 
-/// Average load over one minute; `NaN` where the system does not tell.
+/// Average load over one minute; `NaN` if it is not known.
 pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)

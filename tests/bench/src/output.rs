@@ -37,8 +37,8 @@ pub fn read(name: &str) -> Result<Option<Value>> {
     Ok(Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?))
 }
 
-/// A folder for runs that are measured and thrown away: beside the results, because the system's own folder for temporary
-/// files may be memory.
+/// A folder for runs that are measured and thrown away: beside the results, because the system's own folder for
+/// temporary files may be memory.
 ///
 /// # Errors
 /// When it cannot be made.

@@ -18,7 +18,7 @@ pub struct Application {
     annotated: bool,
 }
 
-/// What came of a paced run.
+/// The result of a paced run.
 #[derive(Debug, Clone, Copy)]
 pub struct Paced {
     /// Intervals entered and left.
@@ -35,8 +35,8 @@ impl Paced {
 }
 
 impl Application {
-    /// Makes the spans under the current subscriber. `annotated`: every layer says its FLOPs, bytes, type and shape, as the
-    /// wrapped layers do; without, they are as bare as candle's own.
+    /// Makes the spans under the current subscriber. `annotated`: every layer says its FLOPs, bytes, type and shape, as
+    /// the wrapped layers do; otherwise they have no fields, like candle's own.
     pub fn new(annotated: bool) -> Self {
         let blocks =
             (0..BLOCKS).map(|_| (trace_span!("block"), (0..LAYERS).map(|_| trace_span!("linear")).collect())).collect();
@@ -70,7 +70,7 @@ impl Application {
             if due >= duration {
                 return Paced { intervals: u64::from(steps) * STEP, elapsed: start.elapsed() };
             }
-            // Waking takes some fifty microseconds, so short waits are spent awake.
+            // Waking up takes about fifty microseconds, so short waits are busy.
             loop {
                 let left = due.saturating_sub(start.elapsed());
                 if left.is_zero() {

@@ -1,4 +1,4 @@
-//! What the operating system says about this process, and where its threads run.
+//! Figures of the operating system about this process, and the CPUs of its threads.
 
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -20,7 +20,7 @@ pub fn resident() -> Result<(u64, u64)> {
 /// CPUs the calling thread may use.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not tell.
 pub fn cpus() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&n| set.is_set(n)).collect())
@@ -45,14 +45,14 @@ pub fn disk_use(dir: &std::path::Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        // A file may be renamed or removed while we look.
+        // A file may be renamed or removed meanwhile.
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += if metadata.is_dir() { disk_use(&entry.path())? } else { metadata.len() };
     }
     Ok(bytes)
 }
 
-/// Watches how much of the machine other processes and other guests take from a set of processes.
+/// Measures the CPU time that other processes and other guests take on the machine.
 #[derive(Debug)]
 pub struct Disturbance {
     ours: Vec<u32>,
@@ -98,7 +98,7 @@ fn machine_time() -> Result<(u64, u64)> {
 /// Clock ticks of a process, zero once it is gone.
 fn time_of(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in brackets may hold anything; user and system time are fields 14 and 15 of the whole line.
+    // The name in brackets may contain anything; user and system time are fields 14 and 15 of the whole line.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }

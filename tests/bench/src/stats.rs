@@ -12,7 +12,7 @@ pub const P90_FROM: usize = 10;
 pub struct Spread {
     /// Smallest value.
     pub min: f64,
-    /// Tenth percentile; `None` below [`P90_FROM`] values, where it says no more than the smallest.
+    /// Tenth percentile; `None` below [`P90_FROM`] values, where it would be no different from the smallest.
     pub p10: Option<f64>,
     /// Median.
     pub p50: f64,
@@ -23,7 +23,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of a sample; `None` if it is empty.
+    /// The spread of a sample; `None` if it is empty.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (position - low as f64)
 }
 
-/// Pairs from which a ratio has an interval.
+/// Number of pairs from which a ratio has an interval.
 pub const INTERVAL_FROM: usize = 6;
 
 /// A ratio of quantiles and its 95 % confidence interval.
@@ -55,7 +55,8 @@ pub const INTERVAL_FROM: usize = 6;
 pub struct Ratio {
     /// Quantile of the first over the same quantile of the second.
     pub ratio: f64,
-    /// Lower end; `None` below [`INTERVAL_FROM`] pairs, of which no interval holds the truth in 95 of 100 cases.
+    /// Lower end; `None` below [`INTERVAL_FROM`] pairs, for which no interval contains the true ratio in 95 of 100
+    /// cases.
     pub low: Option<f64>,
     /// Upper end, likewise.
     pub high: Option<f64>,
@@ -64,7 +65,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// What is more or less than the same, as people read it: `+1.87 % (+1.02 to +2.75)`.
+    /// The difference from 1 as text: `+1.87 % (+1.02 to +2.75)`.
     pub fn percent(&self) -> String {
         let of = |ratio: f64| (ratio - 1.0) * 1e2;
         match self.low.zip(self.high) {
@@ -74,10 +75,11 @@ impl Ratio {
     }
 }
 
-/// Ratio of the quantiles `q` (0.5: medians) of paired measurements, with a percentile bootstrap over whole pairs: neighbours
-/// share the machine's mood, and keeping them together keeps that out of the interval. Percentiles of few resampled pairs are too
-/// narrow, so they are taken further out, at Φ(−√(n/(n−1)) · t) with Student's t of n − 1 degrees of freedom [Hesterberg, *What
-/// Teachers Should Know About the Bootstrap*, 2015]. Seeded, so that the same data give the same interval.
+/// Ratio of the quantiles `q` (0.5: medians) of paired measurements, with a percentile bootstrap over whole pairs: the
+/// two of a pair are measured under the same load of the machine, and keeping them together keeps that load out of the
+/// interval. Percentiles of few resampled pairs are too narrow, so they are taken further out, at Φ(−√(n/(n−1)) · t)
+/// with Student's t of n − 1 degrees of freedom [Hesterberg, *What Teachers Should Know About the Bootstrap*, 2015].
+/// Seeded, so that the same data give the same interval.
 pub fn ratio_of_quantiles(pairs: &[(f64, f64)], q: f64) -> Ratio {
     const RESAMPLES: usize = 10_000;
     let (mut a, mut b) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
@@ -106,7 +108,7 @@ pub fn ratio_of_quantiles(pairs: &[(f64, f64)], q: f64) -> Ratio {
     Ratio { ratio: ratio(&mut pairs.iter().copied()), low, high, pairs: pairs.len() }
 }
 
-/// The percentile at which a bootstrap of `n` units has 2.5 % below: 0.0024 of 6, 0.0218 of 60.
+/// The expanded percentile for 2.5 % in a bootstrap of `n` units: 0.0024 for 6, 0.0218 for 60.
 fn expanded(n: usize) -> f64 {
     const Z: f64 = 1.959_963_984_540_054;
     let freedom = (n - 1) as f64;
@@ -168,7 +170,7 @@ mod tests {
         assert!((expanded(1_000_000) - 0.025).abs() < 1e-5);
     }
 
-    /// Ratios of pairs that share the machine's mood, 1.02 in truth.
+    /// Ratios of pairs with a common disturbance and a true ratio of 1.02.
     #[test]
     fn the_interval_holds_the_ratio_as_often_as_it_says() {
         let mut rng = StdRng::seed_from_u64(11);

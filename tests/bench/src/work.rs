@@ -5,7 +5,7 @@ use tracing::{Span, trace_span};
 
 /// Intervals inside a step.
 pub const CHILDREN: usize = 400;
-/// Steps in a burst. A burst fits a ring of the default size several times over, so nothing is dropped.
+/// Steps in a burst. A ring of the default size holds several bursts, so nothing is dropped.
 pub const STEPS: usize = 10;
 /// Enter/exit pairs in a burst, the steps' own included.
 pub const PAIRS: usize = STEPS * (CHILDREN + 1);
@@ -47,7 +47,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Makes them; the subscriber must be in place, because a span made without one stays disabled.
+    /// Makes the spans; the subscriber must be installed already, because a span made without one stays disabled.
     pub fn new(mode: Mode) -> Self {
         let n = match mode {
             Mode::Many => CHILDREN,

@@ -3,11 +3,11 @@
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// A generator for each input, so that a finding is named by its number. `Cargo.lock` keeps what the numbers mean.
+/// One generator per input, so that a failure is identified by the input's number. `Cargo.lock` pins the generator.
 #[derive(Debug)]
 pub struct Dice(StdRng);
 
-/// Numbers and pieces of text that parsers trip over.
+/// Numbers and pieces of text that parsers often get wrong.
 const WORDS: [&[u8]; 16] = [
     b"-1",
     b"0",
@@ -86,7 +86,7 @@ impl Dice {
         bytes
     }
 
-    /// Half the places are near the end: there a Parquet file's footer is.
+    /// Half the places are near the end, where the footer of a Parquet file is.
     fn place(&mut self, length: usize) -> usize {
         if self.below(2) == 0 {
             length.saturating_sub(self.below(length.min(2000)) + 1)

@@ -1,9 +1,10 @@
-//! Fuzzing without a special compiler: seeds from `corpus/`, mutations that are the same on every machine, and a supervisor that
-//! sees panics, aborts, hangs and memory.
+//! Fuzzing without a special compiler: seeds from `corpus/`, mutations that are the same on every machine, and a
+//! supervisor that sees panics, aborts, hangs and memory.
 //!
-//! A target is a function from bytes to whether they were accepted. It runs in a process of its own ([`worker`]); the supervisor
-//! ([`supervise`]) ends that process where one input takes too long or too much, and goes on behind it. Models have their own
-//! mutations in `instrumented-models/tests/hostile.rs`, because loading them is what is tested there.
+//! A target is a function from bytes to whether they were accepted. It runs in a process of its own ([`worker`]); the
+//! supervisor ([`supervise`]) ends that process if an input takes too much time or memory, and goes on with the next
+//! input. Models have their own mutations in `instrumented-models/tests/hostile.rs`, because loading them is what is
+//! tested there.
 
 pub mod dice;
 pub mod supervise;

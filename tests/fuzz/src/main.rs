@@ -1,5 +1,5 @@
-//! `fuzz [--target NAME] [--inputs N] [--seconds S] [--seed SEED] [--only INDEX]`: prints a table of what came of the inputs; fails
-//! where anything went wrong.
+//! `fuzz [--target NAME] [--inputs N] [--seconds S] [--seed SEED] [--only INDEX]`: prints a table of results; fails if
+//! anything went wrong.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program's own output")]
 
 use anyhow::{Context, Result, bail};

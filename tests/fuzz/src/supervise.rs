@@ -1,4 +1,4 @@
-//! Runs workers, watches what they take, and counts what went wrong.
+//! Runs workers, watches their time and memory, and counts failures.
 
 use crate::worker;
 use anyhow::{Context, Result};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One input may take so long.
+/// Longest time for one input.
 pub const HANG: Duration = Duration::from_secs(20);
 
-/// A worker may have so many megabytes resident.
+/// Most resident megabytes of a worker.
 pub const CEILING_MB: u64 = 512;
 
-/// Inputs for one process: what inputs leave behind does not add up for ever.
+/// Inputs for one process, so that what they leave behind does not accumulate.
 const CHUNK: u64 = 4000;
 
-/// What came of some inputs.
+/// Results for some inputs.
 #[derive(Debug, Default)]
 pub struct Count {
     /// Inputs that ran.
@@ -27,19 +27,19 @@ pub struct Count {
     pub accepted: u64,
     /// Panics that reached the target's caller.
     pub panics: u64,
-    /// Processes that ended otherwise than in order.
+    /// Processes that ended abnormally.
     pub aborts: u64,
     /// Inputs that took longer than [`HANG`].
     pub hangs: u64,
-    /// Inputs at which a process had more than [`CEILING_MB`].
+    /// Inputs for which a process had more than [`CEILING_MB`] resident.
     pub over_memory: u64,
     /// The most megabytes that a process had.
     pub peak_mb: u64,
-    /// The longest that one input took, to a fiftieth of a second.
+    /// The longest time for one input, to a fiftieth of a second.
     pub slowest: Duration,
     /// Wall time.
     pub took: Duration,
-    /// What went wrong, with what repeats it.
+    /// Failures, with the command that repeats each.
     pub findings: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn chunk(exe: &Path, target: &str, seed: u64, range: (u64, u64), end: Instant, c
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
-    // Ended already, or to be.
+    // It has ended already, or has to.
     let _ = child.kill();
     child.wait()?;
     let said = String::from_utf8_lossy(&std::fs::read(file("out"))?).into_owned();
@@ -144,7 +144,7 @@ fn chunk(exe: &Path, target: &str, seed: u64, range: (u64, u64), end: Instant, c
                 let (index, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 count.findings.push(format!("panic: {text} ({})", repeat(index.parse().unwrap_or(0))));
             }
-            // What came between the last look and the end.
+            // What came between the last check and the end.
             Some(("peak", mb)) => peak_mb = peak_mb.max(mb.parse().unwrap_or(0)),
             Some(("done", accepted)) => done = accepted.parse().ok(),
             _ => {}

@@ -15,9 +15,9 @@ use std::process::{Command, Stdio};
 pub struct Target {
     /// Its name on the command line, and its folder in the corpus.
     pub name: &'static str,
-    /// Inputs it gets for each hundred that are asked for.
+    /// Inputs that it gets per hundred requested.
     pub weight: u64,
-    /// What mutations are made of.
+    /// Seeds for mutations.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Reads bytes, with a directory for files; whether they were accepted.
     pub run: fn(&Path, &[u8]) -> bool,
@@ -67,8 +67,8 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().filter_map(|path| fs::read(path).ok()).collect()
 }
 
-/// A whole run in `scratch` with `bytes` in place of one of its files, through every reader of runs. Whether the file was taken
-/// without a complaint.
+/// A whole run in `scratch` with `bytes` in place of one of its files, through every reader of runs. Returns whether
+/// the file was accepted without a complaint.
 fn in_run(scratch: &Path, file: &str, bytes: &[u8]) -> bool {
     let dir = scratch.join("run");
     if !dir.is_dir() {
@@ -95,7 +95,7 @@ fn in_run(scratch: &Path, file: &str, bytes: &[u8]) -> bool {
 
 fn read_run(dir: &Path, bytes: &[u8]) -> bool {
     let Ok(run) = Run::open(dir) else { return false };
-    // Not all readers of every input: which is said by the input, so that it can be repeated.
+    // Not every reader for every input; the input selects them, so that a failure can be repeated.
     match bytes.len() % 8 {
         0 => drop(write_report(dir, &ReportOptions { out: Some(dir.join("out")), ..ReportOptions::default() })),
         1 => {
@@ -115,7 +115,7 @@ fn read_run(dir: &Path, bytes: &[u8]) -> bool {
 
 fn export(manifest: &RunManifest, run: &Run) {
     let mut out = std::io::sink();
-    // Nothing fails to be written there.
+    // Writing to memory does not fail.
     let _ = chrome::write(&mut out, manifest, run.batches());
     let _ = perfetto::write(&mut out, manifest, run.batches());
 }
@@ -129,13 +129,13 @@ fn nsys(scratch: &Path, bytes: &[u8]) -> bool {
 fn chat(bytes: &[u8]) -> bool {
     let template = ChatTemplate::new(&String::from_utf8_lossy(bytes), "<s>", "</s>");
     let turns = [Message::new("system", "Be brief."), Message::new("user", "Hello")];
-    // As a program does that offers no process of its own, and then all the same: what is counted is bounded in any case.
+    // First like a program without isolated processes, then rendered anyway: what is counted is bounded in both cases.
     let _ = template.render(&turns, true);
     template.trusted().render(&turns, true).is_ok()
 }
 
-/// The first line is a value for `--set`, the second an argument, the rest a configuration. No model is there, so that nothing
-/// runs: what is accepted fails at the model's name.
+/// The first line is a value for `--set`, the second an argument, the rest a configuration. There is no model, so
+/// nothing runs: accepted input fails at the model's name.
 fn command_line(scratch: &Path, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes).replace('\0', "");
     let mut lines = text.splitn(3, '\n');

@@ -16,13 +16,13 @@ pub fn input(seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
     }
 }
 
-/// Runs inputs `from..to` of a target. What is under way stands in the file `at`; standard output has a line for each panic, and one
-/// at the end.
+/// Runs inputs `from..to` of a target. The number of the current input is in the file `at`; standard output has a line
+/// for each panic, and one at the end.
 ///
 /// # Errors
 /// When the files cannot be written.
 pub fn work(target: &Target, seed: u64, from: u64, to: u64, at: &File, scratch: &Path) -> std::io::Result<()> {
-    // What a library catches itself is no finding, and a message for each would drown those that are.
+    // A panic that a library catches itself is not a failure, and printing each one would hide the real ones.
     std::panic::set_hook(Box::new(|_| {}));
     let seeds = (target.seeds)();
     let mut accepted = 0u64;
@@ -42,7 +42,7 @@ pub fn work(target: &Target, seed: u64, from: u64, to: u64, at: &File, scratch: 
     writeln!(stdout(), "done {accepted}")
 }
 
-/// The most megabytes that a process has had resident, as the kernel counts it; 0 where it does not tell.
+/// The most megabytes that a process has had resident, as the kernel counts it; 0 if it is not known.
 pub fn peak_mb(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let mark = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

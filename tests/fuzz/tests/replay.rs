@@ -1,5 +1,5 @@
-//! The corpus and some mutations of it through every target. `CANDLESCOPE_FUZZ_INPUTS` says how many; `make fuzz` runs them by the
-//! hour.
+//! The corpus and some mutations of it through every target. `CANDLESCOPE_FUZZ_INPUTS` says how many; `make fuzz` runs
+//! them by the hour.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, reason = "a test")]
 use candlescope_fuzz::supervise::{self, HEAD};
@@ -23,7 +23,7 @@ fn every_input_ends_within_bounds() {
     }
 }
 
-/// The supervisor sees what it is there to see.
+/// The supervisor detects every kind of failure.
 #[test]
 fn what_goes_wrong_is_seen() {
     let exe = Path::new(env!("CARGO_BIN_EXE_fuzz"));

@@ -1,4 +1,4 @@
-//! Under loom: every order of what the threads do, and every value that a relaxed load may see. The sources are the
+//! Under loom: every interleaving of the threads, and every value that a relaxed load may see. The sources are the
 //! crates' own, with loom's types in place of the standard library's.
 #![allow(
     dead_code,
@@ -22,7 +22,7 @@ mod control;
 #[path = "../../../sdk/core/src/ring_room.rs"]
 mod ring_room;
 
-/// What these files name besides.
+/// Other names that these files use.
 mod names {
     pub(crate) const OTHER: u32 = 0;
 }
@@ -74,12 +74,12 @@ fn kernels(control: &Control) -> &KernelWindow {
     control.kernels().expect("has a recorder")
 }
 
-/// Begins steps; of how many the kernels are recorded.
+/// Begins steps; returns for how many the kernels are recorded.
 fn begin_steps(control: &Control, n: usize) -> usize {
     (0..n).filter(|_| control.begin_step(true, || false).kernels).count()
 }
 
-/// What the recorder's thread does between two looks: switch on what is wanted, off what is used up.
+/// One round of the recorder's thread: switches the recorder on if a window is wanted, and off if it is used up.
 fn recorder_looks(control: &Control, on: &AtomicUsize) {
     if kernels(control).is_wanted() {
         // From here on kernels are recorded.
@@ -107,7 +107,7 @@ fn windows_of_kernels() {
         let taken: usize = steps.into_iter().map(|s| s.join().expect("ends")).sum();
         let window = kernels(&control);
         assert!(taken <= 2 && window.taken() == taken as u64 && window.remaining() == 2 - taken as u64);
-        // What is left of it is there for later steps, and then it is closed.
+        // The rest of the window is for later steps, and then it is closed.
         recorder_looks(&control, &on);
         while window.remaining() > 0 {
             assert_eq!(begin_steps(&control, 1), 1);
@@ -152,7 +152,7 @@ fn windows_of_kernels() {
     check("a capture has a recorder that is on, or none", 3, || {
         let control = with_recorder();
         let on = Arc::new(AtomicUsize::new(1));
-        // The recorder is still on for a window that is used up.
+        // The recorder is still on from a window that is used up.
         assert!(kernels(&control).ask(1));
         kernels(&control).ready();
         assert_eq!(begin_steps(&control, 1), 1);
@@ -182,7 +182,7 @@ fn caches_of_spans() {
         let (theirs, told) = (shared.clone(), passed.clone());
         let mut cache = MetaCache::new();
         cache.get(&shared, 5, || Some(meta(1)));
-        // The registry gives a number out again: the layer hears of it, and only then anybody has the span.
+        // The registry reuses a number: it tells the layer first, and only then can anybody use the span.
         let maker = thread::spawn(move || {
             theirs.epoch(5).fetch_add(1, Relaxed);
             told.store(2, Release);

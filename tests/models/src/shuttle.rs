@@ -1,6 +1,6 @@
-//! Under shuttle: random orders of what the threads do, thousands of them, for what is too large for loom or rests on the
-//! one order of all `SeqCst` operations, which loom does not know. The sources are the crates' own, with shuttle's types in
-//! place of the standard library's.
+//! Under shuttle: thousands of random interleavings of the threads, for code that is too large for loom or relies on
+//! the total order of `SeqCst` operations, which loom does not model. The sources are the crates' own, with shuttle's
+//! types in place of the standard library's.
 #![allow(
     dead_code,
     unused_imports,
@@ -42,7 +42,7 @@ use std::sync::Arc;
 fn check(name: &str, runs: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
     let begin = std::time::Instant::now();
     shuttle::check_random(model.clone(), runs);
-    // And with few changes of threads at the worst places.
+    // Also with few thread switches, at the worst places.
     shuttle::check_pct(model, runs, 3);
     println!("{name}: {} orders, {:.1} s", 2 * runs, begin.elapsed().as_secs_f64());
 }
@@ -107,7 +107,7 @@ fn requests_and_their_steps(runs: usize) {
         requests.open(7);
         let steps = requests.clone();
         let by = requests.clone();
-        // Another request comes and goes meanwhile, on a slot that may be the one that gets free.
+        // Another request comes and goes meanwhile, in a slot that may be the one that becomes free.
         let other = thread::spawn(move || {
             by.open(8);
             by.first_step(8, Ticks(1));

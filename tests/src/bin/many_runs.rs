@@ -1,8 +1,9 @@
-//! Makes a folder of real runs of the embedded model, each with a session, a subscriber and a directory of its own, in one process.
+//! Makes a folder of real runs of the embedded model, each with a session, a subscriber and a directory of its own, in
+//! one process.
 //!
-//! `many_runs DIR [--runs N] [--dtype f32,f16,bf16] [--warmup N] [--repeats N]` writes DIR/DTYPE/run-NNNN. Element type, batch, prompt and
-//! answer differ from run to run: every combination comes as often as every other, and in random order, so that what the machine does
-//! meanwhile falls on all alike.
+//! `many_runs DIR [--runs N] [--dtype f32,f16,bf16] [--warmup N] [--repeats N]` writes DIR/DTYPE/run-NNNN. Element
+//! type, batch, prompt and answer differ from run to run: every combination occurs equally often and in random order,
+//! so that other work on the machine affects all equally.
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
@@ -92,8 +93,8 @@ fn cases(dtypes: &[DType]) -> Vec<Case> {
     cases
 }
 
-/// `n` cases: all of them in random order, again and again, but for the first one, so that a single run is the plainest: one
-/// sequence, and tokens enough for a trend. The same order every time.
+/// `n` cases: the first is the simplest, with one sequence and enough tokens for a trend, for the sake of single runs;
+/// then all of them in random order, again and again. The order is always the same.
 fn shuffled(cases: &[Case], n: usize) -> Vec<Case> {
     let mut random = StdRng::seed_from_u64(42);
     let mut order = Vec::new();

@@ -1,8 +1,8 @@
-//! What `tests/tests/nsys.rs` runs under Nsight Systems: candle's unmodified Llama, shown to NVTX by our tap or by the `nvtx`
-//! crate's own layer.
+//! The program that `tests/tests/nsys.rs` runs under Nsight Systems: candle's unmodified Llama, with NVTX ranges from
+//! our tap or from the `nvtx` crate's own layer.
 //!
-//! `nvtx_llama ours RUN N` records a run beside the ranges, N forwards on each of two threads; `nvtx_llama peer N` has NVIDIA's layer
-//! instead, on one thread; `nvtx_llama cost` prints what an interval costs.
+//! `nvtx_llama ours RUN N` records a run beside the ranges, N forwards on each of two threads; `nvtx_llama peer N` uses
+//! NVIDIA's layer instead, on one thread; `nvtx_llama cost` prints what an interval costs.
 #![allow(missing_docs, reason = "a program for tests")]
 #[allow(unused, reason = "shared with the tests")]
 #[path = "../../tests/common/mod.rs"]
@@ -47,8 +47,8 @@ fn ours(run: &str, n: usize) -> Result<()> {
 }
 
 fn peer(n: usize) -> Result<()> {
-    // Without phases: they are made anew at each step, which is the one use the layer supports. It aborts where a span is entered
-    // inside itself, which Llama does not do.
+    // Without phases, which are new spans at each step, the only use that the layer supports. The layer aborts if a
+    // span is entered inside itself, which Llama does not do.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(nvtx::tracing::NvtxLayer::default()))?;
     let (model, mut cache) = models::llama();
     for i in 0..n {
@@ -57,7 +57,7 @@ fn peer(n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds that an enter and its exit take: through the tap alone, and through the whole layer without and with it.
+/// Nanoseconds per enter and exit: through the tap alone, and through the whole layer without and with it.
 fn cost() -> Result<()> {
     const ROUNDS: u32 = 20_000;
     let best = |mut f: Box<dyn FnMut() -> Duration>| {
@@ -98,7 +98,8 @@ fn cost() -> Result<()> {
                     }
                 }
                 let taken = start.elapsed();
-                // The next round begins with an empty ring: records that find none are dropped, which is cheaper than keeping them.
+                // The next round begins with an empty ring: with a full one records are dropped, which is cheaper than
+                // keeping them.
                 let _ = handle.flush(Duration::from_secs(5));
                 taken
             }))

@@ -12,7 +12,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Counting;
 
-// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local only.
+// SAFETY: every call is passed on to the system allocator unchanged; counting touches a const-initialised thread-local
+// only.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = CALLS.try_with(|n| n.set(n.get() + 1));
@@ -36,7 +37,7 @@ pub fn allocator_calls(f: impl FnOnce()) -> u64 {
 /// The counter counts: without this, a test that wants zero could not fail.
 ///
 /// # Panics
-/// Where the test has another allocator.
+/// If the test has another allocator.
 pub fn assert_counting() {
     assert_eq!(allocator_calls(|| drop(std::hint::black_box(Box::new(1)))), 2);
 }

@@ -1,4 +1,4 @@
-//! A collector in this process that answers as told.
+//! A scripted OpenTelemetry collector in this process.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 /// One request as the server got it.
 #[derive(Debug, Clone)]
 pub struct Got {
-    /// What was asked for.
+    /// The path of the request.
     pub path: String,
     /// By their names in lower case.
     pub headers: HashMap<String, String>,
@@ -16,10 +16,10 @@ pub struct Got {
     pub body: Vec<u8>,
 }
 
-/// Answers requests as told, by their number from 0. Returns where it listens and the requests so far.
+/// Answers each request with `answer`, which gets its number, from 0. Returns the address and the requests so far.
 ///
 /// # Panics
-/// Where there is no port.
+/// If there is no port.
 pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (SocketAddr, Arc<Mutex<Vec<Got>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("address");
@@ -62,11 +62,11 @@ fn read(reader: &mut impl BufRead) -> Option<Got> {
 /// Answers with a status line, more headers, each with its line's end, and a body.
 pub fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
-    // A client that has gone away is the client's business.
+    // It does not matter if the client has gone away.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
-/// An answer that takes everything.
+/// A response that accepts everything.
 pub fn ok(_: usize, stream: &mut TcpStream) {
     reply(stream, "200 OK", "content-type: application/x-protobuf\r\n", &[]);
 }
@@ -74,7 +74,7 @@ pub fn ok(_: usize, stream: &mut TcpStream) {
 /// An address where nobody listens.
 ///
 /// # Panics
-/// Where there is no port.
+/// If there is no port.
 pub fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
 }

@@ -1,5 +1,5 @@
-//! A decoder of SmolLM2-135M's shape that generates text, as the records that a session makes of it: some 400 intervals
-//! a token. Seeded, so that a test sees the same each time.
+//! Makes the records that a session would make of a decoder of SmolLM2-135M's shape that generates text: some 400
+//! intervals per token. Seeded, so that a test gets the same records each time.
 
 use crate::records::{T0, request, span, step, thread};
 use candlescope_core::{
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The made-up GPU.
+/// The fictitious GPU.
 pub const GPU: &str = "GPU-00000000-1111-2222-3333-444444444444";
 
 const HIDDEN: u64 = 576;
@@ -20,16 +20,17 @@ const VOCABULARY: u64 = 49_152;
 /// How durations vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Spread {
-    /// Within three per cent, and rarely by far more; what lies between layers takes the same time each time.
+    /// Within three per cent, rarely by far more; the time between layers is always the same.
     Even,
-    /// As timings of small kernels do, log-normally: constants would flatter every encoding.
+    /// Log-normally, like timings of small kernels: constants would make every encoding look good.
     LogNormal,
 }
 
 /// Makes records.
 #[derive(Debug)]
 pub struct Decoder {
-    /// Whether intervals carry FLOPs, bytes, dtype and shape, as our wrapped models' do and plain candle spans do not.
+    /// Whether intervals carry FLOPs, bytes, dtype and shape, as those of our instrumented models do and candle's own
+    /// do not.
     pub annotated: bool,
     /// Whether intervals have device time.
     pub gpu: bool,
@@ -42,7 +43,7 @@ pub struct Decoder {
     pub(crate) layers: usize,
     /// Name of a layer's span.
     pub(crate) block: String,
-    /// One step in this many has device time on every interval, the others on the step alone.
+    /// One step in this many has device time on every interval, the others only on the step.
     pub(crate) full_every: u64,
     /// The share of a host time that the device takes.
     pub(crate) gpu_percent: u64,
@@ -55,7 +56,7 @@ pub struct Decoder {
     pub(crate) batch: Batch,
     pub(crate) noise: u64,
     pub(crate) thread: Arc<ThreadInfo>,
-    /// Intervals that are open, as places among the batch's spans.
+    /// Open intervals, as indices into the batch's spans.
     pub(crate) open: Vec<usize>,
     pub(crate) in_step: bool,
     pub(crate) phase: Option<Phase>,
@@ -63,7 +64,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// One of 30 layers whose durations spread as measured ones do.
+    /// A decoder of 30 layers whose durations vary like measured ones.
     pub fn new(seed: u64) -> Self {
         Self {
             annotated: false,
@@ -96,7 +97,8 @@ impl Decoder {
         self
     }
 
-    /// At least 0 and below 1. Snapshots of reports are made of this stream, and no library promises to keep its own.
+    /// At least 0 and below 1. Snapshots of reports depend on this sequence, and no library promises to keep its own
+    /// stable.
     fn uniform(&mut self) -> f64 {
         self.noise = self.noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.noise >> 40) as f64 / (1u64 << 24) as f64
@@ -108,11 +110,11 @@ impl Decoder {
         (sigma * radius * (std::f64::consts::TAU * self.uniform()).cos()).exp()
     }
 
-    /// By how much longer a computation takes this time.
+    /// A random factor for the duration of a computation.
     fn jitter(&mut self) -> f64 {
         match self.spread {
             Spread::LogNormal => self.log_normal(0.25),
-            // Rarely something else runs on the core.
+            // Occasionally something else runs on the core.
             Spread::Even => match self.uniform() {
                 rare if rare > 0.995 => 1.6,
                 often => 0.97 + 0.06 * often,
@@ -120,7 +122,7 @@ impl Decoder {
         }
     }
 
-    /// Time of the program itself, around a layer.
+    /// Time of the program itself, between layers.
     fn between(&mut self) {
         self.now += match self.spread {
             Spread::LogNormal => (300.0 * self.log_normal(0.5)) as i64,
@@ -128,12 +130,12 @@ impl Decoder {
         };
     }
 
-    /// Begins an interval; gives its place among the spans.
+    /// Begins an interval; returns its index among the spans.
     pub(crate) fn enter(&mut self, name: &str) -> usize {
         self.seq += 1;
         let parent = self.open.last().map(|at| &self.batch.spans[*at]);
         let text = match parent {
-            // A request's entry stands above steps, whose paths begin with themselves.
+            // A request's entry is above steps, whose paths begin with their own names.
             Some(parent) if parent.step.is_some() => &format!("{}/{name}", parent.path.path),
             _ => name,
         };
@@ -187,7 +189,7 @@ impl Decoder {
         self.kernel(at, KernelKind::Kernel, "void cutlass::Kernel2<cutlass_80_tensorop_bf16_gemm_64x64>(Params)");
     }
 
-    /// A layer that says nothing of what it does.
+    /// A layer without annotations.
     fn busy(&mut self, name: &str, ns: f64) {
         let ns = ns * self.jitter();
         let at = self.interval(name, |d| d.now += ns as i64);
@@ -195,7 +197,7 @@ impl Decoder {
         self.kernel(at, KernelKind::Kernel, &kernel);
     }
 
-    /// One kernel or copy of an interval without others inside: launched as it begins, busy for three fifths of it.
+    /// One kernel or copy of an interval without children: launched as it begins, running for three fifths of it.
     fn kernel(&mut self, at: usize, kind: KernelKind, name: &str) {
         if !self.recorded.contains(&self.step) {
             return;

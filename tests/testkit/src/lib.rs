@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`records`] | one record of each kind, to be changed by struct update |
 //! | [`decoder`] | a decoder that makes records as a session would, without a model |
-//! | [`scenario`] | a whole made-up run with its manifest: requests, kernels, a GPU's sensors |
+//! | [`scenario`] | a whole synthetic run with its manifest: requests, kernels, a GPU's sensors |
 //! | [`allocations`] | an allocator that counts |
-//! | [`collector`] | an HTTP server in this process that answers as told |
+//! | [`collector`] | a scripted HTTP server in this process |
 //! | [`services`] | Prometheus, Jaeger and other servers as child processes, and the HTTP to talk to them |
-//! | [`tools`] | what not every machine has; where all of it must be there, a test without it fails |
+//! | [`tools`] | tools that not every machine has; if they are required, a test without its tool fails |
 
 pub mod allocations;
 pub mod collector;
@@ -25,7 +25,7 @@ pub use waiting::{SOON, wait_for, wait_until};
 /// The repository.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Text of what a program printed, whatever it is.
+/// A program's output as text, even if it is not UTF-8.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

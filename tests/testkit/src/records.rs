@@ -1,4 +1,4 @@
-//! One record of each kind, with nothing in it that a test does not ask for.
+//! One record of each kind, with only the values that a test asks for.
 
 use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, SCHEMA_VERSION, Verdict};
 use candlescope_core::{
@@ -8,17 +8,17 @@ use candlescope_core::{
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// Start of every made-up run: 2026-01-31 12:00:00 UTC.
+/// Start of every synthetic run: 2026-01-31 12:00:00 UTC.
 pub const T0: i64 = 1_769_860_800_000_000_000;
 
 #[derive(Default)]
 struct Paths {
     paths: HashMap<String, Arc<PathInfo>>,
-    /// The number of the first of those that differ in ordinals alone.
+    /// The number of the first of the paths that differ only in ordinals.
     rollups: HashMap<String, u32>,
 }
 
-/// A path as the pipeline would intern it: equal ones are one, and their numbers are dense.
+/// A path as the pipeline would intern it: equal paths are the same object, and numbers are dense.
 pub fn path(text: &str) -> Arc<PathInfo> {
     static KNOWN: LazyLock<Mutex<Paths>> = LazyLock::new(Mutex::default);
     let Paths { paths, rollups } = &mut *KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +126,7 @@ pub fn request(number: u64, start: i64, dur: u64) -> RequestRecord {
     }
 }
 
-/// A kernel of `dur` ns at `start` ns after [`T0`], of no interval.
+/// A kernel of `dur` ns at `start` ns after [`T0`], without an interval.
 pub fn kernel(device: &str, start: i64, dur: u64) -> KernelRecord {
     KernelRecord {
         kind: KernelKind::Kernel,

@@ -28,10 +28,10 @@ pub struct Scenario {
     pub warmup: u64,
     /// Whether intervals have device time.
     pub gpu: bool,
-    /// One step in this many has device time on every interval, the others on the step alone: the adaptive tier. 1:
-    /// all.
+    /// One step in this many has device time on every interval, the others only on the step, as in the adaptive tier.
+    /// With 1, all steps do.
     pub full_every: u64,
-    /// Steps whose kernels are recorded, from the fourth on that counts.
+    /// Number of steps whose kernels are recorded, from the fourth measured step on.
     pub recorded: u64,
     /// Whether a GPU's power, energy and so on are sampled.
     pub sensors: bool,
@@ -174,13 +174,13 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
     (batch, manifest)
 }
 
-/// A GPU that draws 100 W, and from a tenth of a second into the run 300 W and a little more or less.
+/// A GPU that draws 100 W, and from a tenth of a second into the run about 300 W.
 fn sensors(batch: &mut Batch, end: i64) {
     let device: Arc<str> = GPU.into();
     let mut joules = 5_000.0;
     let mut before = None;
     for (i, at) in (0..=end + 300_000_000).step_by(50_000_000).enumerate() {
-        // The sensor moves every other sample.
+        // The sensor is updated every other sample.
         let watts = if (100_000_000..end).contains(&at) { 300.0 + 10.0 * ((i / 2) % 3) as f64 } else { 100.0 };
         joules += before.map_or(0.0, |w: f64| (w + watts) / 2.0 * 0.05);
         before = Some(watts);

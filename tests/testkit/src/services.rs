@@ -1,4 +1,4 @@
-//! Real servers as child processes of a test, and the little HTTP that talking to them takes.
+//! Real servers as child processes of a test, and a minimal HTTP client to talk to them.
 
 use crate::{ROOT, wait_until};
 use serde_json::Value;
@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a script below `tests/` prints: a program, a directory, a library, fetched on first use.
+/// The path that a script below `tests/` prints: a program, a directory or a library, fetched on first use.
 ///
 /// # Panics
-/// When the script fails; it says why on standard error.
+/// If the script fails; it says why on standard error.
 pub fn from_script(script: &str) -> PathBuf {
     let output = Command::new(format!("{ROOT}/tests/{script}")).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{script}: {error}"));
@@ -22,24 +22,24 @@ pub fn from_script(script: &str) -> PathBuf {
     String::from_utf8(output.stdout).expect("a path").trim().into()
 }
 
-/// Addresses on the loopback interface that were free a moment ago, and differ.
+/// Different addresses on the loopback interface that were free a moment ago.
 ///
 /// # Panics
-/// Where there are none.
+/// If there are none.
 pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     listeners.each_ref().map(|listener| listener.local_addr().expect("an address"))
 }
 
-/// The body of an answer with status 200. HTTP/1.0, so that nothing comes in chunks.
+/// The body of a response with status 200. Uses HTTP/1.0, so that nothing is chunked.
 ///
 /// # Errors
-/// When there is no answer within 30 s, it is not HTTP, or it has another status: then with its head and body.
+/// If there is no response within 30 s, it is not HTTP, or it has another status; the error then has its head and body.
 pub fn get(address: SocketAddr, target: &str) -> io::Result<String> {
     ask(address, &format!("GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n"))
 }
 
-/// Sends JSON; the body of the answer.
+/// Sends JSON; returns the body of the response.
 ///
 /// # Errors
 /// As for [`get`].
@@ -68,7 +68,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it, silenced.
+    /// Starts it, with its output discarded.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -82,7 +82,7 @@ impl Service {
     /// Kills it, if it runs.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Gone already is as good.
+            // It may have ended already.
             let _ = child.kill().and_then(|()| child.wait());
         }
     }
@@ -124,10 +124,11 @@ impl Drop for Service {
 /// CPU time of a process so far, user and system.
 pub fn cpu_of(process: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, which may have anything in it, is in brackets; behind it stand the state and, 11 fields on, both times.
+    // The name, which may contain anything, is in brackets; it is followed by the state and, 11 fields later, both
+    // times.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
-    // A hundred a second on every Linux of the last decades.
+    // A hundred ticks per second on every Linux of the last decades.
     Some(Duration::from_millis((ticks()? + ticks()?) * 10))
 }
 
@@ -136,18 +137,18 @@ pub fn cpu_of(process: u32) -> Option<Duration> {
 pub struct Jaeger {
     /// The process.
     pub service: Service,
-    /// Where it takes OTLP over HTTP.
+    /// Address for OTLP over HTTP.
     pub http: SocketAddr,
-    /// Where it takes OTLP by gRPC.
+    /// Address for OTLP over gRPC.
     pub grpc: SocketAddr,
-    /// Where it answers questions about traces.
+    /// Address for queries of traces.
     pub query: SocketAddr,
-    /// Where it shows the metrics that it was sent.
+    /// Address of a page with the metrics that it was sent.
     pub metrics: SocketAddr,
 }
 
 impl Jaeger {
-    /// Starts one and waits until it is up; building it, the first time, takes minutes.
+    /// Starts one and waits until it is up. Building it takes minutes, the first time.
     ///
     /// # Panics
     /// When it cannot be built or does not come up.
@@ -155,7 +156,7 @@ impl Jaeger {
         Self::start_with(&[])
     }
 
-    /// As [`start`](Self::start), with more files of configuration, which go before its own.
+    /// As [`start`](Self::start), with further configuration files, which come before its own.
     ///
     /// # Panics
     /// As for [`start`](Self::start).
@@ -199,7 +200,7 @@ pub fn prometheus_programs() -> &'static Path {
 pub struct Prometheus {
     /// The process.
     pub service: Service,
-    /// Where it answers questions.
+    /// Address for queries.
     pub address: SocketAddr,
     targets: usize,
     _dir: tempfile::TempDir,
@@ -233,10 +234,10 @@ impl Prometheus {
         Self { service, address, targets: targets.len(), _dir: dir }
     }
 
-    /// The values that a query gives now, each with its labels.
+    /// The current values of a query, each with its labels.
     ///
     /// # Errors
-    /// When it gives none, with what was answered instead.
+    /// If there is none; the error has the response.
     pub fn query(&self, expr: &str) -> Result<Vec<(String, f64)>, String> {
         let mut encoded = String::new();
         for byte in expr.bytes() {
@@ -251,14 +252,14 @@ impl Prometheus {
         Ok(values.filter_map(|v| Some((v["metric"].to_string(), v["value"][1].as_str()?.parse().ok()?))).collect())
     }
 
-    /// Waits until every target has been scraped anew, beginning now.
+    /// Waits until every target has been scraped again, by a scrape that begins after this call.
     ///
     /// # Panics
     /// When it takes too long.
     pub fn wait_for_scrapes(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
         let all_anew = || {
-            // A scrape's samples carry the time when it began.
+            // The samples of a scrape carry the time at which it began.
             let scraped = self.query("timestamp(up == 1)").expect("answers");
             scraped.len() == self.targets && scraped.iter().all(|(_, at)| *at > now)
         };

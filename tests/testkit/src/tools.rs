@@ -1,7 +1,7 @@
 //! Tools and rights that not every machine has.
 //!
-//! On somebody's own machine a test that lacks one says so and passes. Where `CI` is set, or `CANDLESCOPE_REQUIRE` as
-//! `make test` does, it fails: there a test that did not run must not look like one that passed.
+//! Usually a test whose tool is missing says so and passes. If `CI` is set, or `CANDLESCOPE_REQUIRE`, which `make test`
+//! sets, it fails: there a test that did not run must not look like one that passed.
 
 use crate::ROOT;
 use std::io::Write;
@@ -14,9 +14,9 @@ pub struct Tool {
     what: &'static str,
     /// Environment variable that names it.
     variable: &'static str,
-    /// Where a script of the repository puts it.
+    /// Where a script of the repository installs it.
     place: &'static str,
-    /// Its name on the `PATH`, where any version will do.
+    /// Its name on the `PATH`, if any version will do.
     program: Option<&'static str>,
     remedy: &'static str,
 }
@@ -57,7 +57,7 @@ pub const VALGRIND: Tool = Tool {
     remedy: "scripts/setup.sh test",
 };
 
-/// Where the tool is; `None` where it is missing, after [`missing`] has said so.
+/// Path of the tool; `None` if it is missing, after [`missing`] has said so.
 ///
 /// # Panics
 /// As [`missing`].
@@ -76,10 +76,10 @@ pub fn require(tool: &Tool) -> Option<PathBuf> {
     found
 }
 
-/// Says that what a test needs is not there.
+/// Reports that something a test needs is missing.
 ///
 /// # Panics
-/// Where everything must be there.
+/// If nothing may be missing.
 #[track_caller]
 pub fn missing(what: &str, remedy: &str) {
     let required =
@@ -89,7 +89,7 @@ pub fn missing(what: &str, remedy: &str) {
 }
 
 fn skipped(what: &str, remedy: &str) {
-    // Straight to the stream: what `eprintln!` prints in a test that passes is not shown.
+    // Directly to the stream, because output of `eprintln!` is not shown for a test that passes.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {what} is missing: {remedy} ***\n");
 }
 
@@ -98,8 +98,8 @@ fn skipped(what: &str, remedy: &str) {
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One of `size`, as `mount` writes it; `None` where the right to mount is missing, after saying so. A right is
-    /// nothing that a set-up could install, so no machine must have it.
+    /// One of `size`, in `mount`'s notation; `None` if the right to mount is missing, after saying so. A right cannot
+    /// be installed, so it is never required.
     pub fn mount(size: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory");
         let at = dir.path().to_str().expect("UTF-8");

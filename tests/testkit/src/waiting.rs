@@ -1,14 +1,14 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for a condition instead of for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// More than anything takes that a test waits for, on a machine that is busy with other things.
+/// Longer than anything that a test waits for takes, even on a busy machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
 ///
 /// # Panics
-/// If it does not within [`SOON`]; `what` says what was waited for.
+/// If it does not hold within [`SOON`]; `what` says what was waited for.
 #[track_caller]
 pub fn wait_until(mut condition: impl FnMut() -> bool, what: &str) {
     wait_for(|| condition().then_some(()), what);
@@ -21,8 +21,8 @@ pub fn wait_until(mut condition: impl FnMut() -> bool, what: &str) {
 #[track_caller]
 pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>, what: &str) -> T {
     let began = Instant::now();
-    // Often it is there at once; later a look a moment ago is as good as one now, and looking costs what is waited for
-    // its CPU.
+    // Often the condition holds at once. Later it is checked less often, because checking takes CPU time from what is
+    // waited for.
     let mut pause = Duration::from_micros(100);
     loop {
         if let Some(found) = look() {

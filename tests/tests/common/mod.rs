@@ -1,4 +1,4 @@
-//! Small candle models with random weights, and a way to record what they do.
+//! Small candle models with random weights, and a function that records what they do.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 
 use candle_core::quantized::gguf_file::{self, Value};

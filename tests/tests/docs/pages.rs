@@ -1,7 +1,7 @@
-//! Pages that people wrote, held to what they speak of.
+//! Checks hand-written pages against what they describe.
 //!
-//! Their Rust is compiled as documentation tests of this package (`src/lib.rs`), their commands are held to `--help` in
-//! `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
+//! Their Rust is compiled as documentation tests of this package (`src/lib.rs`), their commands are checked against
+//! `--help` in `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
 
 use candlescope::EnvConfig;
 use candlescope_core::run::Code;
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().expect("the workspace")
 }
 
-/// Files of the repository that end in `ending`, but for what is built or fetched.
+/// Files of the repository that end in `ending`, except built or fetched ones.
 fn files(ending: &str) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![root()]);
     while let Some(folder) = folders.pop() {
@@ -105,7 +105,7 @@ fn rows(section: &str) -> Vec<Vec<&str>> {
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
-/// What stands in backticks in a cell.
+/// The inline code in a cell.
 fn codes(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

@@ -1,5 +1,6 @@
-//! The notebooks of `examples/notebooks`, run from top to bottom as a person would: on one run, on a folder of a thousand, and on a run
-//! with GPU times. Their figures are held to the analysis crate's, their columns to `docs/run-format.md`.
+//! The notebooks of `examples/notebooks`, run from top to bottom as a person would: on one run, on a folder of a
+//! thousand, and on a run with GPU times. Their figures are compared with those of the analysis crate, their columns
+//! with `docs/run-format.md`.
 #![allow(missing_docs, reason = "a test")]
 mod sampled;
 
@@ -15,7 +16,7 @@ const WHERE: &str = "where_did_the_time_go";
 const BATCH: &str = "batch_context_latency";
 const COMPARE: &str = "compare_two_runs";
 
-/// Runs of the folder that shows that thousands can be read.
+/// Number of runs in the large folder.
 const MANY: usize = 1000;
 
 fn workspace() -> PathBuf {
@@ -44,7 +45,7 @@ struct Executed {
     figures: Value,
 }
 
-/// Runs a notebook; its plots and the figures it printed, or what it said when it failed.
+/// Runs a notebook; returns its plots and the figures it printed, or its error message.
 fn execute(python: &Path, name: &str, environment: &[(&str, &Path)]) -> Result<Executed, String> {
     let started = std::time::Instant::now();
     let output = Command::new(python)
@@ -73,7 +74,7 @@ fn analysis(run: &Path) -> Analysis {
     Analysis::of(&Run::open(run).expect("a run"))
 }
 
-/// Equal but for the order in which floating-point sums were taken.
+/// Equal except for the order of floating-point sums.
 fn assert_near(name: &str, found: &Value, expected: f64) {
     let found = found.as_f64().unwrap_or(f64::NAN);
     assert!(
@@ -86,7 +87,7 @@ fn median(samples: Vec<f64>) -> f64 {
     Distribution::of(samples).expect("samples").median
 }
 
-/// The three notebooks' figures of one run, whose latency is `a`'s.
+/// Checks the three notebooks' figures of one run, whose latency is that of `a`.
 fn hold_latency(run: &Analysis, batch: &Value) {
     let decode = run.phases.rows.iter().find(|row| row.name == "decode").expect("decode");
     let decode = decode.duration.as_ref().expect("durations");
@@ -113,7 +114,7 @@ fn one_run() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
     let [cold, a, b] = ["cold", "a", "b"].map(|name| dir.path().join(name));
-    // Operators of a report are over all requests, so this one has no warm-up for the notebook to leave out.
+    // This run has no warm-up, so the report's operators and the notebook cover the same requests.
     make_runs(&cold, &["--runs", "1", "--warmup", "0", "--repeats", "3"]);
     make_runs(&a, &["--runs", "1", "--warmup", "2", "--repeats", "12"]);
     make_runs(&b, &["--runs", "1", "--warmup", "2", "--repeats", "12"]);
@@ -239,7 +240,7 @@ fn code(name: &str) -> String {
     sources.collect::<Vec<_>>().join("\n")
 }
 
-/// What stands between quotation marks.
+/// The texts between quotation marks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2)
 }
@@ -266,7 +267,7 @@ fn columns_are_documented() {
                 assert!(documented[table].contains(column), "{name} reads {table}.{column}, which is not documented");
             }
         }
-        // Nothing else can be read: the one place that opens tables takes its columns from that list.
+        // No other columns can be read: the one place that opens tables takes its columns from that list.
         let reads = ["read_parquet(", "scan_parquet(", ".dataset("].iter().map(|call| code.matches(call).count());
         assert_eq!(reads.sum::<usize>(), 1, "{name} opens tables in one place");
         assert_eq!(code.matches("COLUMNS").count() - code.matches("COLUMNS = {").count(), 1, "{name}");

@@ -1,6 +1,6 @@
-//! Runs made again with what this machine does not have: GPU times that are sampled, windows of kernels, threads that
-//! share a device. What is true of them is worked out from their records; the notebooks, the page of queries and the
-//! examples of docs/analysis.md say the same.
+//! Runs extended by what this machine does not have: sampled GPU times, windows of kernels, threads that share a
+//! device. The true figures are computed from their records; the notebooks, the page of queries and the examples of
+//! docs/analysis.md must give the same.
 
 use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, median, workspace};
 use candlescope_analysis::Run;
@@ -67,7 +67,7 @@ fn a_run_with_gpu_times() {
     assert_eq!(found["gpu_steps"], json!({ "event": steps }));
 }
 
-/// Path that launches in some of its calls only.
+/// A path that launches kernels in some of its calls only.
 const LAUNCHES: &str = "decode/block/mlp/up_proj";
 
 /// Writes `run` again as a GPU in the adaptive tier with windows of kernels would have left it. Every fifth step is
@@ -99,7 +99,7 @@ fn with_windows(run: &Path, out: &Path, edit: impl FnOnce(&mut RunManifest)) -> 
     }
     for (mut i, dur_ns) in launches {
         batch.kernels.push(kernel_of(&batch.spans[i], "GPU-1", dur_ns));
-        // In everything around it, up to the step.
+        // Added to everything around it, up to the step.
         let step = batch.spans[i].step;
         loop {
             let span = &mut batch.spans[i];
@@ -119,13 +119,13 @@ fn with_windows(run: &Path, out: &Path, edit: impl FnOnce(&mut RunManifest)) -> 
     (manifest, batch)
 }
 
-/// What is true of such a run, worked out from its records without any of the code that is tested.
+/// The true figures of such a run, computed from its records without the tested code.
 struct Truth {
     /// Steps of requests after the two that warmed up.
     steps: BTreeMap<u64, StepRecord>,
     warmup_steps: usize,
     phase_ns: BTreeMap<&'static str, u64>,
-    /// By source, of [`LAUNCHES`]: mean of the measured calls × all calls.
+    /// For [`LAUNCHES`], by source: mean of the measured calls × all calls.
     total_ns: BTreeMap<&'static str, f64>,
 }
 
@@ -186,7 +186,7 @@ fn sampled_gpu_time_and_warm_up() {
     assert_eq!(found["gpu_steps"], by_source(""), "of the one side that has any");
     assert_eq!(found["requests"], json!({ "A": 8, "B": 8 }));
 
-    // The page of queries says the same.
+    // The queries of docs/sql.md give the same.
     let answers = sql_of_the_docs(&python, &run);
     let row = |heading: &str, is: &dyn Fn(&Value) -> bool| {
         let rows = answers[heading].as_array().unwrap_or_else(|| panic!("no answer to {heading}"));
@@ -206,7 +206,7 @@ fn sampled_gpu_time_and_warm_up() {
     let steps = row("Steps that have no row", &|_| true);
     assert_eq!((&steps["begun"], &steps["scheduled_out"], &steps["lost"]), (&json!(1_000), &json!(900), &json!(0)));
 
-    // Ended while it warmed up: what there is counts.
+    // The run ended during warm-up, so its requests count.
     let early = dir.path().join("early");
     let (_, batch) = with_windows(&plain, &early, |manifest| {
         manifest.options.insert("warmup".into(), 99.into());
@@ -244,7 +244,7 @@ fn rates_in_sql_are_over_the_union_of_steps() {
     assert_near("steps at once", &rate["steps_at_once"], 2.0);
 }
 
-/// What every query of `docs/sql.md` answers of a run, by its heading.
+/// The results of every query of `docs/sql.md` for a run, by heading.
 fn sql_of_the_docs(python: &Path, runs: &Path) -> Value {
     let output = Command::new(python)
         .args(["tests/python/run_sql.py", "docs/sql.md"])
@@ -256,7 +256,8 @@ fn sql_of_the_docs(python: &Path, runs: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The examples of docs/analysis.md, each run where it would be, answer of what was measured and leave warm-up out.
+/// The examples of docs/analysis.md, executed in the directory that they assume, cover measured requests and leave
+/// warm-up out.
 #[test]
 fn examples_of_the_page() {
     let Some(python) = require(&PYTHON) else { return };
@@ -275,7 +276,7 @@ fn examples_of_the_page() {
         .skip(1)
         .map(|block| {
             let (code, _) = block.split_once("\n```").expect("an end");
-            // The last expression is what somebody would look at.
+            // The last expression is the result that a reader would see.
             let program = format!(
                 "import ast, json\ntree = ast.parse({code:?})\nlast = ast.Expression(tree.body.pop().value)\n\
                  exec(compile(tree, 'page', 'exec'))\nvalue = eval(compile(last, 'page', 'eval'))\n\

@@ -1,4 +1,5 @@
-//! A request's way through the session to a real Jaeger and to Parquet, and both compared: the same tree, the same nanoseconds.
+//! Sends a request through a session to a real Jaeger and to Parquet, and compares both: the same tree, the same
+//! nanoseconds.
 #![allow(missing_docs, reason = "a test")]
 
 mod metrics;
@@ -19,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use tracing_subscriber::prelude::*;
 
-/// The caller's span, which Jaeger never hears of.
+/// The caller's span, which is never sent to Jaeger.
 const PARENT: &str = "00f067aa0ba902b7";
 
 pub(crate) fn spans_of(resources: &Value) -> Vec<&Value> {
@@ -53,7 +54,8 @@ fn tree_in_jaeger(trace: &Value) -> Tree {
     spans_of(trace).iter().map(one).collect()
 }
 
-/// The same from the run on disk: the request above its steps, whose own interval is no span.
+/// The same from the run on disk: the request's record is the span above its steps, and its entries are not spans of
+/// their own.
 fn tree_on_disk(run: &Batch) -> Tree {
     let by_seq: BTreeMap<u64, _> = run.spans.iter().map(|s| (s.seq, s)).collect();
     let request = &run.requests[0];
@@ -153,7 +155,7 @@ fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
         assert!(there, "{}", record.path.path);
     }
 
-    // Limited: what is there is the same, and what is not is on the books.
+    // With limits: what was sent is the same, and what was not is accounted for.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4737";
     let (run, manifest) =
         profile(exporter(OtlpLimits::default()), &dir.path().join("limited"), &format!("00-{caller}-{PARENT}-01"));
@@ -167,7 +169,7 @@ fn compare(jaeger: &Jaeger, to: (OtlpProtocol, SocketAddr)) {
     let otlp = manifest.exporters.iter().find(|e| e.name == "otlp").expect("an account");
     assert_eq!(otlp.dropped["spans"]["limit"], (expected.len() - sent) as u64);
 
-    // A caller that does not record its trace: nothing is sent, and everything is on disk.
+    // A caller that does not record its trace: nothing is sent, but everything is on disk.
     let caller = "4bf92f3577b34da6a3ce929d0e0e4738";
     let not_recorded = format!("00-{caller}-{PARENT}-00");
     let (run, manifest) = profile(exporter(OtlpLimits::default()), &dir.path().join("unsampled"), &not_recorded);

@@ -1,4 +1,5 @@
-//! Metrics sent over OTLP to a real collector, which shows them to Prometheus: the same series as our own page has, the same values.
+//! Sends metrics over OTLP to a real OpenTelemetry collector, which exposes them to Prometheus: the same series and
+//! values as on our own page.
 
 use crate::server;
 use crate::work;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// Series → value, without the labels that the collector adds.
+/// Series → value, without the labels that the OpenTelemetry collector adds.
 type Page = BTreeMap<String, f64>;
 
 fn page(text: &str) -> Page {
@@ -37,7 +38,7 @@ fn bound_as_number(label: &str) -> String {
     }
 }
 
-/// What the profiler says of itself changes between two looks.
+/// The profiler's metrics about itself change between two reads.
 fn of_the_profiler(series: &str) -> bool {
     let names = ["records", "overhead_ratio", "intervals_total", "lost_total", "steps_begun_total"];
     names.iter().any(|name| series.strip_prefix("candlescope_").is_some_and(|rest| rest.starts_with(name)))
@@ -53,7 +54,7 @@ fn check(page: &Page, all: &Batch) {
     assert_eq!(value(&format!("gen_ai_server_request_duration_seconds_count{{{model}}}")), 2.0);
     let seconds: f64 = all.requests.iter().map(|r| r.host_dur_ns as f64 / 1e9).sum();
     assert_eq!(value(&format!("gen_ai_server_request_duration_seconds_sum{{{model}}}")), seconds);
-    // Intervals by path and by bucket, counted again from the records.
+    // Intervals by path and by bucket, counted independently from the records.
     let mut expected: BTreeMap<String, f64> = BTreeMap::new();
     for span in &all.spans {
         let path = &span.path.rollup;

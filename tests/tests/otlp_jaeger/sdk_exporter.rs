@@ -1,4 +1,4 @@
-//! A trace on its way through `opentelemetry-otlp`, the exporter that programs configure.
+//! A trace sent through `opentelemetry-otlp`, an exporter that the program configures.
 
 use crate::{PARENT, attribute, profile, server, tree_in_jaeger, tree_on_disk};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits};
@@ -8,7 +8,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 #[test]
 fn a_trace_sent_by_the_ecosystems_exporter_is_the_run_on_disk() {
     let jaeger = Jaeger::start();
-    // Its connection lives on a runtime of the program's.
+    // Its connection needs an async runtime of the program.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let theirs = {
         let _inside = runtime.enter();

@@ -1,4 +1,4 @@
-//! What a test asks a Jaeger.
+//! Queries to a Jaeger.
 
 use crate::spans_of;
 use candlescope_testkit::services::{Jaeger, get};
@@ -23,7 +23,7 @@ pub(crate) fn stored(jaeger: &Jaeger, id: &str) -> Value {
     Value::Array(resources)
 }
 
-/// The trace once it has `spans` spans: storing takes a moment.
+/// Waits until the trace has `spans` spans, because storing takes a moment.
 pub(crate) fn trace(jaeger: &Jaeger, id: &str, spans: usize) -> Value {
     let whole = || Some(stored(jaeger, id)).filter(|trace| spans_of(trace).len() >= spans);
     let trace = wait_for(whole, &format!("Jaeger has {spans} spans of trace {id}"));

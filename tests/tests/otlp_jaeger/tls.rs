@@ -1,4 +1,4 @@
-//! A collector that proves who it is, with a certificate of an authority of its own, and wants to know who calls.
+//! An OpenTelemetry collector with a certificate from a private authority, which also requires client certificates.
 
 use crate::{server, work};
 use candlescope_core::run::ExporterReport;
@@ -31,7 +31,7 @@ fn papers(authority: &CertifiedIssuer<'_, KeyPair>, dir: &Path, of: &str) -> (Pa
     (certificate, write(dir, &format!("{of}.key"), key.serialize_pem()))
 }
 
-/// Sends a trace, and what became of it.
+/// Sends a trace and returns the exporter's account.
 fn sent(config: OtlpConfig, caller: &str) -> ExporterReport {
     let builder = Session::builder().exporter(OtlpExporter::new(config)).exporter(MemoryExporter::new());
     let (layer, session) = builder.start().expect("starts");
@@ -67,10 +67,10 @@ fn collectors_with_certificates_of_their_own_are_reached_and_strangers_are_not()
         let caller = |n: u32| format!("4bf92f3577b34da6a3ce929d0e0e475{n}");
         let whole = sent(config, &caller(n));
         assert_eq!(whole.last_error, None);
-        // The request's span stands for its entry, an interval.
+        // The request's span stands for its entry, which is an interval.
         server::trace(&jaeger, &caller(n), whole.exported["spans"] as usize);
 
-        // Without the authority nobody knows whether it is the collector, without our certificate it does not know us.
+        // Without the authority we cannot verify the collector; without our certificate it refuses us.
         let another = named.clone().ca_certificate(write(dir.path(), "other.pem", authority().pem()));
         let nameless = plain.ca_certificate(&ca);
         for (n, config) in (n + 1..).zip([named, another, nameless]) {

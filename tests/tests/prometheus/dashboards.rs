@@ -35,7 +35,7 @@ pub(crate) fn queries(name: &str) -> Vec<Query> {
     targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(target) }).collect()
 }
 
-/// What each dashboard is there for: kinds of panels, and what a query of one of them holds.
+/// The contents of each dashboard: kinds of panels, and a part of a query in one of them.
 const CONTENTS: &[(&str, &[(&str, &str)])] = &[
     (
         "llm-inference",
@@ -115,7 +115,7 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Every dashboard has what it is there for.
+/// Every dashboard has the contents that it must have.
 pub(crate) fn check_contents() {
     assert!(CONTENTS.iter().map(|(name, _)| name).eq(DASHBOARDS), "every dashboard is listed");
     for (name, contents) in CONTENTS {
@@ -138,7 +138,7 @@ pub(crate) fn recordings() -> Vec<String> {
     names
 }
 
-/// What Grafana needs of a dashboard, and what a reader needs of a panel.
+/// Checks what Grafana needs in a dashboard, and what a reader needs in a panel.
 pub(crate) fn check(name: &str, dashboard: &Value) {
     assert!(dashboard["schemaVersion"].as_u64().is_some_and(|v| v >= 39), "{name}");
     let variables: BTreeSet<&str> = dashboard["templating"]["list"]
@@ -202,13 +202,13 @@ pub(crate) fn metric_labels() -> BTreeSet<&'static str> {
     METRICS.iter().chain(SAMPLES).flat_map(|metric| metric.labels.iter().copied()).collect()
 }
 
-/// Every metric that is asked for is one that we export, or Prometheus' own.
+/// Every metric in a query is one that we export, or one of Prometheus itself.
 fn check_metrics(of: &str, text: &str) {
     let labels = metric_labels();
     let recorded = recordings();
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut seen = 0;
-    // What stands in quotes are values of labels.
+    // Texts in quotes are values of labels.
     for name in text.split('"').step_by(2).flat_map(|unquoted| unquoted.split(|c: char| !word(c))) {
         let name = name.trim_end_matches(':');
         let ours = ["candlescope_", "hw_", "gen_ai_", "process_"].iter().any(|prefix| name.starts_with(prefix));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Whether the dashboards in `files` are of Grafana's types, and what was said.
+/// Whether the dashboards in `files` match Grafana's types, with the messages.
 pub(crate) fn of_grafanas_types(files: &[PathBuf]) -> (bool, String) {
     let script = Path::new(ROOT).join("tests/services/grafana-types.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output().expect("grafana-types.sh runs");
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     pub(crate) url: String,
 }
 
-/// What a click fills in: the time shown, the point, and what the reader has chosen.
+/// The values that a click fills in: the time range, the point, and the reader's selections.
 pub(crate) struct Click<'a> {
     pub(crate) from_ms: u64,
     pub(crate) to_ms: u64,
@@ -78,8 +78,8 @@ pub(crate) fn explored(url: &str) -> Option<Value> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// The search that Grafana's Jaeger data source makes of a query in Explore: its fields are those of `JaegerQuery` in Grafana 12, the
-/// times are of the pane, in microseconds.
+/// The search that Grafana's Jaeger data source makes of a query in Explore: its fields are those of `JaegerQuery` in
+/// Grafana 12, the times are of the pane, in microseconds.
 pub(crate) fn as_the_data_source_asks(panes: &Value) -> String {
     let [(_, pane)] = panes.as_object().expect("panes").iter().collect::<Vec<_>>()[..] else {
         panic!("one pane: {panes}");

@@ -18,7 +18,7 @@ pub(crate) fn store(jaeger: &Jaeger, service: &str, start_ms: u64, duration_ms: 
     wait_until(|| jaeger.knows(service), "Jaeger knows the service");
 }
 
-/// Traces that a search finds, or why it is refused: what stands behind the `?` of Jaeger's own search page goes to its API.
+/// Traces that a search finds, or why it is refused. The query string of Jaeger's own search page is passed to its API.
 pub(crate) fn found(jaeger: &Jaeger, search: &str) -> Result<usize, String> {
     let body = get(jaeger.query, &format!("/api/traces?{search}")).map_err(|e| e.to_string())?;
     let answer: Value = serde_json::from_str(&body).map_err(|e| format!("{e}: {body}"))?;

@@ -1,13 +1,14 @@
-//! The rules of Grafana's dashboard-linter, by its names, and each shown to find what it is for.
+//! The rules of Grafana's dashboard-linter under the same names, each with a test that it finds what it is for.
 //!
-//! They are written down again here because the linter itself cannot be pinned: it has no releases, and Go's checksum database
-//! does not vouch for its module, so nothing says that what is fetched is what Grafana published. Rules about Loki are left out.
-//! Two are stricter than there: every kind of panel needs a unit, and every metric its matchers. There are no exceptions.
+//! They are reimplemented here because the linter itself cannot be pinned: it has no releases, and its module is not in
+//! Go's checksum database, so nothing guarantees that the fetched code is what Grafana published. Rules about Loki are
+//! left out. Two rules are stricter than the original: every kind of panel needs a unit, and every metric its matchers.
+//! There are no exceptions.
 
 use super::dashboards::metric_labels;
 use serde_json::{Value, json};
 
-/// Units that the dashboards use, all of them in Grafana's list; any other text is shown as it stands behind the number.
+/// Units that the dashboards use, all of them in Grafana's list; any other text is shown after the number as it is.
 const UNITS: &[&str] = &[
     "Bps",
     "bool_yes_no",

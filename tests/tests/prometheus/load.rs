@@ -1,4 +1,4 @@
-//! What is scraped: a model that generates under a session, and batches made up where this machine has no GPU.
+//! The scraped programs: a model that generates under a session, and synthetic batches in place of a GPU.
 
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::run::RunManifest;
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// A GPU that is not there: every metric of the real collector, with values of their size.
+/// A fictitious GPU: every metric of the real collector, with realistic values.
 struct MadeUpGpu {
     device: Arc<str>,
     joules: f64,
@@ -63,7 +63,7 @@ struct Tally {
     ttft: f64,
 }
 
-/// What it did, by its own count.
+/// What it did, by its own counts.
 pub(crate) struct Done {
     pub(crate) address: SocketAddr,
     pub(crate) session: Session,
@@ -77,7 +77,8 @@ impl Live {
     pub(crate) fn start() -> Self {
         let exporter = PrometheusExporter::new(PrometheusConfig::new("127.0.0.1:0"));
         let endpoint = exporter.endpoint();
-        // Peaks of a machine that is made up, so that there are ratios; that they are right is tested with figures by hand.
+        // Peaks of a fictitious machine, so that there are ratios; their correctness is tested with figures computed by
+        // hand.
         let peaks = json!([
             { "kind": "flops", "value": 1e12, "label": "datasheet", "dtype": "f32" },
             { "kind": "bandwidth", "value": 1e11, "label": "datasheet" },
@@ -105,7 +106,7 @@ impl Live {
                     tally.prompt_tokens += output.prompt_tokens as u64;
                     tally.output_tokens += output.sequences.iter().map(|s| s.tokens.len() as u64).sum::<u64>();
                     tally.ttft += output.ttft().expect("a token").as_secs_f64();
-                    // Leaves the other core of a small machine to Prometheus.
+                    // Leaves time for Prometheus on a machine with two cores.
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 tally
@@ -114,7 +115,7 @@ impl Live {
         Self { address: endpoint.address().expect("listens"), session, stop, thread }
     }
 
-    /// Ends the load, not the session: its metrics stay to be scraped.
+    /// Ends the load but not the session, whose metrics can still be scraped.
     pub(crate) fn stop(self) -> Done {
         self.stop.store(true, Ordering::Relaxed);
         let tally = self.thread.join().expect("the load ends");
@@ -149,7 +150,8 @@ impl Marked {
             (made.gpu, made.annotated) = (true, true);
             while !stopped.load(Ordering::Relaxed) {
                 let mut batch = made.decode();
-                // Marks in every other step; the rest were recorded, and half of their intervals launched something.
+                // Marks in every other step; the kernels of the other steps were recorded, and half of their intervals
+                // launched something.
                 if batch.steps[0].step % 2 == 0 {
                     let spans = batch.spans.iter_mut().enumerate();
                     spans.for_each(|(n, span)| span.gpu = span.gpu.filter(|_| n % 2 == 0).map(of_kernels));

@@ -1,4 +1,5 @@
-//! A real Prometheus scrapes a live run: every panel of every dashboard answers, the rules hold, and the figures are the program's.
+//! A real Prometheus scrapes a live run: every panel of every dashboard answers, the rules hold, and the figures are
+//! the program's.
 #![allow(missing_docs, reason = "a test")]
 
 mod dashboards;
@@ -18,12 +19,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the dashboards leave to be chosen, as it is chosen here.
+/// Fills in the variables of the dashboards.
 fn chosen(expr: &str) -> String {
     by_the_reader(expr).replace("$__rate_interval", "10s").replace("$__range", "1m")
 }
 
-/// What the reader chooses; Grafana's server fills in the rest.
+/// Fills in the variables that a reader selects; Grafana's server fills in the rest.
 fn by_the_reader(expr: &str) -> String {
     let path = "decode/block/attn/linear";
     [("$job", ".+"), ("$instance", ".+"), ("$model", ".+"), ("$gpu", ".+"), ("$path", path)]
@@ -37,7 +38,7 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
     let marked = load::Marked::start();
     let prometheus = Prometheus::start(&[live.address, marked.address]);
 
-    // While the load goes on, because rates are of the last seconds.
+    // While the load goes on, because rates are over the last seconds.
     let mut open: Vec<Query> = DASHBOARDS.iter().flat_map(|name| queries(name)).collect();
     let all = open.len();
     assert!(all > 60, "{all} queries are not all there are");
@@ -46,12 +47,12 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
     }
     let deadline = Instant::now() + SOON;
     while !open.is_empty() && Instant::now() < deadline {
-        // Scraped twice a second, so there is nothing to be found before.
+        // The page is scraped twice a second, so nothing can be found earlier.
         std::thread::sleep(Duration::from_secs(1));
         open.retain(|query| {
             let answer = prometheus.query(&chosen(&query.expr));
             let values = answer.unwrap_or_else(|error| panic!("{}: {}\n{error}", query.of, query.expr));
-            // The quantile of nothing is NaN: a panel without a line.
+            // The quantile of an empty histogram is NaN: a panel without a line.
             let answer = values.into_iter().find(|(_, value)| value.is_finite());
             if let Some((labels, value)) = &answer {
                 println!("{}: {value} {labels}", query.of);
@@ -63,14 +64,14 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
     assert!(empty.is_empty(), "{} of {all} queries stay empty:\n{}", empty.len(), empty.join("\n"));
     println!("{all} queries of {} dashboards answered by a real Prometheus", DASHBOARDS.len());
 
-    // What promtool's linter says of a page that has everything in it.
+    // promtool's linter accepts a page with all metrics.
     for address in [live.address, marked.address] {
         let page = get(address, "/metrics").expect("metrics");
         let (ok, said) = stdin_to(&promtool(), &["check", "metrics"], page.as_bytes());
         assert!(ok && said.trim().is_empty(), "promtool check metrics: {said}");
     }
 
-    // The load stops, and Prometheus counts what the program did: exactly.
+    // After the load has stopped, Prometheus' counts are exactly those of the program.
     let done = live.stop();
     prometheus.wait_for_scrapes();
     let at = format!("{{instance=\"{}\"}}", done.address);
@@ -81,7 +82,7 @@ fn every_panel_answers_and_the_figures_are_the_programs() {
         values[0].1
     };
     assert!(done.requests > 0);
-    // The last records may reach the page one scrape later; what never arrives fails below.
+    // The last records may reach the page one scrape later; records that never arrive fail the checks below.
     let deadline = Instant::now() + Duration::from_secs(10);
     while value("gen_ai_server_request_duration_seconds_count", "") < done.requests as f64 && Instant::now() < deadline
     {
@@ -143,7 +144,7 @@ fn panels_answer_through_a_real_grafana() {
     }
     assert!(targets.is_empty(), "{} of {all} queries stay empty: {targets:?}", targets.len());
 
-    // What Explore asks of Jaeger for a click on a point.
+    // The query of Explore to Jaeger for a click on a point.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let to_ms = u64::try_from(now.as_millis()).expect("fits");
     jaeger::store(&jaeger, "chatbot", to_ms - 60_000, 40);
@@ -234,7 +235,7 @@ fn dashboards_are_of_grafanas_own_types_and_others_are_not() {
     let (ok, said) = grafana::of_grafanas_types(&files);
     assert!(ok && said.contains("4 dashboards"), "{said}");
 
-    // What no editor would let through, each in a file of its own.
+    // Mistakes that no editor would accept, each in a file of its own.
     let dir = tempfile::tempdir().expect("a directory");
     let spoilt: &[(&str, &str, &str)] = &[
         ("unknown", "\"sort\": \"desc\"", "\"order\": \"desc\""),
@@ -295,7 +296,8 @@ fn links_of_panels_lead_to_traces_in_a_real_jaeger() {
         "where the links to Explore lead in this stack"
     );
 
-    // A point after it, one before it, one above it, another service; which of them find it without and with a least duration.
+    // A point after it, one before it, one above it, another service; which of them find it without and with a least
+    // duration.
     let clicks = [
         (click(began + 5_000, 0.012, "chatbot"), 1, 1),
         (click(began - 5_000, 0.012, "chatbot"), 0, 0),

@@ -9,7 +9,7 @@ pub(crate) fn promtool() -> PathBuf {
     prometheus_programs().join("promtool")
 }
 
-/// Runs a program with `input` on its standard input; whether it was content, and all it said.
+/// Runs a program with `input` on its standard input; returns whether it succeeded, and its output.
 pub(crate) fn stdin_to(program: &Path, arguments: &[&str], input: &[u8]) -> (bool, String) {
     let mut child = Command::new(program)
         .args(arguments)

@@ -15,7 +15,8 @@ pub(crate) struct Grafana {
 }
 
 impl Grafana {
-    /// Starts one as `grafana/compose.yaml` does, but for where things are; building it, the first time, takes a quarter of an hour.
+    /// Starts one as `grafana/compose.yaml` does, except for paths and addresses. Building it takes a quarter of an
+    /// hour, the first time.
     pub(crate) fn start(prometheus: SocketAddr, jaeger: SocketAddr) -> Self {
         let home = from_script("services/grafana.sh");
         let dir = tempfile::tempdir().expect("a directory");
@@ -55,7 +56,7 @@ impl Grafana {
             .env("GF_ANALYTICS_REPORTING_ENABLED", "false")
             .env("GF_ANALYTICS_CHECK_FOR_UPDATES", "false");
         let mut service = Service::start(command);
-        // It answers before it has read the last dashboard.
+        // It responds before it has read the last dashboard.
         let uids: Vec<String> =
             DASHBOARDS.iter().map(|name| read(name)["uid"].as_str().expect("uid").to_string()).collect();
         let has = |uid: &String| get(address, &format!("/api/dashboards/uid/{uid}")).is_ok();
@@ -64,13 +65,13 @@ impl Grafana {
         Self { address, _service: service, _dir: dir }
     }
 
-    /// What its API answers, as whoever opens it: nobody logs in.
+    /// The response of its API to a user without a login.
     pub(crate) fn get(&self, target: &str) -> Value {
         let body = get(self.address, target).unwrap_or_else(|error| panic!("{target}: {error}"));
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{target}: {error}: {body}"))
     }
 
-    /// Values of a panel's query over the last minute, asked for as its front end does.
+    /// Values of a panel's query over the last minute, requested as the front end does.
     pub(crate) fn query(&self, target: &Value) -> Vec<f64> {
         let mut query = target.clone();
         query["datasource"] = json!({ "type": "prometheus", "uid": "prometheus" });
@@ -92,7 +93,7 @@ impl Grafana {
     }
 }
 
-/// What `grafana/compose.yaml` says in the environment.
+/// The environment variables of `grafana/compose.yaml`.
 fn as_in_the_stack() -> Vec<(String, String)> {
     let stack = std::fs::read_to_string(Path::new(ROOT).join("grafana/compose.yaml")).expect("readable");
     let set = |line: &str| {

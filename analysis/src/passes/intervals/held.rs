@@ -1,29 +1,29 @@
-//! What is kept of an interval while relatives of it may still come. Pure.
+//! What is kept of an interval while its parent or children may still come. Pure.
 
 use candlescope_core::{GpuSource, SpanRecord};
 
 /// An interval that may still get children.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
-    /// Its path, by place in the list of nodes.
+    /// Its path, as an index into the list of nodes.
     pub(super) node: u32,
     pub(super) parent_seq: Option<u64>,
     pub(super) dur_ns: u64,
     pub(super) end_ns: i64,
-    /// What is directly in it.
+    /// Sums of its direct children.
     pub(super) inside: Inside,
-    /// Outermost intervals anywhere in it that only warmed up.
+    /// Sums of the outermost warm-up intervals anywhere in it.
     pub(super) warm: Inside,
-    /// A request's entry.
+    /// Whether it is the entry of a request's span.
     pub(super) above_steps: bool,
-    /// It only warmed up itself.
+    /// Whether it is warm-up itself.
     pub(super) is_warmup: bool,
     pub(super) gpu: Option<(GpuSource, u64)>,
     /// Whether its step's kernels were recorded.
     pub(super) kernels_recorded: bool,
     /// The group of steps that its GPU time is sampled in.
     pub(super) group: u8,
-    /// When it came: see `Relatives::let_go`.
+    /// The generation in which it came: see `Relatives::let_go`.
     pub(super) generation: u32,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Held {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Waiting {
     pub(super) inside: Inside,
-    /// Outermost intervals anywhere in it that only warmed up.
+    /// Sums of the outermost warm-up intervals anywhere in it.
     pub(super) warm: Inside,
-    /// Their nodes, which learn their parent when it comes.
+    /// Their nodes, which get their parent when it comes.
     pub(super) nodes: Vec<u32>,
-    /// How many of them were entered in it directly, not in a request inside it.
+    /// How many of them were entered in the parent directly, not in a request inside it.
     pub(super) count: u64,
 }
 
@@ -50,7 +50,7 @@ impl Waiting {
     }
 }
 
-/// What some intervals directly inside another one took.
+/// Sums over some intervals directly inside another one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Inside {
     pub(super) n: u64,

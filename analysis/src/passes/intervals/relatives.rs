@@ -1,12 +1,12 @@
-//! Which intervals are in memory, because a child or a parent of theirs may still come, and who is around whom.
+//! The intervals in memory, which may still get a child or a parent, and how they nest.
 
 use super::held::{Held, Waiting};
 use std::collections::HashMap;
 
-/// Requests inside requests that are looked through. Real ones nest a few deep; in a crafted run they may form a ring.
+/// Most requests inside requests that are followed. Real ones nest a few deep; in a crafted run they may form a cycle.
 pub(super) const MOST_REQUESTS_DEEP: usize = 64;
 
-/// What an interval's time is part of: the nearest interval around it that is not a request.
+/// The nearest interval around another one that is not a request; its time includes the other's.
 ///
 /// Requests stand above steps and have no self time, but a server has a step around them (its handler, `main`), and the
 /// steps in a request are part of that.
@@ -17,7 +17,7 @@ pub(super) enum Around {
     NotYetSeen(u64),
 }
 
-/// Intervals that others may still belong to, by number, and children that wait for theirs.
+/// Intervals that may still get children, by number, and children that wait for their parent.
 #[derive(Debug)]
 pub(super) struct Relatives {
     held: HashMap<u64, Held>,
@@ -25,9 +25,9 @@ pub(super) struct Relatives {
     generation: u32,
     /// Earliest start of what came in this generation.
     earliest_start: i64,
-    /// How many are held before some are let go of.
+    /// How many are held before some are dropped.
     hold_most: usize,
-    /// What `hold_most` may not grow beyond.
+    /// The upper limit of `hold_most`.
     at_most: usize,
 }
 
@@ -48,7 +48,7 @@ impl Relatives {
         self.hold_most = self.hold_most.min(self.at_most);
     }
 
-    /// Around an interval that was entered in `parent_seq`.
+    /// What is around an interval that was entered in `parent_seq`.
     pub(super) fn around(&self, parent_seq: Option<u64>) -> Around {
         let mut parent_seq = parent_seq;
         for _ in 0..MOST_REQUESTS_DEEP {
@@ -62,7 +62,7 @@ impl Relatives {
         Around::Nothing
     }
 
-    /// The interval around, where it is known and only warmed up.
+    /// The interval around, if it is known and is warm-up.
     pub(super) fn warm_around(&self, around: Around) -> Option<Held> {
         match around {
             Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
@@ -75,13 +75,13 @@ impl Relatives {
         self.held.get_mut(&seq).filter(|held| !held.is_warmup)
     }
 
-    /// Children that wait for `seq`; `None` where so many parents are still to come that they cannot wait, too.
+    /// Children that wait for `seq`; `None` if too many parents are still to come for these to wait as well.
     pub(super) fn waiting_for(&mut self, seq: u64) -> Option<&mut Waiting> {
         let is_one_too_many = self.waiting.len() >= self.at_most && !self.waiting.contains_key(&seq);
         (!is_one_too_many).then(|| self.waiting.entry(seq).or_default())
     }
 
-    /// Counts a child that waits, if it does.
+    /// Counts a child that waits for `seq`, if there is one.
     pub(super) fn count_waiting(&mut self, seq: u64) {
         if let Some(waiting) = self.waiting.get_mut(&seq) {
             waiting.count += 1;
@@ -93,23 +93,23 @@ impl Relatives {
         self.waiting.remove(&seq)
     }
 
-    /// Keeps an interval that began at `start_ns`. True when it is time to [let go](Self::let_go) of some.
+    /// Keeps an interval that began at `start_ns`. Returns true if it is time to [drop](Self::let_go) some.
     pub(super) fn hold(&mut self, seq: u64, start_ns: i64, held: Held) -> bool {
         self.earliest_start = self.earliest_start.min(start_ns);
         self.held.insert(seq, Held { generation: self.generation, ..held });
         self.held.len() >= self.hold_most
     }
 
-    /// Forgets intervals that ended before anything of the last generation began: no child of theirs can come. With them
-    /// comes how many had to go although one could, because there are too many.
+    /// Removes intervals that ended before anything of the last generation began: no child of theirs can come any more.
+    /// Also returns how many were removed although a child could come, because there were too many.
     pub(super) fn let_go(&mut self) -> (Vec<Held>, u64) {
         let (generation, earliest) = (self.generation, self.earliest_start);
         let is_over = |_: &u64, held: &mut Held| held.generation < generation && held.end_ns < earliest;
         let mut gone: Vec<Held> = self.held.extract_if(is_over).map(|(_, held)| held).collect();
         self.generation += 1;
         self.earliest_start = i64::MAX;
-        // Where the data does not let go of enough, looking again at every row would cost more than the memory. In the
-        // ordinary case the half that came last stays, with a few that are still open.
+        // If too few can be removed, looking again at every row would cost more than the memory, so more are held.
+        // Usually the half that came last stays, with a few that are still open.
         if self.held.len() > self.hold_most / 4 * 3 {
             self.hold_most = self.hold_most.saturating_mul(2).min(self.at_most);
         }
@@ -167,11 +167,11 @@ mod tests {
         assert_eq!(relatives.around(None), Around::Nothing);
         assert_eq!(relatives.around(Some(3)), Around::Held(1));
         assert_eq!(relatives.around(Some(4)), Around::NotYetSeen(9));
-        // A crafted run: two requests in each other.
+        // A crafted run: two requests, each inside the other.
         relatives.hold(5, 0, request(Some(6)));
         relatives.hold(6, 0, request(Some(5)));
         assert_eq!(relatives.around(Some(5)), Around::Nothing);
-        // One that only warmed up is in no figure, and what is in it is told by it.
+        // A warm-up request is in no figure, and it accounts for what is inside it.
         relatives.hold(7, 0, Held { is_warmup: true, ..request(Some(1)) });
         assert_eq!(relatives.around(Some(7)), Around::Held(7));
         assert!(relatives.warm_around(Around::Held(7)).is_some() && relatives.warm_around(Around::Held(1)).is_none());

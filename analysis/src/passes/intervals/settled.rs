@@ -1,43 +1,44 @@
-//! What an interval says once all its children are known. Pure.
+//! What is known about an interval once all its children are known. Pure.
 
 use super::held::Held;
 use candlescope_core::GpuSource;
 
-/// Rounding of two time-stamps: a parent may seem shorter by this much for each child, in nanoseconds.
+/// Rounding of two timestamps: a parent may seem shorter than its children by this much per child, in nanoseconds.
 const ROUNDING_NS: u64 = 2;
 
-/// Marks resolve about half a microsecond: GPU time of a parent may seem shorter by this much, in nanoseconds.
+/// Marks resolve about half a microsecond: a parent's GPU time may seem shorter than its children's by this much, in
+/// nanoseconds.
 const GPU_ROUNDING_NS: u64 = 1_000;
 
-/// GPU time of an interval and of what is directly in it, less what only warmed up.
+/// GPU time of an interval and of its direct children, without warm-up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct GpuMeasured {
     pub(super) source: GpuSource,
     pub(super) dur_ns: u64,
     pub(super) inside_ns: u64,
-    /// Whether it is known of all its children what they took. With marks that is where every child has them: of a step
-    /// that was marked alone nobody knows. With recorded kernels a child without GPU time launched none.
+    /// Whether the GPU time of all its children is known. With marks, every child must have them; for a step that has
+    /// marks only for itself this is not known. With recorded kernels, a child without GPU time launched none.
     pub(super) all_inside_known: bool,
 }
 
 impl Held {
-    /// How long it took, less what only warmed up in it.
+    /// Its duration, less the warm-up in it.
     pub(super) fn time_ns(&self) -> u64 {
         self.dur_ns.saturating_sub(self.warm.ns)
     }
 
-    /// Its duration and its children's, where theirs are longer together than rounding explains.
+    /// Its duration and the sum of its children's, if that is longer by more than rounding explains.
     pub(super) fn impossible(&self) -> Option<(u64, u64)> {
         exceeded(self.dur_ns, self.inside.ns, ROUNDING_NS)
     }
 
-    /// The same of GPU time from its source.
+    /// The same for GPU time from its source.
     pub(super) fn gpu_impossible(&self) -> Option<(u64, u64)> {
         let (source, dur_ns) = self.gpu?;
         exceeded(dur_ns, self.inside.gpu[source as usize].1, GPU_ROUNDING_NS)
     }
 
-    /// Its GPU time; `None` where that is not known of all that warmed up in it.
+    /// Its GPU time; `None` if the GPU time of the warm-up in it is not fully known.
     pub(super) fn gpu_measured(&self) -> Option<GpuMeasured> {
         let (source, ns) = self.gpu?;
         let (n, warm_ns) = self.warm.gpu[source as usize];
@@ -53,7 +54,7 @@ impl Held {
     }
 }
 
-/// Both times, where the children's is above the own by more than `rounding` and a thousandth.
+/// Both times, if the children's exceeds its own by more than `rounding` plus a thousandth.
 fn exceeded(own_ns: u64, children_ns: u64, rounding: u64) -> Option<(u64, u64)> {
     let tolerance = rounding.max(own_ns / 1000);
     (children_ns > own_ns.saturating_add(tolerance)).then_some((own_ns, children_ns))

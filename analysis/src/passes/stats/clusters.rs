@@ -1,15 +1,16 @@
-//! The 95 % interval of a median of samples that hang together: gaps between one request's tokens, steps of one request.
+//! The 95 % interval of a median of correlated samples: gaps between one request's tokens, steps of one request.
 //!
-//! What makes a request slow makes all of its tokens slow. Taken as independent, 48 gaps of each of 5 requests would be 240
-//! measurements and their interval several times too narrow. So whole clusters are drawn again, with all of their samples (cluster
-//! bootstrap), and the interval is between percentiles of the medians. With few clusters these are too narrow as well (84 to 94 %
-//! of intervals hold the median with six clusters, by simulation), therefore
-//! - percentiles are taken further out, at Φ(−√(m/(m−1)) · t) with Student's t of m − 1 degrees of freedom [Hesterberg, *What
-//!   Teachers Should Know About the Bootstrap*, The American Statistician 69 (2015), "expanded percentile"], and
-//! - the interval is at least as wide as that of the clusters' medians by order statistics, which holds for any distribution.
+//! What makes a request slow makes all of its tokens slow. Taken as independent, 48 gaps of each of 5 requests would be
+//! 240 measurements and their interval several times too narrow. So whole clusters are resampled, with all of their
+//! samples (cluster bootstrap), and the interval is between percentiles of the medians. With few clusters that is too
+//! narrow as well (with six clusters, 84 to 94 % of intervals contain the median, by simulation). Therefore
+//! - percentiles are taken further out, at Φ(−√(m/(m−1)) · t) with Student's t of m − 1 degrees of freedom [Hesterberg,
+//!   *What Teachers Should Know About the Bootstrap*, The American Statistician 69 (2015), "expanded percentile"], and
+//! - the interval is at least as wide as that of the clusters' medians by order statistics, which is valid for any
+//!   distribution.
 //!
-//! With many clusters the variance of the share of samples below the median, between clusters, gives the same interval without
-//! drawing [Woodruff, *Confidence Intervals for Medians*, JASA 47 (1952)].
+//! With many clusters the variance of the share of samples below the median, between clusters, gives the same interval
+//! without resampling [Woodruff, *Confidence Intervals for Medians*, JASA 47 (1952)].
 
 /// Resamples drawn.
 pub(super) const RESAMPLES: usize = 2000;
@@ -17,14 +18,14 @@ pub(super) const RESAMPLES: usize = 2000;
 /// Seed of the resampling: the same run always gives the same report.
 const SEED: u64 = 0x5eed;
 
-/// Clusters above which nothing is drawn.
+/// Above this number of clusters there is no resampling.
 const DRAWN_MOST: usize = 64;
 
 /// Standard normal 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// 95 % interval of the median of all samples of `clusters`, each sorted and none empty. `pooled` has all samples sorted and
-/// `medians` the clusters' medians sorted. `None` where clusters are too few.
+/// 95 % interval of the median of all samples of `clusters`, each sorted and none empty. `pooled` has all samples
+/// sorted and `medians` the clusters' medians sorted. `None` if there are too few clusters.
 pub(super) fn median_interval(
     clusters: &[Vec<f64>],
     pooled: &[f64],
@@ -74,7 +75,7 @@ fn drawn(clusters: &[Vec<f64>], pooled: &[f64], resamples: usize) -> (f64, f64) 
     (super::percentile(&medians, share), super::percentile(&medians, 1.0 - share))
 }
 
-/// The sample of rank `rank`, from 0, where each cluster counts as often as `times` says.
+/// The sample of rank `rank`, from 0, if each cluster counts as often as `times` says.
 fn ranked(clusters: &[Vec<f64>], times: &[usize], pooled: &[f64], rank: usize) -> f64 {
     let up_to = |value: f64| -> usize {
         let drawn = times.iter().zip(clusters).filter(|(times, _)| **times > 0);
@@ -84,7 +85,7 @@ fn ranked(clusters: &[Vec<f64>], times: &[usize], pooled: &[f64], rank: usize) -
     pooled[at.min(pooled.len() - 1)]
 }
 
-/// Ranks around the middle, as far off as clusters differ in their share of samples below the median.
+/// Ranks around the middle, at a distance given by how much clusters differ in their share of samples below the median.
 fn linearised(clusters: &[Vec<f64>], pooled: &[f64]) -> (f64, f64) {
     let (m, n) = (clusters.len() as f64, pooled.len());
     let median = super::percentile(pooled, 0.5);
@@ -92,12 +93,12 @@ fn linearised(clusters: &[Vec<f64>], pooled: &[f64]) -> (f64, f64) {
         .iter()
         .map(|cluster| {
             let (below, up_to) = (cluster.partition_point(|v| *v < median), cluster.partition_point(|v| *v <= median));
-            // Of those equal to it, half.
+            // Samples equal to the median count half.
             let off = (below + up_to) as f64 / 2.0 - cluster.len() as f64 / 2.0;
             off * off
         })
         .sum();
-    // Where all samples are equal the ranks do not matter; elsewhere they are off by one sample at least.
+    // If all samples are equal the ranks do not matter; otherwise they are at least one sample apart from the middle.
     let half = (Z * (m / (m - 1.0) * spread).sqrt()).max(1.0);
     let middle = n as f64 / 2.0;
     let low = (middle - half).floor().max(0.0) as usize;
@@ -149,7 +150,8 @@ mod tests {
 
     #[test]
     fn samples_of_one_cluster_are_one_unit() {
-        // Five requests, each steady: 2, 3, 4, 5, 6 with 47 gaps. As 235 independent samples they would have an interval of 4 to 4.
+        // Five requests, each with 47 equal gaps: of 2, 3, 4, 5, 6. As 235 independent samples they would have an
+        // interval of 4 to 4.
         let gaps = |n: usize| (0..n).map(|r| vec![2.0 + r as f64; 47]).collect::<Vec<_>>();
         let five = Distribution::clustered(gaps(5)).unwrap();
         assert_eq!((five.n, five.units, five.median, five.median_ci95), (235, 5, 4.0, None));
@@ -182,7 +184,8 @@ mod tests {
         assert_eq!(ranked(&clusters, &[0, 2], &pooled, 5), 5.0);
     }
 
-    /// Share of intervals that hold `median`, and their mean width over that of the same samples taken as independent.
+    /// Share of intervals that contain `median`, and their mean width over that of the same samples taken as
+    /// independent.
     fn coverage(requests: usize, median: f64, mut draw: impl FnMut(&mut SplitMix) -> Vec<f64>) -> (f64, f64) {
         const REPETITIONS: usize = 400;
         let mut random = SplitMix(20_260_131 + requests as u64);

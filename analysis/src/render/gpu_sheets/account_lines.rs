@@ -1,9 +1,9 @@
-//! How GPU time was taken and what became of it, in a few lines.
+//! How GPU time was measured and what became of marks and kernels, in a few lines.
 
 use super::super::format::{count, duration, percent, plural, printable, significant};
 use candlescope_core::run::{GpuAccount, RunManifest};
 
-/// The account's lines, each with a label of one word; none where no GPU time was asked for.
+/// The lines of the account, each with a one-word label; none if no GPU time was asked for.
 pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
     let Some(account) = &manifest.gpu else { return Vec::new() };
     let mut lines = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
             text.push_str(&format!(", {} too late for their interval's time", count(k.late)));
         }
         if k.outside_window > 0 {
-            text.push_str(&format!(", {} of no window and in no figure", count(k.outside_window)));
+            text.push_str(&format!(", {} outside every window and in no figure", count(k.outside_window)));
         }
         if let Some(ns) = k.clock_bound_ns {
             text.push_str(&format!(", times within {} of the host's", duration(ns as f64)));

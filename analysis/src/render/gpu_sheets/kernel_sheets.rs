@@ -77,7 +77,7 @@ pub(super) fn paths(analysis: &Analysis) -> Sheet {
     Sheet {
         id: "kernel-paths",
         title: "Kernels by path",
-        note: "By the innermost interval open at the launch; what intervals inside launched stands with them."
+        note: "By the innermost interval open at the launch; what inner intervals launched is in their rows."
             .to_string(),
         first: "path",
         columns: vec![

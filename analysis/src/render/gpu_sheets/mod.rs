@@ -45,12 +45,12 @@ fn named(name: &str, cells: Vec<Cell>) -> Row {
     Row { name: name.to_string(), whole: None, cells, bar: None }
 }
 
-/// `12 of 48`, sorted by the first.
+/// `12 of 48`, sorted by the first number.
 fn of(measured: u64, all: u64) -> Cell {
     cell(format!("{} of {}", count(measured), count(all)), measured as f64)
 }
 
-/// How near phases come to the machine's peaks, over each kind of time: prefill is judged by MFU, decode by MBU.
+/// How close phases come to the machine's peaks, over each kind of time: MFU for prefill, MBU for decode.
 fn peaks(analysis: &Analysis) -> Vec<String> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for used in utilisation(analysis) {
@@ -76,7 +76,7 @@ fn peaks(analysis: &Analysis) -> Vec<String> {
     texts.into_iter().map(|(head, values)| format!("{head} {values}")).collect()
 }
 
-/// What a person wants to know of the GPU first, each with a label of one word.
+/// The most important figures about the GPU, each with a one-word label.
 pub(super) fn lines(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let Some(busy) = &analysis.gpu.busy {

@@ -40,7 +40,9 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
     let checks = checks.collect::<Vec<_>>().join(", ");
     let from = match (energy.sensors.iter().any(|(_, s)| s.has_counter), checks.is_empty()) {
         (true, false) => {
-            format!("From the energy counter, shaped by power between its readings; power integrates to {checks}.")
+            format!(
+                "From the energy counter, interpolated by power between its readings; power integrates to {checks}."
+            )
         }
         (true, true) => "From the energy counter.".to_string(),
         (false, _) => "From power, integrated; there is no energy counter.".to_string(),
@@ -50,8 +52,9 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
         id: "energy",
         title: "Energy",
         note: format!(
-            "{} GPU{}. {from}{} The bound adds what the sensors' period of {} misplaces and their accuracy of ±{:.0} % (datasheet); below \
-             resolution is power × time, of which only the bound says something.",
+            "{} GPU{}. {from}{} The bound adds the energy that the sensors' period of {} can misplace and their \
+             accuracy of ±{:.0} % (datasheet); below resolution it is power × time, of which only the bound is \
+             meaningful.",
             gpus,
             if gpus == 1 { "" } else { "s" },
             idle(analysis),
@@ -63,9 +66,9 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
             column("energy", "gross"),
             column(
                 "bound",
-                "what the sensor's period and its accuracy leave open; power that swings between two samples is not in it",
+                "uncertainty from the sensor's period and its accuracy; power that swings between two samples is not included",
             ),
-            column("net", "less idle power × time; unknown where idle power is, or where it is above the mean power"),
+            column("net", "less idle power × time; unknown if idle power is unknown or above the mean power"),
             column("power", "mean over the time"),
             column("a token", "gross energy for each token processed; of requests, for each output token"),
             column("time", "time in which at least one of these ran"),
@@ -87,7 +90,7 @@ fn net(e: &Joules) -> Cell {
     }
 }
 
-/// What net energy is less of.
+/// The idle power that is subtracted for net energy.
 fn idle(analysis: &Analysis) -> String {
     let known = analysis.energy.sensors.iter().map(|(_, sensor)| match sensor.idle {
         Some(Idle { watts: w, from: IdleFrom::Between(n) }) => {
@@ -99,7 +102,7 @@ fn idle(analysis: &Analysis) -> String {
                 watts(w)
             )
         }
-        None => "idle power, which was not seen".to_string(),
+        None => "idle power, which is not known".to_string(),
     });
     let known = known.collect::<Vec<_>>().join(", ");
     if known.is_empty() { known } else { format!(" Net is less {known}.") }

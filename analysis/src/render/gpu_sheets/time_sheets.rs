@@ -31,7 +31,7 @@ pub(super) fn steps(analysis: &Analysis) -> Sheet {
     Sheet {
         id: "gpu-steps",
         title: "GPU time of steps",
-        note: "Stream elapsed is the time between two marks on the stream, queue gaps included: over wall time it is no busy share. \
+        note: "Stream elapsed is the time between two marks in the stream, queue gaps included: over wall time it is not a busy share. \
                Kernels is the sum of the kernels launched inside. Totals are the mean of the measured steps × all steps."
             .to_string(),
         first: "steps",
@@ -93,8 +93,9 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
         title: "How the GPU's time divides",
         note: format!(
             "Shares of the time in which recorded steps were open on the GPU, which they add up to: steps of several threads that overlap \
-             count once. Kernels, copies and memsets are merged first. A gap is host-bound if what follows was launched after the GPU had \
-             run dry, launch overhead if it is under 1.5 µs, unclear if the clocks cannot tell which of the two came first. {clocks}. \
+             count once. Kernels, copies and memsets are merged first. A gap is host-bound if what follows was launched \
+             after the GPU had run out of work, launch overhead if it is under 1.5 µs, unclear if the clocks cannot \
+             tell which of the two came first. {clocks}. \
              Unattributed is before the first kernel and after the last."
         ),
         first: "steps",

@@ -1,4 +1,5 @@
-//! The flame graph: an interactive SVG in a frame of its own, so that neither its script nor its style reaches the page.
+//! The flame graph: an interactive SVG in a frame of its own, so that neither its script nor its style reaches the
+//! page.
 
 use crate::passes::flame::{collapsed, frame_name};
 use crate::passes::tree::Tree;
@@ -7,14 +8,14 @@ use inferno::flamegraph::{self, Options, Palette, TextTruncateDirection};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the frame holds besides the SVG. It has no address of its own, so the script's attempt to note the zoom there must do
-/// nothing instead of failing half-way.
+/// The frame's contents besides the SVG. The frame has no URL of its own, so the script's attempt to store the zoom
+/// there must do nothing instead of failing half-way.
 const PRELUDE: &str = "<!doctype html><meta charset=\"utf-8\"><style>:root{color-scheme:light dark}body{margin:0;overflow:hidden}\
 svg{display:block;width:100%}rect[fill^=\"url\"]{fill:#fff}#frames text{fill:#1b1b1b}#title{display:none}\
 #search{opacity:.7!important}@media(prefers-color-scheme:dark){rect[fill^=\"url\"]{fill:#17191e}#details,#search,#matched,#unzoom{fill:#d8dbe2}}</style>\
 <script>history.replaceState=function(){};</script>";
 
-/// The frame's document and its height in pixels; null where there is nothing to draw.
+/// The frame's document and its height in pixels; null if there is nothing to draw.
 pub(super) fn frame(tree: &Tree) -> Value {
     match svg(tree) {
         Some((svg, height)) => json!({ "document": format!("{PRELUDE}{svg}"), "height": height }),
@@ -22,11 +23,11 @@ pub(super) fn frame(tree: &Tree) -> Value {
     }
 }
 
-/// Light enough for dark text on them, apart enough to tell neighbours apart.
+/// Light enough for dark text, and different enough to distinguish neighbours.
 const COLORS: [u32; 10] =
     [0xf2a65a, 0x8ab6d6, 0xf6d186, 0x9fc8a5, 0xe8998d, 0xb8a9d9, 0xd9c6a5, 0x8fd0cd, 0xe3b7d0, 0xc3d17f];
 
-/// One colour for each name wherever it stands, handed out by self time so that the widest differ most.
+/// One colour per name wherever it occurs, assigned by self time so that the widest frames differ most.
 fn palette(tree: &Tree) -> PaletteMap {
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
     for row in &tree.rows {
@@ -64,7 +65,7 @@ fn svg(tree: &Tree) -> Option<(String, u32)> {
     options.min_width = 0.05;
     options.text_truncate_direction = TextTruncateDirection::Right;
     let mut bytes = Vec::new();
-    // Weights that make no width (all zero) are refused: then there is nothing to draw.
+    // Weights without any width (all zero) are refused: then there is nothing to draw.
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut bytes).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     let svg = &text[text.find("<svg")?..];

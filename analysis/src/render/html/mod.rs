@@ -1,7 +1,7 @@
-//! `report.html`: one file that opens from disk, asks nothing of the network, and shows the same figures as everything else.
+//! `report.html`: one file that opens from disk, needs no network, and shows the same figures as the other reports.
 //!
-//! This module gathers values; the page's looks are in `report.html`, `style.css` and `script.js` beside it. The template
-//! engine escapes every value, because names of spans and models come from whoever made the run.
+//! This module gathers values; the page's looks are in `report.html`, `style.css` and `script.js` beside it. The
+//! template engine escapes every value, because names of spans and models are untrusted.
 
 mod flame;
 mod plots;
@@ -30,18 +30,18 @@ use minijinja::value::Serde;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The page could not be put together.
+/// The page could not be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot render report.html: {0}. This is a mistake in candlescope: please report it with the run")]
 pub struct HtmlError(#[from] minijinja::Error);
 
-/// Rows of the operator table and of the tree; the rest stands in `operators.md` and `metrics.json`.
+/// Rows of the operator table and of the tree; the rest is in `operators.md` and `metrics.json`.
 const MOST_ROWS: usize = 1000;
 
 /// The whole page.
 ///
 /// # Errors
-/// When the template does not fit the values, which its tests find.
+/// If the template does not match the values, which its tests would find.
 pub fn page(analysis: &Analysis) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.add_template("report.html", include_str!("report.html"))?;
@@ -117,7 +117,7 @@ fn findings(analysis: &Analysis) -> Value {
     rows.collect()
 }
 
-/// What stands in large letters: latency where there are requests, else how long steps take.
+/// The cards in large letters: latency if there are requests, else the durations of steps.
 fn cards(analysis: &Analysis) -> Value {
     let all = figures(analysis);
     let keys = ["ttft", "tpot", "itl", "decode_tps", "prefill_tps", "peak_memory", "gpu_busy", "energy_per_token"];
@@ -333,7 +333,7 @@ fn operators(analysis: &Analysis) -> Value {
             "cells": cells, "bar": o.self_share / largest * 100.0,
         })
     });
-    // On a GPU its columns come first: the table is wider than most screens.
+    // With GPU time, its columns come first, because the table is wider than most screens.
     let mut header = vec!["calls", "self", "self share"];
     if gpu {
         header.extend(["GPU measured", "GPU self", "GPU share", "GPU total", "GPU mean", "GPU TFLOP/s", "GPU GB/s"]);
@@ -348,7 +348,7 @@ fn operators(analysis: &Analysis) -> Value {
         "rows": rows.collect::<Vec<_>>(),
         "more": operators.len().saturating_sub(MOST_ROWS),
         "gpu": source.map(|s| match s {
-            GpuSource::Event => "stream elapsed: between two marks on the stream, queue gaps included",
+            GpuSource::Event => "stream elapsed: between two marks in the stream, queue gaps included",
             GpuSource::Cupti => "sum of the kernels launched inside",
         }),
     })
@@ -399,7 +399,7 @@ fn gpu(analysis: &Analysis) -> Value {
 fn series(analysis: &Analysis) -> Value {
     let all = &analysis.memory.series;
     let start = all.iter().filter_map(|s| s.points.first()).map(|p| p.0).min().unwrap_or(0);
-    // Counters only ever rise, and a high-water mark says no more than what it is the mark of: they stand in the table.
+    // Counters only rise, and a high-water mark adds nothing to the curve of its metric: these are in the table only.
     let drawn = |s: &Series| s.points.len() > 1 && !s.metric.ends_with("_total") && !s.metric.contains("_peak_");
     let mut order: Vec<_> = all.iter().filter(|s| drawn(s)).collect();
     order.sort_by_key(|s| (s.metric != crate::passes::memory::RESIDENT, s.min == s.max));
@@ -515,7 +515,7 @@ fn definitions(analysis: &Analysis) -> Value {
             FigureValue::Single(_, n) => n,
         });
         let resolution = match (d.key, d.unit) {
-            // A thread's CPU time is the kernel's account, not ours.
+            // The CPU time of a thread is counted by the operating system, not by us.
             ("background", _) => None,
             ("peak_memory", _) if analysis.memory.peak_resident().is_some_and(|peak| !peak.kept_by_kernel) => {
                 period.map(|ns| format!("a sample every {}", duration(ns as f64)))

@@ -1,4 +1,5 @@
-//! Plots as SVG. Their colours are stand-ins that the page's style replaces, so that they follow light and dark.
+//! Plots as SVG. Their colours are placeholders that the page's style replaces, so that they follow the light and dark
+//! themes.
 
 use super::super::format::{duration, head, printable, significant};
 use crate::passes::memory::Series;
@@ -9,16 +10,16 @@ use serde_json::{Value, json};
 
 const WIDE: (u32, u32) = (1120, 300);
 const NARROW: (u32, u32) = (560, 240);
-/// More points than this look the same and weigh the page down.
+/// More points than this look the same and make the page large.
 const MOST_POINTS: usize = 4000;
 
-// Stand-ins; style.css names them.
+// Placeholders, which style.css replaces.
 const TEXT: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 const POINT: RGBColor = RGBColor(3, 3, 3);
 const LINE: RGBColor = RGBColor(4, 4, 4);
 
-/// The unit of time whose numbers are shortest up to `ns`, and nanoseconds in it.
+/// The unit of time with the shortest numbers up to `ns`, and its length in nanoseconds.
 fn time_unit(ns: f64) -> (&'static str, f64) {
     match ns {
         ns if ns < 1e3 => ("ns", 1.0),
@@ -75,7 +76,7 @@ pub(super) fn tokens(tokens: &Tokens) -> Value {
     })
 }
 
-/// Median of each of some sixty slices along x: a line through scatter that outliers do not bend.
+/// Median of each of about sixty slices along x: a line through scattered points that outliers do not affect.
 fn binned_medians(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -109,14 +110,14 @@ pub(super) fn series(series: &Series, start: i64) -> Option<Value> {
     Some(json!({ "name": name, "device": printable(&series.device), "svg": svg }))
 }
 
-/// Metric names say their unit at the end; the axis says it anyway.
+/// A metric's name without the unit at its end, because the axis has the unit.
 fn short(name: &str) -> String {
     let name =
         ["_bytes", "_ratio", "_total", "_seconds", "_watts"].iter().find_map(|s| name.strip_suffix(s)).unwrap_or(name);
     head(&name.replace('_', " "), 34)
 }
 
-/// Points, and a line, over labelled axes. `None` where the plot library refuses, which leaves the place empty.
+/// Points, and a line, over labelled axes. `None` if the plot library fails, which leaves the plot out.
 fn draw(
     points: &[(f64, f64)],
     line: &[(f64, f64)],

@@ -1,4 +1,4 @@
-//! The small picture in a card: how the samples of a figure lie.
+//! The small picture in a card: the distribution of a figure's samples.
 
 use crate::passes::Distribution;
 use std::fmt::Write as _;

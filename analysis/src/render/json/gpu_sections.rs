@@ -9,7 +9,8 @@ use crate::passes::sensor::{IdleFrom, Joules};
 use crate::passes::{Analysis, Operator};
 use serde_json::{Map, Value, json};
 
-/// `gpu`, `kernels`, `energy` and `devices`; the first two null without GPU time and kernels, the last two without samples.
+/// `gpu`, `kernels`, `energy` and `devices`; the first two null without GPU time and kernels, the last two without
+/// samples.
 pub(super) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
     [
         ("gpu", gpu(analysis)),
@@ -19,8 +20,8 @@ pub(super) fn sections(analysis: &Analysis) -> [(&'static str, Value); 4] {
     ]
 }
 
-/// What an operator's row has about the GPU. `gpu_total_ns` and `gpu_self_ns` are sums over the measured intervals; what ends in
-/// `_estimate_ns` is extrapolated to all of them.
+/// The GPU part of an operator's row. `gpu_total_ns` and `gpu_self_ns` are sums over the measured intervals; values
+/// ending in `_estimate_ns` are extrapolated to all intervals.
 pub(super) fn operator(operator: &Operator) -> Map<String, Value> {
     let gpu = operator.gpu;
     let values = [
@@ -59,7 +60,7 @@ fn gpu(analysis: &Analysis) -> Value {
         })
     });
     let sums = |sums: &GpuSums| json!({ "calls": sums.calls, "total_ns": sums.total_ns, "self_calls": sums.self_calls, "self_ns": sums.self_ns() });
-    // Both sources, as measured: the operator table shows one.
+    // Both sources, as measured: the operator table shows only one.
     let paths = analysis.intervals.paths.iter().filter(|p| p.gpu.event.calls + p.gpu.cupti.calls > 0).map(|p| {
         json!({
             "path": p.rollup,

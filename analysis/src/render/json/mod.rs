@@ -1,6 +1,7 @@
 //! `metrics.json`: every figure under a stable key, for dashboards and for comparing runs.
 //!
-//! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format version.
+//! Times are nanoseconds, rates per second, work in FLOPs and bytes. Keys are added, never renamed, within one format
+//! version.
 
 mod gpu_sections;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 /// Version of this layout.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// More samples than this stay in the Parquet tables only.
+/// If there are more samples than this, they are in the Parquet tables only.
 const MOST_SAMPLES: usize = 20_000;
 
 /// The whole of `metrics.json`.
@@ -149,7 +150,7 @@ fn requests(analysis: &Analysis) -> Value {
     json!({ "n": analysis.latency.requests.len(), "warmup": analysis.latency.warmup, "rows": rows.collect::<Vec<_>>() })
 }
 
-/// What only warmed up, listed apart: none of it is in any other figure.
+/// The warm-up, listed apart: it is in no other figure.
 fn warmup(analysis: &Analysis) -> Value {
     let warmup = &analysis.warmup;
     let rows = warmup.rows.iter().map(|row| {

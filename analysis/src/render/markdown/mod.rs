@@ -1,4 +1,4 @@
-//! `report.md` and `operators.md`: the report where HTML does not go, such as an issue or a pull request.
+//! `report.md` and `operators.md`: the report for places that do not show HTML, such as an issue or a pull request.
 
 mod tables;
 mod text;
@@ -17,7 +17,7 @@ use candlescope_core::run::Severity;
 use std::fmt::Write as _;
 use text::{code, escape, table};
 
-/// `report.md`: what came of it first.
+/// `report.md`: begins with the conclusion.
 pub fn report(analysis: &Analysis) -> String {
     let mut out = String::new();
     let manifest = &analysis.manifest;
@@ -223,14 +223,14 @@ fn phases(out: &mut String, analysis: &Analysis) {
     if let Some(windows) = told.map(|errors| errors.windows).max() {
         let _ = writeln!(
             out,
-            "\nRates are estimates over {}: ± is half of the 95 % interval, from what varies between windows.",
+            "\nRates are estimates over {}: ± is half of the 95 % interval, from the variation between windows.",
             plural(windows, "window") + " in which every step was recorded"
         );
     }
     warmup(out, analysis);
 }
 
-/// What only warmed up, apart.
+/// The warm-up, apart from the rest.
 fn warmup(out: &mut String, analysis: &Analysis) {
     let warmup = &analysis.warmup;
     if warmup.rows.is_empty() {
@@ -258,7 +258,7 @@ fn warmup(out: &mut String, analysis: &Analysis) {
 fn tree(out: &mut String, analysis: &Analysis) {
     let _ = writeln!(
         out,
-        "\n## Where the time goes\n\nSelf time of a path with children is what none of them accounts for.\n"
+        "\n## Where the time goes\n\nSelf time of a path with children is the part that none of them accounts for.\n"
     );
     let rows = analysis.tree.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
         vec![

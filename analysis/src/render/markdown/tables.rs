@@ -1,4 +1,4 @@
-//! Tables of `report.md` that the other reports show, too.
+//! Tables of `report.md` that the other reports show too.
 
 use super::super::format::{count, duration, head};
 use super::super::nsys_table::{

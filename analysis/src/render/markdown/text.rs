@@ -1,4 +1,4 @@
-//! Markdown's own syntax: what is escaped, and what a table looks like.
+//! Markdown syntax: escaping and tables.
 
 use super::super::format::printable;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
     out
 }
 
-/// Text that Markdown, and the HTML it becomes, take as text.
+/// Text escaped so that Markdown, and HTML made from it, take it as plain text.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -30,7 +30,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Text as code inside a table cell. A backtick cannot stand in it, and a bar must not end the cell.
+/// Text as code inside a table cell. It cannot contain a backtick, and a bar must not end the cell.
 pub(super) fn code(text: &str) -> String {
     format!("`{}`", printable(text).replace('`', "ˋ").replace('|', "\\|"))
 }

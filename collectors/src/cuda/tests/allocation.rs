@@ -24,7 +24,7 @@ fn marking_allocates_nothing_once_warm() {
         rig.run_ms(10);
     }
     assert_eq!(during, 0, "allocations in 6000 marks");
-    // Refusals are no dearer.
+    // Refused marks allocate nothing either.
     rig.fake.make_current(None);
     let refused = || assert_eq!(lane.mark(), Err(NoMark::NoContext));
     assert_eq!(allocator_calls(refused), 0);

@@ -1,4 +1,4 @@
-//! Anchors: often enough, narrow, true, also on a busy device.
+//! Anchors are made often enough, are narrow and right, also on a busy device.
 
 use super::*;
 use crate::cuda::anchor::{Anchors, Reading};
@@ -79,7 +79,7 @@ fn marks_wait_for_the_first_anchor_and_a_mark_stands_in_for_one_that_is_stuck() 
     assert!(anchors.len() >= 3, "{anchors:?}");
     assert!(anchors.iter().all(|a| (1_000_000..4_000_000).contains(&a.2)), "as wide as the pause: {anchors:?}");
     assert!(rig.marks().len() > 150);
-    // Their truth, seen from the exact anchors that follow.
+    // Their true times, by the exact anchors that follow.
     rig.run_ms(20_000);
     let (at, host, bound) = rig.anchors(0)[rig.anchors(0).len() - 1];
     assert!(bound < 4_000, "{bound}");

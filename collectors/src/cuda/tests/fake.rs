@@ -1,5 +1,5 @@
-//! A scripted driver: a device whose work takes exactly as long as it is told, and whose `f32` milliseconds round as
-//! the real one's.
+//! A scripted driver: a device whose work takes exactly as long as it is told, and whose `f32` milliseconds round like
+//! the real driver's.
 
 use crate::cuda::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
 use candlescope_core::HostNs;
@@ -119,7 +119,7 @@ impl Fake {
         *tail = (*tail).max(now).saturating_add(ns);
     }
 
-    /// The application's stream never gets on again.
+    /// The application's stream hangs from now on.
     pub(in crate::cuda) fn hang(&self, context: Context, stream: StreamId) {
         self.state().tails.insert((context, stream, false), NEVER);
     }

@@ -1,4 +1,5 @@
-//! Marks that are refused, age, or lose their context: counted, reported as unknown, and nobody is harmed.
+//! Marks that are refused, wait too long, or lose their context are counted and reported as unknown; other marks are
+//! not affected.
 
 use super::*;
 use crate::cuda::driver_calls::{CaptureMode, Driver, Fault};
@@ -146,7 +147,7 @@ fn without_an_anchor_for_long_marks_are_reported_unknown() {
 
 #[test]
 fn a_destroyed_context_is_never_asked_again_and_the_other_device_goes_on() {
-    // The fake panics when it is asked about an event of a context that is gone, or told to end one.
+    // The fake panics if an event of a context that is gone is queried or destroyed.
     let mut rig = Rig::new(2, 64);
     let mut lane = rig.lane(0);
     lane.mark().expect("a mark");

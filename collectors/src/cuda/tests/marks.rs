@@ -62,7 +62,7 @@ fn a_full_lane_refuses_and_recovers() {
     assert!(outcomes[..100].iter().all(Result::is_ok));
     assert!(outcomes[100..].iter().all(|o| *o == Err(NoMark::Full)));
     rig.poll();
-    // Those under way hold the events until the device has passed them, not until they are polled.
+    // Marks under way hold their events until the device has passed them, not only until the next poll.
     assert_eq!(lane.mark(), Err(NoMark::Full));
     assert_eq!(rig.count("no_mark_full"), 51);
     rig.run_ms(60);
@@ -87,7 +87,8 @@ fn pools_grow_before_they_are_empty_up_to_the_bound() {
         rig.run_ms(5);
     }
     assert_eq!(rig.count("events"), fresh);
-    // More than a quarter: as many again, although the device was done with all of them when they were polled.
+    // More than a quarter: the number of events doubles, although the device was done with all of them when they were
+    // polled.
     (0..2_400).for_each(|_| assert!(lane.mark().is_ok()));
     rig.run_ms(5);
     assert_eq!(rig.count("events"), fresh + 4_096);
@@ -142,7 +143,7 @@ fn the_devices_stream_is_used_where_the_thread_names_none() {
     assert_eq!(marks.iter().map(|m| m.device).collect::<Vec<_>>(), [0, 0, 1]);
     let between = marks[1].at.expect("a time").0 - marks[0].at.expect("a time").0;
     assert!((990_000..1_010_000).contains(&between), "{between}");
-    // The other device's clock is another: its anchor says where the mark is.
+    // The other device has another clock: its anchor places the mark in time.
     let (at, host, _) = rig.anchors(1)[0];
     let (at0, host0, _) = rig.anchors(0)[0];
     let host_of = |mark: &Seen, at: DeviceNs, host: HostNs| host.0 + mark.at.expect("a time").0 - at.0;
@@ -233,8 +234,8 @@ fn durations_are_exact_after_an_hour() {
     rig.run_ms(20);
     let at: Vec<_> = rig.marks().iter().rev().take(51).rev().map(|m| m.at.expect("a time").0).collect();
     assert!(at[2..].windows(2).all(|w| w[1] - w[0] == expected), "{at:?}");
-    // Links over 8 ms are rounded, so the sum wanders by some microseconds, which anchors take out. One float of
-    // milliseconds over the whole hour would be known to a quarter of a millisecond.
+    // Links over 8 ms are rounded, so the sum wanders by some microseconds, which anchors take out. A single `f32` of
+    // milliseconds over the whole hour would be exact only to a quarter of a millisecond.
     let error = (at[0] - origin) - (ended - began);
     assert!(error.abs() < 10_000, "{error} ns off after an hour of {n} rounds");
     assert!(n > 40_000, "{n}");

@@ -1,6 +1,6 @@
 //! The functions that CUPTI calls, on threads of the application and on its own.
 //!
-//! They must never unwind into C: each stops at `catch_unwind`, which costs nothing where nothing panics.
+//! They must never unwind into C: each stops panics with `catch_unwind`, which costs nothing if nothing panics.
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
@@ -18,13 +18,13 @@ pub(super) type Called = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_vo
 /// All buffers. CUPTI has one pair of callbacks for the process, and they get no data of ours.
 pub(in super::super) static POOL: Pool = Pool::new();
 
-/// Whether CUPTI is in the process: there is one of it.
+/// Whether CUPTI is in the process, which has one CUPTI.
 pub(in super::super) static LINK: Link = Link::new();
 
-/// The subscription that lasts, or null.
+/// The current subscription, or null.
 pub(super) static SUBSCRIBER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What it takes to detach. CUPTI hands it to each callback.
+/// The functions needed to detach. CUPTI hands this to each callback.
 #[derive(Debug)]
 pub(super) struct Leave {
     pub(super) unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
@@ -61,7 +61,8 @@ pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u
     let _ = catch_unwind(AssertUnwindSafe(|| POOL.put(Filled { buffer: Buffer::from_words(words), valid })));
 }
 
-/// `CUpti_CallbackData`, whole: it has not grown since CUDA 4.1. Offsets from `cupti_callbacks.h` of CUDA 13.0.
+/// The whole of `CUpti_CallbackData`, which has not grown since CUDA 4.1. Offsets from `cupti_callbacks.h` of CUDA
+/// 13.0.
 #[repr(C)]
 struct CallbackData {
     site: u32,
@@ -71,7 +72,7 @@ struct CallbackData {
     symbol: *const c_char,
     context: *mut c_void,
     context_uid: u32,
-    /// A word that a call's enter and exit share.
+    /// A word that is shared by the enter and exit callbacks of one call.
     shared: *mut u64,
     correlation: u32,
 }
@@ -116,18 +117,18 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
         // SAFETY: as above.
         unsafe { *data.shared }
     };
-    // Where recording began inside this call, the word is not ours.
+    // If recording began inside this call, the word was not written by us.
     let start = if start <= now && start >= lanes::enabled_at() { start } else { 0 };
     let correlation = data.correlation;
     let _ = catch_unwind(|| lanes::launched(domain, cbid, correlation, start, now));
 }
 
-/// Takes CUPTI out of the process, once, at the end of a call, as NVIDIA asks.
+/// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.
 #[cold]
 fn detach(leave: &Leave) {
     LINK.detach(|| {
         let subscriber = SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
-        // First, as calling it afterwards would attach CUPTI again.
+        // First, because calling it afterwards would attach CUPTI again.
         // SAFETY: the handle is the subscription's that this callback belongs to.
         unsafe { (leave.unsubscribe)(subscriber) };
         // SAFETY: at the end of a call of this thread, and no thread of ours is inside CUPTI: from the request to the
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), (&raw mut subscriber).cast());
         assert!(SUBSCRIBER.load(Ordering::SeqCst).is_null());
         assert_eq!((LINK.state(), LINK.failed()), (State::Detached, Some(7)));
-        // Another thread's call, which CUPTI had let in before.
+        // A call of another thread that was already inside CUPTI.
         assert_eq!(call(1, Some(&leave)), 1, "once");
         lanes::drain(|_| {});
     }

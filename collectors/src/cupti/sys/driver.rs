@@ -63,7 +63,7 @@ impl Driver {
         u32::try_from(version).ok().filter(|version| status == 0 && *version > 0)
     }
 
-    /// Starts the driver, which is done once however often it is asked for, and checks that there is a GPU.
+    /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU.
     pub(in super::super) fn start(&self) -> Result<(), ActivityError> {
         // SAFETY: zero is the only value it takes.
         let status = unsafe { (self.init)(0) };

@@ -30,7 +30,7 @@ const FLUSH_FORCED: u32 = 1;
 /// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`.
 const ATTRIBUTE_ZEROED: u32 = 5;
 
-/// `CUpti_SubscriberHandle`. Stale once CUPTI was detached; then it is refused.
+/// `CUpti_SubscriberHandle`. Stale once CUPTI was detached; CUPTI then refuses it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subscriber(*mut c_void);
 
@@ -55,7 +55,7 @@ pub(super) struct Cupti {
     subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::Called, *mut c_void) -> Status,
     enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
     callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
-    /// For the callback that detaches. Leaked, as the library is.
+    /// For the callback that detaches. Leaked, like the library.
     leave: &'static callbacks::Leave,
 }
 
@@ -113,7 +113,7 @@ impl Cupti {
         &self.path
     }
 
-    /// The API version, 0 if the library does not tell.
+    /// The API version, 0 if the library does not report it.
     pub(super) fn version(&self) -> u32 {
         let mut version = 0;
         // SAFETY: the pointer is valid for one `uint32_t`.
@@ -158,7 +158,7 @@ impl Cupti {
         Ok(Subscriber(subscriber))
     }
 
-    /// Ends the last subscription, whoever made it, if that was not done.
+    /// Ends the last subscription, whoever made it, if it has not ended.
     pub(super) fn unsubscribe(&self) {
         let subscriber = callbacks::SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
         if !subscriber.is_null() {
@@ -167,7 +167,7 @@ impl Cupti {
         }
     }
 
-    /// Switches the callbacks of one call on or off. One thread at a time, as the recorder is one.
+    /// Switches the callbacks of one call on or off. Called by one thread at a time, the recorder's.
     pub(super) fn set_callback(&self, to: Subscriber, domain: Domain, cbid: u32, on: bool) -> Result<(), Code> {
         // SAFETY: the handle came from `subscribe`, the rest are plain numbers.
         checked(unsafe { (self.enable_callback)(u32::from(on), to.0, domain as u32, cbid) })
@@ -175,7 +175,7 @@ impl Cupti {
 
     /// Hands CUPTI the callbacks by which it gets buffers of [`POOL`] and gives them back.
     pub(super) fn register_buffers(&self) -> Result<(), Code> {
-        // What is handed out is zeroed already, and CUPTI would do it again on the application's thread.
+        // The buffers handed out are zeroed already; CUPTI would zero them again on the application's thread.
         let (mut size, mut yes) = (1, 1u8);
         // SAFETY: the value is one byte, as `size` says. A library that does not know it refuses, and zeroes.
         unsafe { (self.set_attribute)(ATTRIBUTE_ZEROED, &mut size, (&raw mut yes).cast()) };
@@ -230,7 +230,7 @@ impl Cupti {
     }
 }
 
-/// What the loader has to say. The error itself only tells which of its functions failed.
+/// The loader's message. The error itself only tells which of its functions failed.
 fn said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -255,7 +255,7 @@ mod tests {
         let error = Cupti::load(std::slice::from_ref(&nowhere)).expect_err("there is none");
         assert!(error.0.contains("No such file"), "{error}");
         assert!(Cupti::load(&[]).is_err());
-        // The C library loads, and is not CUPTI.
+        // The C library loads, but is not CUPTI.
         let error = Cupti::load(&[nowhere, "libc.so.6".into()]).expect_err("no CUPTI");
         assert!(error.0.contains("it lacks cuptiGetVersion"), "{error}");
     }
@@ -274,7 +274,7 @@ mod tests {
                 .collect();
             assert_eq!(differing, [], "{domain:?}");
         }
-        // CUPTI walks records built by us, so our sizes are its sizes.
+        // CUPTI walks records that we built, so our sizes must be its sizes.
         let mut kernel = built::kernel(4, 5, 6, 0);
         kernel[104..112].copy_from_slice(&(c"_Z3addPf".as_ptr() as u64).to_ne_bytes());
         let all = [built::memory(1, 1, 2, 3, 4), kernel, built::memory(22, 10, 3, 4, 5), built::memory(2, 0, 3, 4, 5)];

@@ -1,4 +1,5 @@
-//! A load for the server, and what its clients saw of it: streaming clients that each send one request after another.
+//! Puts load on the server and prints what its clients measured: streaming clients that each send one request after
+//! another.
 //!
 //! ```text
 //! cargo run -p candlescope-server --bin load -- --server http://127.0.0.1:8080 --clients 4 --seconds 30
@@ -12,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Parser)]
-#[command(about = "A load for the example server, and what its clients saw of it")]
+#[command(about = "Puts load on the example server and prints what its clients measured")]
 struct Args {
     /// The server
     #[arg(long, default_value = "http://127.0.0.1:8080", value_name = "URL")]
@@ -34,7 +35,7 @@ struct Args {
     cancel_every: u64,
 }
 
-/// What one client saw.
+/// What one client measured.
 #[derive(Debug, Default)]
 struct Seen {
     requests: u64,

@@ -22,7 +22,7 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already is as good.
+        // It may have ended already.
         let _ = self.process.kill().and_then(|()| self.process.wait());
     }
 }
@@ -33,7 +33,7 @@ impl Server {
         Self::launch(arguments, None).listening()
     }
 
-    /// One whose time can be set by writing into the file `clock`, which makes reading the time dearer.
+    /// A server whose time can be set by writing into the file `clock`, which makes reading the time more expensive.
     pub fn start_with_clock(arguments: &[impl AsRef<OsStr>], clock: &Path) -> Self {
         Self::launch(arguments, Some(clock)).listening()
     }
@@ -64,7 +64,7 @@ impl Server {
         std::thread::spawn(move || {
             for line in errors.lines().map_while(Result::ok) {
                 eprintln!("server: {line}");
-                // Where nobody listens any more, it is still to be read.
+                // The output has to be read even if nobody listens any more.
                 let _ = tell.send(line);
             }
         });
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// What clients saw in `seconds` of load.
+    /// What clients measured in `seconds` of load.
     pub fn load(&self, seconds: f64, clients: u32) -> Value {
         let output = Command::new(env!("CARGO_BIN_EXE_load"))
             .args(["--server", &self.url, "--seconds", &seconds.to_string(), "--clients", &clients.to_string()])
@@ -100,7 +100,7 @@ impl Server {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What it answers on.
+    /// The address that it listens on.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
@@ -114,7 +114,7 @@ impl Server {
         self.status("VmHWM:")
     }
 
-    /// Sockets, files and all else that it has open.
+    /// Number of its open sockets, files and other descriptors.
     pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("the process").count()
     }
@@ -147,7 +147,7 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
-    /// Ends it as an operator does, which must go well, and returns what it said at the end.
+    /// Stops it as an operator does, which must succeed, and returns its last lines of output.
     pub fn stop(self) -> Vec<String> {
         let (status, said) = self.end();
         assert!(status.success(), "the server ended with {status}: {said:?}");
@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-/// What is at `q` of the way through sorted values.
+/// The quantile `q` of sorted values.
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
@@ -176,7 +176,7 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Median, spread, and between which of the values the true median is in 95 of 100 cases, whatever they are distributed like.
+/// Median, spread, and the 95 % interval of the median, which is valid for any distribution.
 pub fn spread(values: &[f64]) -> Value {
     let (sorted, n) = (sorted(values), values.len() as f64);
     let beside = 0.98 / n.sqrt();

@@ -1,7 +1,7 @@
-//! From a column in memory to a column chunk of a row group.
+//! Writes a column in memory as a column chunk of a row group.
 //!
 //! Varied numbers go through the library's typed writers (delta encoding). Columns of keys are written here, page by
-//! page: the keys are known, so nothing is hashed, and a constant column is a handful of bytes.
+//! page: the keys are known, so nothing is hashed, and a constant column takes a few bytes.
 
 use super::column::{KeyColumn, Keys, NULL, Presence, ValueColumn};
 use super::hybrid;
@@ -31,7 +31,7 @@ pub(in crate::parquet) enum ColumnData<'a> {
     Float64(&'a ValueColumn<f64>),
 }
 
-/// Keys kept, or made for the occasion.
+/// Keys that are stored, or made when needed.
 pub(in crate::parquet) enum KeySource<'a> {
     Kept(&'a KeyColumn),
     Made(KeyColumn),
@@ -46,7 +46,7 @@ impl KeySource<'_> {
     }
 }
 
-/// Beyond so many distinct values a dictionary of integers is larger than the delta-encoded integers.
+/// With more distinct values, a dictionary of integers is larger than delta-encoded integers.
 const MAX_INT_DICTIONARY: usize = 1 << 14;
 
 /// Values of an unsigned count as the signed integers of the file.
@@ -281,7 +281,7 @@ impl ChunkBuilder {
         Ok(())
     }
 
-    /// Writes the page and says where it begins.
+    /// Writes the page and returns where it begins.
     fn page(&mut self, page: Page, uncompressed: usize) -> Result<i64> {
         let spec = SerializedPageWriter::new(&mut self.sink).write_page(CompressedPage::new(page, uncompressed))?;
         self.compressed += spec.compressed_size as i64;

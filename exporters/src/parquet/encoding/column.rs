@@ -15,7 +15,7 @@ pub(in crate::parquet) struct KeyColumn {
 
 /// What a [`KeyColumn`] holds.
 pub(in crate::parquet) enum Keys<'a> {
-    /// The same key so many times.
+    /// The same key, repeated.
     Uniform(u32, usize),
     /// Keys, some of which may be [`NULL`].
     Mixed(&'a [u32]),
@@ -70,7 +70,7 @@ impl KeyColumn {
     }
 
     pub(in crate::parquet) fn memory(&self) -> usize {
-        self.keys.capacity() * size_of::<u32>()
+        self.keys.len() * size_of::<u32>()
     }
 }
 
@@ -146,7 +146,7 @@ impl<T: Copy> ValueColumn<T> {
     }
 
     pub(in crate::parquet) fn memory(&self) -> usize {
-        self.values.capacity() * size_of::<T>() + self.levels.capacity() * size_of::<i16>()
+        self.values.len() * size_of::<T>() + self.levels.len() * size_of::<i16>()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Dictionaries of the row group being filled: from what a record carries to a dense key, without hashing a string
+//! Dictionaries of the row group being filled: they map the values of a record to dense keys, without hashing a string
 //! per row.
 
 use super::column::NULL;
@@ -114,7 +114,7 @@ impl ThreadDict {
         if self.key_of.len() <= index {
             self.key_of.resize(index + 1, NULL);
         }
-        // Two threads of one name share a key: dictionary values should be distinct.
+        // Two threads with the same name share a key, because dictionary values should be distinct.
         self.key_of[index] = self.names.key(&thread.name);
         self.key_of[index]
     }
@@ -177,7 +177,7 @@ impl<T: Copy + Eq + Hash> ValueDict<T> {
     }
 
     pub(in crate::parquet) fn memory(&self) -> usize {
-        self.values.capacity() * 3 * size_of::<T>() + self.last.capacity() * size_of::<Option<(T, u32)>>()
+        self.values.len() * 3 * size_of::<T>() + self.last.len() * size_of::<Option<(T, u32)>>()
     }
 }
 

@@ -20,7 +20,7 @@ pub(in crate::parquet) fn put_run(out: &mut Vec<u8>, value: u32, count: usize, w
     }
 }
 
-/// Appends `values`, each below `2^width`. Only the last call for a page may have a length that is no multiple of
+/// Appends `values`, each below `2^width`. Only the last call for a page may have a length that is not a multiple of
 /// eight, as bit-packed groups are padded.
 pub(in crate::parquet) fn put_values(out: &mut Vec<u8>, values: &[u32], width: u8) {
     let mut at = 0;

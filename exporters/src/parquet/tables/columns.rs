@@ -1,4 +1,4 @@
-//! What tables are made of: columns of numbers, and columns of keys with their dictionary.
+//! The columns of tables: columns of numbers, and columns of keys with their dictionary.
 
 use crate::parquet::encoding::chunk::{ColumnData, KeySource};
 use crate::parquet::encoding::column::{KeyColumn, NULL, ValueColumn};
@@ -8,17 +8,17 @@ use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// One column of a table, or some that stand side by side.
+/// One column of a table, or several adjacent ones.
 pub(super) trait Columns {
     fn rows(&self) -> usize;
 
     /// Appends the columns.
     fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>);
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     fn clear(&mut self);
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the rows take.
     fn memory(&self) -> usize;
 }
 
@@ -28,7 +28,7 @@ pub(super) type Ints = ValueColumn<i64>;
 pub(super) type Floats = ValueColumn<f64>;
 /// Integers of few distinct values.
 pub(super) type FewInts = Keyed<ValueDict<i64>>;
-/// Values that are written as words: of a vocabulary, as hex digits, as dimensions.
+/// Values that are written as text: words of a vocabulary, hex digits, dimensions.
 pub(super) type Words<T> = Keyed<ValueDict<T>>;
 /// Any texts.
 pub(super) type Texts = Keyed<TextDict>;
@@ -61,7 +61,7 @@ macro_rules! numbers {
 numbers!(i64, Int64);
 numbers!(f64, Float64);
 
-/// Three sides of something.
+/// Three dimensions.
 impl Columns for [Ints; 3] {
     fn rows(&self) -> usize {
         self[0].len()
@@ -80,20 +80,20 @@ impl Columns for [Ints; 3] {
     }
 }
 
-/// What keys stand for.
+/// The values of keys.
 pub(super) trait Dictionary: Default {
     /// Appends the column of these keys, and those that follow from it.
     fn data<'a>(&'a self, keys: &'a KeyColumn, out: &mut Vec<ColumnData<'a>>);
 
     fn clear(&mut self);
 
-    /// Bytes of memory held, as far as they grow with rows.
+    /// Bytes of memory taken, as far as they grow with rows.
     fn memory(&self) -> usize {
         0
     }
 }
 
-/// Keys, and what they stand for.
+/// Keys and their values.
 #[derive(Default)]
 pub(super) struct Keyed<D> {
     keys: KeyColumn,
@@ -152,7 +152,7 @@ impl Texts {
     }
 }
 
-/// Values that are written as words.
+/// Values that are written as text.
 trait Word: Copy + Eq + Hash + ToString {}
 impl Word for TraceId {}
 impl Word for Phase {}
@@ -227,7 +227,7 @@ texts!(PathDict);
 pub(super) struct NamedPaths(PathDict);
 
 impl Keyed<NamedPaths> {
-    /// Adds a path, and says its key.
+    /// Adds a path and returns its key.
     #[inline]
     pub(super) fn push(&mut self, path: &Arc<PathInfo>) -> u32 {
         let key = self.dict.0.key(path);

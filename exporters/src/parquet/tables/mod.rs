@@ -1,4 +1,4 @@
-//! One table a file: from records to the columns of a row group. Pure: nothing here knows of files.
+//! One table per file: turns records into the columns of a row group. Pure: nothing here depends on files.
 
 mod columns;
 mod kernels_table;
@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 /// Rows collected for the next row group of one table.
 pub(super) trait Table: Send + Default {
-    /// What a row is made of.
+    /// The record of a row.
     type Record;
     /// The table.
     const KIND: RecordKind;
@@ -31,13 +31,13 @@ pub(super) trait Table: Send + Default {
     /// Rows held.
     fn rows(&self) -> usize;
 
-    /// The columns in the order of the run contract.
+    /// The columns in the order of the run format.
     fn columns<'a>(&'a self, run: &'a RunColumns) -> Vec<ColumnData<'a>>;
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     fn clear(&mut self);
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the rows take: not what is kept for those to come, which writing early does not free.
     fn memory(&self) -> usize;
 }
 
@@ -59,8 +59,8 @@ impl RunColumns {
     }
 }
 
-/// A table by its columns, in the order of the run contract, the first of which every row has. How a record becomes a
-/// row is the table's `add`.
+/// Defines a table by its columns, in the order of the run format; every row has the first of them. How a record
+/// becomes a row is the table's `add`.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident: $record:ident, $kind:ident {
         $first:ident: $first_type:ty,

@@ -38,7 +38,7 @@ table! {
 impl Spans {
     #[inline]
     fn add(&mut self, span: &SpanRecord) {
-        // Values of one path repeat from step to step: the path is the slot where the last one is looked for.
+        // Values of one path repeat from step to step, so the path is the slot in which the last value is looked up.
         let path = self.path.push(&span.path);
         self.seq.push(signed(span.seq));
         self.parent_seq.push_opt(span.parent_seq.map(signed));

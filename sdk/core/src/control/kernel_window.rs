@@ -32,6 +32,8 @@ pub(crate) struct KernelWindow {
     /// Steps whose kernels are recorded, so far.
     taken: AtomicU64,
     windows: AtomicU64,
+    /// Whether a capture needs the recorder, for threads that must not take its lock.
+    held: AtomicBool,
     /// No application thread takes this lock.
     recorder: Mutex<Recorder>,
 }
@@ -79,6 +81,7 @@ impl KernelWindow {
             counted: AtomicU64::new(NONE),
             taken: AtomicU64::new(0),
             windows: AtomicU64::new(0),
+            held: AtomicBool::new(false),
             recorder: Mutex::new(Recorder::default()),
         };
         // Where the very first step is to be recorded, the recorder had better be on before it.
@@ -98,7 +101,7 @@ impl KernelWindow {
         let counted = self.counted.load(Ordering::Acquire);
         if let Some(schedule) = &self.schedule {
             let nth = self.recorded.fetch_add(1, Ordering::Relaxed);
-            if counted == NONE
+            if self.makes_room(counted)
                 && let Some(active) = self.due(schedule, nth)
             {
                 self.ask(active);
@@ -145,11 +148,17 @@ impl KernelWindow {
         })
     }
 
+    /// Whether a window may be asked for. One that is used up is in the way until the recorder is off, but not of those
+    /// that come while a capture keeps it on.
+    fn makes_room(&self, counted: u64) -> bool {
+        counted == NONE || (counted == OPEN && self.held.load(Ordering::Relaxed))
+    }
+
     /// Asks for a window of the next `steps` recorded steps; `false` while another is under way, or where nothing can
     /// be recorded.
     pub(crate) fn ask(&self, steps: u64) -> bool {
-        let asked = ASKED | steps.min(!PHASE);
-        let free = steps > 0 && self.counted.compare_exchange(NONE, asked, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let asked = |counted: u64| self.makes_room(counted).then_some(ASKED | steps.min(!PHASE));
+        let free = steps > 0 && self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked).is_ok();
         self.windows.fetch_add(u64::from(free), Ordering::Relaxed);
         free
     }
@@ -161,6 +170,7 @@ impl KernelWindow {
             return false;
         }
         recorder.capture = Capture::Waits;
+        self.held.store(true, Ordering::Relaxed);
         true
     }
 
@@ -176,13 +186,18 @@ impl KernelWindow {
     pub(crate) fn go_without(&self) {
         let mut recorder = self.recorder();
         if recorder.capture == Capture::Waits {
-            recorder.capture = Capture::None;
+            self.let_go(&mut recorder);
         }
     }
 
     /// No capture needs the recorder any more.
     pub(super) fn end_capture(&self) {
-        self.recorder().capture = Capture::None;
+        self.let_go(&mut self.recorder());
+    }
+
+    fn let_go(&self, recorder: &mut Recorder) {
+        recorder.capture = Capture::None;
+        self.held.store(false, Ordering::Relaxed);
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
@@ -239,6 +254,7 @@ impl KernelWindow {
     pub(super) fn fail(&self, then: impl FnOnce()) {
         let mut recorder = self.recorder();
         self.counted.store(FAILED, Ordering::Release);
+        self.let_go(&mut recorder);
         *recorder = Recorder::default();
         then();
     }
@@ -318,6 +334,23 @@ mod tests {
         assert!(window.is_used_up(8) && window.has_capture() && !window.stop(), "its kernels may still come");
         window.end_capture();
         assert!(window.stop() && !window.is_active());
+    }
+
+    #[test]
+    fn windows_come_and_go_while_a_capture_keeps_the_recorder_on() {
+        let window = KernelWindow::new(schedule(0, 5, 2, 3, 0));
+        assert!(window.ask_for_capture());
+        window.ready();
+        window.on_for_capture().expect("it is on").capture_until(1_000);
+        assert_eq!(taken(&window, 30), [6, 7, 8, 16, 17, 18, 26, 27, 28], "as without a capture");
+        assert!(window.ask(2) && !window.ask(1), "and on request, one at a time");
+        window.ready();
+        assert!((0..2).all(|_| window.begin_step(false)) && window.ask(1), "the one before is used up");
+        window.ready();
+        assert!(window.begin_step(false) && window.remaining() == 0);
+        window.end_capture();
+        assert!(!window.ask(1), "the recorder is on for the last one alone, and is to be switched off");
+        assert!(window.stop() && window.ask(1));
     }
 
     #[test]

@@ -26,7 +26,7 @@ const MAX_WINDOWS: usize = 64;
 /// Time between two requests in a window that goes on: a recorder that hands over its buffers holds up launches.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// A window whose steps do not all arrive is closed after this long.
+/// A window whose steps do not all arrive, one of a capture too, is closed after this long.
 const CLOSE_ANYWAY: Duration = Duration::from_secs(5);
 
 /// What the drain asks of the recorder's thread.
@@ -69,7 +69,12 @@ pub(crate) struct Kernels {
     windows: VecDeque<Extent>,
     current: Option<Extent>,
     remembered: FxHashMap<u64, Place>,
+    /// Steps of windows that have come, or are not waited for any longer.
     steps_seen: u64,
+    /// Steps below this number are not waited for: their window was closed without them.
+    given_up: u64,
+    /// When the recorder was switched off for all that; what such a step launched later is not known.
+    given_up_at: HostNs,
     closing_since: Option<Instant>,
     /// What became of kernels so far.
     counts: KernelAccount,
@@ -80,6 +85,14 @@ pub(crate) struct Kernels {
 
 /// First start and last end on the host.
 pub(crate) type Extent = (HostNs, HostNs);
+
+/// A step at the root of a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowStep {
+    pub(crate) number: u64,
+    /// From when to when it ran.
+    pub(crate) extent: Extent,
+}
 
 /// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides
 /// about stray kernels.
@@ -133,7 +146,7 @@ impl Inside {
 }
 
 /// What covers both.
-pub(crate) fn join(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
+fn join(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
     match (one, other) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
         (one, other) => one.or(other),
@@ -163,6 +176,8 @@ impl Kernels {
             current: None,
             remembered: FxHashMap::default(),
             steps_seen: 0,
+            given_up: 0,
+            given_up_at: HostNs(0),
             closing_since: None,
             counts: KernelAccount { recorder: name.into(), ..KernelAccount::default() },
             clock_bound_ns: None,
@@ -208,7 +223,13 @@ impl Kernels {
 
     /// Whether what was asked for has come, or never will.
     pub(crate) fn answered(&self, ticket: u64) -> bool {
-        self.answered >= ticket || self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.answered >= ticket || self.answered_up_to() >= ticket
+    }
+
+    /// Up to which ticket everything has come, or never will.
+    pub(crate) fn answered_up_to(&self) -> u64 {
+        let failed = self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if failed { u64::MAX } else { self.answered }
     }
 
     /// Asks for the last kernels and the end of the recorder's thread.
@@ -220,10 +241,24 @@ impl Kernels {
         self.asked
     }
 
-    /// Takes note of steps that are a window's: how many, and from when to when.
-    pub(crate) fn steps_came(&mut self, steps: u64, extent: Option<Extent>) {
-        self.steps_seen += steps;
-        self.current = join(self.current, extent);
+    /// Takes note of steps that are a window's.
+    pub(crate) fn steps_came(&mut self, steps: &[WindowStep]) {
+        for step in steps {
+            if step.number < self.given_up {
+                // Of a window that was closed without it: it must not stand for one of the window under way.
+                self.remember_window(step.extent);
+            } else {
+                self.steps_seen += 1;
+                self.current = join(self.current, Some(step.extent));
+            }
+        }
+    }
+
+    fn remember_window(&mut self, extent: Extent) {
+        if self.windows.len() == MAX_WINDOWS {
+            self.windows.pop_front();
+        }
+        self.windows.push_back(extent);
     }
 
     /// Moves the kernels of a batch's intervals into it, and adds up what each interval launched.
@@ -257,7 +292,16 @@ impl Kernels {
                 inside[parent].add(own);
             }
         }
+        // An interval that went on when the recorder was off has more kernels than these: they say nothing of its time.
+        for &i in in_window {
+            inside[i as usize].recorded &= !self.outlasts_recorder(&batch.spans[i as usize]);
+        }
         Attribution(inside)
+    }
+
+    fn outlasts_recorder(&self, span: &SpanRecord) -> bool {
+        span.step.is_some_and(|step| step < self.given_up)
+            && span.host_start.plus_ns(span.host_dur_ns) > self.given_up_at
     }
 
     /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
@@ -366,27 +410,30 @@ impl Kernels {
         shared.control.kernels_used_up() && self.closing_since.is_none_or(|since| since.elapsed() <= CLOSE_ANYWAY)
     }
 
-    /// Lets the recorder be switched off once every step of the window has come through here.
-    pub(crate) fn close_window_when_done(&mut self, shared: &Shared) {
+    /// Lets the recorder be switched off once every step of the window has come through here, or steps after the
+    /// window have paid for it long enough. A capture says itself when it has all its steps.
+    pub(crate) fn close_window_when_done(&mut self, shared: &Shared, host: &dyn Fn() -> HostNs) {
+        // Before anything is asked of the window: what begins from here on may be another one's.
+        let begun = shared.control.steps();
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
             self.closing_since = None;
             return;
         };
         let since = *self.closing_since.get_or_insert_with(Instant::now);
-        // A capture is over when it has all its steps, and has a patience of its own.
-        if window.has_capture() {
-            return;
-        }
-        if self.steps_seen >= window.taken() || since.elapsed() > CLOSE_ANYWAY {
-            self.steps_seen = window.taken();
-            if let Some(extent) = self.current.take() {
-                if self.windows.len() == MAX_WINDOWS {
-                    self.windows.pop_front();
-                }
-                self.windows.push_back(extent);
+        let missing = window.taken().saturating_sub(self.steps_seen);
+        if missing > 0 || window.has_capture() {
+            if since.elapsed() <= CLOSE_ANYWAY {
+                return;
             }
-            let _ = self.ask.send(Ask::CloseWindow);
+            // The capture waits on for its steps, without the recorder.
+            shared.control.end_capture();
+            (self.steps_seen, self.given_up, self.given_up_at) = (self.steps_seen + missing, begun, host());
+            self.closing_since = None;
         }
+        if let Some(extent) = self.current.take() {
+            self.remember_window(extent);
+        }
+        let _ = self.ask.send(Ask::CloseWindow);
     }
 
     /// For the manifest.
@@ -435,5 +482,86 @@ fn record(kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRe
         queue_delay_ns: launched.map(|end| kernel.start.since(end)),
         correlation: kernel.correlation,
         graph: kernel.graph,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::shared::{Hooks, Rings};
+    use crossbeam_channel::unbounded;
+
+    /// A session with a recorder, the drain's end of it, and what the recorder's thread is asked.
+    fn session() -> (Shared, Kernels, Receiver<Ask>) {
+        let control = Control::new(None, false).with_kernels(None);
+        let rings = Rings { capacity: 64, memory: 0 };
+        let shared = Shared::new(control, Hooks::default(), Vec::new(), rings, unbounded().0);
+        let (ask, asked) = unbounded();
+        (shared, Kernels::new("paper", ask, unbounded().1, Arc::default()), asked)
+    }
+
+    fn begin_step(shared: &Shared) -> WindowStep {
+        let step = shared.control.begin_step(true, || false);
+        assert!(step.kernels, "{step:?}");
+        WindowStep {
+            number: step.number,
+            extent: (HostNs(step.number as i64 * 10), HostNs(step.number as i64 * 10 + 5)),
+        }
+    }
+
+    /// Opens a window and begins all its steps.
+    fn window<const N: usize>(shared: &Shared) -> [WindowStep; N] {
+        let kernels = shared.control.kernels().expect("has a recorder");
+        assert!(kernels.ask(N as u64), "none is open");
+        kernels.ready();
+        std::array::from_fn(|_| begin_step(shared))
+    }
+
+    /// Whether the drain has the window closed now; then it is.
+    fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
+        kernels.close_window_when_done(shared, &|| HostNs(0));
+        let closes = asked.try_iter().count() > 0;
+        assert!(!closes || shared.control.stop_recorder(), "the recorder can be switched off");
+        closes
+    }
+
+    /// As if a window had been waited for for as long as one is.
+    fn wait(kernels: &mut Kernels) {
+        let since = kernels.closing_since.expect("is being closed");
+        kernels.closing_since = since.checked_sub(CLOSE_ANYWAY + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_captured_step_that_does_not_end_keeps_the_recorder_on_for_a_bounded_time() {
+        let (shared, mut kernels, asked) = session();
+        let recorder = shared.control.kernels().expect("has a recorder");
+        assert!(recorder.ask_for_capture());
+        recorder.ready();
+        assert_eq!(shared.control.open_window(2, true), Some(0..2));
+        let [one, _] = [begin_step(&shared), begin_step(&shared)];
+        kernels.steps_came(&[one]);
+        assert!(!closes(&mut kernels, &shared, &asked) && kernels.closing_since.is_none(), "nobody else pays for it");
+        assert!(!shared.control.begin_step(true, || false).kernels);
+        assert!(!closes(&mut kernels, &shared, &asked));
+        wait(&mut kernels);
+        assert!(closes(&mut kernels, &shared, &asked) && !recorder.is_active());
+    }
+
+    #[test]
+    fn a_step_that_comes_after_its_window_is_none_of_the_next_one() {
+        let (shared, mut kernels, asked) = session();
+        let [one, late] = window(&shared);
+        kernels.steps_came(&[one]);
+        assert!(!closes(&mut kernels, &shared, &asked), "one is missing");
+        wait(&mut kernels);
+        assert!(closes(&mut kernels, &shared, &asked));
+        let [next] = window(&shared);
+        kernels.steps_came(&[late]);
+        assert!(!closes(&mut kernels, &shared, &asked), "the next one's step has not come");
+        assert_eq!(kernels.current, None, "it did not run in this window");
+        kernels.steps_came(&[next]);
+        assert!(closes(&mut kernels, &shared, &asked));
+        assert_eq!(kernels.windows, [one.extent, late.extent, next.extent]);
     }
 }

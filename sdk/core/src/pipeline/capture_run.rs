@@ -1,7 +1,7 @@
 //! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then
 //! ends.
 
-use super::fanout::{Lane, close_all, finish_all};
+use super::fanout::{Closed, Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
 use crate::account::Closing;
@@ -204,10 +204,9 @@ impl Capturing {
         let CaptureRequest { lane, run_id, finished, busy, .. } = request;
         let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
-        let unresponsive = close_all(&lanes, deadline);
-        let report = lanes[0].ledger.report(lanes[0].name);
+        let Closed { reports, unresponsive } = close_all(&lanes, deadline);
         for kind in RecordKind::ALL {
-            tally.counts[kind as usize] = report.received.get(kind.table()).copied().unwrap_or(0);
+            tally.counts[kind as usize] = reports.iter().filter_map(|report| report.received.get(kind.table())).sum();
         }
         let spans = tally.counts[RecordKind::Span as usize];
         tally.step_ns = step_ns;
@@ -237,7 +236,7 @@ impl Capturing {
             ended: end.now,
             tally,
             clock: end.clock,
-            exporters: vec![report],
+            exporters: reports,
             unresponsive: &unresponsive,
             per_interval_ns: end.per_interval_ns,
             // Without a step there is nothing to be said of its spans, but of the capture: see below.

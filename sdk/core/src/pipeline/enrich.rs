@@ -6,7 +6,7 @@
 //!
 //! No clock of its own and no I/O: times come in, records go out.
 
-use super::attribute::{Attribution, Extent, Kernels, join};
+use super::attribute::{Attribution, Kernels, WindowStep};
 use super::mark_times::{Lookup, MarkTimes};
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
@@ -65,9 +65,8 @@ fn nesting_tolerance(parent_ns: i64) -> i64 {
 pub(crate) struct Resolved {
     pub(crate) batch: Batch,
     marked: Vec<Marked>,
-    /// Steps at the root of a window among them, and from when to when they ran.
-    window_steps: u64,
-    window_extent: Option<Extent>,
+    /// Steps at the root of a window among them.
+    window_steps: Vec<WindowStep>,
     /// Steps marked in full although they are cold.
     cold: Vec<ColdStep>,
     /// Kinds of steps of which a warm one is here with marks of its parts.
@@ -123,7 +122,7 @@ impl Resolved {
             && let Some(root) = self.batch.spans.last()
         {
             let extent = (root.host_start, root.host_start.plus_ns(root.host_dur_ns));
-            self.window_extent = join(self.window_extent, Some(extent));
+            self.window_steps.push(WindowStep { number: item.step, extent });
         }
         if item.marks != [0; 2] {
             self.marked.push(Marked { span, thread, marks: item.marks });
@@ -131,7 +130,6 @@ impl Resolved {
         if item.flags & flag::KERNELS != 0 {
             self.in_window.push(span);
         }
-        self.window_steps += u64::from(item.flags & flag::WINDOW_ROOT != 0);
     }
 
     /// A marked part of a step.
@@ -155,6 +153,10 @@ struct Held {
     resolved: Resolved,
     since: Instant,
     waits_for: WaitsFor,
+    /// Marked intervals, from the first, that were not known when they were looked at last; all others are.
+    unknown: usize,
+    /// What had been learnt then.
+    looked_at: Option<u64>,
 }
 
 /// What a batch waits for, one after the other.
@@ -168,17 +170,28 @@ enum WaitsFor {
 }
 
 impl Held {
+    fn new(resolved: Resolved) -> Self {
+        let unknown = resolved.marked.len();
+        Self { resolved, since: Instant::now(), waits_for: WaitsFor::Device, unknown, looked_at: None }
+    }
+
     fn has_kernels(&self) -> bool {
         !self.resolved.in_window.is_empty()
     }
 
     /// Whether the device is done with all that the batch launched. Where the last marks are known it is; without marks
-    /// there is nothing but to wait a while.
-    fn is_done(&self, mark_times: &MarkTimes) -> bool {
+    /// there is nothing but to wait a while. There may be thousands of batches and a million marks: none is looked at
+    /// again before something was learnt, and none that is known.
+    fn is_done(&mut self, mark_times: &MarkTimes) -> bool {
         if self.resolved.marked.is_empty() && self.has_kernels() {
             return self.since.elapsed() >= UNMARKED_GRACE;
         }
-        self.resolved.marked.iter().rev().all(|m| mark_times.is_known(m.thread, m.marks))
+        if self.looked_at.replace(mark_times.learnt()) != Some(mark_times.learnt()) {
+            let mut marked = self.resolved.marked[..self.unknown].iter();
+            let first_unknown = marked.rposition(|m| !mark_times.is_known(m.thread, m.marks));
+            self.unknown = first_unknown.map_or(0, |at| at + 1);
+        }
+        self.unknown == 0
     }
 }
 
@@ -255,7 +268,7 @@ impl Enricher {
         }
         self.held_spans += resolved.batch.spans.len();
         self.warm.extend(&resolved.warm);
-        self.held.push_back(Held { resolved, since: Instant::now(), waits_for: WaitsFor::Device });
+        self.held.push_back(Held::new(resolved));
     }
 
     /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
@@ -288,7 +301,7 @@ impl Enricher {
             if !loose.is_empty() {
                 out(loose);
             }
-            kernels.close_window_when_done(shared);
+            kernels.close_window_when_done(shared, host);
         }
     }
 
@@ -297,6 +310,7 @@ impl Enricher {
     fn look_at_held(&mut self, hurried: bool) {
         let Self { held, mark_times, kernels, .. } = self;
         let may_ask = kernels.as_ref().is_some_and(|kernels| kernels.may_ask(hurried));
+        let answered = kernels.as_ref().map_or(0, |kernels| kernels.answered_up_to());
         let mut asked = None;
         for held in held {
             held.waits_for = match (held.waits_for, &mut *kernels) {
@@ -305,7 +319,7 @@ impl Enricher {
                     false => WaitsFor::Device,
                 },
                 (WaitsFor::Device, _) if held.is_done(mark_times) => WaitsFor::Nothing,
-                (WaitsFor::Kernels(delivery), Some(kernels)) if kernels.answered(delivery) => WaitsFor::Nothing,
+                (WaitsFor::Kernels(delivery), _) if delivery <= answered => WaitsFor::Nothing,
                 (same, _) => same,
             };
         }
@@ -351,13 +365,13 @@ impl Enricher {
 
     /// Gives a batch's records their GPU time, as far as it is known.
     fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
-        let Resolved { mut batch, marked, in_window, window_steps, window_extent, cold, .. } = held.resolved;
+        let Resolved { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
         if !marked.is_empty() {
             self.set_marked(&mut batch, &marked, cold);
             self.check_nesting(&batch);
         }
         if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
-            source.steps_came(window_steps, window_extent);
+            source.steps_came(&window_steps);
             let attribution = source.attribute(&mut batch, &in_window, shared);
             self.apply(&mut batch, &attribution);
         }
@@ -495,5 +509,48 @@ impl Enricher {
             p05: f64::from(at(0.05)?),
             p95: f64::from(at(0.95)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{DeviceNs, GpuReport, MarkId};
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
+        const BATCHES: u32 = 100;
+        let mut enricher = Enricher::new(None, None, true);
+        // The first of each batch's intervals ends last on the device.
+        for batch in 0..BATCHES {
+            let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
+            enricher.held.push_back(Held::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
+        }
+        let mut mark = 0;
+        let mut learn = |enricher: &mut Enricher, n: u32| {
+            for _ in 0..n {
+                mark += 1;
+                let id = MarkId(NonZeroU32::new(mark).expect("not zero"));
+                let at = Some(DeviceNs(i64::from(mark)));
+                enricher.mark_times.take(GpuReport::Mark { thread: 1, id, device: 0, at });
+            }
+        };
+        let look = |enricher: &mut Enricher| {
+            let before = enricher.mark_times.asked.get();
+            enricher.look_at_held(false);
+            let done = enricher.held.iter().filter(|held| held.waits_for == WaitsFor::Nothing).count();
+            (enricher.mark_times.asked.get() - before, done)
+        };
+        assert_eq!(look(&mut enricher), (100, 0), "one of each batch is enough");
+        assert_eq!(look(&mut enricher), (0, 0), "nothing was learnt");
+        // All but the last of the first batch.
+        learn(&mut enricher, 10);
+        assert_eq!(look(&mut enricher), (109, 0));
+        learn(&mut enricher, 1);
+        assert_eq!(look(&mut enricher), (100, 1), "the others are known");
+        learn(&mut enricher, BATCHES * 10);
+        assert_eq!(look(&mut enricher), (99 * 10, 99 + 1));
+        assert_eq!(look(&mut enricher), (0, 100));
     }
 }

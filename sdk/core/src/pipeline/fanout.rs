@@ -5,7 +5,7 @@ use crate::diagnostics::{Diagnostics, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::ledger::{DropReason, Ledger};
 use crate::record::Batch;
-use crate::run::RunManifest;
+use crate::run::{ExporterReport, RunManifest};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -135,21 +135,33 @@ impl Lane {
     }
 }
 
-/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time. Gives the
-/// names of those that have not when the time is over; what they have not settled is dropped.
-pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Vec<&'static str> {
+/// How exporters closed.
+pub(crate) struct Closed {
+    /// Their accounts, in their order.
+    pub(crate) reports: Vec<ExporterReport>,
+    /// Names of those that had not closed when the time was over. What they had not settled by then counts as dropped,
+    /// whatever becomes of it: the run's account is not to depend on how far they come meanwhile.
+    pub(crate) unresponsive: Vec<&'static str>,
+}
+
+/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time.
+pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Closed {
     let ask = |lane: &Lane| {
         let (done, answer) = bounded(1);
         let _ = lane.sender.send_deadline(Message::Close(done), deadline);
         answer
     };
     let closing: Vec<_> = lanes.iter().map(ask).collect();
-    let late = lanes.iter().zip(closing).filter(|(_, answer)| answer.recv_deadline(deadline).is_err());
-    let settled = late.map(|(lane, _)| {
-        lane.ledger.settle(DropReason::Shutdown);
-        lane.name
-    });
-    settled.collect()
+    let mut closed = Closed { reports: Vec::new(), unresponsive: Vec::new() };
+    for (lane, answer) in lanes.iter().zip(closing) {
+        closed.reports.push(if answer.recv_deadline(deadline).is_ok() {
+            lane.ledger.report(lane.name)
+        } else {
+            closed.unresponsive.push(lane.name);
+            lane.ledger.report_without_pending(lane.name, DropReason::Shutdown)
+        });
+    }
+    closed
 }
 
 /// Gives all exporters but the `unresponsive` ones the manifest of the run, waits for them, and ends their threads.
@@ -290,5 +302,59 @@ impl Worker {
         };
         self.diagnostics.report(self.name, format!("{message}{more}"));
         self.last_log = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{RecordKind, SampleRecord};
+    use std::sync::Barrier;
+
+    /// Works on its first batch until the barrier lets it; then it is done with it after all.
+    struct Slow(Arc<Barrier>);
+
+    impl Exporter for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
+            ledger.exported(RecordKind::Sample, 1);
+            self.0.wait();
+            self.0.wait();
+            ledger.exported(RecordKind::Sample, batch.samples.len() as u64 - 1);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_account_of_an_exporter_that_is_late_adds_up_whatever_it_does_meanwhile() {
+        let barrier = Arc::new(Barrier::new(2));
+        let quick = crate::memory::MemoryExporter::new();
+        let start = |exporter: Box<dyn Exporter>| {
+            let run = RunManifest::default();
+            Lane::start(exporter, &run, 100, Arc::default(), &Diagnostics::default()).expect("starts")
+        };
+        let lanes = [start(Box::new(quick)), start(Box::new(Slow(barrier.clone())))];
+        let sample =
+            SampleRecord { time: crate::HostNs(0), device: "cpu".into(), metric: "power", value: 1.0, unit: "watts" };
+        let batch = Arc::new(Batch { samples: vec![sample; 3], ..Batch::default() });
+        lanes.iter().for_each(|lane| lane.send(&batch));
+        barrier.wait();
+        let ledger = lanes[1].ledger.clone();
+        let closed = close_all(&lanes, Instant::now() + Duration::from_millis(300));
+        barrier.wait();
+        while ledger.pending(RecordKind::Sample) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(closed.unresponsive, ["slow"]);
+        let accounts: Vec<(u64, u64, bool)> = closed.reports.iter().map(account).collect();
+        assert_eq!(accounts, [(3, 0, true), (1, 2, true)], "what was not settled in time was dropped");
+        assert_eq!(account(&ledger.report("slow")), (3, 0, true), "and its own goes on");
+    }
+
+    /// Samples exported and dropped, and whether that is all of them.
+    fn account(report: &ExporterReport) -> (u64, u64, bool) {
+        (report.exported["samples"], report.dropped_total(RecordKind::Sample), report.conserved())
     }
 }

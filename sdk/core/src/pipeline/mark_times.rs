@@ -53,6 +53,10 @@ pub(crate) struct MarkTimes {
     devices: Vec<(DeviceInfo, DeviceMapper)>,
     timed: u64,
     lost: u64,
+    /// How often anything was learnt.
+    learnt: u64,
+    #[cfg(test)]
+    pub(super) asked: std::cell::Cell<u64>,
 }
 
 impl Lane {
@@ -81,6 +85,7 @@ impl MarkTimes {
         if !self.lanes.contains_key(&thread) {
             return;
         }
+        self.learnt += 1;
         self.ended.push_back(thread);
         if self.ended.len() > MAX_ENDED
             && let Some(oldest) = self.ended.pop_front()
@@ -106,6 +111,7 @@ impl MarkTimes {
                 }
             }
             GpuReport::Mark { thread, id, device, at } => {
+                self.learnt += 1;
                 match at {
                     Some(_) => self.timed += 1,
                     None => self.lost += 1,
@@ -124,8 +130,15 @@ impl MarkTimes {
         }
     }
 
+    /// Another number than before where marks may have become known since; none that is known is ever not known again.
+    pub(crate) fn learnt(&self) -> u64 {
+        self.learnt
+    }
+
     /// Whether nothing more will be learnt about these marks.
     pub(crate) fn is_known(&self, thread: u32, marks: [u32; 2]) -> bool {
+        #[cfg(test)]
+        self.asked.set(self.asked.get() + 1);
         let known = |id: u32| {
             id == 0
                 || self.gone.contains(&thread)

@@ -33,7 +33,13 @@ impl Circumstances {
         let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.paused];
         let told = |code| manifest.verdict.findings.iter().any(|finding| finding.code == code);
         let cut_short = told(Code::CaptureCutShort);
-        let never_on = steps.begun > 0 && steps.begun == steps.paused.saturating_add(steps.captured);
+        let never_on = if steps.begun > 0 {
+            steps.begun == steps.paused.saturating_add(steps.captured)
+        } else {
+            // Without steps the session alone knew whether recording was switched on; it would have missed them then.
+            let paused = manifest.options.get("paused").is_some_and(|paused| paused == true);
+            manifest.steps.is_some() && paused && !told(Code::NoSpans)
+        };
         Self {
             paused_throughout: never_on || (cut_short && steps.captured == 0),
             capture: cut_short || (steps.captured > 0 && others.iter().all(|n| *n == 0)),
@@ -65,7 +71,10 @@ pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Findin
     if let Some(account) = manifest.gpu.as_ref().filter(|_| !how.paused_throughout) {
         gpu(account, &mut found);
     }
-    manifest.exporters.iter().for_each(|exporter| dropped(exporter, &mut found));
+    for exporter in &manifest.exporters {
+        dropped(exporter, &mut found);
+        found.extend(not_conserved(exporter, manifest));
+    }
     if let Some(error) = manifest.results.get("error").and_then(serde_json::Value::as_str) {
         found.push(
             Finding::new(
@@ -481,13 +490,24 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
     } else if report.last_error.is_some() {
         found.push(error(finding(Code::ExporterError, "exporter {exporter}: {error}", "nothing was lost")));
     }
-    if !report.conserved() {
-        found.push(finding(
-            Code::NotConserved,
-            "exporter `{exporter}` cannot account for every record: received is not exported plus dropped",
-            "Report this as a bug of the exporter",
-        ));
+}
+
+/// An account that does not add up, unless the exporter still worked when it was closed: older releases wrote down what
+/// it had done meanwhile besides what they took for dropped.
+fn not_conserved(report: &ExporterReport, manifest: &RunManifest) -> Option<Finding> {
+    let is_late = |found: &Finding| {
+        let exporter = found.place.get(&Place::Exporter);
+        found.code == Code::ExporterUnresponsive && exporter.is_none_or(|name| *name == report.name)
+    };
+    if report.conserved() || manifest.verdict.findings.iter().any(is_late) {
+        return None;
     }
+    let finding = Finding::new(
+        Code::NotConserved,
+        "exporter `{exporter}` cannot account for every record: received is not exported plus dropped",
+        "Report this as a bug of the exporter",
+    );
+    Some(finding.at(Place::Exporter, report.name.as_str()))
 }
 
 /// Reasons that are limits somebody set, and no failure.
@@ -498,6 +518,7 @@ fn is_asked_for(reason: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Verdict;
 
     fn of_clock(skews_ms: &[i64]) -> Option<String> {
         let anchor = |(i, skew): (usize, &i64)| {
@@ -558,6 +579,24 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_was_never_switched_on_lacks_nothing_when_it_is_read() {
+        let no_steps = |started: bool| {
+            move |m: &mut RunManifest| {
+                m.options.insert("paused".into(), true.into());
+                m.steps = Some(StepCounts::default());
+                m.loss.requests_paused = 1;
+                let clock = Some("cuda".to_string());
+                m.gpu = Some(GpuAccount { clock, timing: "steps".into(), ..GpuAccount::default() });
+                if started {
+                    m.verdict.add(Finding::new(Code::NoSpans, "no span was entered", "install the layer"));
+                }
+            }
+        };
+        assert!(codes(no_steps(false)).is_empty(), "no data is what was asked for");
+        assert_eq!(codes(no_steps(true)), [Code::NoSpans, Code::RequestsPaused, Code::NoGpuTime]);
+    }
+
+    #[test]
     fn an_exporter_is_judged_by_its_reasons() {
         let exporter = |reason: &str, last_error: Option<&str>| ExporterReport {
             name: "otlp".into(),
@@ -580,6 +619,19 @@ mod tests {
             [("exporter otlp left out 3 spans (disk_budget) to stay within its limits".to_string(), Severity::Info)]
         );
         let unsettled = ExporterReport { dropped: BTreeMap::new(), ..exporter("limit", None) };
-        assert_eq!(judged(unsettled).len(), 1, "what was neither exported nor dropped");
+        assert!(judged(unsettled.clone()).is_empty(), "nothing was dropped");
+        let late = |name: Option<&str>| {
+            let finding = Finding::new(Code::ExporterUnresponsive, "it did not finish in time", "wait longer");
+            name.into_iter().fold(finding, |finding, name| finding.at(Place::Exporter, name))
+        };
+        let with = |findings: Vec<Finding>| {
+            codes(|m| {
+                m.exporters.push(unsettled.clone());
+                m.verdict = Verdict::of(findings);
+            })
+        };
+        assert_eq!(with(Vec::new()), [Code::NotConserved], "what was neither exported nor dropped");
+        assert_eq!(with(vec![late(Some("parquet"))]), [Code::NotConserved], "another one was late");
+        assert!(with(vec![late(Some("otlp"))]).is_empty() && with(vec![late(None)]).is_empty(), "it still worked");
     }
 }

@@ -6,7 +6,7 @@ use crate::clock::deadline;
 use crate::diagnostics::panic_message;
 use crate::handle::Handle;
 use crate::pipeline::drain::{Command, DrainReport};
-use crate::pipeline::fanout::{close_all, finish_all};
+use crate::pipeline::fanout::{Closed, close_all, finish_all};
 use crate::pipeline::{BackgroundCpu, collect};
 use crate::run::{Code, ExporterReport, Finding, Place, RunManifest, Verdict};
 use crate::session::SessionBuilder;
@@ -129,11 +129,15 @@ impl Session {
 
     /// Returns the threads that still write captured runs.
     fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
-        let unresponsive = close_all(&report.lanes, deadline);
-        let manifest = Arc::new(self.final_manifest(&report, &unresponsive));
-        finish_all(&mut report.lanes, &unresponsive, &manifest, deadline);
+        let closed = close_all(&report.lanes, deadline);
+        let manifest = Arc::new(self.final_manifest(&report, &closed));
+        finish_all(&mut report.lanes, &closed.unresponsive, &manifest, deadline);
         let mut manifest = (*manifest).clone();
         for (lane, before) in report.lanes.iter().zip(&mut manifest.exporters) {
+            // Those that are late were not asked to finish, and their account is closed.
+            if closed.unresponsive.contains(&lane.name) {
+                continue;
+            }
             let after = lane.ledger.report(lane.name);
             if after.last_error != before.last_error {
                 // Too late for the manifest that was exported, but not for whoever called `finish`.
@@ -145,7 +149,7 @@ impl Session {
         report.captures
     }
 
-    fn final_manifest(&self, report: &DrainReport, unresponsive: &[&'static str]) -> RunManifest {
+    fn final_manifest(&self, report: &DrainReport, closed: &Closed) -> RunManifest {
         let inner = &self.handle.0;
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
@@ -155,8 +159,8 @@ impl Session {
             tally: report.tally,
             modules: inner.shared.loaded_model(),
             clock: report.clock.clone(),
-            exporters: report.lanes.iter().map(|lane| lane.ledger.report(lane.name)).collect(),
-            unresponsive,
+            exporters: closed.reports.clone(),
+            unresponsive: &closed.unresponsive,
             gpu: report.gpu.clone(),
             per_interval_ns: inner.per_interval_ns,
             in_place: report.in_place.clone(),

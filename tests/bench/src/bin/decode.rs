@@ -1,13 +1,14 @@
 //! How much slower a real model decodes with everything recorded.
 //!
-//! Three processes load SmolLM2-135M: one records every interval to Parquet, two have no subscriber at all (a span that was
-//! made without one stays disabled, so this cannot change within a process). They generate the same text in turns, in
-//! an order that turns with the round. The figure is the ratio of median decode times of the first and the second with a bootstrap
-//! interval over rounds; the third, which should not differ from the second, shows what the machine can resolve. Disturbances
-//! only ever slow a generation down, so the first quartiles, given beside the medians, have the narrower interval.
+//! Three processes load SmolLM2-135M: one records every interval to Parquet, two have no subscriber at all (a span that
+//! was made without one stays disabled, so this cannot change within a process). They generate the same text in turns,
+//! in an order that changes with the round. The figure is the ratio of median decode times of the first and the second
+//! with a bootstrap interval over rounds; the third, which should not differ from the second, shows what the machine
+//! can resolve. Disturbances only ever slow a generation down, so the first quartiles, given beside the medians, have a
+//! narrower interval.
 //!
-//! A round during which other processes took more than a twentieth of the machine is counted and taken again: what they do to
-//! one generation and not to the next is larger than what is measured.
+//! A round during which other processes took more than a twentieth of the machine's CPU time is counted and repeated:
+//! their effect on a single generation is larger than what is measured.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::Tensor;
@@ -35,7 +36,7 @@ const PROMPT: &str = "Once upon a time, a lighthouse keeper found a letter in a 
 /// Measures decode with everything recorded against no subscriber.
 #[derive(Parser)]
 struct Options {
-    /// Rounds; each is a pair, and a control.
+    /// Rounds; each is a pair and a control.
     #[arg(long, default_value_t = 60)]
     pairs: usize,
     /// Tokens of a generation.
@@ -50,14 +51,14 @@ struct Options {
     /// Do not write a file.
     #[arg(long)]
     dry: bool,
-    /// What the children are called.
+    /// The role of a child process.
     #[arg(long, hide = true)]
     child: Option<Role>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Implementation {
-    /// candle-transformers' quantized_llama as it is, nothing around it but the layer.
+    /// candle-transformers' quantized_llama, unmodified, with nothing added but the layer.
     Candle,
     /// candlescope-models' layers with FLOPs, bytes, shapes and phases.
     Instrumented,
@@ -80,12 +81,12 @@ enum Role {
 
 /// Rounds that are not counted, because caches and clocks are cold.
 const WARM_UP: usize = 2;
-/// Share of the machine taken by others from which a round is disturbed.
+/// A round counts as disturbed from this share of CPU time taken by others on.
 const DISTURBED: f64 = 0.05;
-/// Rounds tried for each one wanted.
+/// Most tries for each round.
 const MOST_TRIES: usize = 4;
 
-/// What the parent collects: for each round the recorded, the plain and the control generation.
+/// The parent's results: the recorded, the plain and the control generation of each round.
 #[derive(Default)]
 struct Taken {
     rounds: Vec<[Generation; 3]>,
@@ -139,7 +140,7 @@ fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
     let mut loaded =
         LoadedModel::load(&ModelSource::Gguf(model.to_path_buf()), &LoadOptions { engine, ..LoadOptions::default() })?;
     let prompt = loaded.encode_prompt(PROMPT)?;
-    // The parent asks with a line for each generation, and ends by closing the pipe.
+    // The parent requests each generation with a line, and closes the pipe at the end.
     for line in std::io::stdin().lock().lines() {
         let tokens: usize = line?.parse()?;
         let generation = match options.implementation {
@@ -160,7 +161,7 @@ fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Greedy decoding with nothing of ours in it.
+/// Greedy decoding without any code of ours.
 fn bare_loop(loaded: &mut LoadedModel, prompt: &[u32], tokens: usize) -> Result<Generation> {
     let model = loaded.model.as_mut();
     let device = model.device().clone();
@@ -227,7 +228,7 @@ impl Worker {
         Ok(line)
     }
 
-    /// Ends the child; its last words, if it has any.
+    /// Ends the child and returns its last line of output, if there is one.
     fn end(mut self) -> Result<Option<Value>> {
         self.input = None;
         let last = self.line().ok();
@@ -276,7 +277,7 @@ fn parent(options: &Options, model: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One generation of each worker, in an order that depends on the round's number: every order of the three comes up.
+/// One generation of each worker, in an order that depends on the round's number: every order of the three occurs.
 fn round(workers: &mut [Worker], number: usize, tokens: usize) -> Result<[Generation; 3]> {
     let mut three: [Option<Generation>; 3] = [None, None, None];
     for turn in 0..3 {

@@ -1,9 +1,11 @@
-//! What observing a model on a GPU costs: decode and prefill of candle's own `llama`, unmodified, in every mode against no subscriber.
+//! What observing a model on a GPU costs: decode and prefill of candle's own `llama`, unmodified, in every mode
+//! compared with no subscriber.
 //!
-//! All modes without CUPTI live in one process and share the weights: each has a session and a model of its own, whose spans
-//! were made under that session (a span made while nobody listens stays disabled), and they take turns token by token in random
-//! order. So neighbours differ in nothing but the mode. CUPTI slows a whole process down, so its modes are processes of their own
-//! beside a plain one, whose distance from the plain mode in here shows what processes differ by.
+//! All modes without CUPTI live in one process and share the weights: each has a session and a model of its own, whose
+//! spans were made under that session (a span made while nobody listens stays disabled), and they take turns token by
+//! token in random order. So neighbours differ in the mode only. CUPTI slows a whole process down, so its modes run in
+//! processes of their own, beside a plain process, whose difference from the plain mode in here shows how much
+//! processes differ.
 //!
 //! Every generation ends a step by fetching the token, as a program does.
 
@@ -42,7 +44,7 @@ struct Options {
     /// CUDA device.
     #[arg(long, default_value_t = 0)]
     device: usize,
-    /// Rounds that count. Many short ones tell more than few long ones: a disturbance then meets all modes.
+    /// Rounds that count. Many short ones are better than few long ones: a disturbance then affects all modes.
     #[arg(long, default_value_t = 60)]
     rounds: usize,
     /// Tokens a generation decodes.
@@ -51,7 +53,7 @@ struct Options {
     /// Tokens of the prompt.
     #[arg(long, default_value_t = 16)]
     prompt_tokens: usize,
-    /// Modes, besides `plain`, which is always there.
+    /// Modes besides `plain`, which is always included.
     #[arg(long, value_delimiter = ',', default_value = "plain-again,off,host,nvtx,steps,blocks,adaptive,all")]
     modes: Vec<Mode>,
     /// Modes in processes of their own.
@@ -60,7 +62,7 @@ struct Options {
     /// Name of the file of results.
     #[arg(long, default_value = "gpu_overhead")]
     name: String,
-    /// Instead: run for so many seconds with everything on, and watch memory of host and device.
+    /// Instead, run for this many seconds with everything on, and watch memory of host and device.
     #[arg(long)]
     soak: Option<u64>,
     /// With `--soak`: no windows of kernels.
@@ -73,7 +75,7 @@ struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Mode {
     Plain,
-    /// The same again: what the method itself can tell apart.
+    /// The plain mode once more: shows the resolution of the method.
     PlainAgain,
     /// Installed, capture off.
     Off,
@@ -85,7 +87,7 @@ enum Mode {
     Blocks,
     Adaptive,
     All,
-    /// As `all`, the marks read back ten times as seldom: what reading them takes from the launching thread.
+    /// As `all`, but marks are read back a tenth as often: shows what reading them costs the launching thread.
     AllSeldom,
     /// Kernels of every step.
     Cupti,
@@ -290,10 +292,10 @@ fn measure(options: &Options, subjects: &mut [Subject], apart: &mut [Worker], pr
     let total = subjects.len() + apart.len();
     let mut taken: Vec<Vec<Times>> = vec![Vec::new(); total];
     let mut rng = StdRng::seed_from_u64(1);
-    // The first rounds load kernels, fill pools and teach the adaptive tier.
+    // The first rounds load kernels, fill pools and let the adaptive tier settle.
     let warm_up = 2;
     for round in 0..options.rounds + warm_up {
-        // Modes in here take turns token by token: whatever slows the machine for milliseconds then slows all of them.
+        // Modes in here take turns token by token: a disturbance of milliseconds then slows all of them.
         let mut order: Vec<usize> = (0..subjects.len()).collect();
         let mut state = vec![(Times { prefill_ns: 0.0, token_ns: 0.0 }, 0); subjects.len()];
         order.shuffle(&mut rng);
@@ -396,7 +398,7 @@ impl Worker {
     }
 }
 
-/// Everything on for a while: memory of the host and the device, after the first fifth, as a line's slope.
+/// Everything on for a while: slopes of host and device memory after the first fifth of the time.
 fn soak(
     options: &Options,
     seconds: u64,

@@ -1,8 +1,8 @@
-//! Several threads that decode at once on one GPU, or steps that use two, recorded with CUPTI as a run on disk: what the figures of a
-//! device over the union of its steps are checked against by `tests/gpu/truth.py`.
+//! Several threads that decode at once on one GPU, or steps that use two GPUs, recorded with CUPTI as a run on disk.
+//! `tests/gpu/truth.py` uses it to check figures of a device over the union of its steps.
 //!
-//! With `--plain` nothing is recorded: the program under another profiler. Either way the last line is JSON with the tokens and the
-//! wall time of the measured part.
+//! With `--plain` nothing is recorded, to run the program under another profiler. Either way the last line is JSON with
+//! the tokens and the wall time of the measured part.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Device, Tensor};
@@ -52,7 +52,7 @@ struct Options {
     plain: bool,
 }
 
-/// One thread's models, a step uses all of them.
+/// One thread's models; a step uses all of them.
 struct Worker {
     models: Vec<Llama>,
 }
@@ -68,7 +68,7 @@ impl Worker {
         Ok(Self { models: models.collect::<Result<_>>()? })
     }
 
-    /// One step on every device; the token of the first. All are waited for inside the step.
+    /// One step on every device; returns the token of the first. The step waits for all devices.
     fn forward(&mut self, tokens: &[u32], position: usize) -> Result<u32> {
         let logits = self.models.iter_mut().map(|model| {
             let input = Tensor::new(tokens, model.device())?.unsqueeze(0)?;

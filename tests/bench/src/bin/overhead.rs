@@ -1,9 +1,9 @@
-//! Cost of one enter+exit, beside peers.
+//! Cost of one enter and exit, compared with peers.
 //!
-//! Every case runs in child processes of its own, because an application has one subscriber for its whole life; the children of
-//! all cases take turns over several rounds, in an order that turns with the round, so that a busy spell of the machine meets
-//! all of them. A child times many short bursts and reports each; a child's figure is the median of its bursts, a
-//! case's figure the median of its children.
+//! Every case runs in child processes of its own, because an application has one subscriber for its whole life; the
+//! children of all cases take turns over several rounds, in an order that changes with the round, so that a busy phase
+//! of the machine affects all of them. A child times many short bursts and reports each; a child's figure is the median
+//! of its bursts, a case's figure the median of its children.
 
 use anyhow::{Context, Result, bail, ensure};
 use candlescope_bench::stats::Spread;
@@ -45,7 +45,7 @@ struct Options {
 /// What a child prints.
 #[derive(Serialize, Deserialize)]
 struct Child {
-    /// Nanoseconds for each enter+exit, one value a burst.
+    /// Nanoseconds per enter and exit, one value per burst.
     ns: Vec<f64>,
     allocations: f64,
 }
@@ -68,7 +68,7 @@ fn child(name: &str, options: &Options) -> Result<()> {
         case.burst();
         let elapsed = start.elapsed();
         case.settle()?;
-        // All cases rest as long, whether or not they had something to wait for.
+        // All cases pause equally long, whether or not they had something to wait for.
         std::thread::sleep(Duration::from_millis(1));
         if burst >= WARM_UP {
             ns.push(elapsed.as_nanos() as f64 / PAIRS as f64);
@@ -81,7 +81,7 @@ fn child(name: &str, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All that was measured of one case in one mode.
+/// All measurements of one case in one mode.
 #[derive(Default)]
 struct Measured {
     children: Vec<f64>,

@@ -1,5 +1,5 @@
-//! A long run at a steady rate to Parquet, with rotation and a disk budget: resident memory must stay flat after the warm-up, the
-//! folder within its budget, and every interval accounted for.
+//! A long run at a steady rate to Parquet, with rotation and a disk budget: resident memory must stay flat after the
+//! warm-up, the folder must stay within its budget, and every interval must be accounted for.
 
 use anyhow::{Context, Result, bail, ensure};
 use candlescope_bench::account::{check_conserved, lost};
@@ -17,7 +17,7 @@ use tracing_subscriber::prelude::*;
 #[global_allocator]
 static GLOBAL: alloc::Counting = alloc::Counting;
 
-/// Runs for a long time and watches memory, disk and the books.
+/// Runs for a long time and watches memory, disk and accounts.
 #[derive(Parser)]
 struct Options {
     /// Length of the run.
@@ -46,7 +46,7 @@ struct Options {
     result: String,
 }
 
-/// One second's look.
+/// The state at one second.
 #[derive(Clone, Copy)]
 struct Look {
     second: f64,
@@ -76,7 +76,7 @@ fn main() -> Result<()> {
     check(&options, &report, paced)
 }
 
-/// The application on one thread, the watch on this one.
+/// Runs the application on one thread and watches it on this one.
 fn watched_run(options: &Options, path: &Path) -> Result<(Paced, Vec<Look>)> {
     let (rate, duration) = (options.rate, Duration::from_secs(options.seconds));
     let application = std::thread::Builder::new()

@@ -1,11 +1,11 @@
-//! Puts the programs' results together: one table, one file, each goal with whether it is reached.
+//! Combines the programs' results in one table and one file, with each goal and whether it is reached.
 
 use anyhow::{Result, ensure};
 use candlescope_bench::output;
 use clap::Parser;
 use serde_json::{Map, Value, json};
 
-/// Writes overhead.json from the results that are there, and prints the table.
+/// Writes overhead.json from the available results, and prints the table.
 #[derive(Parser)]
 struct Options {
     /// Fail if a goal is missed or a result is missing.
@@ -13,7 +13,7 @@ struct Options {
     strict: bool,
 }
 
-/// A number, the most or least it should be, and in which words it is told.
+/// A number, its upper or lower limit, and its wording.
 struct Goal {
     name: &'static str,
     what: &'static str,
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
             all.insert(name.into(), result);
         }
     }
-    // The second-by-second samples stay in the soak run's own file.
+    // The samples of each second are in the soak run's own file only.
     if let Some(Value::Object(soak)) = all.get_mut("soak") {
         soak.remove("samples");
     }

@@ -1,9 +1,10 @@
-//! How many intervals a second the background threads get through on one core.
+//! How many intervals per second the background threads can process on one core.
 //!
-//! Two ways of asking. *CPU time*: intervals over the CPU time of the background threads, at a rate they keep up with; other
-//! work on the machine hardly matters. *One core*: all background threads on one CPU, the application on another, at rising
-//! rates, each for some seconds: the highest rate at which nothing is lost. Each with an exporter that keeps nothing, which
-//! leaves drain and resolve, and with the Parquet exporter, files and syncs included.
+//! Measured in two ways. *CPU time*: intervals divided by the CPU time of the background threads, at a rate they keep
+//! up with; other work on the machine hardly matters. *One core*: all background threads on one CPU and the application
+//! on another, at rising rates, each for some seconds; the result is the highest rate at which nothing is lost. Both
+//! are measured with an exporter that discards everything, which leaves drain and resolve, and with the Parquet
+//! exporter, including files and syncs.
 
 use anyhow::{Context, Result};
 use candlescope_bench::account::{check_conserved, lost};
@@ -157,7 +158,7 @@ fn one_core(options: &Options) -> Result<Value> {
 fn run(run: &Run) -> Result<Outcome> {
     let dir = output::scratch()?;
     let path = dir.path().join("run");
-    // Large enough for a queue behind a segment's sync; what is measured is speed, not patience.
+    // Large enough for what queues up during a segment's sync: throughput is measured, not the size of buffers.
     let mut builder = Session::builder().ring_capacity(1 << 18).queue_records(2_000_000);
     builder = match run.destination {
         Destination::Null => builder.exporter(NullExporter),

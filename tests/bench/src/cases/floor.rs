@@ -1,4 +1,4 @@
-//! What no recorder can go below: two clock reads, and writing them down.
+//! The lower bound for any recorder: two clock reads, and storing them.
 
 use super::Case;
 use crate::work::PAIRS;
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// Two readings of the time-stamp counter.
+/// Two readings of the timestamp counter.
 pub(crate) struct Clock(quanta::Clock);
 
 impl Clock {

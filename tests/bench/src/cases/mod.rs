@@ -1,4 +1,4 @@
-//! What is measured side by side: each case installs its subscriber for the whole process, as an application does, so every
+//! The cases that are compared: each installs its subscriber for the whole process, as an application does, so every
 //! case runs in a process of its own.
 
 #[cfg(feature = "peers")]
@@ -21,11 +21,11 @@ pub trait Case {
     /// The timed part: one burst of [`PAIRS`](crate::work::PAIRS) enters and exits.
     fn burst(&self);
 
-    /// After a burst, outside of the timed part: waits until what the burst recorded has left the application's thread, so that
-    /// no queue is ever full and none of the cases drops what the others keep.
+    /// After a burst, outside of the timed part: waits until what the burst recorded has left the application's thread,
+    /// so that no queue is ever full and no case drops what the others keep.
     ///
     /// # Errors
-    /// When it does not leave.
+    /// If it does not leave in time.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
@@ -33,7 +33,7 @@ pub trait Case {
     /// At the end; fails if anything that should have been recorded was not.
     ///
     /// # Errors
-    /// As said.
+    /// If records are missing.
     fn finish(self: Box<Self>, _bursts: u64) -> Result<()> {
         Ok(())
     }
@@ -64,11 +64,11 @@ pub fn names() -> Vec<&'static str> {
 /// Whether a case means anything in a mode.
 pub fn applies(name: &str, mode: Mode) -> bool {
     match name {
-        // It has no spans, only clocks and a ring.
+        // These have no spans, only clocks and a ring.
         "two_clock_reads" | "floor" => mode == Mode::Reenter,
-        // It has no handles to enter again: each scope is new.
+        // It has no spans that can be re-entered: each scope is new.
         "fastrace" => mode != Mode::Many,
-        // Leaving a span removes what the layer knows of it: the first entry is recorded and no other.
+        // Leaving a span removes the layer's data about it: only the first entry is recorded.
         "nvtx_layer" => mode == Mode::New,
         _ => true,
     }

@@ -1,4 +1,4 @@
-//! candlescope, with an exporter that takes everything and keeps nothing.
+//! candlescope with an exporter that accepts everything and discards it.
 
 use super::Case;
 use crate::work::{Mode, PAIRS, Spans};
@@ -7,7 +7,7 @@ use candlescope_core::{Annotation, Batch, DType, ExportError, Exporter, Ledger, 
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// Takes every record and forgets it: what is left is the cost of the pipeline before it.
+/// Accepts every record and discards it, so that only the pipeline before it is measured.
 #[derive(Debug, Default)]
 pub struct NullExporter;
 

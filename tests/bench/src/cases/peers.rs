@@ -1,4 +1,4 @@
-//! Other users of `tracing`, each set up as its documentation says, with an output that costs nothing.
+//! Other `tracing` layers, each set up as its documentation says, with an output that costs nothing.
 
 use super::Case;
 use super::plain::Plain;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::Registry;
 use tracing_subscriber::prelude::*;
 
-/// Swallows what is written and counts the flushes.
+/// Discards what is written and counts the flushes.
 #[derive(Clone, Default)]
 struct Sink {
     flushes: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ impl Case for Chrome {
     }
 
     fn settle(&mut self) -> Result<()> {
-        // The request to flush stands in the queue behind everything recorded so far.
+        // The flush request is queued after everything recorded so far.
         let before = self.sink.flushes.load(Ordering::Acquire);
         self.guard.flush();
         let start = Instant::now();
@@ -79,7 +79,7 @@ struct OpenTelemetry {
 }
 
 pub(super) fn opentelemetry(mode: Mode) -> Result<Box<dyn Case>> {
-    // The default queue of 2,048 would drop half of a burst of new spans, which is cheaper than keeping them.
+    // The default queue of 2,048 would drop half of a burst of new spans, and dropping is cheaper than keeping.
     let config = BatchConfigBuilder::default().with_max_queue_size(1 << 16).build();
     let processor = BatchSpanProcessor::builder(NoExport).with_batch_config(config).build();
     let provider = SdkTracerProvider::builder().with_span_processor(processor).build();

@@ -1,4 +1,4 @@
-//! `tracing-subscriber` with nothing of anybody's in it: what every layer stands on.
+//! `tracing-subscriber` alone, which is the base of every layer.
 
 use super::Case;
 use crate::work::{Mode, Spans};
