@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn equal_paths_share_one_allocation() {
         let mut interner = Interner::new(&ReadLimits::default());
-        let a = interner.path("step/block[0]", "block", "t");
-        let b = interner.path("step/block[0]", "block", "t");
-        let c = interner.path("step/block[1]", "block", "t");
+        let a = interner.path("step/block[0]", "block", "t", None);
+        let b = interner.path("step/block[0]", "block", "t", None);
+        let c = interner.path("step/block[1]", "block", "t", None);
         assert!(Arc::ptr_eq(&a, &b));
         assert_eq!((a.id, c.id), (0, 1));
         assert_eq!(a.rollup_id, c.rollup_id);
@@ -184,7 +184,7 @@ mod tests {
         let paths: Vec<_> = (0..10).map(|i| interner.path(&format!("step/p{i}"), "p", "t", None)).collect();
         assert_eq!(paths[2].rollup, "step/p2");
         assert!(paths[3..].iter().all(|p| Arc::ptr_eq(p, &paths[3]) && p.rollup == OTHER && p.rollup_id == 3));
-        assert!(Arc::ptr_eq(&interner.path("step/p1", "p", "t"), &paths[1]), "known ones stay");
+        assert!(Arc::ptr_eq(&interner.path("step/p1", "p", "t", None), &paths[1]), "known ones stay");
         assert_eq!(interner.met().iter().map(|m| m.limit).collect::<Vec<_>>(), [Limit::Paths]);
 
         let mut interner = Interner::new(&ReadLimits::default().with(Limit::Names, 3));
