@@ -1,4 +1,4 @@
-//! A whole exporter: a line of CSV for each step, in a file. CONTRIBUTING.md walks through it.
+//! A complete exporter that writes a line of CSV for each step. CONTRIBUTING.md walks through it.
 
 use candlescope::llm::{self, Tokens};
 use candlescope::sdk::{DropReason, Ledger, RecordKind};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Writes steps, and nothing else, into a file of its own.
+/// Writes steps, and no other records, into a file.
 struct CsvExporter {
     path: PathBuf,
     /// Made in `start`.
@@ -22,7 +22,7 @@ impl CsvExporter {
     }
 }
 
-/// The conversion, which needs no file: what is not known stays empty.
+/// The conversion, separate from the file. Unknown values stay empty.
 fn lines(batch: &Batch) -> String {
     let mut text = String::new();
     for step in &batch.steps {
@@ -39,7 +39,7 @@ impl Exporter for CsvExporter {
     }
 
     fn start(&mut self, _: &RunManifest) -> Result<(), ExportError> {
-        // A file that is there already is somebody's.
+        // An existing file is not overwritten.
         let mut file = File::create_new(&self.path).map_err(|e| self.failed(e))?;
         let head = file.write_all(b"step,phase,host_start_ns,host_dur_ns,gpu_dur_ns\n");
         self.file = Some(file);
@@ -47,7 +47,7 @@ impl Exporter for CsvExporter {
     }
 
     fn abandon(&mut self) {
-        // Something else kept the session from starting: what `start` made goes.
+        // The session could not start for another reason: remove what `start` made.
         if self.file.take().is_some() {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -55,7 +55,7 @@ impl Exporter for CsvExporter {
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
         let written = self.file.as_mut().map_or(Ok(()), |file| file.write_all(lines(batch).as_bytes()));
-        // The rule: of every record it is said, once, what became of it.
+        // The rule: every record is settled once, as exported or as dropped.
         for kind in RecordKind::ALL {
             match (kind, &written) {
                 (RecordKind::Step, Ok(())) => ledger.exported(kind, batch.count(kind)),

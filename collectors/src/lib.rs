@@ -1,6 +1,6 @@
 //! Collectors for candlescope: sources of samples that are taken on a background thread.
 //!
-//! | module | feature | tells |
+//! | module | feature | measures |
 //! |---|---|---|
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -29,8 +29,8 @@ pub struct Device {
     pub memory_bytes: Option<f64>,
     /// Memory of the GPU in bytes.
     pub memory_limit_bytes: Option<f64>,
-    /// Used and reserved memory of candle's pool in bytes: largest of the whole run, the pool's own high-water mark
-    /// where it is sampled.
+    /// Used and reserved memory of candle's pool in bytes: largest of the whole run, or the pool's own high-water mark
+    /// if it is sampled.
     pub pool_bytes: (Option<f64>, Option<f64>),
     /// Clock of the multiprocessors in hertz: smallest, mean and largest.
     pub clock_hertz: Option<(f64, f64, f64)>,

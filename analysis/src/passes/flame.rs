@@ -5,8 +5,7 @@ use super::tree::Tree;
 /// Deeper stacks are cut off here: no screen shows them.
 const DEEPEST: usize = 256;
 
-/// One line for each node with self time, sorted. The weight is nanoseconds; a line's names hold no `;` and no line
-/// break.
+/// One line for each node with self time, sorted. The weight is nanoseconds; names contain neither `;` nor line breaks.
 pub fn collapsed(tree: &Tree) -> Vec<String> {
     let mut stack: Vec<String> = Vec::new();
     let mut lines = Vec::new();

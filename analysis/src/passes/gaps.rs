@@ -13,7 +13,7 @@ pub struct Activity {
     pub start_ns: i64,
     /// End on the device.
     pub end_ns: i64,
-    /// Start of the call that launched it, where it is known.
+    /// Start of the call that launched it, if known.
     pub launch_ns: Option<i64>,
     /// From the end of that call to the start on the device, 0 if the device started before the call returned.
     pub queue_delay_ns: Option<u64>,

@@ -40,7 +40,7 @@ pub struct PathTotals {
     pub io_missing: bool,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
-    /// The same by group of steps; empty where there is none, else 16 long.
+    /// The same by group of steps; empty if there is none, else 16 long.
     pub gpu_groups: Vec<GpuBySource>,
     /// Element types seen.
     pub dtypes: Vec<String>,

@@ -14,7 +14,7 @@ use candlescope_core::run::{RunManifest, StepCounts};
 pub struct Sampling {
     /// Steps begun, recorded, captured, scheduled out, paused, lost; `None` for a run that does not say.
     pub counts: Option<StepCounts>,
-    /// Steps with a record ÷ steps that began; `None` where that is not known.
+    /// Steps with a record ÷ steps that began; `None` if that is not known.
     pub share: Option<f64>,
     /// Steps without a record between the first and the last that have one.
     pub missing: u64,

@@ -34,7 +34,7 @@ pub struct Distribution {
     pub units: usize,
     /// Median; the same as the 50th percentile.
     pub median: f64,
-    /// 90th percentile; `None` below [`P90_FROM`] samples, where it says no more than the largest.
+    /// 90th percentile; `None` below [`P90_FROM`] samples, where it would be no different from the largest.
     pub p90: Option<f64>,
     /// 95th percentile; `None` below [`P95_FROM`] samples.
     pub p95: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Distribution {
     pub samples: Vec<f64>,
 }
 
-/// Smallest and largest of few values. No statement about where the true median lies.
+/// Smallest and largest of few values, which says nothing about the true median.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
     /// The smallest.
@@ -161,7 +161,7 @@ impl Distribution {
     }
 }
 
-/// The samples in order; `None` without any, or where one is not finite.
+/// The samples in order; `None` without any, or if one is not finite.
 fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     if samples.is_empty() || samples.iter().any(|v| !v.is_finite()) {
         return None;

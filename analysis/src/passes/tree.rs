@@ -184,7 +184,7 @@ fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// `part / whole`, 0 where the whole is.
+/// `part / whole`, 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

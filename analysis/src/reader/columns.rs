@@ -90,12 +90,12 @@ impl IntColumn {
         self.0[row]
     }
 
-    /// The value as an unsigned number; null where it is negative, which no count or duration is.
+    /// The value as an unsigned number; null if it is negative, which counts and durations never are.
     pub(super) fn unsigned(&self, row: usize) -> Option<u64> {
         self.0[row].and_then(|v| u64::try_from(v).ok())
     }
 
-    /// The value as a small unsigned number; null where it does not fit.
+    /// The value as a small unsigned number; null if it does not fit.
     pub(super) fn small(&self, row: usize) -> Option<u32> {
         self.0[row].and_then(|v| u32::try_from(v).ok())
     }
@@ -120,7 +120,7 @@ const LATEST_NS: i64 = 7_258_118_400_000_000_000;
 pub(super) struct FloatColumn(Vec<Option<f64>>);
 
 impl FloatColumn {
-    /// The column `name`; all null where the batch has none. Infinities and NaN read as null.
+    /// The column `name`; all null if the batch has no such column. Infinities and NaN read as null.
     pub(super) fn of(batch: &RecordBatch, name: &str) -> Self {
         let Some(array) = batch.column_by_name(name) else { return Self(vec![None; batch.num_rows()]) };
         let values: Vec<Option<f64>> = match array.data_type() {

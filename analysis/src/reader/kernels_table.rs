@@ -7,7 +7,7 @@ use candlescope_core::{KernelKind, KernelRecord, PathInfo, Phase, SpanId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a kernel must have.
+/// The rows of a batch that `keep` selects; `None` for a row without the values that a kernel must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<KernelRecord>> {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);

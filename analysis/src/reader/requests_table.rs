@@ -7,7 +7,7 @@ use super::spans_table::trace_id;
 use arrow_array::RecordBatch;
 use candlescope_core::{RequestRecord, SpanId, TraceId};
 
-/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a request must have.
+/// The rows of a batch that `keep` selects; `None` for a row without the values that a request must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<RequestRecord>> {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);

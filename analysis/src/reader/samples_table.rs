@@ -5,7 +5,7 @@ use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
 use candlescope_core::SampleRecord;
 
-/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a sample must have.
+/// The rows of a batch that `keep` selects; `None` for a row without the values that a sample must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SampleRecord>> {
     let (time, value) = (IntColumn::of(batch, "time_ns"), FloatColumn::of(batch, "value"));
     let text = |name| TextColumn::of(batch, name);

@@ -8,7 +8,7 @@ use candlescope_core::{DType, GpuSource, GpuTime, PathInfo, Phase, Shape, SpanId
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a span must have.
+/// The rows of a batch that `keep` selects; `None` for a row without the values that a span must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SpanRecord>> {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);

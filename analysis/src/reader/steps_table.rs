@@ -7,7 +7,7 @@ use super::spans_table::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
 use candlescope_core::{Phase, StepRecord, TraceId};
 
-/// The rows of a batch that `keep` lets through. `None` stands for a row without the values a step must have.
+/// The rows of a batch that `keep` selects; `None` for a row without the values that a step must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<StepRecord>> {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);

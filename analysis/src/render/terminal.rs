@@ -398,7 +398,7 @@ fn optional(value: Option<f64>) -> String {
     value.map_or("–".to_string(), significant)
 }
 
-/// Lines of at most `width` characters, broken at spaces where there are any.
+/// Lines of at most `width` characters, broken at spaces if there are any.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -60,7 +60,7 @@ fn the_counter_is_believed_and_power_gives_the_shape() {
 
 #[test]
 fn mean_power_is_never_above_the_highest_sample_nor_net_energy_below_zero() {
-    // 128 W at most, where the counter rose by 130 W all the time: mean power was printed as 130 W.
+    // At most 128 W were sampled while the counter rose by 130 W all the time: mean power used to be printed as 130 W.
     let power: Vec<(i64, f64)> = (0..=100).map(|i| (i * 50 * MS, if i % 2 == 0 { 128.0 } else { 126.0 })).collect();
     let mut sensor = Sensor::of(power, vec![(0, 1_000.0), (5 * S, 1_650.0)]).unwrap();
     let e = sensor.energy(&[(S, 4 * S)]).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How a command ended, and the memory and time it took.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit code; `None` where a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub out: String,
     pub err: String,

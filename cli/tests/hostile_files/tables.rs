@@ -47,7 +47,7 @@ impl Table {
         Self { kind, rows, constant: false, text: |_, _| None, settings: |builder| builder }
     }
 
-    /// Writes the table as the first segment of the run in `dir`, which is made where it is missing.
+    /// Writes the table as the first segment of the run in `dir`, which is made if it is missing.
     pub(crate) fn write(&self, dir: &Path) -> PathBuf {
         std::fs::create_dir_all(dir.join(self.kind.table())).unwrap();
         std::fs::write(dir.join("run.json"), r#"{"schema_version": 1, "run_id": "bomb"}"#).unwrap();

@@ -1,4 +1,4 @@
-//! Whether what was launched is what was recorded.
+//! Checks that everything that was launched was recorded correctly.
 
 use crate::sys::{Blas, Gpu, Kernel, PER_THREAD};
 use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator, RawKernel};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const ROUNDS: u64 = 200;
 const THREADS: u64 = 2;
 
-/// How far two clocks of one machine may be apart where one is mapped to the other.
+/// How far apart two clocks of one machine may be when one is mapped to the other.
 const SLACK_NS: i64 = 50_000;
 
 pub(crate) struct Check<'a> {
@@ -179,7 +179,7 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// All kernels of a graph belong to where it was launched.
+    /// All kernels of a graph belong to the interval that launched it.
     fn graph(&mut self) -> Result<Value, String> {
         let (captured, replays) = (3, 5);
         // Where CUPTI is to be detached, this launch does it, so that the graph is made without CUPTI and replayed with

@@ -4,7 +4,7 @@
 //! cargo run --release -p candlescope-collectors --no-default-features --features cupti --example cupti_kernels -- [STEPS [LAUNCHES]]
 //! ```
 //!
-//! Needs an NVIDIA driver and libcupti; cuBLAS is tried where its library is found. Prints one JSON object. Status 1:
+//! Needs an NVIDIA driver and libcupti; cuBLAS is tried if its library is found. Prints one JSON object. Status 1:
 //! something that was launched was not recorded, or not with its interval and call. STEPS (40) and LAUNCHES a step
 //! (900) are for the costs: before CUPTI, in each of three windows, and after each, when CUPTI must be gone; also of
 //! the calls that candle makes around a launch, and the longest single launch while windows open and close.

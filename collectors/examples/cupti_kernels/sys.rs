@@ -211,7 +211,7 @@ impl Gpu {
     }
 
     /// What candle does around a kernel: memory for its result and two events to track it, of which one is recorded;
-    /// then the kernel; and all of it let go. Adds the time of each part to `took`, in the order of [`CANDLE_PARTS`].
+    /// then the kernel; and freeing all of it. Adds the time of each part to `took`, in the order of [`CANDLE_PARTS`].
     pub(crate) fn launch_as_candle_does(&self, stream: usize, ns: u32, took: &mut [Duration; 6]) -> Result<(), String> {
         let at = stream as Stream;
         let (mut memory, mut events) = (0u64, [null_mut(); 2]);
@@ -267,7 +267,7 @@ impl Gpu {
         call!(self.library, "cuCtxSynchronize"())
     }
 
-    /// A graph of so many kernels in a row, and the stream to launch it into. Its launches while it is captured are
+    /// A graph of this many kernels in a row, and the stream to launch it into. Its launches while it is captured are
     /// calls like others.
     pub(crate) fn graph(&self, kernels: u32) -> Result<Graph, String> {
         let (mut stream, mut graph, mut exec) = (null_mut(), null_mut(), null_mut());

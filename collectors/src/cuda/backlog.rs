@@ -53,7 +53,7 @@ pub(super) struct Visit {
     pub(super) refused: u64,
     /// Marks that have waited too long.
     pub(super) aged: u64,
-    /// A bracket around one of the times, if there is one; an error where the context is lost.
+    /// A bracket around one of the times, if there is one; an error if the context is lost.
     pub(super) outcome: Result<Option<Bracket>, Fault>,
 }
 

@@ -238,7 +238,7 @@ impl<D: Driver> ContextState<D> {
         Ok(())
     }
 
-    /// Times are counted from `held` from now on; the event before goes back to where it belongs.
+    /// Times are counted from `held` from now on; the previous event goes back to its owner.
     fn rebase(&mut self, held: Held<D>, backlogs: &mut [Backlog<D>]) {
         if let Some(before) = self.base.replace(held) {
             self.give_back(before, backlogs);
@@ -303,7 +303,7 @@ impl<D: Driver> ContextState<D> {
     pub(super) fn end(&mut self, driver: &D) {
         self.base = None;
         if !self.cell.is_dead() {
-            // Where the context cannot be entered any more, its events are gone too.
+            // If the context cannot be entered any more, its events are gone too.
             let _ = within(driver, self.cell.context, || {
                 self.anchors.end(driver);
                 Ok(())

@@ -11,7 +11,7 @@ pub(super) struct Context(pub(super) NonZeroUsize);
 pub(super) struct StreamId(pub(super) usize);
 
 impl StreamId {
-    /// `CU_STREAM_PER_THREAD`: another stream on each thread. candle launches into it unless told otherwise.
+    /// `CU_STREAM_PER_THREAD`: another stream on each thread. candle launches into it by default.
     pub(super) const PER_THREAD: StreamId = StreamId(2);
 }
 

@@ -7,7 +7,7 @@ use rtrb::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Contexts that can be told apart: device numbers are a byte.
+/// Contexts that can be distinguished: device numbers are a byte.
 const MAX_CONTEXTS: usize = 256;
 
 /// One mark under way, from its lane to the poller.
@@ -105,7 +105,7 @@ impl<D: Driver> Drop for Pool<D> {
         }
         let driver = &self.cell.driver;
         let events = std::mem::take(&mut *lock(&self.events));
-        // Where the context cannot be entered any more, its events are gone too.
+        // If the context cannot be entered any more, its events are gone too.
         let _ = relaxed(driver, || {
             within(driver, self.cell.context, || {
                 events.into_iter().for_each(|event| driver.destroy(event));

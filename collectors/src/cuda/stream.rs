@@ -1,4 +1,4 @@
-//! Which stream a thread launches into, where it is not the per-thread default stream.
+//! Which stream a thread launches into, if not into the per-thread default stream.
 
 use super::driver_calls::{Context, StreamId};
 use cudarc::driver::CudaStream;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Stream {
     id: StreamId,
-    /// The context it belongs to, where that is known.
+    /// The context it belongs to, if known.
     context: Option<Context>,
     _keep: Option<Arc<CudaStream>>,
 }

@@ -68,7 +68,7 @@ impl Track {
     }
 
     /// Moves the marks that the device has passed to `settled`, with their times counted from `base`, or from the first
-    /// of them where there is no base yet. Gives a bracket around one of the times if this round happened to close one.
+    /// of them if there is no base yet. Gives a bracket around one of the times if this round happened to close one.
     ///
     /// # Errors
     /// The context is lost; the marks not yet settled stay.

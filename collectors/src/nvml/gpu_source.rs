@@ -49,7 +49,7 @@ pub struct GpuFacts {
     pub power_limit_watts: Option<f64>,
     /// Such as `9.0`.
     pub compute_capability: Option<String>,
-    /// Whether the GPU is split into MIG instances; `None` where it cannot be.
+    /// Whether the GPU is split into MIG instances; `None` if it cannot be.
     pub mig: Option<bool>,
 }
 

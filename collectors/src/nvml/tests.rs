@@ -1,4 +1,4 @@
-//! The collector over scripted GPUs, and over real ones where there are some.
+//! The collector over scripted GPUs, and over real ones if there are any.
 
 use super::gpu_source::Failure;
 use super::script::{Script, machine};

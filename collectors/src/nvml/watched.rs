@@ -90,7 +90,7 @@ impl Watched {
         outcome
     }
 
-    /// The plain power call stands in for the instantaneous field where that is missing: both give the same metric.
+    /// The plain power call replaces the instantaneous field if that is missing: both give the same metric.
     fn is_needed(&self, query: Query) -> bool {
         query != Query::PowerUsage || matches!(self.states[Query::PowerInstant as usize], State::Missing(_))
     }

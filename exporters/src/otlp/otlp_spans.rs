@@ -45,7 +45,8 @@ struct OfKind {
 pub(super) struct StepsOnGpu {
     source: GpuSource,
     measured: Measured,
-    /// Of all steps, in nanoseconds, by [`candlescope_core::estimate`]; `None` where a kind of step was never measured.
+    /// Estimate for all steps, in nanoseconds, by [`candlescope_core::estimate`]; `None` if a kind of step was never
+    /// measured.
     total_ns: Option<f64>,
 }
 
@@ -61,7 +62,7 @@ impl StepsOnGpu {
 impl Totals {
     /// GPU time of all steps from the source that measured more of them.
     pub(super) fn gpu(&self) -> Option<StepsOnGpu> {
-        // Where there are phases, a step outside of them may stand around others, and their time would count twice.
+        // If there are phases, a step without one may be around others, and their time would count twice.
         let phased = self.gpu.keys().any(Option::is_some);
         let kinds = || self.gpu.iter().filter(|(phase, _)| phase.is_some() || !phased).map(|(_, kind)| kind);
         let mut all = MeasuredBySource::default();

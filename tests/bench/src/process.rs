@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Resident memory in bytes, and the part of it that is anonymous (heap and stacks; the rest is mapped files).
 ///
 /// # Errors
-/// Where there is no `/proc/self/status`.
+/// If there is no `/proc/self/status`.
 pub fn resident() -> Result<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").context("this figure needs Linux's /proc")?;
     let kilobytes = |key: &str| -> Option<u64> {
@@ -65,7 +65,7 @@ impl Disturbance {
     /// Begins to watch; `ours` and the calling process do not count as a disturbance.
     ///
     /// # Errors
-    /// Where there is no `/proc/stat`.
+    /// If there is no `/proc/stat`.
     pub fn watch(ours: &[u32]) -> Result<Self> {
         let ours: Vec<u32> = ours.iter().copied().chain([std::process::id()]).collect();
         let (busy, total) = machine_time()?;

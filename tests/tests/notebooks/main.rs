@@ -227,7 +227,7 @@ fn what_is_missing_is_said() {
     }
 }
 
-/// The code of a notebook; fails where one was saved with outputs.
+/// The code of a notebook; fails if it was saved with outputs.
 fn code(name: &str) -> String {
     let text = std::fs::read_to_string(notebook(name)).expect("a notebook");
     let whole: Value = serde_json::from_str(&text).expect("JSON");

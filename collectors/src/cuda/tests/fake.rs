@@ -1,4 +1,4 @@
-//! A scripted driver: a device whose work takes exactly as long as it is told, and whose `f32` milliseconds round like
+//! A scripted driver: a device whose work takes exactly the configured time, and whose `f32` milliseconds round like
 //! the real driver's.
 
 use crate::cuda::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
