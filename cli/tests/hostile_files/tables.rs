@@ -26,7 +26,7 @@ fn text(name: &str) -> Option<String> {
         "run_id" => "bomb".to_string(),
         "trace_id" => "0".repeat(32),
         "kind" => "kernel".to_string(),
-        "dtype" | "shape" | "phase" | "gpu_source" => return None,
+        "dtype" | "shape" | "phase" | "gpu_source" | "module" => return None,
         name => name.to_string(),
     })
 }
