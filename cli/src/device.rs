@@ -27,7 +27,12 @@ fn cuda(ordinal: usize) -> Result<Device> {
 
 #[cfg(not(feature = "cuda"))]
 fn cuda(ordinal: usize) -> Result<Device> {
-    Err(crate::lacking::feature(&format!("device cuda:{ordinal}"), "cuda", "the CUDA toolkit"))
+    crate::hand_over::to_cuda_build()?;
+    anyhow::bail!(
+        "device cuda:{ordinal} is not part of this build, and there is no {name} beside it: cargo build -p \
+         candlescope-cli --features cuda --bin {name} builds it (it needs the CUDA toolkit)",
+        name = crate::hand_over::CUDA_BUILD
+    )
 }
 
 /// The element type called `f32`, `f16` or `bf16`.

@@ -132,18 +132,24 @@ fn simd() -> Option<String> {
     (!found.is_empty()).then(|| format!("compiled with {}", found.join(", ")))
 }
 
+/// The build whose models run on CUDA devices: this one, or the one that it hands commands to.
+fn cuda_build() -> Option<String> {
+    #[cfg(feature = "cuda")]
+    return Some("this one".into());
+    #[cfg(not(feature = "cuda"))]
+    crate::hand_over::cuda_build().map(|program| program.display().to_string())
+}
+
 fn gpu() -> Vec<Check> {
     let driver = read_line("/proc/driver/nvidia/version");
     let restricted = std::fs::read_to_string("/proc/driver/nvidia/params")
         .is_ok_and(|p| p.lines().any(|l| l.replace(' ', "") == "RmProfilingAdminOnly:1"));
     let mut rows = vec![
-        Check {
-            name: "CUDA in this build",
-            ok: cfg!(feature = "cuda"),
-            found: if cfg!(feature = "cuda") { "yes" } else { "no" }.into(),
-            cost: if cfg!(feature = "cuda") { "" } else { "models run on the CPU only: build with --features cuda" }
-                .into(),
-        },
+        Check::new(
+            "Build with CUDA",
+            cuda_build(),
+            "models run on the CPU only: cargo build -p candlescope-cli --features cuda --bin candlescope-cuda",
+        ),
         Check::new("NVIDIA driver", driver.clone(), "no GPU: models run on the CPU only"),
     ];
     rows.extend(devices());

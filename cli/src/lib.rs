@@ -1,4 +1,8 @@
 //! The `candlescope` command: argument parsing and wiring, nothing else.
+//!
+//! It is a library so that it can be two programs: `candlescope`, which starts on any machine, and `candlescope-cuda`,
+//! which is linked to the driver's library and therefore starts only where there is one. The first hands commands that
+//! need the GPU for a model to the second.
 // The macros panic if the output is closed: `output` prints instead.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -7,6 +11,7 @@ mod device;
 mod doctor;
 mod export;
 mod gpu;
+mod hand_over;
 mod lacking;
 mod limits;
 mod nsys;
@@ -22,7 +27,8 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// The command: reads its arguments, does what they say, and returns the exit status.
+pub fn main() -> ExitCode {
     candlescope_models::chat::isolate();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -1,0 +1,5 @@
+//! The `candlescope` command.
+
+fn main() -> std::process::ExitCode {
+    candlescope_cli::main()
+}
