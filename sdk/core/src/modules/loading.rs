@@ -88,9 +88,14 @@ impl Waiting {
 impl Loading {
     /// What is read from here on is of this model.
     pub(super) fn load_next(&mut self, architecture: Architecture) {
+        // Weights of the model before are not this one's, and what its spans still wait for does not come.
+        for mut one in std::mem::take(&mut self.waiting) {
+            one.missing = 0;
+            self.keep(one);
+        }
         self.architecture = architecture;
-        // Weights of the model before are not this one's.
         (self.fresh, self.width) = (0, None);
+        self.unowned.clear();
         self.tables.clear();
     }
 
@@ -98,8 +103,9 @@ impl Loading {
     pub(super) fn read(&mut self, weight: Weight) {
         self.tally.weights += 1;
         self.tally.bytes = self.tally.bytes.saturating_add(weight.bytes);
-        if let [width] = *weight.dims {
-            self.width = Some(width);
+        // A bias may be as long as a layer is high.
+        if let ([width], false) = (&*weight.dims, matches!(last_part(&weight.name), "bias" | "beta")) {
+            self.width = Some(*width);
         }
         let mut owned = false;
         let waiting = std::mem::take(&mut self.waiting);
@@ -139,7 +145,7 @@ impl Loading {
         let module = match rule {
             Rule::Before(operation) => self.just_read(operation),
             Rule::Batch(operation, patterns) => self.oldest(operation, patterns),
-            Rule::Given(operation) => self.tied(operation),
+            Rule::Given(operation) => self.own_table(operation).or_else(|| self.tied(operation)),
             Rule::Group | Rule::Head | Rule::Work | Rule::After { .. } | Rule::Shares { .. } => None,
             Rule::Unseen | Rule::Unknown => None,
         };
@@ -191,22 +197,39 @@ impl Loading {
         Some(module(&self.architecture, name, operation, vec![weight]))
     }
 
+    /// Whether it is a matrix for rows of the model's width, as far as that is known.
+    fn is_as_wide(&self, weight: &Weight) -> bool {
+        matches!(*weight.dims, [_, width] if self.width.is_none_or(|model| model == width))
+    }
+
+    /// A head with a table of its own, handed over as a tensor: the one matrix that was read just now, where the
+    /// embedding is another of its size.
+    fn own_table(&self, operation: Operation) -> Option<Module> {
+        let mut just_read = self.fresh().filter(|weight| self.is_as_wide(weight));
+        let (table, None) = (just_read.next()?, just_read.next()) else { return None };
+        let is_second = self.tables.iter().any(|other| other.dims == table.dims && other.name != table.name);
+        let own = || module(&self.architecture, table.module().into(), operation, vec![table.clone()]);
+        (operation == Operation::Linear && is_second).then(own)
+    }
+
     /// The head that shares the one table that is as wide as the model; `None` where none is, or several are.
     fn tied(&self, operation: Operation) -> Option<Module> {
         if operation != Operation::Linear {
             return None;
         }
-        let wide = |weight: &&Weight| match *weight.dims {
-            [words, width] => {
-                self.width.is_none_or(|model| model == width)
-                    && self.architecture.vocabulary.is_none_or(|vocabulary| vocabulary == words)
-            }
-            _ => false,
+        let wide = |weight: &&Weight| {
+            self.is_as_wide(weight)
+                && self.architecture.vocabulary.is_none_or(|vocabulary| weight.dims.first() == Some(&vocabulary))
         };
-        let mut tables = self.tables.iter().chain(&self.unowned).filter(wide);
+        let mut tables = self.tables.iter().chain(&self.unowned).filter(wide).rev();
         let table = tables.next()?;
-        // The same table under its name again is no second one: a loader may ask twice.
+        // The same table under its name again is no second one: a loader may ask twice. If it is another model's after
+        // all, that one was read before.
         if tables.any(|other| other.name != table.name) {
+            return None;
+        }
+        // What was read just now and fits as well may be what the layer was made of: several matrices as one.
+        if self.fresh().any(|weight| self.is_as_wide(weight) && weight.name != table.name) {
             return None;
         }
         Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table.clone()]))
@@ -388,9 +411,53 @@ mod tests {
         table(&mut loading, "a_log", &[16, 3]);
         table(&mut loading, "norm.weight", &[8]);
         assert_eq!(told(loading.span(tied, "linear")), some("lm_head", 1), "other tables are not as wide");
+        loading.span(Rule::Work, "attn-rot");
+        loading.architecture = Architecture::of_config(r#"{"model_type": "m", "vocab_size": 100}"#).unwrap();
+        table(&mut loading, "q.weight", &[8, 8]);
+        table(&mut loading, "q.bias", &[12]);
+        assert_eq!(told(loading.span(tied, "linear")), None, "a layer made of what was just read, most likely");
+        assert_eq!(told(loading.span(tied, "linear")), some("lm_head", 1), "no other table has so many words");
+        loading.architecture = Architecture::default();
         table(&mut loading, "positions.weight", &[50, 8]);
         assert_eq!(told(loading.span(tied, "linear")), None, "two tables: no guess");
         assert_eq!(told(loading.span(Rule::Given(Operation::Embedding), "embedding")), None);
+    }
+
+    #[test]
+    fn a_head_that_is_handed_its_table_may_have_one_of_its_own() {
+        let tied = Rule::Given(Operation::Linear);
+        let mut loading = Loading::default();
+        for name in ["words.weight", "positions.weight"] {
+            loading.read(weight(name, if name == "words.weight" { &[100, 8] } else { &[50, 8] }));
+            loading.span(Rule::Before(Operation::Embedding), "embedding");
+        }
+        loading.read(weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied, "linear")), None, "one of the two tables, if any");
+        loading.read(weight("head.decoder.weight", &[100, 8]));
+        loading.read(weight("head.bias", &[100]));
+        assert_eq!(told(loading.span(tied, "linear")), some("head.decoder", 1));
+        loading.read(weight("a.weight", &[100, 8]));
+        loading.read(weight("b.weight", &[100, 8]));
+        assert_eq!(told(loading.span(tied, "linear")), None, "one of the two, or both");
+    }
+
+    #[test]
+    fn the_model_before_leaves_nothing() {
+        let tied = Rule::Given(Operation::Linear);
+        let mut loading = Loading::default();
+        loading.read(weight("embed.weight", &[100, 8]));
+        loading.read(weight("embed.weight", &[50, 8]));
+        assert_eq!(&*loading.tied(Operation::Linear).unwrap().weights[0].dims, [50, 8], "the one that was read last");
+
+        let shares = loading.span(Rule::Shares { part: "embed_tokens" }, "head");
+        let rest = Rule::Batch(Operation::Linear, &["embed"]);
+        loading.load_next(Architecture::default());
+        assert_eq!(told(loading.span(rest, "qmatmul")), None, "what was left is gone");
+        loading.read(weight("shared.weight", &[100, 8]));
+        loading.read(weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied, "linear")), some("lm_head", 1), "the only table of this model");
+        loading.read(weight("decoder.embed_tokens.weight", &[100, 8]));
+        assert_eq!(told(shares), None, "it waited for the model before");
     }
 
     #[test]

@@ -127,6 +127,11 @@ impl Slot {
         self.module.get()
     }
 
+    /// Whether it is named after what runs inside.
+    pub(crate) fn is_group(&self) -> bool {
+        self.group
+    }
+
     /// The module, the first time that it is asked for with success.
     pub(crate) fn news(&self) -> Option<&Arc<Module>> {
         self.module.get().filter(|_| !self.told.swap(true, Ordering::Relaxed))
