@@ -261,11 +261,9 @@ fn glm(model_type: &str) -> String {
             "layernorm_epsilon": 1e-5, "rmsnorm": true, "apply_residual_connection_post_layernorm": false,
             "post_layer_norm": true, "add_bias_linear": false, "add_qkv_bias": true, "bias_dropout_fusion": true,
             "multi_query_attention": true, "multi_query_group_num": 2, "apply_query_key_layer_scaling": true,
-            "attention_softmax_in_fp32": true, "fp32_residual_connection": false, "num_key_value_heads": null,
+            "attention_softmax_in_fp32": true, "fp32_residual_connection": false,
         }),
     )
-    // The name of this field is an alias of the other, which may then stand only once.
-    .replace("\"num_key_value_heads\":null,", "")
 }
 
 const GLM: Case<'static> = Case {
