@@ -15,6 +15,9 @@ const MAX_WAITING: usize = 64;
 /// Name of a head that has no weights of its own.
 const TIED_HEAD: &str = "lm_head";
 
+/// The embedding of every GGUF file.
+const GGUF_EMBEDDING: &str = "token_embd";
+
 /// One thread's book.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
@@ -176,7 +179,7 @@ impl Loading {
         if operation == Operation::Embedding {
             self.tables.extend(weights.iter().filter(|weight| weight.dims.len() == 2).cloned());
         }
-        Some(module(&self.architecture, name, operation, weights))
+        Some(module(&self.architecture, own_or_head(&name, operation), operation, weights))
     }
 
     fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {
@@ -189,12 +192,10 @@ impl Loading {
             self.unowned.iter().position(|weight| fits(pattern, below_block(weight.module())) && is_weight(weight))
         })?;
         let weight = self.unowned.remove(at)?;
-        if weight.dims.len() == 2 && last_part(weight.module()) == "token_embd" {
+        if weight.dims.len() == 2 && last_part(weight.module()) == GGUF_EMBEDDING {
             self.tables.push(weight.clone());
         }
-        let tied = operation == Operation::Linear && weight.module() == "token_embd";
-        let name = if tied { TIED_HEAD.into() } else { weight.module().into() };
-        Some(module(&self.architecture, name, operation, vec![weight]))
+        Some(module(&self.architecture, own_or_head(weight.module(), operation), operation, vec![weight]))
     }
 
     /// Whether it is a matrix for rows of the model's width, as far as that is known.
@@ -276,6 +277,11 @@ fn module(architecture: &Architecture, name: Arc<str>, operation: Operation, wei
         _ => None,
     };
     Module { name, operation, weights, rows, attention }
+}
+
+/// The name of a module in a GGUF file: one that multiplies by the embedding is the head.
+fn own_or_head(module: &str, operation: Operation) -> Arc<str> {
+    if operation == Operation::Linear && module == GGUF_EMBEDDING { TIED_HEAD } else { module }.into()
 }
 
 fn last_part(module: &str) -> &str {
@@ -399,6 +405,9 @@ mod tests {
         }
         assert_eq!(told(loading.span(linear, "head")), some("lm_head", 1), "tied: only the embedding is left");
         assert_eq!(loading.unowned.len(), 0);
+        // Another loader reads the table a second time, for the head.
+        read(&mut loading, &["token_embd.weight"]);
+        assert_eq!(told(loading.span(LINEAR, "qmatmul")), some("lm_head", 1));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use candle_core::{DType, Device};
 use candle_nn::VarBuilder;
 use candle_transformers::models::smol::smollm3;
 use candle_transformers::models::{
-    chatglm, glm4, glm4_new, granite, granitemoehybrid, helium, lfm2, llama, mistral, mixformer, mixtral, phi, phi3,
-    qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm,
+    chatglm, gemma2, glm4, glm4_new, granite, granitemoehybrid, helium, lfm2, llama, mistral, mixformer, mixtral, phi,
+    phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +30,8 @@ pub(super) const MODELS: &[fn() -> Row] = &[
     smollm3,
     mixformer,
     lfm2,
+    gemma2,
+    starcoder2,
 ];
 
 #[test]
@@ -375,4 +377,30 @@ fn lfm2() -> Row {
         ..Case::default()
     }
     .check(&seen)
+}
+
+fn spanless(name: &'static str, file: &'static str, sizes: Decoder, seen: &Seen) -> Row {
+    Case {
+        name,
+        file,
+        remark: "makes no spans",
+        total: &|step| sizes.weights(step),
+        spanless: &[""],
+        shown: false,
+        ..Case::default()
+    }
+    .check(seen)
+}
+
+fn gemma2() -> Row {
+    let more = json!({"head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8});
+    let text = config("gemma2", more);
+    let seen = run(&text, |vb| gemma2::Model::new(false, &of(&text), vb), gemma2::Model::forward);
+    spanless("gemma2", "gemma2.rs", SMALL, &seen)
+}
+
+fn starcoder2() -> Row {
+    let text = config("starcoder2", json!({"norm_epsilon": 1e-5, "use_bias": true}));
+    let seen = run(&text, |vb| starcoder2::Model::new(&of(&text), vb), starcoder2::Model::forward);
+    spanless("starcoder2", "starcoder2.rs", Decoder { mlp: 2 * 32 * 64, ..SMALL }, &seen)
 }

@@ -6,6 +6,7 @@
 mod decoders;
 mod encoder_decoders;
 mod encoders;
+mod quantised;
 mod state_space;
 mod vision;
 
