@@ -34,7 +34,11 @@ fn main() -> anyhow::Result<()> {
     };
     // Random weights keep the example small; a real program loads safetensors here.
     let weights = VarMap::new();
-    let model = Llama::load(VarBuilder::from_varmap(&weights, DType::F32, &device), &config)?;
+    let vb = VarBuilder::from_varmap(&weights, DType::F32, &device);
+    // Optional: names each layer after its module, `model.layers.3.mlp.down_proj` instead of `linear[26]`, and counts
+    // its FLOPs and bytes; a real program gives the text of its config.json.
+    candlescope::model(r#"{"model_type": "llama", "vocab_size": 512, "hidden_size": 128}"#)?;
+    let model = Llama::load(candlescope::observe(vb), &config)?;
     let mut cache = Cache::new(true, DType::F32, &config, &device)?;
 
     let prompt = [1u32, 5, 9, 42];

@@ -8,6 +8,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{llama, quantized_llama};
 use candlescope_core::files::open_regular;
+use candlescope_core::modules;
 use std::collections::HashMap;
 
 /// `candle_transformers::models::llama`.
@@ -83,7 +84,8 @@ impl CandleLlama {
             tensors.insert(name, tensor);
         }
         let failed = |cause| WeightError::Tensor { tensor: "candle's llama".into(), cause };
-        let vb = VarBuilder::from_tensors(tensors, dtype, device);
+        modules::architecture("llama", Some((config.num_heads as u64, config.num_kv_heads as u64)));
+        let vb = candlescope::observe(VarBuilder::from_tensors(tensors, dtype, device));
         let model = llama::Llama::load(vb, &candle).map_err(failed)?;
         let max_context = config.max_context;
         candle.max_position_embeddings = max_context.min(TABLE);
@@ -158,7 +160,8 @@ impl CandleQuantizedLlama {
         }
         let read = |cause| WeightError::Read { path: file.path().to_path_buf(), cause };
         let failed = |cause| WeightError::Tensor { tensor: "candle's quantized_llama".into(), cause };
-        let mut reader = std::io::BufReader::new(open_regular(file.path()).map_err(read)?);
+        let reader = std::io::BufReader::new(open_regular(file.path()).map_err(read)?);
+        let mut reader = candlescope::observe_gguf(reader).map_err(failed)?;
         let content = candle_core::quantized::gguf_file::Content::read(&mut reader).map_err(failed)?;
         let model = quantized_llama::ModelWeights::from_gguf(content, &mut reader, device).map_err(failed)?;
         Ok(Self {

@@ -9,7 +9,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-core", &[]),
     ("candlescope-collectors", &["candlescope-core"]),
     ("candlescope-exporters", &["candlescope-core"]),
-    ("candlescope-models", &["candlescope-core"]),
+    // Loads candle's own models under `observe`, as any program does.
+    ("candlescope-models", &["candlescope", "candlescope-core"]),
     // The run contract is a module of core; the writer of runs stays out of the reader.
     ("candlescope-analysis", &["candlescope-core"]),
     ("candlescope", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),

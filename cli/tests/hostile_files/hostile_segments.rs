@@ -112,7 +112,10 @@ fn more_rows_than_are_held() {
         Table::new(kind, 1_000_000).write(dir.path());
         let (metrics, said) = report(&dir, &[&format!("{limit}=200000")], ceiling_mb);
         assert_says(&said, &["limit_reached", kind.table(), "1000000", "200000", &format!("--limit {limit}=1000000")]);
-        assert_says(&said, &["cover only this part", "of the whole run", &format!("CANDLESCOPE_LIMITS={limit}=1000000")]);
+        assert_says(
+            &said,
+            &["cover only this part", "of the whole run", &format!("CANDLESCOPE_LIMITS={limit}=1000000")],
+        );
         assert_eq!(metrics["run"]["rows"][kind.table()], 200_000, "those before are read");
     }
 }

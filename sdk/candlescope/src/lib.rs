@@ -26,7 +26,8 @@
 //! ```
 //!
 //! # Features
-//! Additive. On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process). For
+//! Additive. `candle`: the modules of a model by name (`observe`), for programs on the version of candle that this
+//! release was written for. On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process). For
 //! NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml` (power, energy,
 //! memory, clocks), or all three as `gpu`; they load the driver's libraries when they run, so they build anywhere. `nvtx` (ranges
 //! for Nsight Systems) needs libclang to build. For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an

@@ -1,6 +1,7 @@
 //! candle's own models, unmodified: which span is which module.
 #![allow(missing_docs, reason = "a test")]
 
+mod architectures;
 #[path = "../common/mod.rs"]
 mod common;
 mod costs;

@@ -84,24 +84,27 @@ pub struct ConfigUnreadable(#[from] serde_json::Error);
 #[derive(Deserialize)]
 struct HfConfig {
     model_type: String,
-    vocab_size: Option<usize>,
-    #[serde(alias = "n_heads", alias = "n_head")]
-    num_attention_heads: Option<u64>,
-    #[serde(alias = "multi_query_group_num")]
-    num_key_value_heads: Option<u64>,
-    #[serde(alias = "dim", alias = "n_embd", alias = "d_model")]
-    hidden_size: Option<usize>,
+    #[serde(flatten)]
+    rest: serde_json::Map<String, serde_json::Value>,
+}
+
+impl HfConfig {
+    /// The first of these that is a number: some models have lists under the names that others have numbers.
+    fn number(&self, names: &[&str]) -> Option<u64> {
+        names.iter().find_map(|name| self.rest.get(*name)?.as_u64())
+    }
 }
 
 impl Architecture {
     pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {
         let config: HfConfig = serde_json::from_str(json)?;
-        let heads = config.num_attention_heads.filter(|n| *n > 0);
+        let heads = config.number(&["num_attention_heads", "n_heads", "n_head"]).filter(|n| *n > 0);
+        let keys = config.number(&["num_key_value_heads", "multi_query_group_num"]);
         Ok(Self {
             family: family(&config.model_type),
-            vocabulary: config.vocab_size,
-            hidden: config.hidden_size,
-            heads: heads.map(|heads| (heads, config.num_key_value_heads.unwrap_or(heads))),
+            vocabulary: config.number(&["vocab_size"]).and_then(|words| words.try_into().ok()),
+            hidden: config.number(&["hidden_size", "dim", "n_embd", "d_model"]).and_then(|n| n.try_into().ok()),
+            heads: heads.map(|heads| (heads, keys.unwrap_or(heads))),
         })
     }
 
@@ -188,6 +191,8 @@ mod tests {
         let phi = Architecture::of_config(phi).unwrap();
         let merged = phi.attention("model.layers.0.self_attn.qkv_proj", 64).unwrap();
         assert_eq!((merged.queries, merged.keys, merged.causal), (32, 16, true));
+        let stages = Architecture::of_config(r#"{"model_type": "phi3", "num_attention_heads": [1, 2], "n_head": 2}"#);
+        assert_eq!(stages.unwrap().heads, Some((2, 2)), "a list is no number of heads, and no error");
         let separate = phi.attention("m.q_proj", 32).unwrap();
         assert_eq!((separate.queries, separate.keys), (32, 0));
         assert_eq!(phi.attention("m.o_proj", 32), None);

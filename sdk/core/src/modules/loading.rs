@@ -18,6 +18,9 @@ const MAX_WAITING: usize = 64;
 /// Name of a head that has no weights of its own.
 const TIED_HEAD: &str = "lm_head";
 
+/// The embedding of every GGUF file.
+const GGUF_EMBEDDING: &str = "token_embd";
+
 /// One thread's book.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
@@ -78,17 +81,23 @@ impl Waiting {
 impl Loading {
     /// What is read from here on is of this model.
     pub(super) fn load_next(&mut self, architecture: Architecture) {
+        // Weights of the model before are not this one's, and what its spans still wait for does not come.
+        for mut one in std::mem::take(&mut self.waiting) {
+            one.missing = 0;
+            self.keep(one);
+        }
         self.architecture = architecture;
-        // Weights of the model before are not this one's.
         (self.fresh, self.width) = (0, None);
+        self.unowned.clear();
         self.tables.clear();
     }
 
     /// A weight was read.
     pub(super) fn read(&mut self, number: u64, weight: Weight) {
         self.read.push((number, weight.bytes));
-        if let [width] = *weight.dims {
-            self.width = Some(width);
+        // A bias may be as long as a layer is high.
+        if let ([width], false) = (&*weight.dims, matches!(last_part(&weight.name), "bias" | "beta")) {
+            self.width = Some(*width);
         }
         let mut owned = false;
         let waiting = std::mem::take(&mut self.waiting);
@@ -136,7 +145,7 @@ impl Loading {
             Rule::Unseen => Claim::Missing,
             Rule::Before(operation) => known(self.just_read(operation)),
             Rule::Batch(operation, patterns) => known(self.oldest(operation, patterns)),
-            Rule::Given(operation) => known(self.head(operation)),
+            Rule::Given(operation) => known(self.own_table(operation).or_else(|| self.head(operation))),
         };
         self.fresh = 0;
         claim
@@ -154,7 +163,7 @@ impl Loading {
         if operation == Operation::Linear && last_part(&name) == TIED_HEAD {
             weights.iter().take(1).for_each(|head| self.check_head(head));
         }
-        Some(module(&self.architecture, name, operation, weights))
+        Some(module(&self.architecture, own_or_head(&name, operation), operation, weights))
     }
 
     fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {
@@ -167,12 +176,25 @@ impl Loading {
             self.unowned.iter().position(|(_, weight)| fits(pattern, below_block(weight.module())) && is_weight(weight))
         })?;
         let (_, weight) = self.unowned.remove(at)?;
-        if weight.dims.len() == 2 && last_part(weight.module()) == "token_embd" {
+        if weight.dims.len() == 2 && last_part(weight.module()) == GGUF_EMBEDDING {
             self.tables.push(weight.clone());
         }
-        let tied = operation == Operation::Linear && weight.module() == "token_embd";
-        let name = if tied { TIED_HEAD.into() } else { weight.module().into() };
-        Some(module(&self.architecture, name, operation, vec![weight]))
+        Some(module(&self.architecture, own_or_head(weight.module(), operation), operation, vec![weight]))
+    }
+
+    /// Whether it is a matrix for rows of the model's width, as far as that is known.
+    fn is_as_wide(&self, weight: &Weight) -> bool {
+        matches!(*weight.dims, [_, width] if self.width.is_none_or(|model| model == width))
+    }
+
+    /// A head with a table of its own, handed over as a tensor: the one matrix that was read just now, where the
+    /// embedding is another of its size.
+    fn own_table(&self, operation: Operation) -> Option<Module> {
+        let mut just_read = self.fresh().filter(|weight| self.is_as_wide(weight));
+        let (table, None) = (just_read.next()?, just_read.next()) else { return None };
+        let is_second = self.tables.iter().any(|other| other.dims == table.dims && other.name != table.name);
+        let own = || module(&self.architecture, table.module().into(), operation, vec![table.clone()]);
+        (operation == Operation::Linear && is_second).then(own)
     }
 
     fn head(&mut self, operation: Operation) -> Option<Module> {
@@ -186,17 +208,20 @@ impl Loading {
         if operation != Operation::Linear {
             return None;
         }
-        let wide = |weight: &&Weight| match *weight.dims {
-            [words, width] => {
-                self.width.is_none_or(|model| model == width)
-                    && self.architecture.vocabulary.is_none_or(|vocabulary| vocabulary == words)
-            }
-            _ => false,
+        let wide = |weight: &&Weight| {
+            self.is_as_wide(weight)
+                && self.architecture.vocabulary.is_none_or(|vocabulary| weight.dims.first() == Some(&vocabulary))
         };
-        let mut tables = self.tables.iter().chain(self.unowned.iter().map(|(_, weight)| weight)).filter(wide);
+        let unowned = self.unowned.iter().map(|(_, weight)| weight);
+        let mut tables = self.tables.iter().chain(unowned).filter(wide).rev();
         let table = tables.next()?;
-        // The same table under its name again is no second one: a loader may ask twice.
+        // The same table under its name again is no second one: a loader may ask twice. If it is another model's after
+        // all, that one was read before.
         if tables.any(|other| other.name != table.name) {
+            return None;
+        }
+        // What was read just now and fits as well may be what the layer was made of: several matrices as one.
+        if self.fresh().any(|weight| self.is_as_wide(weight) && weight.name != table.name) {
             return None;
         }
         Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table.clone()]))
@@ -239,6 +264,11 @@ fn module(architecture: &Architecture, name: Arc<str>, operation: Operation, wei
         _ => None,
     };
     Module { name, operation, weights, rows, attention }
+}
+
+/// The name of a module in a GGUF file: one that multiplies by the embedding is the head.
+fn own_or_head(module: &str, operation: Operation) -> Arc<str> {
+    if operation == Operation::Linear && module == GGUF_EMBEDDING { TIED_HEAD } else { module }.into()
 }
 
 fn last_part(module: &str) -> &str {
@@ -362,6 +392,9 @@ mod tests {
         }
         assert_eq!(told(loading.span(linear)), some("lm_head", 1), "tied: only the embedding is left");
         assert_eq!(loading.unowned.len(), 0);
+        // Another loader reads the table a second time, for the head.
+        read(&mut loading, &["token_embd.weight"]);
+        assert_eq!(told(loading.span(LINEAR)), some("lm_head", 1));
     }
 
     #[test]
@@ -374,9 +407,53 @@ mod tests {
         table(&mut loading, "a_log", &[16, 3]);
         table(&mut loading, "norm.weight", &[8]);
         assert_eq!(told(loading.span(tied)), some("lm_head", 1), "other tables are not as wide");
+        loading.span(Rule::Work);
+        loading.architecture = Architecture::of_config(r#"{"model_type": "m", "vocab_size": 100}"#).unwrap();
+        table(&mut loading, "q.weight", &[8, 8]);
+        table(&mut loading, "q.bias", &[12]);
+        assert_eq!(told(loading.span(tied)), None, "a layer made of what was just read, most likely");
+        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "no other table has so many words");
+        loading.architecture = Architecture::default();
         table(&mut loading, "positions.weight", &[50, 8]);
         assert_eq!(told(loading.span(tied)), None, "two tables: no guess");
         assert_eq!(told(loading.span(Rule::Given(Operation::Embedding))), None);
+    }
+
+    #[test]
+    fn a_head_that_is_handed_its_table_may_have_one_of_its_own() {
+        let tied = Rule::Given(Operation::Linear);
+        let mut loading = Loading::default();
+        for name in ["words.weight", "positions.weight"] {
+            loading.read(0, weight(name, if name == "words.weight" { &[100, 8] } else { &[50, 8] }));
+            loading.span(Rule::Before(Operation::Embedding));
+        }
+        loading.read(0, weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied)), None, "one of the two tables, if any");
+        loading.read(0, weight("head.decoder.weight", &[100, 8]));
+        loading.read(0, weight("head.bias", &[100]));
+        assert_eq!(told(loading.span(tied)), some("head.decoder", 1));
+        loading.read(0, weight("a.weight", &[100, 8]));
+        loading.read(0, weight("b.weight", &[100, 8]));
+        assert_eq!(told(loading.span(tied)), None, "one of the two, or both");
+    }
+
+    #[test]
+    fn the_model_before_leaves_nothing() {
+        let tied = Rule::Given(Operation::Linear);
+        let mut loading = Loading::default();
+        loading.read(0, weight("embed.weight", &[100, 8]));
+        loading.read(0, weight("embed.weight", &[50, 8]));
+        assert_eq!(&*loading.tied(Operation::Linear).unwrap().weights[0].dims, [50, 8], "the one that was read last");
+
+        let shares = loading.span(Rule::Shares { part: "embed_tokens" });
+        let rest = Rule::Batch(Operation::Linear, &["embed"]);
+        loading.load_next(Architecture::default());
+        assert_eq!(told(loading.span(rest)), None, "what was left is gone");
+        loading.read(0, weight("shared.weight", &[100, 8]));
+        loading.read(0, weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "the only table of this model");
+        loading.read(0, weight("decoder.embed_tokens.weight", &[100, 8]));
+        assert_eq!(told(shares), None, "it waited for the model before");
     }
 
     #[test]

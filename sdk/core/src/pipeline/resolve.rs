@@ -384,6 +384,8 @@ impl Resolver {
             // What this one says of the group around it.
             let above = match module {
                 Some(module) => Some(modules::parent(&module.name).to_owned()),
+                // It computes with weights that nobody told apart, wherever those are.
+                None if slot.as_ref().is_some_and(|slot| slot.is_group()) => Some(String::new()),
                 None => below,
             };
             if let (Parent::At(parent), Some(above)) = (self.scratch.parents[position], above) {
