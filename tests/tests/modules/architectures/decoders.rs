@@ -281,6 +281,7 @@ const GLM: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 fn glm4() -> Row {

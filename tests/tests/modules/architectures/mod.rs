@@ -6,6 +6,7 @@
 mod decoders;
 mod encoder_decoders;
 mod encoders;
+mod page;
 mod quantised;
 mod state_space;
 mod vision;
@@ -88,6 +89,8 @@ struct Case<'a> {
     nameless: &'a [(&'a str, usize)],
     /// Whether named modules do nearly all of the work.
     shown: bool,
+    /// Whether what was left out would change that.
+    part: bool,
 }
 
 impl Default for Case<'_> {
@@ -105,6 +108,7 @@ impl Default for Case<'_> {
             times: &|_, _| 1,
             nameless: &[],
             shown: true,
+            part: false,
         }
     }
 }
@@ -120,6 +124,8 @@ struct Row {
     entered: usize,
     /// Of weight FLOPs in named modules.
     share: f64,
+    /// Whether the model is one that is shown.
+    counts: bool,
     flops: String,
     /// Of the steps' host time in layers that have a name, and in anything that has one.
     host: (f64, f64),
@@ -230,6 +236,7 @@ impl Case<'_> {
             named: first.iter().filter(|span| span.path.module.is_some()).count(),
             entered: first.len(),
             share,
+            counts: self.shown && !self.part,
             flops: match &self.flops {
                 StepFlops::All(_) => "yes".into(),
                 StepFlops::Without(what, _) => format!("without {what}"),
@@ -348,6 +355,7 @@ fn rows(models: &[fn() -> Row]) -> Vec<Row> {
                 named: 0,
                 entered: 0,
                 share: 0.,
+                counts: false,
                 flops: String::new(),
                 host: (0., 0.),
                 problems: vec![format!("panicked: {text:?}")],

@@ -93,6 +93,7 @@ const SEGFORMER: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 fn segformer_classes() -> Row {
