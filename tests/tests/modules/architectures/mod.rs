@@ -139,6 +139,19 @@ struct Seen {
     batch: Batch,
 }
 
+impl Seen {
+    /// Numbers of the steps, in order.
+    fn steps(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.batch.steps.iter().map(|step| step.step).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn spans(&self, step: u64) -> Vec<&SpanRecord> {
+        self.batch.spans.iter().filter(|span| span.step == Some(step)).collect()
+    }
+}
+
 /// Runs a model under a session. Its weights are made as it asks for them; `given` are there before, for models that look
 /// what their file has.
 fn watch(config: Option<&str>, given: &[(&str, &[usize])], run: impl FnOnce(VarBuilder<'static>)) -> Seen {
@@ -174,18 +187,8 @@ fn encode(forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) {
 }
 
 /// Spans around one layer that computes with weights: each of them should have a module.
-const LAYERS: &[&str] = &[
-    "conv1",
-    "conv2",
-    "conv2d",
-    "embedding",
-    "geglu-proj",
-    "layer-norm",
-    "linear",
-    "patch-embed",
-    "qmatmul",
-    "rms-norm",
-];
+const LAYERS: &[&str] =
+    &["conv1", "conv2", "conv2d", "embedding", "geglu", "layer-norm", "linear", "patch-embed", "qmatmul", "rms-norm"];
 
 fn module_of(weight: &str) -> &str {
     weight.rsplit_once('.').map_or(weight, |(module, _)| module)
@@ -202,22 +205,13 @@ fn dims(span: &SpanRecord) -> Option<Vec<usize>> {
 impl Case<'_> {
     /// Holds a model to what is expected of it.
     fn check(&self, seen: &Seen) -> Row {
-        let mut problems = Vec::new();
-        let mut numbers: Vec<u64> = seen.batch.steps.iter().map(|step| step.step).collect();
-        numbers.sort_unstable();
-        if numbers.len() != self.steps.len() {
-            problems.push(format!("{} steps, not {}", numbers.len(), self.steps.len()));
-        }
+        let mut problems = self.check_all_names(seen);
+        let numbers = seen.steps();
         let (mut named_flops, mut total) = (0, 0);
-        let mut entered = BTreeSet::new();
         for (&number, &step) in numbers.iter().zip(self.steps) {
-            let spans: Vec<&SpanRecord> = seen.batch.spans.iter().filter(|span| span.step == Some(number)).collect();
-            self.check_names(seen, &spans, step, &mut problems);
-            named_flops += self.named_flops(&spans, step);
+            named_flops += self.named_flops(&seen.spans(number), step);
             total += (self.total)(step);
-            entered.extend(spans.iter().filter(|s| s.shape.is_some()).filter_map(|s| s.path.module.as_deref()));
         }
-        self.check_completeness(seen, &entered, &mut problems);
         self.check_flops(seen, &mut problems);
         let share = if total == 0 { 0. } else { named_flops as f64 / total as f64 };
         if share > 1. {
@@ -245,6 +239,23 @@ impl Case<'_> {
             host: host_shares(&seen.batch),
             problems,
         }
+    }
+
+    /// What is wrong with the names of all steps.
+    fn check_all_names(&self, seen: &Seen) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut entered = BTreeSet::new();
+        let numbers = seen.steps();
+        if numbers.len() != self.steps.len() {
+            problems.push(format!("{} steps, not {}", numbers.len(), self.steps.len()));
+        }
+        for (&number, &step) in numbers.iter().zip(self.steps) {
+            let spans = seen.spans(number);
+            self.check_names(seen, &spans, step, &mut problems);
+            entered.extend(spans.iter().filter(|s| s.shape.is_some()).filter_map(|s| s.path.module.as_deref()));
+        }
+        self.check_completeness(seen, &entered, &mut problems);
+        problems
     }
 
     /// Every layer has a module, the right one as far as its shape tells, and as often as it should.
