@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod architectures;
+mod callsites;
 #[path = "../common/mod.rs"]
 mod common;
 mod costs;

@@ -26,6 +26,7 @@ use candlescope_core::modules;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
+    modules::begin();
     let (prefix, dtype, device) = (vb.prefix(), vb.dtype(), vb.device().clone());
     let observed: Box<dyn SimpleBackend> = Box::new(Observed { inner: vb.root() });
     let outer = VarBuilder::from_backend(observed, HIDDEN, device).to_dtype(dtype);

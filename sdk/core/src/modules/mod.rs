@@ -205,6 +205,11 @@ pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     with_loading(true, |loading| loading.read(number, weight));
 }
 
+/// Tells that this thread goes on to load weights: some of candle's spans are made before the first of them is read.
+pub fn begin() {
+    with_loading(true, |_| ());
+}
+
 /// Tells which model this thread loads next, by the text of its `config.json`: how many rows its layers compute follows
 /// from that, and with it their FLOPs and bytes. Of architectures that are not known nothing follows, and nothing is
 /// guessed.
@@ -252,6 +257,19 @@ fn with_loading<R>(make: bool, f: impl FnOnce(&mut Loading) -> R) -> Option<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_before_the_first_weight_waits_for_it() {
+        let rule = Rule::After { operation: Operation::Convolution, part: None, weights: 1 };
+        let claimed = std::thread::spawn(move || {
+            assert!(claim(rule, "conv2d").is_none(), "nobody loads anything");
+            begin();
+            let slot = claim(rule, "conv2d");
+            loaded("conv_in.weight", &[4, 3, 3, 3], "f32", 432);
+            slot.and_then(|slot| slot.get().map(|module| module.name.to_string()))
+        });
+        assert_eq!(claimed.join().unwrap().as_deref(), Some("conv_in"));
+    }
 
     #[test]
     fn names_have_parents_and_something_in_common() {

@@ -4,9 +4,10 @@ use super::{Case, Row, Seen, Step, StepFlops, generate, watch};
 use candle_core::{DType, Device};
 use candle_nn::VarBuilder;
 use candle_transformers::models::smol::smollm3;
+use candle_transformers::models::voxtral::{VoxtralLlama, VoxtralLlamaCache, VoxtralLlamaConfig};
 use candle_transformers::models::{
-    chatglm, gemma2, glm4, glm4_new, granite, granitemoehybrid, helium, lfm2, llama, mistral, mixformer, mixtral, phi,
-    phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
+    chatglm, codegeex4_9b, gemma2, glm4, glm4_new, granite, granitemoehybrid, helium, lfm2, llama, mistral, mixformer,
+    mixtral, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, stable_lm, starcoder2,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +31,8 @@ pub(super) const MODELS: &[fn() -> Row] = &[
     smollm3,
     mixformer,
     lfm2,
+    voxtral,
+    codegeex4,
     gemma2,
     starcoder2,
 ];
@@ -281,6 +284,7 @@ const GLM: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 fn glm4() -> Row {
@@ -377,6 +381,44 @@ fn lfm2() -> Row {
         ..Case::default()
     }
     .check(&seen)
+}
+
+fn voxtral() -> Row {
+    let config = VoxtralLlamaConfig {
+        hidden_size: 32,
+        intermediate_size: 64,
+        vocab_size: 96,
+        num_hidden_layers: 3,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: Some(16),
+        use_flash_attn: false,
+        max_position_embeddings: 128,
+        tie_word_embeddings: true,
+        ..VoxtralLlamaConfig::voxtral_3b()
+    };
+    let mut cache = VoxtralLlamaCache::new(true, DType::F32, &config, &Device::Cpu).expect("a cache");
+    let seen = watch(Some(&self::config("voxtral_text", json!({}))), &[], |vb| {
+        let model = VoxtralLlama::load(vb, &config).expect("it loads");
+        generate(|ids, position| model.forward(ids, position, &mut cache));
+    });
+    let wide = Decoder { queries: 64, keys: 32, ..SMALL };
+    Case {
+        name: "voxtral, text",
+        file: "voxtral/voxtral_llama.rs",
+        total: &|step| wide.weights(step),
+        spanless: &["embed_tokens"],
+        shared: TIED,
+        ..Case::default()
+    }
+    .check(&seen)
+}
+
+fn codegeex4() -> Row {
+    let text = glm("codegeex4");
+    let seen = run(&text, |vb| codegeex4_9b::Model::new(&of(&text), vb), |model, ids, _| model.forward(ids));
+    let total = &|step: Step| SMALL.weights(step);
+    Case { name: "codegeex4", file: "codegeex4_9b.rs", total, flops: StepFlops::Unknown, ..GLM }.check(&seen)
 }
 
 fn spanless(name: &'static str, file: &'static str, sizes: Decoder, seen: &Seen) -> Row {

@@ -62,6 +62,7 @@ const CASE: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 /// What `config.json` of BERT and its relatives has besides.

@@ -6,6 +6,7 @@
 mod decoders;
 mod encoder_decoders;
 mod encoders;
+mod page;
 mod quantised;
 mod state_space;
 mod vision;
@@ -88,6 +89,8 @@ struct Case<'a> {
     nameless: &'a [(&'a str, usize)],
     /// Whether named modules do nearly all of the work.
     shown: bool,
+    /// Whether what was left out would change that.
+    part: bool,
 }
 
 impl Default for Case<'_> {
@@ -105,6 +108,7 @@ impl Default for Case<'_> {
             times: &|_, _| 1,
             nameless: &[],
             shown: true,
+            part: false,
         }
     }
 }
@@ -120,6 +124,8 @@ struct Row {
     entered: usize,
     /// Of weight FLOPs in named modules.
     share: f64,
+    /// Whether the model is one that is shown.
+    counts: bool,
     flops: String,
     /// Of the steps' host time in layers that have a name, and in anything that has one.
     host: (f64, f64),
@@ -131,6 +137,19 @@ struct Seen {
     /// Dimensions by full name.
     weights: BTreeMap<String, Vec<usize>>,
     batch: Batch,
+}
+
+impl Seen {
+    /// Numbers of the steps, in order.
+    fn steps(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.batch.steps.iter().map(|step| step.step).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn spans(&self, step: u64) -> Vec<&SpanRecord> {
+        self.batch.spans.iter().filter(|span| span.step == Some(step)).collect()
+    }
 }
 
 /// Runs a model under a session. Its weights are made as it asks for them; `given` are there before, for models that look
@@ -168,18 +187,8 @@ fn encode(forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) {
 }
 
 /// Spans around one layer that computes with weights: each of them should have a module.
-const LAYERS: &[&str] = &[
-    "conv1",
-    "conv2",
-    "conv2d",
-    "embedding",
-    "geglu-proj",
-    "layer-norm",
-    "linear",
-    "patch-embed",
-    "qmatmul",
-    "rms-norm",
-];
+const LAYERS: &[&str] =
+    &["conv1", "conv2", "conv2d", "embedding", "geglu", "layer-norm", "linear", "patch-embed", "qmatmul", "rms-norm"];
 
 fn module_of(weight: &str) -> &str {
     weight.rsplit_once('.').map_or(weight, |(module, _)| module)
@@ -196,22 +205,13 @@ fn dims(span: &SpanRecord) -> Option<Vec<usize>> {
 impl Case<'_> {
     /// Holds a model to what is expected of it.
     fn check(&self, seen: &Seen) -> Row {
-        let mut problems = Vec::new();
-        let mut numbers: Vec<u64> = seen.batch.steps.iter().map(|step| step.step).collect();
-        numbers.sort_unstable();
-        if numbers.len() != self.steps.len() {
-            problems.push(format!("{} steps, not {}", numbers.len(), self.steps.len()));
-        }
+        let mut problems = self.check_all_names(seen);
+        let numbers = seen.steps();
         let (mut named_flops, mut total) = (0, 0);
-        let mut entered = BTreeSet::new();
         for (&number, &step) in numbers.iter().zip(self.steps) {
-            let spans: Vec<&SpanRecord> = seen.batch.spans.iter().filter(|span| span.step == Some(number)).collect();
-            self.check_names(seen, &spans, step, &mut problems);
-            named_flops += self.named_flops(&spans, step);
+            named_flops += self.named_flops(&seen.spans(number), step);
             total += (self.total)(step);
-            entered.extend(spans.iter().filter(|s| s.shape.is_some()).filter_map(|s| s.path.module.as_deref()));
         }
-        self.check_completeness(seen, &entered, &mut problems);
         self.check_flops(seen, &mut problems);
         let share = if total == 0 { 0. } else { named_flops as f64 / total as f64 };
         if share > 1. {
@@ -230,6 +230,7 @@ impl Case<'_> {
             named: first.iter().filter(|span| span.path.module.is_some()).count(),
             entered: first.len(),
             share,
+            counts: self.shown && !self.part,
             flops: match &self.flops {
                 StepFlops::All(_) => "yes".into(),
                 StepFlops::Without(what, _) => format!("without {what}"),
@@ -238,6 +239,23 @@ impl Case<'_> {
             host: host_shares(&seen.batch),
             problems,
         }
+    }
+
+    /// What is wrong with the names of all steps.
+    fn check_all_names(&self, seen: &Seen) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut entered = BTreeSet::new();
+        let numbers = seen.steps();
+        if numbers.len() != self.steps.len() {
+            problems.push(format!("{} steps, not {}", numbers.len(), self.steps.len()));
+        }
+        for (&number, &step) in numbers.iter().zip(self.steps) {
+            let spans = seen.spans(number);
+            self.check_names(seen, &spans, step, &mut problems);
+            entered.extend(spans.iter().filter(|s| s.shape.is_some()).filter_map(|s| s.path.module.as_deref()));
+        }
+        self.check_completeness(seen, &entered, &mut problems);
+        problems
     }
 
     /// Every layer has a module, the right one as far as its shape tells, and as often as it should.
@@ -348,6 +366,7 @@ fn rows(models: &[fn() -> Row]) -> Vec<Row> {
                 named: 0,
                 entered: 0,
                 share: 0.,
+                counts: false,
                 flops: String::new(),
                 host: (0., 0.),
                 problems: vec![format!("panicked: {text:?}")],

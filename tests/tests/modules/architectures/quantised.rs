@@ -7,14 +7,14 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use candle_transformers::models::{
     quantized_gemma3, quantized_glm4, quantized_llama, quantized_mistral, quantized_phi, quantized_phi3,
-    quantized_qwen2, quantized_qwen3,
+    quantized_qwen2, quantized_qwen3, quantized_qwen3_moe,
 };
 use candle_transformers::quantized_var_builder::VarBuilder;
 use candlescope::ObservedGguf;
 use std::io::Cursor;
 
 pub(super) const MODELS: &[fn() -> Row] =
-    &[llama, llama_tied, llama_moe, gemma3, glm4, phi, phi3, qwen3, qwen3_untied, qwen2, mistral];
+    &[llama, llama_tied, llama_moe, gemma3, glm4, phi, phi3, qwen3, qwen3_untied, qwen3_moe, qwen2, mistral];
 
 #[test]
 fn every_layer_is_named() {
@@ -143,6 +143,7 @@ const CASE: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 const TIED: &[(&str, &str)] = &[("lm_head", "token_embd.weight")];
@@ -283,6 +284,29 @@ fn qwen3() -> Row {
 fn qwen3_untied() -> Row {
     let seen = run_qwen3(&qwen3_file().head());
     Case { name: "quantized_qwen3", file: "quantized_qwen3.rs", ..CASE }.check(&seen)
+}
+
+/// Without experts, which candle computes together and on a GPU only.
+fn qwen3_moe() -> Row {
+    let file = ["expert_count", "expert_used_count", "expert_feed_forward_length"]
+        .iter()
+        .fold(File::new("qwen3moe"), |file, key| file.size(format!("qwen3moe.{key}"), 0));
+    let file = file.head().layers(|file, layer| {
+        let file = norms(gated(attention(file, layer), layer, ""), layer, &["attn_norm", "ffn_norm"], 32);
+        norms(file, layer, &["attn_q_norm", "attn_k_norm"], 8)
+    });
+    let seen = file.watch(
+        |content, file| quantized_qwen3_moe::GGUFQWenMoE::from_gguf(content, file, &Device::Cpu, DType::F32),
+        quantized_qwen3_moe::GGUFQWenMoE::forward,
+    );
+    Case {
+        name: "quantized_qwen3_moe, dense",
+        file: "quantized_qwen3_moe.rs",
+        remark: "router and experts, which need a GPU and did not run here, have no spans",
+        part: true,
+        ..CASE
+    }
+    .check(&seen)
 }
 
 fn qwen2() -> Row {

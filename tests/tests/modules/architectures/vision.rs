@@ -4,11 +4,16 @@ use super::decoders::{config, of};
 use super::encoder_decoders::{ENCODE, NEXT, START};
 use super::{Case, Row, Step, watch};
 use candle_core::{Device, Module, Tensor};
-use candle_transformers::models::{blip, segformer, vit};
+use candle_transformers::models::segment_anything::image_encoder::ImageEncoderViT;
+use candle_transformers::models::stable_diffusion::unet_2d::{
+    BlockConfig, UNet2DConditionModel, UNet2DConditionModelConfig,
+};
+use candle_transformers::models::{blip, moondream, segformer, vit};
 use candlescope_core::llm;
 use serde_json::json;
 
-pub(super) const MODELS: &[fn() -> Row] = &[vit, segformer_classes, segformer_segments, blip];
+pub(super) const MODELS: &[fn() -> Row] =
+    &[vit, segformer_classes, segformer_segments, segment_anything, moondream, blip];
 
 #[test]
 fn every_layer_is_named() {
@@ -93,6 +98,7 @@ const SEGFORMER: Case<'static> = Case {
     times: &|_, _| 1,
     nameless: &[],
     shown: true,
+    part: false,
 };
 
 fn segformer_classes() -> Row {
@@ -173,4 +179,115 @@ fn blip() -> Row {
         ..Case::default()
     }
     .check(&seen)
+}
+
+fn segment_anything() -> Row {
+    let seen = watch(None, &[], |vb| {
+        // Sixteen patches of four by four, 32 wide; two layers, the first of which attends in windows of two by two.
+        let (relative, absolute) = (true, true);
+        let model = ImageEncoderViT::new(16, 4, 3, 32, 2, 4, 16, true, relative, absolute, 2, &[1], vb);
+        see(|pixels| model.expect("it loads").forward(pixels));
+    });
+    Case {
+        name: "segment_anything, image encoder",
+        file: "segment_anything/image_encoder.rs",
+        remark: "the last two convolutions have no spans",
+        steps: &[IMAGE],
+        total: &|_| 2 * 16 * (3 * 16 * 32 + 2 * (4 * 32 * 32 + 2 * 32 * 128) + 32 * 16 + 16 * 16 * 9),
+        spanless: &["pos_embed", "0.attn", "1.attn", "norm1", "norm2", "neck.0", "neck.1", "neck.2", "neck.3"],
+        rows: &|_, _| 16,
+        shown: false,
+        ..Case::default()
+    }
+    .check(&seen)
+}
+
+fn moondream() -> Row {
+    // Candle has the size of a patch and how wide it is inside as numbers.
+    let text = json!({
+        "model_type": "moondream", "image_embedding_dim": 1152, "model_dim": 32, "hidden_dim": 64, "hidden_features": 64,
+        "embed_len": 4, "embed_dim": 1152, "num_blocks": 1, "num_heads": 4, "act": "gelu",
+    })
+    .to_string();
+    let seen = watch(Some(&text), &[], |vb| {
+        let model = moondream::VisionEncoder::new(&of(&text), vb).expect("it loads");
+        let image = Tensor::randn(0f32, 1., (1, 3, 28, 28), &Device::Cpu).expect("an image");
+        see(|_| model.forward(&image));
+    });
+    Case {
+        name: "moondream, vision",
+        file: "moondream.rs",
+        steps: &[IMAGE],
+        total: &|_| {
+            let block = 4 * 1152 * 1152 + 2 * 1152 * 64;
+            2 * 4 * (588 * 1152 + block + 1152 * 64 + 64 * 32)
+        },
+        spanless: &["model.visual"],
+        rows: &|_, _| 4,
+        ..Case::default()
+    }
+    .check(&seen)
+}
+
+#[test]
+fn convolutions_of_stable_diffusion_are_told_apart() {
+    let block = |out_channels, use_cross_attn| BlockConfig { out_channels, use_cross_attn, attention_head_dim: 4 };
+    let config = UNet2DConditionModelConfig {
+        blocks: vec![block(32, Some(1)), block(64, None)],
+        layers_per_block: 1,
+        cross_attention_dim: 24,
+        ..UNet2DConditionModelConfig::default()
+    };
+    let seen = watch(None, &[], |vb| {
+        let model = UNet2DConditionModel::new(vb, 4, 4, false, config).expect("it loads");
+        let latent = Tensor::randn(0f32, 1., (1, 4, 8, 8), &Device::Cpu).expect("a latent");
+        let text = Tensor::randn(0f32, 1., (1, 5, 24), &Device::Cpu).expect("a text");
+        see(|_| model.forward(&latent, 1., &text));
+    });
+    // Linear layers and norms are candle_nn's own.
+    let spanless: &[&str] = &[
+        "norm",
+        "norm1",
+        "norm2",
+        "norm3",
+        "conv_norm_out",
+        "linear_1",
+        "linear_2",
+        "time_emb_proj",
+        "to_q",
+        "to_k",
+        "to_v",
+        "to_out.0",
+        "proj_in",
+        "proj_out",
+        "net.2",
+    ];
+    let problems = Case { steps: &[IMAGE], spanless, ..Case::default() }.check_all_names(&seen);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let mut groups: Vec<(&str, &str)> = seen
+        .batch
+        .spans
+        .iter()
+        .filter(|span| span.shape.is_none())
+        .filter_map(|span| Some((&*span.path.name, span.path.module.as_deref()?)))
+        .collect();
+    groups.sort_unstable();
+    let expected = [
+        ("down2d", "down_blocks.1.resnets"),
+        ("downsample2d", "down_blocks.0.downsamplers.0"),
+        ("resnet2d", "down_blocks.0.resnets.0"),
+        ("resnet2d", "down_blocks.1.resnets.0"),
+        ("resnet2d", "mid_block.resnets.0"),
+        ("resnet2d", "mid_block.resnets.1"),
+        ("resnet2d", "up_blocks.0.resnets.0"),
+        ("resnet2d", "up_blocks.0.resnets.1"),
+        ("resnet2d", "up_blocks.1.resnets.0"),
+        ("resnet2d", "up_blocks.1.resnets.1"),
+        ("up2d", "up_blocks.0"),
+        ("upsample2d", "up_blocks.0.upsamplers.0"),
+        ("xa-down2d", "down_blocks.0"),
+        ("xa-mid2d", "mid_block"),
+        ("xa-up2d", "up_blocks.1"),
+    ];
+    assert_eq!(groups, expected);
 }
