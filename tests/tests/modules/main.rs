@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod architectures;
+mod bad_input;
 mod callsites;
 #[path = "../common/mod.rs"]
 mod common;

@@ -208,18 +208,11 @@ impl Loading {
         if operation != Operation::Linear {
             return None;
         }
-        let wide = |weight: &&Weight| {
-            self.is_as_wide(weight)
-                && self.architecture.vocabulary.is_none_or(|vocabulary| weight.dims.first() == Some(&vocabulary))
-        };
         let unowned = self.unowned.iter().map(|(_, weight)| weight);
-        let mut tables = self.tables.iter().chain(unowned).filter(wide).rev();
-        let table = tables.next()?;
-        // The same table under its name again is no second one: a loader may ask twice. If it is another model's after
-        // all, that one was read before.
-        if tables.any(|other| other.name != table.name) {
-            return None;
-        }
+        let wide = || self.tables.iter().chain(unowned.clone()).filter(|weight| self.is_as_wide(weight)).rev();
+        let of_all_words = |weight: &&Weight| weight.dims.first() == self.architecture.vocabulary.as_ref();
+        // Where the configuration's number of words fits none, it is told that it is wrong.
+        let table = only(wide()).or_else(|| only(wide().filter(of_all_words)))?;
         // What was read just now and fits as well may be what the layer was made of: several matrices as one.
         if self.fresh().any(|weight| self.is_as_wide(weight) && weight.name != table.name) {
             return None;
@@ -251,6 +244,13 @@ impl Loading {
         let found = self.architecture.contradiction(head).filter(|_| self.contradictions.len() < MAX_CONTRADICTIONS);
         self.contradictions.extend(found.map(|words| (number, words)));
     }
+}
+
+/// The weight, if all are one: the same table under its name again is no second one, because a loader may ask twice. If
+/// it is another model's after all, that one was read before, and stands behind it here.
+fn only<'a>(mut weights: impl Iterator<Item = &'a Weight>) -> Option<&'a Weight> {
+    let first = weights.next()?;
+    weights.all(|other| other.name == first.name).then_some(first)
 }
 
 fn known(module: Option<Module>) -> Claim {
@@ -416,6 +416,8 @@ mod tests {
         loading.architecture = Architecture::default();
         table(&mut loading, "positions.weight", &[50, 8]);
         assert_eq!(told(loading.span(tied)), None, "two tables: no guess");
+        loading.architecture = Architecture::of_config(r#"{"model_type": "m", "vocab_size": 100}"#).unwrap();
+        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "the configuration says which");
         assert_eq!(told(loading.span(Rule::Given(Operation::Embedding))), None);
     }
 
