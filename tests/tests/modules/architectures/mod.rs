@@ -6,6 +6,7 @@
 mod decoders;
 mod encoder_decoders;
 mod encoders;
+mod full_size;
 mod page;
 mod quantised;
 mod state_space;
@@ -377,8 +378,11 @@ fn rows(models: &[fn() -> Row]) -> Vec<Row> {
 }
 
 fn hold_family(models: &[fn() -> Row]) {
-    let rows = rows(models);
-    for row in &rows {
+    hold_rows(&rows(models));
+}
+
+fn hold_rows(rows: &[Row]) {
+    for row in rows {
         println!(
             "{:<24} {:>4}/{:<4} named, {:>5.1} % of FLOPs; host time in layers {:>3.0} %, in modules {:>3.0} %",
             row.name,
