@@ -6,6 +6,7 @@
 mod decoders;
 mod encoder_decoders;
 mod encoders;
+mod full_size;
 mod page;
 mod quantised;
 mod state_space;
@@ -147,13 +148,16 @@ impl Seen {
         numbers
     }
 
+    /// Of a step, in the order in which they were entered.
     fn spans(&self, step: u64) -> Vec<&SpanRecord> {
-        self.batch.spans.iter().filter(|span| span.step == Some(step)).collect()
+        let mut spans: Vec<&SpanRecord> = self.batch.spans.iter().filter(|span| span.step == Some(step)).collect();
+        spans.sort_by_key(|span| span.seq);
+        spans
     }
 }
 
-/// Runs a model under a session. Its weights are made as it asks for them; `given` are there before, for models that look
-/// what their file has.
+/// Runs a model under a session. Its weights are made as it asks for them; `given` are there before, for models that
+/// look what their file has.
 fn watch(config: Option<&str>, given: &[(&str, &[usize])], run: impl FnOnce(VarBuilder<'static>)) -> Seen {
     let map = VarMap::new();
     let vb = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
@@ -189,6 +193,26 @@ fn encode(forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) {
 /// Spans around one layer that computes with weights: each of them should have a module.
 const LAYERS: &[&str] =
     &["conv1", "conv2", "conv2d", "embedding", "geglu", "layer-norm", "linear", "patch-embed", "qmatmul", "rms-norm"];
+
+/// Parts of a module in the order in which all of candle's models compute them: those of one size could be mixed up and
+/// fit all the same.
+const ORDER: &[&[&str]] = &[
+    &["q_proj", "k_proj", "v_proj", "o_proj"],
+    &["q_proj", "k_proj", "v_proj", "out_proj"],
+    &["q_lin", "k_lin", "v_lin", "out_lin"],
+    &["query", "key", "value"],
+    &["q", "k", "v", "o"],
+    &["attn_q", "attn_k", "attn_v", "attn_output"],
+    &["gate_proj", "up_proj", "down_proj"],
+    &["ffn_gate", "ffn_up", "ffn_down"],
+    &["fc11", "fc12", "fc2"],
+    &["input_layernorm", "post_attention_layernorm"],
+    &["attn_norm", "ffn_norm"],
+    &["attn_q_norm", "attn_k_norm"],
+    &["q_norm", "k_norm"],
+    &["ln1", "ln2"],
+    &["layer_norm1", "layer_norm2"],
+];
 
 fn module_of(weight: &str) -> &str {
     weight.rsplit_once('.').map_or(weight, |(module, _)| module)
@@ -281,6 +305,17 @@ impl Case<'_> {
             let known = seen.weights.get(weight.unwrap_or(&own));
             if known != Some(&dims) {
                 problems.push(format!("{} is not {module}: {dims:?}, not {known:?}", span.path.name));
+            }
+        }
+        for parts in ORDER {
+            // By the module that they are parts of.
+            let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+            for module in spans.iter().filter_map(|span| span.path.module.as_deref()) {
+                let Some((above, part)) = module.rsplit_once('.') else { continue };
+                let Some(place) = parts.iter().position(|known| *known == part) else { continue };
+                if last.insert(above, place).is_some_and(|before| before > place) {
+                    problems.push(format!("{module} comes after {above}.{}", parts[place + 1]));
+                }
             }
         }
         let expected: BTreeMap<&str, usize> = self.nameless.iter().copied().collect();
@@ -377,8 +412,11 @@ fn rows(models: &[fn() -> Row]) -> Vec<Row> {
 }
 
 fn hold_family(models: &[fn() -> Row]) {
-    let rows = rows(models);
-    for row in &rows {
+    hold_rows(&rows(models));
+}
+
+fn hold_rows(rows: &[Row]) {
+    for row in rows {
         println!(
             "{:<24} {:>4}/{:<4} named, {:>5.1} % of FLOPs; host time in layers {:>3.0} %, in modules {:>3.0} %",
             row.name,

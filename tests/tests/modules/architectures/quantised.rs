@@ -360,7 +360,7 @@ fn mistral() -> Row {
     Case {
         name: "quantized_mistral",
         file: "quantized_mistral.rs",
-        remark: "the file is read as a whole, before anything is built: as with all models of candle's quantised builder",
+        remark: "read as a whole before anything is built, as with all models of candle's quantised builder",
         flops: StepFlops::Unknown,
         spanless: &[""],
         nameless: &[("embedding", 1), ("qmatmul", 22), ("rms-norm", 7)],
