@@ -153,13 +153,14 @@ impl Shared {
         requests: Sender<RawRequest>,
     ) -> Self {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         Self {
-            session: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            session,
             process: std::process::id(),
             ticks: TickSource::new(),
             control,
             names: Names::new(),
-            watch: Watch::new(),
+            watch: Watch::new(session),
             hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.correlator.is_some(),
             taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,

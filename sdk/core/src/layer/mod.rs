@@ -95,7 +95,7 @@ impl CandlescopeLayer {
     /// The meta of a span that stands for a module, if it is known to: asked once for each span, while a model loads.
     #[cold]
     fn module(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
-        let slot = self.shared.watch.note(metadata.name(), modules::claim(rule))?;
+        let slot = self.shared.watch.note(metadata.name(), modules::claim(rule, self.shared.session))?;
         Some(self.describe(metadata, kinds, &FieldValues::default(), Some(slot)))
     }
 

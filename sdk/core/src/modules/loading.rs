@@ -24,9 +24,11 @@ const GGUF_EMBEDDING: &str = "token_embd";
 /// One thread's book.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
-    /// Number and bytes of each weight that was read.
-    pub(super) read: Vec<(u64, u64)>,
-    /// Read and not owned, in order, with their numbers.
+    /// The session under which the last span was made; 0 before the first.
+    session: u64,
+    /// Weights read and their bytes, by the session under which the next span was made; 0 until there is one.
+    pub(super) told: Vec<(u64, Told)>,
+    /// Read and not owned, in order, with that session.
     pub(super) unowned: VecDeque<(u64, Weight)>,
     /// How many of them, from the end, were read after the last span was made.
     fresh: usize,
@@ -37,8 +39,15 @@ pub(crate) struct Loading {
     waiting: Vec<Waiting>,
     /// What the configuration says of the model.
     architecture: Architecture,
-    /// Where it contradicts the weights, with the number of the weight read last.
+    /// Where it contradicts the weights, with the session.
     pub(super) contradictions: Vec<(u64, String)>,
+}
+
+/// How much was read.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) weights: u64,
+    pub(super) bytes: u64,
 }
 
 /// A span that was made before its weights are read.
@@ -93,8 +102,10 @@ impl Loading {
     }
 
     /// A weight was read.
-    pub(super) fn read(&mut self, number: u64, weight: Weight) {
-        self.read.push((number, weight.bytes));
+    pub(super) fn read(&mut self, weight: Weight) {
+        let told = self.told_to(0);
+        told.weights += 1;
+        told.bytes = told.bytes.saturating_add(weight.bytes);
         // A bias may be as long as a layer is high.
         if let ([width], false) = (&*weight.dims, matches!(last_part(&weight.name), "bias" | "beta")) {
             self.width = Some(*width);
@@ -116,7 +127,7 @@ impl Loading {
         if owned {
             return;
         }
-        self.unowned.push_back((number, weight));
+        self.unowned.push_back((0, weight));
         self.fresh += 1;
         if self.unowned.len() > MAX_UNOWNED {
             self.unowned.pop_front();
@@ -124,8 +135,9 @@ impl Loading {
         }
     }
 
-    /// A span is made.
-    pub(super) fn span(&mut self, rule: Rule) -> Claim {
+    /// A span is made under a session.
+    pub(super) fn span(&mut self, rule: Rule, session: u64) -> Claim {
+        self.settle(session);
         for mut one in std::mem::take(&mut self.waiting) {
             // What wants the very next weights and is followed by another span has got all there is.
             if one.wants == Wants::Next {
@@ -149,6 +161,31 @@ impl Loading {
         };
         self.fresh = 0;
         claim
+    }
+
+    /// What was read before a span is of the session that sees it.
+    fn settle(&mut self, session: u64) {
+        self.session = session;
+        for (of, _) in self.unowned.iter_mut().rev().take_while(|(of, _)| *of == 0) {
+            *of = session;
+        }
+        let Told { weights, bytes } = std::mem::take(self.told_to(0));
+        let told = self.told_to(session);
+        told.weights += weights;
+        told.bytes = told.bytes.saturating_add(bytes);
+    }
+
+    fn told_to(&mut self, session: u64) -> &mut Told {
+        let at = self.told.iter().position(|(of, _)| *of == session).unwrap_or_else(|| {
+            self.told.push((session, Told::default()));
+            self.told.len() - 1
+        });
+        &mut self.told[at].1
+    }
+
+    /// Whether something was read after the last span, by a session that made one, or before any.
+    pub(super) fn is_of(&self, of: u64, session: u64) -> bool {
+        of == session || (of == 0 && self.session == session)
     }
 
     /// The weights of one module that were read last, if they were read after the last span was made.
@@ -240,9 +277,9 @@ impl Loading {
 
     /// Notes where the configuration contradicts what a head is made of.
     fn check_head(&mut self, head: &Weight) {
-        let number = self.read.last().map_or(0, |(number, _)| *number);
+        let session = self.session;
         let found = self.architecture.contradiction(head).filter(|_| self.contradictions.len() < MAX_CONTRADICTIONS);
-        self.contradictions.extend(found.map(|words| (number, words)));
+        self.contradictions.extend(found.map(|words| (session, words)));
     }
 }
 
@@ -314,9 +351,7 @@ mod tests {
     }
 
     fn read(loading: &mut Loading, names: &[&str]) {
-        names
-            .iter()
-            .for_each(|name| loading.read(0, weight(name, if name.ends_with("weight") { &[6, 4] } else { &[6] })));
+        names.iter().for_each(|name| loading.read(weight(name, if name.ends_with("weight") { &[6, 4] } else { &[6] })));
     }
 
     /// The module's name and how many weights it has.
@@ -333,27 +368,30 @@ mod tests {
     fn a_layer_that_reads_first_owns_what_was_read_just_before() {
         let mut loading = Loading::default();
         read(&mut loading, &["embed.weight", "0.q.weight", "0.q.bias"]);
-        assert_eq!(told(loading.span(LINEAR)), some("0.q", 2), "and not the embedding");
-        assert_eq!(told(loading.span(LINEAR)), None, "nothing was read since");
+        assert_eq!(told(loading.span(LINEAR, 1)), some("0.q", 2), "and not the embedding");
+        assert_eq!(told(loading.span(LINEAR, 1)), None, "nothing was read since");
         read(&mut loading, &["0.norm.weight"]);
-        loading.span(Rule::Work);
-        assert_eq!(told(loading.span(LINEAR)), None, "what another span followed is not its");
-        assert_eq!((loading.unowned.len(), loading.read.len()), (2, 4));
+        loading.span(Rule::Work, 1);
+        assert_eq!(told(loading.span(LINEAR, 1)), None, "what another span followed is not its");
+        assert_eq!(
+            (loading.unowned.len(), loading.told.iter().map(|(_, told)| told.weights as usize).sum::<usize>()),
+            (2, 4)
+        );
     }
 
     #[test]
     fn a_layer_that_reads_last_owns_what_comes_next() {
         let mut loading = Loading::default();
-        let norm = loading.span(NORM);
+        let norm = loading.span(NORM, 1);
         read(&mut loading, &["0.norm.weight", "0.q.weight"]);
         assert_eq!(told(norm), some("0.norm", 1));
-        assert_eq!(told(loading.span(LINEAR)), some("0.q", 1));
+        assert_eq!(told(loading.span(LINEAR, 1)), some("0.q", 1));
 
-        let conv = loading.span(CONV);
+        let conv = loading.span(CONV, 1);
         read(&mut loading, &["patch.weight", "position.weight"]);
         assert_eq!(told(conv), some("patch", 1), "a bias would have come next");
-        let failed = loading.span(NORM);
-        loading.span(Rule::Group);
+        let failed = loading.span(NORM, 1);
+        loading.span(Rule::Group, 1);
         read(&mut loading, &["1.norm.weight"]);
         assert_eq!(told(failed), None, "its read failed: what comes after the next span is not its");
     }
@@ -362,8 +400,8 @@ mod tests {
     fn spans_that_are_made_together_find_their_weights_by_name() {
         let mut loading = Loading::default();
         let part = |part| Rule::After { operation: Operation::Convolution, part: Some(part), weights: 2 };
-        let (one, two) = (loading.span(part("conv1")), loading.span(part("conv2")));
-        let head = loading.span(Rule::Shares { part: "embed_tokens" });
+        let (one, two) = (loading.span(part("conv1"), 1), loading.span(part("conv2"), 1));
+        let head = loading.span(Rule::Shares { part: "embed_tokens" }, 1);
         read(
             &mut loading,
             &["e.conv1.weight", "e.conv1.bias", "e.conv2.weight", "e.conv2.bias", "d.embed_tokens.weight"],
@@ -379,46 +417,46 @@ mod tests {
         let linear = Rule::Batch(Operation::Linear, &["ffn_gate.*", "ffn_up", "attn_q", "output", "token_embd"]);
         let norm = Rule::Batch(Operation::Norm, &["attn_q_norm", "*norm"]);
         read(&mut loading, &["token_embd.weight", "output_norm.weight"]);
-        assert_eq!(told(loading.span(norm)), some("output_norm", 1));
+        assert_eq!(told(loading.span(norm, 1)), some("output_norm", 1));
         for layer in 0..2 {
             for name in ["attn_q", "ffn_gate.0", "ffn_gate.1", "ffn_up", "attn_norm", "ffn_norm", "attn_q_norm"] {
                 read(&mut loading, &[&format!("blk.{layer}.{name}.weight")]);
             }
-            let mut take = |rule| told(loading.span(rule)).unwrap().0;
+            let mut take = |rule| told(loading.span(rule, 1)).unwrap().0;
             let got: Vec<String> =
                 [linear, linear, linear, linear, norm, norm, norm].into_iter().map(&mut take).collect();
             let expected = ["ffn_gate.0", "ffn_gate.1", "ffn_up", "attn_q", "attn_q_norm", "attn_norm", "ffn_norm"];
             assert_eq!(got, expected.map(|name| format!("blk.{layer}.{name}")));
         }
-        assert_eq!(told(loading.span(linear)), some("lm_head", 1), "tied: only the embedding is left");
+        assert_eq!(told(loading.span(linear, 1)), some("lm_head", 1), "tied: only the embedding is left");
         assert_eq!(loading.unowned.len(), 0);
         // Another loader reads the table a second time, for the head.
         read(&mut loading, &["token_embd.weight"]);
-        assert_eq!(told(loading.span(LINEAR)), some("lm_head", 1));
+        assert_eq!(told(loading.span(LINEAR, 1)), some("lm_head", 1));
     }
 
     #[test]
     fn a_tied_head_is_the_one_table_as_wide_as_the_model() {
         let tied = Rule::Given(Operation::Linear);
-        let table = |loading: &mut Loading, name: &str, dims: &[usize]| loading.read(0, weight(name, dims));
+        let table = |loading: &mut Loading, name: &str, dims: &[usize]| loading.read(weight(name, dims));
         let mut loading = Loading::default();
         table(&mut loading, "embed.weight", &[100, 8]);
-        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "nothing else was read");
+        assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "nothing else was read");
         table(&mut loading, "a_log", &[16, 3]);
         table(&mut loading, "norm.weight", &[8]);
-        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "other tables are not as wide");
-        loading.span(Rule::Work);
+        assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "other tables are not as wide");
+        loading.span(Rule::Work, 1);
         loading.architecture = Architecture::of_config(r#"{"model_type": "m", "vocab_size": 100}"#).unwrap();
         table(&mut loading, "q.weight", &[8, 8]);
         table(&mut loading, "q.bias", &[12]);
-        assert_eq!(told(loading.span(tied)), None, "a layer made of what was just read, most likely");
-        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "no other table has so many words");
+        assert_eq!(told(loading.span(tied, 1)), None, "a layer made of what was just read, most likely");
+        assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "no other table has so many words");
         loading.architecture = Architecture::default();
         table(&mut loading, "positions.weight", &[50, 8]);
-        assert_eq!(told(loading.span(tied)), None, "two tables: no guess");
+        assert_eq!(told(loading.span(tied, 1)), None, "two tables: no guess");
         loading.architecture = Architecture::of_config(r#"{"model_type": "m", "vocab_size": 100}"#).unwrap();
-        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "the configuration says which");
-        assert_eq!(told(loading.span(Rule::Given(Operation::Embedding))), None);
+        assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "the configuration says which");
+        assert_eq!(told(loading.span(Rule::Given(Operation::Embedding), 1)), None);
     }
 
     #[test]
@@ -426,35 +464,35 @@ mod tests {
         let tied = Rule::Given(Operation::Linear);
         let mut loading = Loading::default();
         for name in ["words.weight", "positions.weight"] {
-            loading.read(0, weight(name, if name == "words.weight" { &[100, 8] } else { &[50, 8] }));
-            loading.span(Rule::Before(Operation::Embedding));
+            loading.read(weight(name, if name == "words.weight" { &[100, 8] } else { &[50, 8] }));
+            loading.span(Rule::Before(Operation::Embedding), 1);
         }
-        loading.read(0, weight("norm.weight", &[8]));
-        assert_eq!(told(loading.span(tied)), None, "one of the two tables, if any");
-        loading.read(0, weight("head.decoder.weight", &[100, 8]));
-        loading.read(0, weight("head.bias", &[100]));
-        assert_eq!(told(loading.span(tied)), some("head.decoder", 1));
-        loading.read(0, weight("a.weight", &[100, 8]));
-        loading.read(0, weight("b.weight", &[100, 8]));
-        assert_eq!(told(loading.span(tied)), None, "one of the two, or both");
+        loading.read(weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied, 1)), None, "one of the two tables, if any");
+        loading.read(weight("head.decoder.weight", &[100, 8]));
+        loading.read(weight("head.bias", &[100]));
+        assert_eq!(told(loading.span(tied, 1)), some("head.decoder", 1));
+        loading.read(weight("a.weight", &[100, 8]));
+        loading.read(weight("b.weight", &[100, 8]));
+        assert_eq!(told(loading.span(tied, 1)), None, "one of the two, or both");
     }
 
     #[test]
     fn the_model_before_leaves_nothing() {
         let tied = Rule::Given(Operation::Linear);
         let mut loading = Loading::default();
-        loading.read(0, weight("embed.weight", &[100, 8]));
-        loading.read(0, weight("embed.weight", &[50, 8]));
+        loading.read(weight("embed.weight", &[100, 8]));
+        loading.read(weight("embed.weight", &[50, 8]));
         assert_eq!(&*loading.tied(Operation::Linear).unwrap().weights[0].dims, [50, 8], "the one that was read last");
 
-        let shares = loading.span(Rule::Shares { part: "embed_tokens" });
+        let shares = loading.span(Rule::Shares { part: "embed_tokens" }, 1);
         let rest = Rule::Batch(Operation::Linear, &["embed"]);
         loading.load_next(Architecture::default());
-        assert_eq!(told(loading.span(rest)), None, "what was left is gone");
-        loading.read(0, weight("shared.weight", &[100, 8]));
-        loading.read(0, weight("norm.weight", &[8]));
-        assert_eq!(told(loading.span(tied)), some("lm_head", 1), "the only table of this model");
-        loading.read(0, weight("decoder.embed_tokens.weight", &[100, 8]));
+        assert_eq!(told(loading.span(rest, 1)), None, "what was left is gone");
+        loading.read(weight("shared.weight", &[100, 8]));
+        loading.read(weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "the only table of this model");
+        loading.read(weight("decoder.embed_tokens.weight", &[100, 8]));
         assert_eq!(told(shares), None, "it waited for the model before");
     }
 
@@ -462,8 +500,8 @@ mod tests {
     fn a_group_in_which_nothing_runs_is_the_tied_head() {
         let mut loading = Loading::default();
         read(&mut loading, &["shared.weight"]);
-        loading.span(Rule::Before(Operation::Embedding));
-        let (alone, around) = (loading.span(Rule::Head), loading.span(Rule::Head));
+        loading.span(Rule::Before(Operation::Embedding), 1);
+        let (alone, around) = (loading.span(Rule::Head, 1), loading.span(Rule::Head, 1));
         let (Claim::Module(alone), Claim::Module(around)) = (alone, around) else { panic!("groups") };
         alone.name_group(None);
         around.name_group(Some("decoder"));
@@ -475,13 +513,16 @@ mod tests {
     fn a_model_without_spans_does_not_fill_the_memory() {
         let mut loading = Loading::default();
         for i in 0..MAX_UNOWNED + 10 {
-            loading.read(0, weight(&format!("{i}.weight"), &[1]));
+            loading.read(weight(&format!("{i}.weight"), &[1]));
         }
-        assert_eq!((loading.unowned.len(), loading.read.len()), (MAX_UNOWNED, MAX_UNOWNED + 10));
-        assert_eq!(told(loading.span(LINEAR)), some(&(MAX_UNOWNED + 9).to_string(), 1));
+        assert_eq!(
+            (loading.unowned.len(), loading.told.iter().map(|(_, told)| told.weights as usize).sum::<usize>()),
+            (MAX_UNOWNED, MAX_UNOWNED + 10)
+        );
+        assert_eq!(told(loading.span(LINEAR, 1)), some(&(MAX_UNOWNED + 9).to_string(), 1));
         for _ in 0..MAX_WAITING + 1 {
             let part = Some("never");
-            loading.span(Rule::After { operation: Operation::Linear, part, weights: 1 });
+            loading.span(Rule::After { operation: Operation::Linear, part, weights: 1 }, 1);
         }
         assert_eq!(loading.waiting.len(), MAX_WAITING);
     }

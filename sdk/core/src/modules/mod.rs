@@ -180,6 +180,9 @@ pub(crate) fn common<'a>(a: &'a str, b: &str) -> &'a str {
 /// The books of all threads that loaded something: a session reads them when it ends.
 static BOOKS: Mutex<Vec<Arc<Mutex<Loading>>>> = Mutex::new(Vec::new());
 
+/// Books that are kept of threads that have ended.
+const MAX_BOOKS: usize = 1_024;
+
 /// Weights told in this process.
 static READS: AtomicU64 = AtomicU64::new(0);
 
@@ -201,8 +204,8 @@ thread_local! {
 pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     let dtype = DType::from_word(&dtype.to_ascii_lowercase()).unwrap_or(DType::Other);
     let weight = Weight { name: name.into(), dims: dims.into(), dtype, bytes };
-    let number = READS.fetch_add(1, Ordering::Relaxed) + 1;
-    with_loading(true, |loading| loading.read(number, weight));
+    READS.fetch_add(1, Ordering::Relaxed);
+    with_loading(true, |loading| loading.read(weight));
 }
 
 /// Tells that this thread goes on to load weights: some of candle's spans are made before the first of them is read.
@@ -233,9 +236,9 @@ pub fn architecture(name: &str, heads: Option<(u64, u64)>) {
     with_loading(true, |loading| loading.load_next(architecture));
 }
 
-/// What a span that is being made on this thread stands for.
-pub(crate) fn claim(rule: Rule) -> Claim {
-    with_loading(false, |loading| loading.span(rule)).unwrap_or(Claim::Nothing)
+/// What a span that is being made on this thread under a session stands for.
+pub(crate) fn claim(rule: Rule, session: u64) -> Claim {
+    with_loading(false, |loading| loading.span(rule, session)).unwrap_or(Claim::Nothing)
 }
 
 /// Calls `f` with this thread's book, which is made if there is none and `make` says so.
@@ -244,7 +247,13 @@ fn with_loading<R>(make: bool, f: impl FnOnce(&mut Loading) -> R) -> Option<R> {
         Some(book) => Some(book.clone()),
         None if make => {
             let book = Arc::new(Mutex::new(Loading::default()));
-            BOOKS.lock().unwrap_or_else(PoisonError::into_inner).push(book.clone());
+            let mut books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+            if books.len() >= MAX_BOOKS {
+                // Of threads that have ended, the oldest.
+                let ended = books.iter().position(|book| Arc::strong_count(book) == 1);
+                ended.map(|at| books.remove(at));
+            }
+            books.push(book.clone());
             Some(cell.get_or_init(|| book).clone())
         }
         None => None,
@@ -262,9 +271,9 @@ mod tests {
     fn a_span_before_the_first_weight_waits_for_it() {
         let rule = Rule::After { operation: Operation::Convolution, part: None, weights: 1 };
         let claimed = std::thread::spawn(move || {
-            assert!(matches!(claim(rule), Claim::Nothing), "nobody loads anything");
+            assert!(matches!(claim(rule, 1), Claim::Nothing), "nobody loads anything");
             begin();
-            let Claim::Module(slot) = claim(rule) else { panic!("it waits for its weights") };
+            let Claim::Module(slot) = claim(rule, 1) else { panic!("it waits for its weights") };
             loaded("conv_in.weight", &[4, 3, 3, 3], "f32", 432);
             slot.get().map(|module| module.name.to_string())
         });

@@ -23,6 +23,7 @@ pub(crate) enum Claim {
 /// Of one session.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    session: u64,
     /// Weights that had been told when it began.
     before: u64,
     missing: Mutex<Missing>,
@@ -36,8 +37,8 @@ struct Missing {
 }
 
 impl Watch {
-    pub(crate) fn new() -> Self {
-        Self { before: READS.load(Ordering::Relaxed), missing: Mutex::default() }
+    pub(crate) fn new(session: u64) -> Self {
+        Self { session, before: READS.load(Ordering::Relaxed), missing: Mutex::default() }
     }
 
     /// Keeps account of a span, and hands out its module.
@@ -65,34 +66,36 @@ impl Watch {
         modules(names, &mut model);
         let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut unowned: Vec<(u64, String)> = Vec::new();
-        for book in books {
+        for book in &books {
             let book = book.lock().unwrap_or_else(PoisonError::into_inner);
-            self.read(&book, &mut model, &mut unowned);
+            read(&book, self.session, &mut model, &mut unowned);
+        }
+        // Of a model without spans nobody knows which session it is of.
+        if model.weights == 0 && READS.load(Ordering::Relaxed) > self.before {
+            for book in &books {
+                read(&book.lock().unwrap_or_else(PoisonError::into_inner), 0, &mut model, &mut unowned);
+            }
         }
         unowned.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         unowned.truncate(LoadedModel::MOST_NAMED);
         model.unowned = unowned.into_iter().map(|(_, name)| name).collect();
-        // Models of other sessions are theirs to tell of, unless this one has nothing else.
-        let seen = model.weights > 0 || model.modules > 0 || !model.unknown_callsites.is_empty();
-        (seen || self.before > 0).then_some(model).filter(|model| !model.is_empty())
+        Some(model).filter(|model| !model.is_empty())
     }
+}
 
-    fn read(&self, book: &Loading, model: &mut LoadedModel, unowned: &mut Vec<(u64, String)>) {
-        for (number, bytes) in &book.read {
-            if *number > self.before {
-                model.weights += 1;
-                model.bytes = model.bytes.saturating_add(*bytes);
-            }
-        }
-        for (number, weight) in book.unowned.iter().filter(|(number, _)| *number > self.before) {
-            let _ = number;
-            model.unowned_weights += 1;
-            model.unowned_bytes = model.unowned_bytes.saturating_add(weight.bytes);
-            unowned.push((weight.bytes, weight.name.to_string()));
-        }
-        let told = book.contradictions.iter().filter(|(number, _)| *number > self.before);
-        model.contradictions.extend(told.map(|(_, words)| words.clone()));
+/// Adds what a thread read for a session.
+fn read(book: &Loading, session: u64, model: &mut LoadedModel, unowned: &mut Vec<(u64, String)>) {
+    for (_, told) in book.told.iter().filter(|(of, _)| book.is_of(*of, session)) {
+        model.weights += told.weights;
+        model.bytes = model.bytes.saturating_add(told.bytes);
     }
+    for (_, weight) in book.unowned.iter().filter(|(of, _)| book.is_of(*of, session)) {
+        model.unowned_weights += 1;
+        model.unowned_bytes = model.unowned_bytes.saturating_add(weight.bytes);
+        unowned.push((weight.bytes, weight.name.to_string()));
+    }
+    let told = book.contradictions.iter().filter(|(of, _)| *of == session);
+    model.contradictions.extend(told.map(|(_, words)| words.clone()));
 }
 
 /// The modules among the names, and the weights that several of them compute with.
