@@ -50,7 +50,9 @@ def main():
     run = Path(sys.argv[1])
     metrics = json.loads((run / "metrics.json").read_text())
     manifest = json.loads((run / "run.json").read_text())
-    steps = {s["step"]: s for s in rows(run, "steps")}
+    # The first requests are warm-up, and in no figure.
+    warmup = int(manifest["options"].get("warmup", 0))
+    steps = {s["step"]: s for s in rows(run, "steps") if (s["request"] or warmup + 1) > warmup}
     kernels = rows(run, "kernels")
     window = lambda s: (s["host_start_ns"], s["host_start_ns"] + s["host_dur_ns"])
     worked = lambda k: (k["gpu_start_ns"], k["gpu_start_ns"] + k["gpu_dur_ns"])
