@@ -57,7 +57,7 @@ lint:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-models candlescope-analysis candlescope candlescope-cli
+PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit or libclang (cargo install cargo-hack).
 check-features:
@@ -74,7 +74,7 @@ check-msrv:
 check-docs:
 	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
 		-p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-cli \
-		--features candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
+		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
 
 # What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.
 check-package:
