@@ -6,12 +6,14 @@
 //!
 //! No I/O and no clocks here: records in, records out.
 
+mod modules_of_step;
+
 use super::enrich::Resolved;
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
-use crate::modules::{self, StepWork};
+use crate::modules::StepWork;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
@@ -367,37 +369,6 @@ impl Resolver {
         }
     }
 
-    /// Names the modules that consist of others after those inside, where a tree is seen for the first time.
-    fn name_groups(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
-        let mut inside: Vec<Option<String>> = vec![None; self.scratch.order.len()];
-        // Children come after their parents, so that backwards all of a group's are known before it is its turn.
-        for position in (0..self.scratch.order.len()).rev() {
-            let i = self.scratch.order[position];
-            let name = buffer.items[i as usize].name;
-            let slot = self.name(name, around).module.clone();
-            let below = inside[position].take();
-            let module = slot.as_ref().and_then(|slot| {
-                slot.name_group(below.as_deref());
-                around.shared.tell_module(name, slot);
-                slot.get()
-            });
-            // What this one says of the group around it.
-            let above = match module {
-                Some(module) => Some(modules::parent(&module.name).to_owned()),
-                // It computes with weights that nobody told apart, wherever those are.
-                None if slot.as_ref().is_some_and(|slot| slot.is_group()) => Some(String::new()),
-                None => below,
-            };
-            if let (Parent::At(parent), Some(above)) = (self.scratch.parents[position], above) {
-                let common = match &inside[parent as usize] {
-                    Some(known) => modules::common(known, &above).to_owned(),
-                    None => above,
-                };
-                inside[parent as usize] = Some(common);
-            }
-        }
-    }
-
     /// Which names repeat among siblings.
     fn count_siblings(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
         self.scratch.repeats.clear();
@@ -504,39 +475,6 @@ impl Resolver {
                 self.paths.child(Some(&parent), open.name, &name, UNIQUE)
             };
             buffer.open.insert(open.seq, path);
-        }
-    }
-
-    /// What the modules of a step do: the model has told its weights, and the phase how many tokens they are for.
-    fn find_work(&mut self, buffer: &StepBuffer) {
-        let Scratch { order, parents, work, steps, .. } = &mut self.scratch;
-        work.clear();
-        if !self.modules {
-            return;
-        }
-        work.resize(order.len(), Annotation::new());
-        steps.clear();
-        for (position, &i) in order.iter().enumerate() {
-            let own = buffer.annotation(i);
-            let parent = match parents[position] {
-                Parent::At(parent) => Some(parent as usize),
-                _ => None,
-            };
-            let step = own.as_ref().and_then(StepWork::of).or_else(|| steps[parent?]);
-            steps.push(step);
-            let name = self.names.get(buffer.items[i as usize].name as usize);
-            let Some(module) = name.and_then(|name| name.module.as_ref()?.get()) else { continue };
-            // What the program says itself is not said again.
-            if own.is_none_or(|own| own.get_flops().is_none() && own.get_bytes().is_none()) {
-                work[position].merge(&module.annotation(step));
-            }
-            // Attention has no weights: it is the work of whatever holds its projections.
-            if let (Some(attention), Some(parent)) = (&module.attention, parent) {
-                let width = module.weights.first().and_then(modules::activation_width);
-                if let Some(more) = step.zip(width).and_then(|(step, width)| attention.annotation(step, width)) {
-                    work[parent].merge(&more);
-                }
-            }
         }
     }
 
