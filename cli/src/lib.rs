@@ -34,6 +34,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    #[cfg(feature = "cuda")]
+    if let Err(error) = hand_over::check_version() {
+        output::note(&format!("error: {error:#}"));
+        return ExitCode::FAILURE;
+    }
     let outcome = match cli.command {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),

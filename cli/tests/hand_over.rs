@@ -61,7 +61,12 @@ fn without_such_a_build_the_error_says_how_to_make_one() {
     let said = text(&alone.stderr);
     assert!(said.contains("--features cuda --bin candlescope-cuda"), "{said}");
     // One that is there and does not start.
-    fs::write(folder.path().join("candlescope-cuda"), "no program").unwrap();
+    let other = folder.path().join("candlescope-cuda");
+    fs::write(&other, "no program").unwrap();
+    let no_program = run(folder.path(), &["profile", "--device", "cuda:0"]);
+    assert!(text(&no_program.stderr).contains("--bin candlescope-cuda"), "{}", text(&no_program.stderr));
+    fs::write(&other, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     let broken = run(folder.path(), &["profile", "--device", "cuda:0"]);
     assert!(text(&broken.stderr).contains("candlescope-cuda cannot be started"), "{}", text(&broken.stderr));
 }

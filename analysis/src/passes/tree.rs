@@ -123,7 +123,8 @@ fn parents(paths: &[PathTotals]) -> Vec<Option<usize>> {
     let mut parents = by_text(paths);
     for (i, path) in paths.iter().enumerate() {
         let told = path.parent.as_deref().and_then(|parent| at.get(parent).copied());
-        if (parents[i].is_none() || told.is_some_and(|told| paths[told].is_module))
+        let by_interval = path.is_module || told.is_some_and(|told| paths[told].is_module);
+        if (parents[i].is_none() || by_interval)
             && let Some(parent) = told
             && !above(&parents, parent, i)
         {
@@ -187,4 +188,36 @@ fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// `part / whole`, 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_hang_where_they_ran() {
+        let path = |rollup: &str, parent: Option<&str>, is_module: bool, total_ns: u64| PathTotals {
+            rollup: rollup.into(),
+            parent: parent.map(str::to_owned),
+            is_module,
+            total_ns,
+            calls: 1,
+            ..PathTotals::default()
+        };
+        // `model` and `attn` have no module: what is inside them has nothing in common, or is not told apart.
+        let paths = vec![
+            path("decode", None, false, 100),
+            path("decode/blk.*.attn_q", Some("decode/model/attn"), true, 30),
+            path("decode/layers.*", Some("decode/model"), true, 40),
+            path("decode/layers.*.norm", Some("decode/layers.*"), true, 10),
+            path("decode/model", Some("decode"), false, 90),
+            path("decode/model/attn", Some("decode/model"), false, 35),
+            path("decode/model/block/rot", Some("decode/layers.*"), false, 5),
+        ];
+        let tree = Tree::of(&Intervals { paths, outermost_ns: 100, ..Intervals::default() });
+        let rows: Vec<(usize, &str)> = tree.rows.iter().map(|row| (row.depth, row.label.as_str())).collect();
+        let expected =
+            [(0, "decode"), (1, "model"), (2, "layers.*"), (3, "norm"), (3, "rot"), (2, "attn"), (3, "blk.*.attn_q")];
+        assert_eq!(rows, expected);
+    }
 }

@@ -48,7 +48,7 @@ pub use candlescope_collectors::cuda;
 /// What exporters, collectors and taps of your own are written with: records, manifests, traits. The names that most programs need
 /// stand in the crate's root.
 pub use candlescope_core as sdk;
-pub use candlescope_core::modules::{loaded, model};
+pub use candlescope_core::modules::{begin_loading, loaded, model};
 pub use candlescope_core::run::RunManifest;
 pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Capture, CaptureBusy, CaptureError, Collector, DType, ExportError, Exporter,

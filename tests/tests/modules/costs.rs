@@ -106,3 +106,46 @@ fn nothing_is_guessed_of_a_model_that_nobody_described() {
     });
     assert!(batch.spans.iter().all(|span| span.flops.is_none()));
 }
+
+/// FLOPs of the first step, when qwen2 runs in it as `run` says.
+fn flops_of(run: impl FnOnce(&mut qwen2::ModelForCausalLM)) -> Option<u64> {
+    let (batch, ..) = common::record(|| {
+        candlescope::model(QWEN2).unwrap();
+        let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
+        run(&mut model);
+    });
+    steps(&batch)[0].flops
+}
+
+#[test]
+fn several_passes_in_one_phase_are_not_multiplied() {
+    let one = flops_of(|model| {
+        let _step = llm::prefill(Tokens::new(6).context(6));
+        model.forward(&ids(6), 0).unwrap();
+    });
+    let chunks = flops_of(|model| {
+        let _step = llm::prefill(Tokens::new(6).context(6));
+        model.forward(&ids(3), 0).unwrap();
+        model.forward(&ids(3), 3).unwrap();
+    });
+    assert!(one.is_some());
+    assert_eq!(chunks, None, "nobody knows how many tokens each had");
+    let told = flops_of(|model| {
+        let _step = llm::prefill(Tokens::new(6).context(6));
+        candlescope::annotate(candlescope::Annotation::new().flops(17));
+        model.forward(&ids(6), 0).unwrap();
+    });
+    assert_eq!(told, Some(17), "what the program says is not counted again");
+}
+
+#[test]
+fn the_next_model_is_not_taken_for_the_last_one() {
+    let (batch, ..) = common::record(|| {
+        candlescope::model(QWEN2).unwrap();
+        qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
+        let mut other = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
+        run(|tokens, position| _ = other.forward(&ids(tokens), position).unwrap());
+    });
+    assert!(batch.steps.iter().all(|step| step.flops.is_none()), "nobody said what it is");
+    assert!(batch.spans.iter().any(|span| span.path.module.as_deref() == Some("lm_head")), "its names are known");
+}

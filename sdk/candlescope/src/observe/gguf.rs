@@ -1,6 +1,6 @@
 //! A reader of a GGUF file that tells which tensors were read.
 
-use candle_core::quantized::gguf_file;
+use candle_core::quantized::{GgmlDType, gguf_file};
 use candlescope_core::modules;
 use std::collections::HashMap;
 use std::io::{Read, Result, Seek, SeekFrom};
@@ -28,17 +28,23 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
     file.seek(SeekFrom::Start(start))?;
     let tensors = content.tensor_infos.into_iter().filter_map(|(name, info)| {
         let elements = info.shape.elem_count();
-        let bytes = elements.checked_div(info.ggml_dtype.block_size())?.checked_mul(info.ggml_dtype.type_size())?;
+        let stored = elements.checked_div(info.ggml_dtype.block_size())?.checked_mul(info.ggml_dtype.type_size())?;
         let at = content.tensor_data_offset.checked_add(info.offset)?;
-        let dtype = format!("{:?}", info.ggml_dtype);
-        Some((at, Stored { name, dims: info.shape.into_dims(), dtype, bytes: bytes as u64 }))
+        // candle multiplies by quantised blocks as they are, and makes all others f32.
+        let (dtype, bytes) = match info.ggml_dtype {
+            GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16 => ("f32".to_owned(), elements.checked_mul(4)?),
+            quantised => (format!("{quantised:?}"), stored),
+        };
+        let (stored, bytes) = (stored as u64, bytes as u64);
+        Some((at, Stored { name, dims: info.shape.into_dims(), dtype, stored, bytes }))
     });
-    if let Some(name) = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok()) {
-        let heads = |what: &str| content.metadata.get(&format!("{name}.attention.{what}"))?.to_u32().ok();
-        let queries = heads("head_count").map(u64::from);
-        let keys = heads("head_count_kv").map(u64::from).or(queries);
-        modules::architecture(name, queries.zip(keys));
-    }
+    let name = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok());
+    let heads =
+        |what: &str| content.metadata.get(&format!("{}.attention.{what}", name?)).map(|value| value.to_u32().ok());
+    let queries = heads("head_count").flatten();
+    // As many of keys where nothing is said of them; where they differ from layer to layer, it is not known.
+    let keys = heads("head_count_kv").unwrap_or(queries);
+    modules::architecture(name.map(String::as_str), queries.zip(keys).map(|(q, k)| (q.into(), k.into())));
     Ok(ObservedGguf { tensors: tensors.collect(), reading: None, file })
 }
 
@@ -56,8 +62,11 @@ pub struct ObservedGguf<R> {
 struct Stored {
     name: String,
     dims: Vec<usize>,
+    /// In memory.
     dtype: String,
     bytes: u64,
+    /// Bytes in the file.
+    stored: u64,
 }
 
 impl<R> ObservedGguf<R> {
@@ -67,7 +76,7 @@ impl<R> ObservedGguf<R> {
     }
 
     fn at(&mut self, position: u64) {
-        self.reading = self.tensors.get(&position).map(|tensor| (position, tensor.bytes));
+        self.reading = self.tensors.get(&position).map(|tensor| (position, tensor.stored));
     }
 
     fn got(&mut self, bytes: usize) {

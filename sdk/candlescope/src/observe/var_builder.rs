@@ -10,7 +10,7 @@ use candlescope_core::modules;
 ///
 /// It takes any `VarBuilder` (of safetensors in one or several files, a `VarMap`, npz, PyTorch's format, a back end of
 /// your own) and returns one that behaves the same: names, prefix, `root()`, hints, element types and devices pass through
-/// unchanged. Without a session it costs a few nanoseconds a weight. `ShardedVarBuilder` and the `VarBuilder` of quantised
+/// unchanged. Without a session hardly anything is done. `ShardedVarBuilder` and the `VarBuilder` of quantised
 /// models are types of their own that cannot be wrapped: for a GGUF file see [`observe_gguf`](crate::observe_gguf).
 ///
 /// Set candlescope up first: a span that is made before stays disabled.
@@ -26,7 +26,7 @@ use candlescope_core::modules;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
-    modules::begin();
+    modules::begin_loading();
     let (prefix, dtype, device) = (vb.prefix(), vb.dtype(), vb.device().clone());
     let observed: Box<dyn SimpleBackend> = Box::new(Observed { inner: vb.root() });
     let outer = VarBuilder::from_backend(observed, HIDDEN, device).to_dtype(dtype);

@@ -11,7 +11,7 @@ pub(crate) mod thread;
 use crate::fields::{FieldKinds, FieldValues};
 use crate::modules::rules::{self, Rule};
 use crate::modules::{self, Slot};
-use crate::names::Role;
+use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
@@ -95,8 +95,12 @@ impl CandlescopeLayer {
     /// The meta of a span that stands for a module, if it is known to: asked once for each span, while a model loads.
     #[cold]
     fn module(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
+        if self.shared.control.is_closed() || self.shared.is_forked() {
+            return None;
+        }
         let slot = self.shared.watch.note(metadata.name(), modules::claim(rule, self.shared.session))?;
-        Some(self.describe(metadata, kinds, &FieldValues::default(), Some(slot)))
+        let meta = self.describe(metadata, kinds, &FieldValues::default(), Some(slot));
+        (meta.name != names::OTHER).then_some(meta)
     }
 
     fn describe(
@@ -123,7 +127,7 @@ impl CandlescopeLayer {
         let announce =
             |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
         let id = self.shared.names.intern(&name, &target, role, module.clone(), announce);
-        if let Some(slot) = module {
+        if let Some(slot) = module.filter(|_| id != names::OTHER) {
             shared.tell_module(id, &slot);
         }
         let mut flags = 0;

@@ -89,6 +89,10 @@ struct HfConfig {
 }
 
 impl HfConfig {
+    fn has(&self, name: &str) -> bool {
+        self.rest.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// The first of these that is a number: some models have lists under the names that others have numbers.
     fn number(&self, names: &[&str]) -> Option<u64> {
         names.iter().find_map(|name| self.rest.get(*name)?.as_u64())
@@ -104,7 +108,7 @@ impl Architecture {
             family: family(&config.model_type),
             vocabulary: config.number(&["vocab_size"]).and_then(|words| words.try_into().ok()),
             hidden: config.number(&["hidden_size", "dim", "n_embd", "d_model"]).and_then(|n| n.try_into().ok()),
-            heads: heads.map(|heads| (heads, keys.unwrap_or(heads))),
+            heads: heads.zip(if keys.is_some() || !config.has("num_key_value_heads") { keys.or(heads) } else { None }),
         })
     }
 

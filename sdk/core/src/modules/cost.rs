@@ -40,6 +40,15 @@ impl Module {
         })
     }
 
+    /// Whether it multiplies by its weights, so that a step without its work is told too small.
+    pub(crate) fn has_work(&self) -> bool {
+        matches!(self.operation, Operation::Linear | Operation::Convolution) && !self.weights.is_empty()
+    }
+
+    pub(crate) fn knows_rows(&self) -> bool {
+        self.rows != Rows::Unknown && self.operation == Operation::Linear
+    }
+
     fn rows(&self, step: StepWork) -> Option<u64> {
         match self.rows {
             Rows::EachToken(n) => step.tokens.checked_mul(n.into()),
@@ -56,7 +65,7 @@ impl Module {
             (Operation::Linear, &[out, features]) => {
                 let (out, features) = (out as u64, features as u64);
                 // A bias is added by an operation of its own, which reads and writes what the product made.
-                let bias = if self.weights.len() > 1 { 2 * out } else { 0 };
+                let bias = if self.weights.len() > 1 { out.saturating_mul(2) } else { 0 };
                 let activations = all(&[rows, features.saturating_add(out).saturating_add(bias), width]);
                 (Some(all(&[2, rows, features, out])), weights, activations)
             }

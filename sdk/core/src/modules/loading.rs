@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// the oldest are only counted.
 const MAX_UNOWNED: usize = 100_000;
 
+/// Weights of models before that are kept.
+const MAX_LEFT: usize = 1_000;
+
 /// Contradictions that are told.
 const MAX_CONTRADICTIONS: usize = 8;
 
@@ -24,6 +27,12 @@ const GGUF_EMBEDDING: &str = "token_embd";
 /// One thread's book.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
+    /// What models before left, with the session.
+    pub(super) left: Vec<(u64, Weight)>,
+    /// Whether something was read of this model.
+    has_read: bool,
+    /// The weight read last, if no span was made since.
+    last: Option<Weight>,
     /// The session under which the last span was made; 0 before the first.
     session: u64,
     /// Weights read and their bytes, by the session under which the next span was made; 0 until there is one.
@@ -89,6 +98,13 @@ impl Waiting {
 
 impl Loading {
     /// What is read from here on is of this model.
+    /// Something is loaded next. Unless it was told which model, that is not known any more.
+    pub(super) fn begin(&mut self) {
+        if self.has_read {
+            self.load_next(Architecture::default());
+        }
+    }
+
     pub(super) fn load_next(&mut self, architecture: Architecture) {
         // Weights of the model before are not this one's, and what its spans still wait for does not come.
         for mut one in std::mem::take(&mut self.waiting) {
@@ -97,12 +113,20 @@ impl Loading {
         }
         self.architecture = architecture;
         (self.fresh, self.width) = (0, None);
-        self.unowned.clear();
+        self.has_read = false;
+        let left = self.unowned.drain(..).chain(std::mem::take(&mut self.left)).take(MAX_LEFT);
+        self.left = left.collect();
         self.tables.clear();
     }
 
     /// A weight was read.
     pub(super) fn read(&mut self, weight: Weight) {
+        // Told twice, by two that watch the same, or read twice to try another shape.
+        if self.last.as_ref() == Some(&weight) {
+            return;
+        }
+        self.last = Some(weight.clone());
+        self.has_read = true;
         let told = self.told_to(0);
         told.weights += 1;
         told.bytes = told.bytes.saturating_add(weight.bytes);
@@ -138,6 +162,7 @@ impl Loading {
     /// A span is made under a session.
     pub(super) fn span(&mut self, rule: Rule, session: u64) -> Claim {
         self.settle(session);
+        self.last = None;
         for mut one in std::mem::take(&mut self.waiting) {
             // What wants the very next weights and is followed by another span has got all there is.
             if one.wants == Wants::Next {
@@ -278,7 +303,10 @@ impl Loading {
     /// Notes where the configuration contradicts what a head is made of.
     fn check_head(&mut self, head: &Weight) {
         let session = self.session;
-        let found = self.architecture.contradiction(head).filter(|_| self.contradictions.len() < MAX_CONTRADICTIONS);
+        let found = self
+            .architecture
+            .contradiction(head)
+            .filter(|_| self.contradictions.iter().filter(|(of, _)| *of == session).count() < MAX_CONTRADICTIONS);
         self.contradictions.extend(found.map(|words| (session, words)));
     }
 }

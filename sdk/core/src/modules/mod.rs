@@ -145,6 +145,15 @@ impl Slot {
         let _ = self.module.set(module);
     }
 
+    /// What the span is called, or would be as a group of what is inside.
+    pub(crate) fn would_be<'a>(&'a self, inside: Option<&'a str>) -> Option<&'a str> {
+        match (self.get(), inside, &self.alone) {
+            (Some(module), ..) => Some(&module.name),
+            (None, Some(inside), _) => Some(inside).filter(|name| self.group && !name.is_empty()),
+            (None, None, alone) => alone.as_ref().map(|module| &*module.name),
+        }
+    }
+
     /// Names a group that has none after the modules inside: the longest name that all of them are below.
     pub(crate) fn name_group(&self, inside: Option<&str>) {
         if !self.group || self.module.get().is_some() {
@@ -202,6 +211,10 @@ thread_local! {
 /// candlescope_core::modules::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
 /// ```
 pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
+    if watch::nobody() {
+        READS.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     let dtype = DType::from_word(&dtype.to_ascii_lowercase()).unwrap_or(DType::Other);
     let weight = Weight { name: name.into(), dims: dims.into(), dtype, bytes };
     READS.fetch_add(1, Ordering::Relaxed);
@@ -209,8 +222,9 @@ pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
 }
 
 /// Tells that this thread goes on to load weights: some of candle's spans are made before the first of them is read.
-pub fn begin() {
-    with_loading(true, |_| ());
+/// What [`model`] said holds for the weights that come next, and no longer than until this is called after them.
+pub fn begin_loading() {
+    with_loading(true, Loading::begin);
 }
 
 /// Tells which model this thread loads next, by the text of its `config.json`: how many rows its layers compute follows
@@ -231,8 +245,10 @@ pub fn model(config: &str) -> Result<(), ConfigUnreadable> {
 }
 
 /// The same by the name of the architecture and its heads of queries and of keys, as a GGUF file has them.
-pub fn architecture(name: &str, heads: Option<(u64, u64)>) {
-    let architecture = Architecture::named(name, heads);
+///
+/// Without a name nothing is known of it.
+pub fn architecture(name: Option<&str>, heads: Option<(u64, u64)>) {
+    let architecture = name.map_or_else(Architecture::default, |name| Architecture::named(name, heads));
     with_loading(true, |loading| loading.load_next(architecture));
 }
 
@@ -270,9 +286,11 @@ mod tests {
     #[test]
     fn a_span_before_the_first_weight_waits_for_it() {
         let rule = Rule::After { operation: Operation::Convolution, part: None, weights: 1 };
+        // Somebody has to want to know.
+        let _watch = Watch::new(1);
         let claimed = std::thread::spawn(move || {
             assert!(matches!(claim(rule, 1), Claim::Nothing), "nobody loads anything");
-            begin();
+            begin_loading();
             let Claim::Module(slot) = claim(rule, 1) else { panic!("it waits for its weights") };
             loaded("conv_in.weight", &[4, 3, 3, 3], "f32", 432);
             slot.get().map(|module| module.name.to_string())

@@ -5,7 +5,7 @@ use super::{BOOKS, READS, Slot};
 use crate::names::NameInfo;
 use crate::run::LoadedModel;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a span that is being made has to do with the weights that were told.
@@ -20,6 +20,18 @@ pub(crate) enum Claim {
     Unknown,
 }
 
+/// Sessions that live.
+static LIVING: AtomicU64 = AtomicU64::new(0);
+
+/// Whether no session lives that could want to know of weights.
+pub(super) fn nobody() -> bool {
+    LIVING.load(Ordering::Relaxed) == 0
+}
+
+/// Modules that get their name when they run, of one session: each takes a number of its own, and a program that loads
+/// models again and again must not run out of them.
+const MAX_LATE: u64 = 16_384;
+
 /// Of one session.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -27,6 +39,14 @@ pub(crate) struct Watch {
     /// Weights that had been told when it began.
     before: u64,
     missing: Mutex<Missing>,
+    /// Modules that get their name when they run.
+    late: AtomicU64,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        LIVING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Spans without a module, by name.
@@ -38,13 +58,16 @@ struct Missing {
 
 impl Watch {
     pub(crate) fn new(session: u64) -> Self {
-        Self { session, before: READS.load(Ordering::Relaxed), missing: Mutex::default() }
+        LIVING.fetch_add(1, Ordering::Relaxed);
+        Self { session, before: READS.load(Ordering::Relaxed), missing: Mutex::default(), late: AtomicU64::new(0) }
     }
 
     /// Keeps account of a span, and hands out its module.
     pub(crate) fn note(&self, name: &'static str, claim: Claim) -> Option<Arc<Slot>> {
         let which: fn(&mut Missing) -> &mut BTreeMap<&'static str, u64> = match claim {
-            Claim::Module(slot) => return Some(slot),
+            Claim::Module(slot) if slot.get().is_some() => return Some(slot),
+            Claim::Module(slot) if self.late.fetch_add(1, Ordering::Relaxed) < MAX_LATE => return Some(slot),
+            Claim::Module(_) => |missing| &mut missing.unnamed,
             Claim::Nothing => return None,
             Claim::Missing => |missing| &mut missing.unnamed,
             Claim::Unknown => |missing| &mut missing.unknown,
@@ -89,7 +112,7 @@ fn read(book: &Loading, session: u64, model: &mut LoadedModel, unowned: &mut Vec
         model.weights += told.weights;
         model.bytes = model.bytes.saturating_add(told.bytes);
     }
-    for (_, weight) in book.unowned.iter().filter(|(of, _)| book.is_of(*of, session)) {
+    for (_, weight) in book.unowned.iter().chain(&book.left).filter(|(of, _)| book.is_of(*of, session)) {
         model.unowned_weights += 1;
         model.unowned_bytes = model.unowned_bytes.saturating_add(weight.bytes);
         unowned.push((weight.bytes, weight.name.to_string()));

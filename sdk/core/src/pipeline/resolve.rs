@@ -13,7 +13,6 @@ use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
-use crate::modules::StepWork;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
@@ -69,14 +68,16 @@ struct Scratch {
     paths: Vec<Arc<PathInfo>>,
     /// What modules do, where a model tells.
     work: Vec<Annotation>,
-    /// What the step around each is for.
-    steps: Vec<Option<StepWork>>,
+    /// What says around each how many tokens it is for.
+    phases: Vec<modules_of_step::Around>,
+    /// How often a module ran in a phase, by the phase's position and the name.
+    passes: FxHashMap<(u32, u32), u32>,
     /// By parent's position and name: how many siblings have it, and the next one's ordinal.
     repeats: FxHashMap<(u32, u32), (u32, u32)>,
 }
 
 /// Where an interval's parent is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parent {
     /// It has none: it is the step itself.
     None,
@@ -123,6 +124,8 @@ struct StepTotals {
     io_bytes: Option<u64>,
     /// Some tell FLOPs or bytes, but nothing of activations: a sum would be too small.
     io_missing: bool,
+    /// What some modules did is not known: a sum would be too small.
+    work_missing: bool,
 }
 
 impl StepTotals {
@@ -493,7 +496,10 @@ impl Resolver {
             let item = buffer.items[i as usize];
             let mut annotation = buffer.annotation(i);
             if let Some(work) = self.scratch.work.get(position).filter(|work| !work.is_empty()) {
-                annotation.get_or_insert_default().merge(work);
+                // What the program says stands, of element type and shape, too.
+                let mut all = *work;
+                all.merge(&annotation.unwrap_or_default());
+                annotation = Some(all);
             }
             if let Parent::At(parent) = self.scratch.parents[position]
                 && buffer.items[self.scratch.order[parent as usize] as usize].end < item.end
@@ -624,15 +630,19 @@ impl Resolver {
             tokens: a.get_tokens(),
             context_len: a.get_context_len(),
             batch: a.get_batch(),
-            flops: buffer.done.flops,
-            bytes: buffer.done.bytes,
+            flops: buffer.done.flops.filter(|_| !buffer.done.work_missing),
+            bytes: buffer.done.bytes.filter(|_| !buffer.done.work_missing),
             intervals: buffer.done.intervals,
             intervals_lost: Some(root.lost.into()),
             new_tokens: a.get_new_tokens(),
             context_sum: a.get_context_sum(),
             sequences: a.get_sequences(),
-            flops_executed: buffer.done.any_executed.then_some(buffer.done.flops_executed),
-            io_bytes: buffer.done.io_bytes.filter(|_| !buffer.done.io_missing),
+            flops_executed: buffer
+                .done
+                .any_executed
+                .then_some(buffer.done.flops_executed)
+                .filter(|_| !buffer.done.work_missing),
+            io_bytes: buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing),
         });
     }
 

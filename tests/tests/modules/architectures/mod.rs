@@ -62,7 +62,7 @@ impl Step {
 enum StepFlops<'a> {
     /// All weights and attention.
     All(PerStep<'a>),
-    /// Nothing of what is named here, whose rows are not known.
+    /// Those of all but what is named here, whose rows are not known: of the step nothing is told.
     Without(&'static str, PerStep<'a>),
     /// No row of this model is known.
     Unknown,
@@ -257,7 +257,7 @@ impl Case<'_> {
             counts: self.shown && !self.part,
             flops: match &self.flops {
                 StepFlops::All(_) => "yes".into(),
-                StepFlops::Without(what, _) => format!("without {what}"),
+                StepFlops::Without(what, _) => format!("no: rows of {what} are not known"),
                 StepFlops::Unknown => "no".into(),
             },
             host: host_shares(&seen.batch),
@@ -362,12 +362,19 @@ impl Case<'_> {
         let mut steps: Vec<_> = seen.batch.steps.iter().collect();
         steps.sort_by_key(|step| step.step);
         for (record, &step) in steps.iter().zip(self.steps) {
-            let expected = match self.flops {
-                StepFlops::All(flops) | StepFlops::Without(_, flops) => Some(flops(step)),
-                StepFlops::Unknown => None,
+            // A sum that lacks something is not told; what is known stands with the modules.
+            let (expected, inside) = match self.flops {
+                StepFlops::All(flops) => (Some(flops(step)), flops(step)),
+                StepFlops::Without(_, flops) => (None, flops(step)),
+                StepFlops::Unknown => (None, 0),
             };
             if record.flops != expected {
                 problems.push(format!("FLOPs of {step:?} are {:?}, not {expected:?}", record.flops));
+            }
+            let of_step = seen.batch.spans.iter().filter(|span| span.step == Some(record.step));
+            let sum: u64 = of_step.filter_map(|span| span.flops).sum();
+            if sum != inside {
+                problems.push(format!("FLOPs of the modules of {step:?} are {sum} together, not {inside}"));
             }
         }
     }
