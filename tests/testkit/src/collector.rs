@@ -25,19 +25,24 @@ pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (Socket
     let address = listener.local_addr().expect("address");
     let got = Arc::new(Mutex::new(Vec::new()));
     let seen = got.clone();
+    let answer = Arc::new(Mutex::new(answer));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let Ok(reader) = stream.try_clone() else { return };
-            let mut reader = BufReader::new(reader);
-            while let Some(request) = read(&mut reader) {
-                let n = {
-                    let mut seen = seen.lock().unwrap();
-                    seen.push(request);
-                    seen.len() - 1
-                };
-                answer(n, &mut stream);
-            }
+            let (seen, answer) = (seen.clone(), answer.clone());
+            // Clients keep connections open: one that waits for another's end would wait for long.
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(reader);
+                while let Some(request) = read(&mut reader) {
+                    let n = {
+                        let mut seen = seen.lock().unwrap();
+                        seen.push(request);
+                        seen.len() - 1
+                    };
+                    answer.lock().unwrap()(n, &mut stream);
+                }
+            });
         }
     });
     (address, got)
