@@ -6,7 +6,10 @@ use super::{
 use std::fmt::Write;
 use std::path::Path;
 
-const FAMILIES: &[(&str, &[fn() -> Row])] = &[
+/// A heading and the models below it.
+type Family = (&'static str, &'static [fn() -> Row]);
+
+const FAMILIES: &[Family] = &[
     ("Decoders", decoders::MODELS),
     ("Decoders in full size", full_size::MODELS),
     ("Encoders", encoders::MODELS),
