@@ -57,7 +57,7 @@ lint:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "lint: cargo-deny is not installed, licences and advisories were not checked"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-cli
+PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-lab candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit or libclang (cargo install cargo-hack).
 check-features:

@@ -1,0 +1,1 @@
+//! Single operations (GEMM, attention, normalisation, …) measured over shapes and types.

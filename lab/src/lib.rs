@@ -1,0 +1,15 @@
+//! Benchmarks over candlescope: cases, an engine that measures them, and studies that keep every sample.
+//!
+//! A *case* is one configuration of what is measured. The engine ([`method`]) warms it up, decides the order in which
+//! cases are repeated and when a case has been repeated often enough. A *study* ([`study`]) is the directory with the
+//! results. [`suites`] holds the ready-made sets of cases for language models, [`kernels`] single operations,
+//! [`peaks`] what a device reaches at best, and [`load`] a server under load.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod kernels;
+pub mod load;
+pub mod method;
+pub mod peaks;
+pub mod study;
+pub mod suites;

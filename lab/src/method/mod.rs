@@ -1,0 +1,1 @@
+//! How cases are measured: warm-up, order, stopping, and what disturbed a sample.

@@ -1,0 +1,1 @@
+//! What a device reaches at best: arithmetic, bandwidth, launches.

@@ -1,0 +1,1 @@
+//! The directory with the results of a suite: its rows, files, charts and report.

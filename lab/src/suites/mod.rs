@@ -1,0 +1,1 @@
+//! Ready-made sets of cases for language models.
