@@ -13,6 +13,8 @@
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+// What a public figure consists of can be named by whoever reads it.
+#![warn(unnameable_types)]
 
 mod analyse;
 pub mod definitions;

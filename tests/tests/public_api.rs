@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::{Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
 
-const LIBRARIES: [(&str, &str); 6] = [
+const LIBRARIES: [(&str, &str); 7] = [
     ("candlescope", "sdk/candlescope"),
     ("candlescope-core", "sdk/core"),
     ("candlescope-collectors", "collectors"),
     ("candlescope-exporters", "exporters"),
     ("candlescope-models", "instrumented-models"),
     ("candlescope-analysis", "analysis"),
+    ("candlescope-lab", "lab"),
 ];
 
 #[test]
@@ -71,10 +72,12 @@ impl Library {
         for item in items {
             let (attributes, visibility) = head(item);
             let said: Vec<String> = attributes.iter().map(text).collect();
-            if said.iter().any(|a| a.contains("cfg(test)") || a.contains("doc(hidden)")) {
+            // A hidden module counts as a private one: what is re-exported from it is public.
+            let is_hidden = said.iter().any(|a| a.contains("doc(hidden)"));
+            if said.iter().any(|a| a.contains("cfg(test)")) || (is_hidden && !matches!(item, Item::Mod(_))) {
                 continue;
             }
-            let is_public = matches!(visibility, Some(Visibility::Public(_)));
+            let is_public = matches!(visibility, Some(Visibility::Public(_))) && !is_hidden;
             match item {
                 Item::Mod(module) => {
                     let name = module.ident.to_string();

@@ -1,29 +1,42 @@
 //! Passes turn records into figures, one kind of figure per file.
 //!
-//! `figures` streams a run once through all of them.
+//! `figures` streams a run once through all of them. What an [`Analysis`] consists of is public here. Modules that are
+//! hidden from the documentation are reachable for this crate's tests and may change at any time.
 
+#[doc(hidden)]
 pub mod busy;
+#[doc(hidden)]
 pub mod covered;
+#[doc(hidden)]
 pub mod device_work;
 pub(crate) mod devices;
 pub(crate) mod energy;
+#[doc(hidden)]
 pub mod flame;
+#[doc(hidden)]
 pub mod gaps;
+#[doc(hidden)]
 pub mod gpu_of_steps;
 pub(crate) mod gpu_time;
+#[doc(hidden)]
 pub mod intervals;
+#[doc(hidden)]
 pub mod kernel_sums;
 pub(crate) mod kernels_by_path;
+#[doc(hidden)]
 pub mod latency;
 pub(crate) mod memory;
+#[doc(hidden)]
 pub mod operators;
 pub(crate) mod overhead;
 pub(crate) mod overlap;
 pub(crate) mod path_totals;
+#[doc(hidden)]
 pub mod peaks;
 pub(crate) mod phases;
 pub(crate) mod rates;
 pub(crate) mod sampling;
+#[doc(hidden)]
 pub mod sensor;
 pub mod stats;
 pub(crate) mod step_rows;
@@ -39,21 +52,26 @@ use candlescope_core::stretches::difference;
 use candlescope_core::{RecordKind, RequestRecord, SpanRecord};
 use std::collections::{BTreeMap, HashSet};
 
+pub use busy::{Busy, Clocks};
+pub use covered::{Covered, Part};
+pub use device_work::DeviceWork;
 pub use devices::Device;
 pub use energy::{Energy, PhaseEnergy};
-pub use gpu_of_steps::Gpu;
+pub use gaps::{Activity, GapSum};
+pub use gpu_of_steps::{Elapsed, Gpu, GpuKind};
 pub use gpu_time::{GpuBySource, GpuSums};
-pub use kernel_sums::Kernels;
+pub use kernel_sums::{CopyRow, KernelPathRow, KernelRow, Kernels};
 pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
-pub use latency::Latency;
+pub use latency::{Latency, RequestFigures};
 pub use memory::{InSteps, Memory, PeakResident, Series};
-pub use operators::Operator;
+pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
 pub use path_totals::{Intervals, PathTotals};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use rates::RateErrors;
 pub use sampling::Sampling;
-pub use stats::Distribution;
+pub use sensor::{Idle, IdleFrom, Joules, Sensor, SensorCheck};
+pub use stats::{Distribution, Range};
 pub use step_rows::StepRow;
 pub use tokens::{TokenPoint, Tokens, Trend};
 pub use tree::{Tree, TreeRow};
