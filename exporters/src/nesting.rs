@@ -66,9 +66,10 @@ fn close(open: &mut Vec<Open>, keep: usize, edges: &mut Vec<Edge>) {
 mod tests {
     use super::*;
     use candlescope_core::{GpuSource, GpuTime, HostNs};
+    use candlescope_testkit::with;
 
     fn span(seq: u64, parent: Option<u64>, start: i64, dur: u64) -> SpanRecord {
-        SpanRecord { host_start: HostNs(start), ..candlescope_testkit::records::span(seq, parent, "p", 0, dur) }
+        with(candlescope_testkit::records::span(seq, parent, "p", 0, dur), |r| r.host_start = HostNs(start))
     }
 
     fn host(span: &SpanRecord) -> Option<(i64, u64)> {

@@ -10,6 +10,7 @@ use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter, arrow_schem
 use candlescope_testkit::Decoder;
 use candlescope_testkit::records::join;
 use candlescope_testkit::tools::{PYTHON, SmallDisk, require};
+use candlescope_testkit::with;
 use candlescope_testkit::{ROOT, text};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::fs::{self, File};
@@ -97,8 +98,7 @@ fn varied() -> Batch {
     (step.new_tokens, step.sequences, step.context_sum) = (Some(3), Some(2), Some(1 << 40));
     (step.flops_executed, step.io_bytes) = (Some(9), Some(u64::MAX));
     batch.samples = source.samples();
-    batch.requests =
-        vec![source.request(1, HostNs(5)), RequestRecord { ttft_ns: None, ..source.request(2, HostNs(6)) }];
+    batch.requests = vec![source.request(1, HostNs(5)), with(source.request(2, HostNs(6)), |r| r.ttft_ns = None)];
     batch
 }
 

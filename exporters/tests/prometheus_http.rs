@@ -281,13 +281,7 @@ fn samples_without_room_are_dropped_for_the_limit_and_the_account_is_exact() {
     let ledger = Ledger::new();
     let mut batch = Batch::default();
     batch.samples = (0..2_500)
-        .map(|n| SampleRecord {
-            time: candlescope_core::HostNs(0),
-            device: format!("GPU-{n}").into(),
-            metric: "hw_power_watts",
-            value: 1.0,
-            unit: "watts",
-        })
+        .map(|n| SampleRecord::new(candlescope_core::HostNs(0), format!("GPU-{n}"), "hw_power_watts", 1.0, "watts"))
         .collect();
     ledger.received(&batch);
     exporter.export(&batch, &ledger).unwrap();

@@ -300,50 +300,34 @@ fn note_worst(worst: &mut Option<(String, u64, u64)>, rollup: &str, (own_ns, chi
 mod tests {
     use super::*;
     use candlescope_core::{HostNs, PathInfo, SpanId, ThreadInfo, TraceId};
+    use candlescope_testkit::with;
     use std::sync::Arc;
 
     #[test]
     fn memory_does_not_grow_with_the_run() {
-        let path = |name: &str, rollup_id| {
-            Arc::new(PathInfo {
-                id: rollup_id,
-                path: name.into(),
-                rollup: name.into(),
-                rollup_id,
-                name: name.into(),
-                target: "".into(),
-                module: None,
-            })
-        };
+        let path = |name: &str, id| Arc::new(PathInfo::new(id, name, name, ""));
         let (request, step) = (path("request", 0), path("decode", 1));
-        let thread = Arc::new(ThreadInfo { index: 1, os_id: 0, name: "main".into() });
+        let thread = Arc::new(ThreadInfo::new(1, 0, "main"));
         let mut pass = IntervalPass::holding(64);
         for seq in 0..10_000u64 {
             // One request spans the whole run and must stay; every other interval is over when the next begins.
             let (above, start, dur) = (seq == 0, seq as i64 * 10, if seq == 0 { 100_000 } else { 10 });
-            pass.add(&SpanRecord {
-                seq,
-                parent_seq: (!above).then_some(0),
-                trace_id: TraceId(1),
-                span_id: SpanId(1),
-                step: (!above).then_some(seq),
-                phase: None,
-                path: if above { request.clone() } else { step.clone() },
-                depth: 0,
-                thread: thread.clone(),
-                host_start: HostNs(start),
-                host_dur_ns: dur,
-                gpu: None,
-                flops: None,
-                bytes: None,
-                tokens: None,
-                context_len: None,
-                batch: None,
-                dtype: None,
-                shape: None,
-                flops_executed: None,
-                io_bytes: None,
-            });
+            pass.add(&with(
+                SpanRecord::new(
+                    seq,
+                    TraceId(1),
+                    SpanId(1),
+                    if above { request.clone() } else { step.clone() },
+                    thread.clone(),
+                    HostNs(start),
+                    dur,
+                ),
+                |r| {
+                    r.parent_seq = (!above).then_some(0);
+                    r.step = (!above).then_some(seq);
+                    r.depth = 0;
+                },
+            ));
             assert!(pass.relatives.held() <= 128, "{} held", pass.relatives.held());
         }
         let intervals = pass.finish();

@@ -166,7 +166,9 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
                     // The step is the first of its kind and the only one with marks on every interval: its parts do not
                     // represent those of other steps. The step itself, which inside a request is not the outermost
                     // interval, was timed like the others.
-                    spans.add(&SpanRecord { gpu: None, ..span.clone() });
+                    let mut untimed: SpanRecord = span.clone();
+                    untimed.gpu = None;
+                    spans.add(&untimed);
                 } else {
                     spans.add(span);
                 }

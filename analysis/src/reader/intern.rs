@@ -76,15 +76,8 @@ impl Interner {
         let rollups = &mut self.rollups;
         self.other.get_or_insert_with(|| {
             let word: Arc<str> = OTHER.into();
-            let info = PathInfo {
-                id,
-                path: OTHER.to_string(),
-                rollup: OTHER.to_string(),
-                rollup_id: *rollups.entry(OTHER.to_string()).or_insert(next),
-                name: word.clone(),
-                target: "".into(),
-                module: None,
-            };
+            let mut info = PathInfo::new(id, OTHER, word.clone(), "");
+            info.rollup_id = *rollups.entry(OTHER.to_string()).or_insert(next);
             (word, Arc::new(info))
         })
     }
@@ -120,15 +113,9 @@ impl Interner {
         }
         let next = self.rollups.len() as u32;
         let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
-        let info = Arc::new(PathInfo {
-            id: self.paths.len() as u32,
-            path: path.to_string(),
-            rollup,
-            rollup_id,
-            name: key.1.clone(),
-            target: key.2.clone(),
-            module: key.3.clone(),
-        });
+        let mut info = PathInfo::new(self.paths.len() as u32, path, key.1.clone(), key.2.clone());
+        (info.rollup, info.rollup_id, info.module) = (rollup, rollup_id, key.3.clone());
+        let info = Arc::new(info);
         self.paths.insert(key, info.clone());
         info
     }
@@ -137,7 +124,7 @@ impl Interner {
     pub(super) fn thread(&mut self, name: &str) -> Arc<ThreadInfo> {
         let name = self.word(name);
         let index = self.threads.len() as u32 + 1;
-        self.threads.entry(name.clone()).or_insert_with(|| Arc::new(ThreadInfo { index, os_id: 0, name })).clone()
+        self.threads.entry(name.clone()).or_insert_with(|| Arc::new(ThreadInfo::new(index, 0, name))).clone()
     }
 }
 

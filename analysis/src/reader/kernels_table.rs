@@ -40,31 +40,32 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             Some([columns[0].small(row)?, columns[1].small(row)?, columns[2].small(row)?])
         };
         let when = times(start.get(row)?, dur.unsigned(row)?)?;
-        Some(KernelRecord {
-            kind: kinds.get(kind.id(row) as usize).copied().flatten()?,
-            name: names.get(name.id(row) as usize)?.clone(),
-            seq: seq.unsigned(row),
-            span_id: span_id.get(row).map(|id| SpanId(id as u64)),
-            step: step.unsigned(row),
-            phase: phases.get(phase.id(row) as usize).copied().flatten(),
-            path,
-            device: devices.get(device.id(row) as usize)?.clone(),
-            stream: stream.small(row).unwrap_or(0),
-            gpu_start: when.0,
-            gpu_dur_ns: when.1,
-            grid: axes(&grid),
-            block: axes(&block),
-            registers: registers.small(row),
-            shared_static: shared_static.small(row),
-            shared_dynamic: shared_dynamic.small(row),
-            bytes: bytes.unsigned(row),
-            launch: launch.get(row).and_then(|_| launches.get(launch.id(row) as usize).copied()),
-            launch_start: launch_start.get(row).and_then(time),
-            launch_dur_ns: launch_dur.unsigned(row),
-            queue_delay_ns: queue_delay.unsigned(row),
-            correlation: correlation.small(row).unwrap_or(0),
-            graph: graph.small(row),
-        })
+        let mut record = KernelRecord::new(
+            kinds.get(kind.id(row) as usize).copied().flatten()?,
+            names.get(name.id(row) as usize)?.clone(),
+            devices.get(device.id(row) as usize)?.clone(),
+            stream.small(row).unwrap_or(0),
+            when.0,
+            when.1,
+            correlation.small(row).unwrap_or(0),
+        );
+        record.seq = seq.unsigned(row);
+        record.span_id = span_id.get(row).map(|id| SpanId(id as u64));
+        record.step = step.unsigned(row);
+        record.phase = phases.get(phase.id(row) as usize).copied().flatten();
+        record.path = path;
+        record.grid = axes(&grid);
+        record.block = axes(&block);
+        record.registers = registers.small(row);
+        record.shared_static = shared_static.small(row);
+        record.shared_dynamic = shared_dynamic.small(row);
+        record.bytes = bytes.unsigned(row);
+        record.launch = launch.get(row).and_then(|_| launches.get(launch.id(row) as usize).copied());
+        record.launch_start = launch_start.get(row).and_then(time);
+        record.launch_dur_ns = launch_dur.unsigned(row);
+        record.queue_delay_ns = queue_delay.unsigned(row);
+        record.graph = graph.small(row);
+        Some(record)
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(&mut row).collect()
 }

@@ -18,23 +18,22 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
 
     let row = |row: usize| -> Option<RequestRecord> {
         let when = times(start.get(row)?, dur.unsigned(row)?)?;
-        Some(RequestRecord {
-            request: request.unsigned(row)?,
-            trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
-            span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
-            parent_span_id: None,
-            caller_sampled: None,
-            operation: interner.word(operation.get(row).unwrap_or_default()),
-            model: interner.word(model.get(row).unwrap_or_default()),
-            host_start: when.0,
-            host_dur_ns: when.1,
-            ttft_ns: ttft.unsigned(row),
-            last_token_ns: last_token.unsigned(row),
-            queue_ns: queue.unsigned(row),
-            prompt_tokens: prompt.unsigned(row),
-            output_tokens: output.unsigned(row),
-            batch: sequences.small(row),
-        })
+        let mut record = RequestRecord::new(
+            request.unsigned(row)?,
+            trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
+            SpanId(span_id.get(row).unwrap_or(0) as u64),
+            interner.word(operation.get(row).unwrap_or_default()),
+            interner.word(model.get(row).unwrap_or_default()),
+            when.0,
+            when.1,
+        );
+        record.ttft_ns = ttft.unsigned(row);
+        record.last_token_ns = last_token.unsigned(row);
+        record.queue_ns = queue.unsigned(row);
+        record.prompt_tokens = prompt.unsigned(row);
+        record.output_tokens = output.unsigned(row);
+        record.batch = sequences.small(row);
+        Some(record)
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
 }

@@ -15,13 +15,13 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let units = unit.map_values(forever);
 
     let row = |row: usize| -> Option<SampleRecord> {
-        Some(SampleRecord {
-            time: instant(time.get(row)?)?,
-            device: devices.get(device.id(row) as usize)?.clone(),
-            metric: metrics.get(metric.id(row) as usize)?,
-            value: value.get(row)?,
-            unit: units.get(unit.id(row) as usize)?,
-        })
+        Some(SampleRecord::new(
+            instant(time.get(row)?)?,
+            devices.get(device.id(row) as usize)?.clone(),
+            metrics.get(metric.id(row) as usize)?,
+            value.get(row)?,
+            units.get(unit.id(row) as usize)?,
+        ))
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
 }

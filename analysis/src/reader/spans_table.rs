@@ -41,29 +41,30 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             })
             .clone();
         let when = times(start.get(row)?, dur.unsigned(row)?)?;
-        Some(SpanRecord {
-            seq: seq.unsigned(row)?,
-            parent_seq: parent_seq.unsigned(row),
-            trace_id: traces.get(trace.id(row) as usize).copied().flatten().unwrap_or(TraceId(0)),
-            span_id: SpanId(span_id.get(row).unwrap_or(0) as u64),
-            step: step.unsigned(row),
-            phase: phases.get(phase.id(row) as usize).copied().flatten(),
+        let mut record = SpanRecord::new(
+            seq.unsigned(row)?,
+            traces.get(trace.id(row) as usize).copied().flatten().unwrap_or(TraceId(0)),
+            SpanId(span_id.get(row).unwrap_or(0) as u64),
             path,
-            depth: depth.get(row).and_then(|d| u16::try_from(d).ok()).unwrap_or(0),
-            thread: threads.get(thread.id(row) as usize)?.clone(),
-            host_start: when.0,
-            host_dur_ns: when.1,
-            gpu: gpu.get(row),
-            flops: flops.unsigned(row),
-            bytes: bytes.unsigned(row),
-            tokens: tokens.small(row),
-            context_len: context_len.small(row),
-            batch: sequences.small(row),
-            dtype: dtypes.get(dtype.id(row) as usize).copied(),
-            flops_executed: executed.unsigned(row),
-            io_bytes: io_bytes.unsigned(row),
-            shape: shapes.get(shape.id(row) as usize).copied().flatten(),
-        })
+            threads.get(thread.id(row) as usize)?.clone(),
+            when.0,
+            when.1,
+        );
+        record.parent_seq = parent_seq.unsigned(row);
+        record.step = step.unsigned(row);
+        record.phase = phases.get(phase.id(row) as usize).copied().flatten();
+        record.depth = depth.get(row).and_then(|d| u16::try_from(d).ok()).unwrap_or(0);
+        record.gpu = gpu.get(row);
+        record.flops = flops.unsigned(row);
+        record.bytes = bytes.unsigned(row);
+        record.tokens = tokens.small(row);
+        record.context_len = context_len.small(row);
+        record.batch = sequences.small(row);
+        record.dtype = dtypes.get(dtype.id(row) as usize).copied();
+        record.flops_executed = executed.unsigned(row);
+        record.io_bytes = io_bytes.unsigned(row);
+        record.shape = shapes.get(shape.id(row) as usize).copied().flatten();
+        Some(record)
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
 }

@@ -25,31 +25,32 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let row = |row: usize| -> Option<StepRecord> {
         let path = path.get(row).unwrap_or_default();
         let when = times(start.get(row)?, dur.unsigned(row)?)?;
-        Some(StepRecord {
-            step: step.unsigned(row)?,
-            seq: seq.unsigned(row)?,
-            trace_id: trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
-            phase: phase.get(row).and_then(Phase::from_word),
-            request: request.unsigned(row),
-            path: interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", None),
-            thread: interner.thread(thread.get(row)?),
-            host_start: when.0,
-            host_dur_ns: when.1,
-            gpu: gpu.get(row),
-            energy_mj: energy.get(row),
-            tokens: tokens.small(row),
-            context_len: context_len.small(row),
-            batch: sequences.small(row),
-            flops: flops.unsigned(row),
-            bytes: bytes.unsigned(row),
-            intervals: intervals.unsigned(row).unwrap_or(1),
-            intervals_lost: lost.unsigned(row),
-            new_tokens: new_tokens.small(row),
-            context_sum: context_sum.unsigned(row),
-            sequences: going_on.small(row),
-            flops_executed: executed.unsigned(row),
-            io_bytes: io_bytes.unsigned(row),
-        })
+        let mut record = StepRecord::new(
+            step.unsigned(row)?,
+            seq.unsigned(row)?,
+            trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
+            interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", None),
+            interner.thread(thread.get(row)?),
+            when.0,
+            when.1,
+        );
+        record.phase = phase.get(row).and_then(Phase::from_word);
+        record.request = request.unsigned(row);
+        record.gpu = gpu.get(row);
+        record.energy_mj = energy.get(row);
+        record.tokens = tokens.small(row);
+        record.context_len = context_len.small(row);
+        record.batch = sequences.small(row);
+        record.flops = flops.unsigned(row);
+        record.bytes = bytes.unsigned(row);
+        record.intervals = intervals.unsigned(row).unwrap_or(1);
+        record.intervals_lost = lost.unsigned(row);
+        record.new_tokens = new_tokens.small(row);
+        record.context_sum = context_sum.unsigned(row);
+        record.sequences = going_on.small(row);
+        record.flops_executed = executed.unsigned(row);
+        record.io_bytes = io_bytes.unsigned(row);
+        Some(record)
     };
     (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
 }

@@ -214,8 +214,8 @@ fn loads_then_works(between: f64) -> Analysis {
             None => between,
         };
         let mut sample = |metric, value, unit| {
-            let device = GPU.into();
-            batch.samples.push(SampleRecord { time: HostNs(T0 + at), device, metric, value, unit });
+            let device = GPU;
+            batch.samples.push(SampleRecord::new(HostNs(T0 + at), device, metric, value, unit));
         };
         sample("hw_power_watts", value, "watts");
         sample("candlescope_gpu_throttled_sw_power_cap", f64::from(u8::from(inside.is_some_and(|i| i > 0))), "count");
@@ -287,13 +287,7 @@ fn a_gpu_that_never_idles_after_loading_has_its_lowest_level() {
 
 #[test]
 fn devices_show_what_was_sampled_and_nothing_else() {
-    let sample = |at: i64, metric, value, unit| SampleRecord {
-        time: HostNs(T0 + at * MS),
-        device: "GPU-x".into(),
-        metric,
-        value,
-        unit,
-    };
+    let sample = |at: i64, metric, value, unit| SampleRecord::new(HostNs(T0 + at * MS), "GPU-x", metric, value, unit);
     let (mut batch, _) = make(&Scenario { requests: 1, warmup: 0, ..Scenario::default() });
     for (i, share) in [0.0, 1.0, 1.0, 0.0].into_iter().enumerate() {
         let at = i as i64 * 100;

@@ -9,11 +9,19 @@ use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::kernel_sums::KernelPass;
 use candlescope_core::{HostNs, KernelKind, KernelRecord};
+use candlescope_testkit::with;
 use tempfile::tempdir;
 
 fn kernel(kind: KernelKind, name: &str, at: Option<&str>, dur: u64, bytes: Option<u64>) -> KernelRecord {
     let (seq, step) = (at.map(|_| 1), at.map(|_| 0));
-    KernelRecord { kind, name: name.into(), seq, step, path: at.map(path), bytes, ..common::kernel(GPU, 0, dur) }
+    with(common::kernel(GPU, 0, dur), |r| {
+        r.kind = kind;
+        r.name = name.into();
+        r.seq = seq;
+        r.step = step;
+        r.path = at.map(path);
+        r.bytes = bytes;
+    })
 }
 
 /// Two intervals of `decode/block/linear`, in one recorded step.

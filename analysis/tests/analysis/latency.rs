@@ -6,6 +6,7 @@ use candlescope_analysis::passes::Tokens;
 use candlescope_analysis::passes::latency::{Latency, warmup_requests};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Phase, RequestRecord};
+use candlescope_testkit::with;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -36,7 +37,7 @@ fn of(requests: &[RequestRecord], steps: &[StepRow]) -> Latency {
 
 #[test]
 fn one_request_by_hand() {
-    let request = RequestRecord { output_tokens: Some(4), ..request(1, 0, 150 * MS) };
+    let request = with(request(1, 0, 150 * MS), |r| r.output_tokens = Some(4));
     let latency = of(&[request], &steps());
     let r = &latency.requests[0];
     assert_eq!(r.ttft_ns, Some(50 * MS), "to the end of the prefill step");
@@ -51,7 +52,7 @@ fn one_request_by_hand() {
 
 #[test]
 fn what_the_request_says_comes_first() {
-    let request = RequestRecord { ttft_ns: Some(45 * MS), output_tokens: Some(4), ..request(1, 0, 150 * MS) };
+    let request = with(request(1, 0, 150 * MS), |r| (r.ttft_ns, r.output_tokens) = (Some(45 * MS), Some(4)));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.ttft_ns, Some(45 * MS));
     assert!((r.tpot_ns.unwrap() - 95.0 / 3.0 * MS as f64).abs() < 1e-3);
@@ -59,7 +60,7 @@ fn what_the_request_says_comes_first() {
 
 #[test]
 fn a_single_token_has_no_tpot() {
-    let request = RequestRecord { output_tokens: Some(1), ..request(1, 0, 60 * MS) };
+    let request = with(request(1, 0, 60 * MS), |r| r.output_tokens = Some(1));
     let latency = of(&[request], &steps()[..1]);
     let r = &latency.requests[0];
     assert_eq!((r.ttft_ns, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None));
@@ -70,7 +71,7 @@ fn a_single_token_has_no_tpot() {
 #[test]
 fn a_batch_counts_gaps_along_one_sequence() {
     // Four sequences, 16 tokens in all: 4 each, 3 gaps of 30 ms.
-    let request = RequestRecord { output_tokens: Some(16), batch: Some(4), ..request(1, 0, 150 * MS) };
+    let request = with(request(1, 0, 150 * MS), |r| (r.output_tokens, r.batch) = (Some(16), Some(4)));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64));
     assert!((r.decode_tps.unwrap() - 12.0 / 0.09).abs() < 1e-9, "12 tokens of all sequences in 90 ms");
@@ -79,7 +80,7 @@ fn a_batch_counts_gaps_along_one_sequence() {
 #[test]
 fn sequences_that_stop_early_do_not_shorten_the_longest() {
     // Four sequences of 4, 2, 1 and 1 tokens: the longest has the 3 gaps of 30 ms that the steps show.
-    let request = RequestRecord { output_tokens: Some(8), batch: Some(4), ..request(1, 0, 150 * MS) };
+    let request = with(request(1, 0, 150 * MS), |r| (r.output_tokens, r.batch) = (Some(8), Some(4)));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64));
     assert!((r.decode_tps.unwrap() - 4.0 / 0.09).abs() < 1e-9, "4 tokens after the first of each in 90 ms");
@@ -88,7 +89,7 @@ fn sequences_that_stop_early_do_not_shorten_the_longest() {
 #[test]
 fn a_step_may_yield_several_tokens() {
     // Speculative decoding: ten tokens in four steps.
-    let request = RequestRecord { output_tokens: Some(10), ..request(1, 0, 150 * MS) };
+    let request = with(request(1, 0, 150 * MS), |r| r.output_tokens = Some(10));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(10.0 * MS as f64), "(140 − 50) / 9");
     assert!((r.decode_tps.unwrap() - 9.0 / 0.09).abs() < 1e-9);
@@ -138,7 +139,7 @@ fn warm_up_is_left_out() {
 
 #[test]
 fn requests_without_steps_still_have_a_length() {
-    let request = RequestRecord { ttft_ns: Some(10 * MS), output_tokens: Some(5), ..request(1, 0, 50 * MS) };
+    let request = with(request(1, 0, 50 * MS), |r| (r.ttft_ns, r.output_tokens) = (Some(10 * MS), Some(5)));
     let r = of(&[request], &[]).requests.remove(0);
     assert_eq!((r.e2e_ns, r.tpot_ns), (Some(50 * MS), Some(10.0 * MS as f64)));
     assert_eq!(r.prefill_tps, None);
@@ -178,14 +179,13 @@ fn scheduled(number: u64, start: i64, kept: impl Fn(u32) -> bool) -> (RequestRec
         row.tokens = Some(if i == 0 { 20 } else { 1 });
         row
     });
-    let record = RequestRecord {
-        ttft_ns: Some(50 * MS),
-        last_token_ns: Some(545 * MS),
-        queue_ns: Some(10 * MS),
-        prompt_tokens: Some(20),
-        output_tokens: Some(100),
-        ..request(number, start * MS as i64, 560 * MS)
-    };
+    let record = with(request(number, start * MS as i64, 560 * MS), |r| {
+        r.ttft_ns = Some(50 * MS);
+        r.last_token_ns = Some(545 * MS);
+        r.queue_ns = Some(10 * MS);
+        r.prompt_tokens = Some(20);
+        r.output_tokens = Some(100);
+    });
     (record, steps.collect())
 }
 
@@ -228,7 +228,7 @@ fn a_schedule_leaves_the_requests_figures_as_they_are() {
 
 #[test]
 fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
-    let old = |record: RequestRecord| RequestRecord { last_token_ns: None, queue_ns: None, ..record };
+    let old = |record: RequestRecord| with(record, |r| (r.last_token_ns, r.queue_ns) = (None, None));
     // The number of tokens is stated, the time of the last token is not: if each step follows the one before, the last
     // step tells it.
     let (record, steps) = scheduled(1, 0, |_| true);
@@ -243,14 +243,14 @@ fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
     }
     // The number of tokens is not stated: ten recorded steps of a hundred are not ten tokens.
     let (record, steps) = scheduled(1, 0, |i| i < 10);
-    let untold = RequestRecord { output_tokens: None, ttft_ns: None, ..old(record) };
+    let untold = with(old(record), |r| (r.output_tokens, r.ttft_ns) = (None, None));
     let latency = Latency::of(&[untold], &steps, &BTreeSet::new(), false);
     let r = &latency.requests[0];
     assert_eq!((r.ttft_ns, r.output_tokens, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None, None));
     assert_eq!((latency.output_tps, latency.output_tokens), (None, None), "missing, not ten");
     // If the first token's step has no record, its time is not known.
     let (record, steps) = scheduled(1, 0, |i| i >= 10);
-    let untold = RequestRecord { ttft_ns: None, ..record };
+    let untold = with(record, |r| r.ttft_ns = None);
     let r = Latency::of(&[untold], &steps, &BTreeSet::new(), false).requests.remove(0);
     assert_eq!((r.ttft_ns, r.tpot_ns), (None, None), "not 95 ms, the end of the first step that was recorded");
 }
@@ -258,11 +258,10 @@ fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
 #[test]
 fn totals_count_every_sequence_and_lack_what_one_request_lacks() {
     // Thirteen requests with a batch of 4 and a prompt of 32 tokens: 1,664 prompt tokens, not 416.
-    let of_batch = |number: u64| RequestRecord {
-        prompt_tokens: Some(32),
-        output_tokens: Some(40),
-        batch: Some(4),
-        ..request(number, number as i64 * 100 * MS as i64, 50 * MS)
+    let of_batch = |number: u64| {
+        with(request(number, number as i64 * 100 * MS as i64, 50 * MS), |r| {
+            (r.prompt_tokens, r.output_tokens, r.batch) = (Some(32), Some(40), Some(4))
+        })
     };
     let mut requests: Vec<RequestRecord> = (1..=13).map(of_batch).collect();
     let latency = of(&requests, &[]);
@@ -284,7 +283,7 @@ fn ended_sequences_yield_no_tokens() {
         step.sequences = Some(if i == 0 { 4 } else { 1 });
         step.context_len = Some(20 + i as u32);
     }
-    let r = of(&[RequestRecord { batch: Some(4), ..request(1, 0, 150 * MS) }], &steps).requests.remove(0);
+    let r = of(&[with(request(1, 0, 150 * MS), |r| r.batch = Some(4))], &steps).requests.remove(0);
     assert_eq!(r.output_tokens, Some(7), "not 16");
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64), "three gaps in 90 ms");
     assert!((r.decode_tps.unwrap() - 3.0 / 0.09).abs() < 1e-9);
@@ -296,7 +295,7 @@ fn gaps_of_one_request_are_no_independent_measurements() {
     let mut all = Vec::new();
     let mut steps = Vec::new();
     for r in 0..6u64 {
-        all.push(RequestRecord { output_tokens: Some(101), ..request(r + 1, r as i64 * 1_000 * MS as i64, 500 * MS) });
+        all.push(with(request(r + 1, r as i64 * 1_000 * MS as i64, 500 * MS), |r| r.output_tokens = Some(101)));
         for i in 0..101u32 {
             let kind = if i == 0 { Phase::Prefill } else { Phase::Decode };
             let mut row = phase(u64::from(i), r + 1, kind, 0, 1);

@@ -6,6 +6,7 @@ use candlescope_analysis::definitions::{DEFINITIONS, Definition};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
 use candlescope_core::run::{Code, Finding};
+use candlescope_testkit::with;
 use tempfile::tempdir;
 
 fn analysis(scenario: &Scenario) -> Analysis {
@@ -183,7 +184,7 @@ fn peak_memory_says_who_saw_it() {
         batch.samples.retain(|s| s.metric != "process_resident_memory_bytes");
         let at = batch.samples[0].clone();
         let mut sample = |metric, value| {
-            batch.samples.push(candlescope_core::SampleRecord { metric, value, unit: "bytes", ..at.clone() });
+            batch.samples.push(with(at.clone(), |r| (r.metric, r.value, r.unit) = (metric, value, "bytes")));
         };
         // The largest of 40 samples, and the high-water mark, which includes a peak between two of them.
         (0..40).for_each(|i| sample("process_resident_memory_bytes", 582_164_480.0 - f64::from(i)));

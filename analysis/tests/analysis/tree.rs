@@ -8,6 +8,7 @@ use candlescope_analysis::passes::flame::collapsed;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::operators;
 use candlescope_core::SpanRecord;
+use candlescope_testkit::with;
 use std::collections::BTreeMap;
 
 fn intervals(spans: &[SpanRecord]) -> Intervals {
@@ -191,7 +192,7 @@ fn a_step_inside_a_step_hangs_below_it() {
     // `generate` is entered by the application; the phase inside it starts a path of its own.
     let mut spans = vec![span(0, None, "generate", 0, 100), span(1, Some(0), "decode", 10, 60)];
     spans[1].step = Some(1);
-    spans.push(SpanRecord { step: Some(1), ..span(2, Some(1), "decode/linear", 20, 50) });
+    spans.push(with(span(2, Some(1), "decode/linear", 20, 50), |r| r.step = Some(1)));
     let intervals = intervals(&spans);
     assert_eq!(intervals.outermost_ns, 100);
     let tree = Tree::of(&intervals);

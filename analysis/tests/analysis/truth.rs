@@ -5,9 +5,8 @@ use candlescope_analysis::passes::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, KernelRecord, Phase, SampleRecord, SpanId, SpanRecord,
-};
+use candlescope_core::{Batch, DType, GpuSource, GpuTime, HostNs, Phase, SampleRecord, SpanId, SpanRecord};
+use candlescope_testkit::with;
 use serde_json::{Value, json};
 
 const MS: i64 = 1_000_000;
@@ -57,16 +56,15 @@ impl Maker {
     /// A kernel of a step; times in microseconds.
     fn kernel(&mut self, step: u64, device: &str, stream: u32, start_us: i64, dur_us: i64, launch_us: i64) {
         let of = &self.batch.steps[step as usize];
-        self.batch.kernels.push(KernelRecord {
-            seq: Some(step),
-            step: Some(step),
-            phase: of.phase,
-            path: Some(of.path.clone()),
-            stream,
-            launch_start: Some(HostNs(T0 + launch_us * 1_000)),
-            launch_dur_ns: Some(1_000),
-            ..common::kernel(device, start_us * 1_000, (dur_us * 1_000) as u64)
-        });
+        self.batch.kernels.push(with(common::kernel(device, start_us * 1_000, (dur_us * 1_000) as u64), |r| {
+            r.seq = Some(step);
+            r.step = Some(step);
+            r.phase = of.phase;
+            r.path = Some(of.path.clone());
+            r.stream = stream;
+            r.launch_start = Some(HostNs(T0 + launch_us * 1_000));
+            r.launch_dur_ns = Some(1_000);
+        }));
     }
 
     fn request(&mut self, number: u64, start_ms: i64, dur_ms: i64) {
@@ -370,13 +368,7 @@ fn warm_up_beside_a_measured_request_leaves_its_time_and_energy() {
     run.work(step, 1_000_000, 1_000_000_000, 100);
     for ms in (0..=11_000).step_by(100) {
         for (metric, value) in [("hw_power_watts", 100.0), ("hw_energy_joules_total", 1_000.0 + ms as f64 * 0.1)] {
-            run.batch.samples.push(SampleRecord {
-                time: HostNs(T0 + ms * MS),
-                metric,
-                device: "GPU-a".into(),
-                value,
-                unit: "",
-            });
+            run.batch.samples.push(SampleRecord::new(HostNs(T0 + ms * MS), "GPU-a", metric, value, ""));
         }
     }
     let analysis = run.analysis();

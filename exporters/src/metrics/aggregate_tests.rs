@@ -4,6 +4,7 @@ use super::*;
 use candlescope_core::run::{ExporterReport, LossCounts, RunManifest, StepCounts};
 use candlescope_core::{GpuSource, GpuTime, PathInfo, RequestRecord, SampleRecord};
 use candlescope_testkit::records;
+use candlescope_testkit::with;
 use prometheus::{Encoder, TextEncoder};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -22,30 +23,25 @@ pub(super) fn value(aggregate: &Aggregate, series: &str) -> Option<f64> {
 }
 
 fn path(rollup_id: u32, rollup: &str) -> Arc<PathInfo> {
-    Arc::new(PathInfo {
-        id: rollup_id,
-        path: format!("{rollup}[0]"),
-        rollup: rollup.into(),
-        rollup_id,
-        name: "x".into(),
-        target: "t".into(),
-        module: None,
-    })
+    Arc::new(with(PathInfo::new(rollup_id, format!("{rollup}[0]"), "x", "t"), |r| {
+        (r.rollup, r.rollup_id) = (rollup.into(), rollup_id)
+    }))
 }
 
 pub(super) fn span(rollup_id: u32, rollup: &str, host_ns: u64, gpu_ns: Option<u64>) -> SpanRecord {
-    SpanRecord {
-        path: path(rollup_id, rollup),
-        host_start: HostNs(0),
-        gpu: gpu_ns.map(|dur_ns| GpuTime { start: HostNs(0), dur_ns, source: GpuSource::Event }),
-        ..records::span(1, None, rollup, 0, host_ns)
-    }
+    with(records::span(1, None, rollup, 0, host_ns), |r| {
+        r.path = path(rollup_id, rollup);
+        r.host_start = HostNs(0);
+        r.gpu = gpu_ns.map(|dur_ns| GpuTime { start: HostNs(0), dur_ns, source: GpuSource::Event });
+    })
 }
 
 /// A step of request `request` from `start_ms` to `end_ms` after the epoch.
 pub(super) fn step(phase: Option<Phase>, request: Option<u64>, start_ms: u64, end_ms: u64) -> StepRecord {
     let host_start = HostNs((start_ms * MS) as i64);
-    StepRecord { phase, request, host_start, seq: 1, ..records::step(0, "step", 0, (end_ms - start_ms) * MS) }
+    with(records::step(0, "step", 0, (end_ms - start_ms) * MS), |r| {
+        (r.phase, r.request, r.host_start, r.seq) = (phase, request, host_start, 1)
+    })
 }
 
 pub(super) fn request(
@@ -55,14 +51,13 @@ pub(super) fn request(
     ttft_ms: Option<u64>,
     output: Option<u64>,
 ) -> RequestRecord {
-    RequestRecord {
-        model: model.into(),
-        host_start: HostNs(0),
-        ttft_ns: ttft_ms.map(|ms| ms * MS),
-        prompt_tokens: Some(7),
-        output_tokens: output,
-        ..records::request(number, 0, dur_ms * MS)
-    }
+    with(records::request(number, 0, dur_ms * MS), |r| {
+        r.model = model.into();
+        r.host_start = HostNs(0);
+        r.ttft_ns = ttft_ms.map(|ms| ms * MS);
+        r.prompt_tokens = Some(7);
+        r.output_tokens = output;
+    })
 }
 
 pub(super) fn aggregate(max_paths: usize) -> Aggregate {
@@ -217,12 +212,13 @@ fn figures_of_a_request_survive_a_schedule() {
     let schedule = json!({ "skip_first": 0, "wait": 90, "warmup": 0, "active": 10, "repeat": 0 });
     let mut a = aggregate(1);
     a.learn(&RunManifest { options: BTreeMap::from([("schedule".into(), schedule)]), ..RunManifest::default() });
-    let decode = |number: u64, token: u64| StepRecord {
-        step: number,
-        context_len: Some(100 + token as u32),
-        tokens: Some(1),
-        batch: Some(1),
-        ..step(Some(Phase::Decode), Some(1), token * 10 + 1, token * 10 + 10)
+    let decode = |number: u64, token: u64| {
+        with(step(Some(Phase::Decode), Some(1), token * 10 + 1, token * 10 + 10), |r| {
+            r.step = number;
+            r.context_len = Some(100 + token as u32);
+            r.tokens = Some(1);
+            r.batch = Some(1);
+        })
     };
     // Steps of another thread come in between.
     a.add(&steps(vec![decode(90, 6), decode(92, 7), decode(95, 8), decode(97, 9), decode(190, 11)]));
@@ -237,15 +233,12 @@ fn figures_of_a_request_survive_a_schedule() {
     assert!((tpot - 0.010).abs() < 1e-12, "(120 - 10) / 11 ms: {tpot}");
 
     // Without a time of its last token the request's end is the best estimate, not the last recorded step.
-    a.add(&steps(vec![StepRecord { request: Some(2), ..decode(191, 3) }]));
+    a.add(&steps(vec![with(decode(191, 3), |r| r.request = Some(2))]));
     a.add(&requests(vec![request(2, "n", 120, Some(10), Some(12))]));
     let tpot = value(&a, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_request_model=\"n\"}").unwrap();
     assert!((tpot - 0.010).abs() < 1e-12, "{tpot}");
     // Nor are tokens counted from steps.
-    a.add(&steps(vec![
-        StepRecord { request: Some(3), ..decode(192, 3) },
-        StepRecord { request: Some(3), ..decode(193, 4) },
-    ]));
+    a.add(&steps(vec![with(decode(192, 3), |r| r.request = Some(3)), with(decode(193, 4), |r| r.request = Some(3))]));
     a.add(&requests(vec![request(3, "o", 120, Some(10), None)]));
     let series = "gen_ai_server_time_per_output_token_seconds_count{gen_ai_request_model=\"o\"}";
     assert_eq!(value(&a, series), Some(0.0));
@@ -257,8 +250,7 @@ fn steps_that_do_not_tell_their_context_are_adjacent_in_a_window_of_the_schedule
     let schedule = candlescope_core::Schedule { skip_first: 0, wait: 6, warmup: 0, active: 4, repeat: 0 };
     let options = BTreeMap::from([("schedule".to_string(), json!(schedule))]);
     a.learn(&RunManifest { options, ..RunManifest::default() });
-    let decode =
-        |number| StepRecord { step: number, ..step(Some(Phase::Decode), Some(1), number * 10, number * 10 + 5) };
+    let decode = |number| with(step(Some(Phase::Decode), Some(1), number * 10, number * 10 + 5), |r| r.step = number);
     a.add(&steps(vec![decode(6), decode(9), decode(16)]));
     let count = "candlescope_inter_token_latency_seconds_count";
     assert_eq!(value(&a, count), Some(1.0), "6 to 9, and not 9 to 16");
@@ -328,7 +320,7 @@ fn more_models_than_there_is_room_for_share_one() {
 }
 
 fn sample(device: &str, metric: &'static str, value: f64) -> SampleRecord {
-    SampleRecord { time: HostNs(0), device: device.into(), metric, value, unit: "count" }
+    SampleRecord::new(HostNs(0), device, metric, value, "count")
 }
 
 #[test]

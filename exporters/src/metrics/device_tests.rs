@@ -4,6 +4,7 @@ use super::tests::{MS, aggregate, span, spans, step, steps, text, value};
 use super::*;
 use candlescope_core::{GpuTime, KernelRecord};
 use candlescope_testkit::records;
+use candlescope_testkit::with;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -246,7 +247,9 @@ fn thread(index: u32) -> Arc<candlescope_core::ThreadInfo> {
 
 fn kernel(step: Option<u64>, device: &str, start_ms: u64, end_ms: u64) -> KernelRecord {
     let gpu_start = HostNs((start_ms * MS) as i64);
-    KernelRecord { seq: step.map(|_| 1), step, gpu_start, ..records::kernel(device, 0, (end_ms - start_ms) * MS) }
+    with(records::kernel(device, 0, (end_ms - start_ms) * MS), |r| {
+        (r.seq, r.step, r.gpu_start) = (step.map(|_| 1), step, gpu_start)
+    })
 }
 
 fn on_gpu(source: GpuSource, dur_ns: u64) -> Option<GpuTime> {

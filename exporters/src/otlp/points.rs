@@ -171,13 +171,7 @@ mod tests {
         let mut request = source.request(1, HostNs(1));
         (request.host_dur_ns, request.ttft_ns) = (200_000_000_000, Some(250_000));
         end.requests.push(request);
-        end.samples.push(SampleRecord {
-            metric: "hw_energy_joules_total",
-            unit: "J",
-            device: "GPU-1".into(),
-            time: HostNs(1),
-            value: 7.5,
-        });
+        end.samples.push(SampleRecord::new(HostNs(1), "GPU-1", "hw_energy_joules_total", 7.5, "J"));
         aggregate.add(&end);
         let metrics = sent(&aggregate);
 

@@ -40,6 +40,7 @@ impl fmt::Debug for SpanId {
 
 /// Where an interval stands in the tree of names. Interned: equal paths share one allocation and one `id`.
 #[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathInfo {
     /// Dense number of this path within one session, from 0: exporters index tables with it instead of hashing strings.
     pub id: u32,
@@ -62,6 +63,13 @@ pub struct PathInfo {
 }
 
 impl PathInfo {
+    /// A path that stands for itself: its rollup has this number, too, and it belongs to no module.
+    pub fn new(id: u32, path: impl Into<String>, name: impl Into<Arc<str>>, target: impl Into<Arc<str>>) -> Self {
+        let path = path.into();
+        let rollup = Self::rollup_of(&path, None);
+        Self { id, path, rollup, rollup_id: id, name: name.into(), target: target.into(), module: None }
+    }
+
     /// The [`rollup`](Self::rollup) of a path, and of the module that its span stands for, if any.
     ///
     /// ```
@@ -109,6 +117,7 @@ fn without_ordinal(element: &str) -> &str {
 
 /// A thread that produced intervals.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ThreadInfo {
     /// Dense number within one session, from 1.
     pub index: u32,
@@ -132,6 +141,7 @@ pub struct GpuTime {
 
 /// One interval: one enter/exit pair of a span.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SpanRecord {
     /// Number of the interval, unique in a run; in enter order within one thread.
     pub seq: u64,
@@ -182,6 +192,7 @@ pub struct SpanRecord {
 
 /// One step: the outermost interval on a thread, or a marked phase.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct StepRecord {
     /// Number of the step, from 0 in order of start over all threads.
     pub step: u64,
@@ -235,6 +246,7 @@ pub struct StepRecord {
 
 /// One inference request, from the creation of its span to its close.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RequestRecord {
     /// Number of the request, from 1.
     pub request: u64,
@@ -277,6 +289,7 @@ impl RequestRecord {
 
 /// One sample of a metric of the host or a device.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SampleRecord {
     /// When it was taken, nanoseconds since the Unix epoch.
     pub time: HostNs,
@@ -292,6 +305,7 @@ pub struct SampleRecord {
 
 /// One kernel, copy or memset, recorded in a window.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct KernelRecord {
     /// What it is.
     pub kind: KernelKind,
@@ -339,6 +353,175 @@ pub struct KernelRecord {
     pub correlation: u32,
     /// The CUDA graph it was launched by, if any.
     pub graph: Option<u32>,
+}
+
+// Records are made by the pipeline and by readers of runs. The constructors take what every record of the kind has; the
+// rest is absent until it is set.
+
+impl ThreadInfo {
+    /// A thread.
+    pub fn new(index: u32, os_id: u64, name: impl Into<Arc<str>>) -> Self {
+        Self { index, os_id, name: name.into() }
+    }
+}
+
+impl SpanRecord {
+    /// An interval without parent, step, device time and work.
+    pub fn new(
+        seq: u64,
+        trace_id: TraceId,
+        span_id: SpanId,
+        path: Arc<PathInfo>,
+        thread: Arc<ThreadInfo>,
+        host_start: HostNs,
+        host_dur_ns: u64,
+    ) -> Self {
+        Self {
+            seq,
+            parent_seq: None,
+            trace_id,
+            span_id,
+            step: None,
+            phase: None,
+            path,
+            depth: 0,
+            thread,
+            host_start,
+            host_dur_ns,
+            gpu: None,
+            flops: None,
+            flops_executed: None,
+            bytes: None,
+            io_bytes: None,
+            tokens: None,
+            context_len: None,
+            batch: None,
+            dtype: None,
+            shape: None,
+        }
+    }
+}
+
+impl StepRecord {
+    /// A step of one interval, without phase, request, device time and work.
+    pub fn new(
+        step: u64,
+        seq: u64,
+        trace_id: TraceId,
+        path: Arc<PathInfo>,
+        thread: Arc<ThreadInfo>,
+        host_start: HostNs,
+        host_dur_ns: u64,
+    ) -> Self {
+        Self {
+            step,
+            seq,
+            trace_id,
+            phase: None,
+            request: None,
+            path,
+            thread,
+            host_start,
+            host_dur_ns,
+            gpu: None,
+            energy_mj: None,
+            tokens: None,
+            context_len: None,
+            batch: None,
+            new_tokens: None,
+            context_sum: None,
+            sequences: None,
+            flops: None,
+            flops_executed: None,
+            bytes: None,
+            io_bytes: None,
+            intervals: 1,
+            intervals_lost: None,
+        }
+    }
+}
+
+impl RequestRecord {
+    /// A request of which only its begin and end are known.
+    pub fn new(
+        request: u64,
+        trace_id: TraceId,
+        span_id: SpanId,
+        operation: impl Into<Arc<str>>,
+        model: impl Into<Arc<str>>,
+        host_start: HostNs,
+        host_dur_ns: u64,
+    ) -> Self {
+        Self {
+            request,
+            trace_id,
+            span_id,
+            parent_span_id: None,
+            caller_sampled: None,
+            operation: operation.into(),
+            model: model.into(),
+            host_start,
+            host_dur_ns,
+            ttft_ns: None,
+            last_token_ns: None,
+            queue_ns: None,
+            prompt_tokens: None,
+            output_tokens: None,
+            batch: None,
+        }
+    }
+}
+
+impl SampleRecord {
+    /// A sample.
+    pub fn new(
+        time: HostNs,
+        device: impl Into<Arc<str>>,
+        metric: &'static str,
+        value: f64,
+        unit: &'static str,
+    ) -> Self {
+        Self { time, device: device.into(), metric, value, unit }
+    }
+}
+
+impl KernelRecord {
+    /// A kernel, copy or memset that no interval is known to have launched.
+    pub fn new(
+        kind: KernelKind,
+        name: impl Into<Arc<str>>,
+        device: impl Into<Arc<str>>,
+        stream: u32,
+        gpu_start: HostNs,
+        gpu_dur_ns: u64,
+        correlation: u32,
+    ) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            seq: None,
+            span_id: None,
+            step: None,
+            phase: None,
+            path: None,
+            device: device.into(),
+            stream,
+            gpu_start,
+            gpu_dur_ns,
+            grid: None,
+            block: None,
+            registers: None,
+            shared_static: None,
+            shared_dynamic: None,
+            bytes: None,
+            launch: None,
+            launch_start: None,
+            launch_dur_ns: None,
+            queue_delay_ns: None,
+            correlation,
+            graph: None,
+        }
+    }
 }
 
 /// What the pipeline hands to every exporter: shared, never copied per exporter.

@@ -1,10 +1,10 @@
 //! Makes the records that a session would make of a decoder of SmolLM2-135M's shape that generates text: some 400
 //! intervals per token. Seeded, so that a test gets the same records each time.
 
-use crate::records::{T0, request, span, step, thread};
+use crate::records::{T0, request, span, step, thread, with};
 use candlescope_core::{
-    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Phase, RequestRecord, SampleRecord, Shape,
-    SpanId, SpanRecord, StepRecord, ThreadInfo, TraceId,
+    Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, Phase, RequestRecord, SampleRecord, Shape, SpanId,
+    SpanRecord, ThreadInfo, TraceId,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -139,16 +139,15 @@ impl Decoder {
             Some(parent) if parent.step.is_some() => &format!("{}/{name}", parent.path.path),
             _ => name,
         };
-        let made = SpanRecord {
-            trace_id: self.trace,
-            span_id: SpanId(self.base_span.wrapping_add(self.seq)),
-            step: self.in_step.then_some(self.step),
-            phase: self.phase,
-            depth: self.open.len() as u16,
-            thread: self.thread.clone(),
-            host_start: HostNs(self.now),
-            ..span(self.seq, parent.map(|parent| parent.seq), text, 0, 0)
-        };
+        let made = with(span(self.seq, parent.map(|parent| parent.seq), text, 0, 0), |r| {
+            r.trace_id = self.trace;
+            r.span_id = SpanId(self.base_span.wrapping_add(self.seq));
+            r.step = self.in_step.then_some(self.step);
+            r.phase = self.phase;
+            r.depth = self.open.len() as u16;
+            r.thread = self.thread.clone();
+            r.host_start = HostNs(self.now);
+        });
         self.open.push(self.batch.spans.len());
         self.batch.spans.push(made);
         self.between();
@@ -204,24 +203,23 @@ impl Decoder {
         }
         let span = &self.batch.spans[at];
         let is_kernel = kind == KernelKind::Kernel;
-        self.batch.kernels.push(KernelRecord {
-            kind,
-            name: name.into(),
-            stream: 2,
-            gpu_start: span.host_start.plus_ns(span.host_dur_ns / 5),
-            grid: is_kernel.then_some([64, 1, 1]),
-            block: is_kernel.then_some([128, 1, 1]),
-            registers: is_kernel.then_some(40),
-            shared_static: is_kernel.then_some(0),
-            shared_dynamic: is_kernel.then_some(0),
-            bytes: (!is_kernel).then_some(u64::from(self.context) * 4),
-            launch: Some(if is_kernel { "cuLaunchKernel" } else { "cuMemcpyDtoHAsync_v2" }),
-            launch_start: Some(span.host_start.plus_ns(span.host_dur_ns / 20)),
-            launch_dur_ns: Some(span.host_dur_ns / 20),
-            queue_delay_ns: Some(span.host_dur_ns / 10),
-            correlation: self.batch.kernels.len() as u32 + 1,
-            ..crate::records::kernel_of(span, GPU, span.host_dur_ns * 3 / 5)
-        });
+        self.batch.kernels.push(with(crate::records::kernel_of(span, GPU, span.host_dur_ns * 3 / 5), |r| {
+            r.kind = kind;
+            r.name = name.into();
+            r.stream = 2;
+            r.gpu_start = span.host_start.plus_ns(span.host_dur_ns / 5);
+            r.grid = is_kernel.then_some([64, 1, 1]);
+            r.block = is_kernel.then_some([128, 1, 1]);
+            r.registers = is_kernel.then_some(40);
+            r.shared_static = is_kernel.then_some(0);
+            r.shared_dynamic = is_kernel.then_some(0);
+            r.bytes = (!is_kernel).then_some(u64::from(self.context) * 4);
+            r.launch = Some(if is_kernel { "cuLaunchKernel" } else { "cuMemcpyDtoHAsync_v2" });
+            r.launch_start = Some(span.host_start.plus_ns(span.host_dur_ns / 20));
+            r.launch_dur_ns = Some(span.host_dur_ns / 20);
+            r.queue_delay_ns = Some(span.host_dur_ns / 10);
+            r.correlation = self.batch.kernels.len() as u32 + 1;
+        }));
     }
 
     /// Gives the intervals of a recorded step the sum of the kernels launched inside them, as the pipeline does.
@@ -287,25 +285,24 @@ impl Decoder {
         let annotated = self.annotated;
         let sum = |of: fn(&SpanRecord) -> Option<u64>| annotated.then(|| spans[first..].iter().filter_map(of).sum());
         let root = &spans[root];
-        self.batch.steps.push(StepRecord {
-            seq: root.seq,
-            trace_id: root.trace_id,
-            phase: root.phase,
-            request: Some(self.request),
-            path: root.path.clone(),
-            thread: root.thread.clone(),
-            host_start: root.host_start,
-            host_dur_ns: root.host_dur_ns,
-            gpu: root.gpu,
-            tokens: root.tokens,
-            context_len: root.context_len,
-            batch: root.batch,
-            flops: sum(|s| s.flops),
-            bytes: sum(|s| s.bytes),
-            io_bytes: sum(|s| s.io_bytes),
-            intervals: (spans.len() - first) as u64,
-            ..step(self.step, name, 0, 0)
-        });
+        self.batch.steps.push(with(step(self.step, name, 0, 0), |r| {
+            r.seq = root.seq;
+            r.trace_id = root.trace_id;
+            r.phase = root.phase;
+            r.request = Some(self.request);
+            r.path = root.path.clone();
+            r.thread = root.thread.clone();
+            r.host_start = root.host_start;
+            r.host_dur_ns = root.host_dur_ns;
+            r.gpu = root.gpu;
+            r.tokens = root.tokens;
+            r.context_len = root.context_len;
+            r.batch = root.batch;
+            r.flops = sum(|s| s.flops);
+            r.bytes = sum(|s| s.bytes);
+            r.io_bytes = sum(|s| s.io_bytes);
+            r.intervals = (spans.len() - first) as u64;
+        }));
         self.step += 1;
     }
 
@@ -328,22 +325,21 @@ impl Decoder {
         let (time, device) = (HostNs(self.now), Arc::<str>::from("host"));
         let memory = ("process_resident_memory_bytes", 300e6 + self.uniform() * 1e6, "bytes");
         [memory, ("process_cpu_ratio", self.uniform(), "ratio")]
-            .map(|(metric, value, unit)| SampleRecord { time, device: device.clone(), metric, value, unit })
+            .map(|(metric, value, unit)| SampleRecord::new(time, device.clone(), metric, value, unit))
             .to_vec()
     }
 
     /// A request that began at `started` and had all steps so far, and ends now.
     pub fn request(&self, number: u64, started: HostNs) -> RequestRecord {
-        RequestRecord {
-            trace_id: self.trace,
-            span_id: SpanId(self.base_span.wrapping_sub(number)),
-            host_start: started,
-            host_dur_ns: HostNs(self.now).since(started),
-            ttft_ns: Some(12_000_000),
-            prompt_tokens: Some(64),
-            output_tokens: Some(self.step),
-            batch: Some(1),
-            ..request(number, 0, 0)
-        }
+        with(request(number, 0, 0), |r| {
+            r.trace_id = self.trace;
+            r.span_id = SpanId(self.base_span.wrapping_sub(number));
+            r.host_start = started;
+            r.host_dur_ns = HostNs(self.now).since(started);
+            r.ttft_ns = Some(12_000_000);
+            r.prompt_tokens = Some(64);
+            r.output_tokens = Some(self.step);
+            r.batch = Some(1);
+        })
     }
 }

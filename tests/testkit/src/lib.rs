@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`records`] | one record of each kind, to be changed by struct update |
+//! | [`records`] | one record of each kind, to be changed by [`with`] |
 //! | [`decoder`] | a decoder that makes records as a session would, without a model |
 //! | [`scenario`] | a whole synthetic run with its manifest: requests, kernels, a GPU's sensors |
 //! | [`allocations`] | an allocator that counts |
@@ -20,6 +20,7 @@ pub mod tools;
 mod waiting;
 
 pub use decoder::Decoder;
+pub use records::with;
 pub use waiting::{SOON, wait_for, wait_until};
 
 /// The repository.

@@ -18,6 +18,12 @@ struct Paths {
     rollups: HashMap<String, u32>,
 }
 
+/// The record after a change: records of the SDK take no struct update outside it.
+pub fn with<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut record);
+    record
+}
+
 /// A path as the pipeline would intern it: equal paths are the same object, and numbers are dense.
 pub fn path(text: &str) -> Arc<PathInfo> {
     static KNOWN: LazyLock<Mutex<Paths>> = LazyLock::new(Mutex::default);
@@ -31,141 +37,70 @@ pub fn path(text: &str) -> Arc<PathInfo> {
     };
     let names: Vec<String> = text.split('/').map(plain).collect();
     let (id, rollup) = (paths.len() as u32, names.join("/"));
-    let made = Arc::new(PathInfo {
-        id,
-        path: text.to_string(),
-        rollup_id: *rollups.entry(rollup.clone()).or_insert(id),
-        rollup,
-        name: names[names.len() - 1].as_str().into(),
-        target: "candle_transformers::models::llama".into(),
-        module: None,
-    });
+    let made = Arc::new(with(
+        PathInfo::new(id, text.to_string(), names[names.len() - 1].as_str(), "candle_transformers::models::llama"),
+        |r| {
+            r.rollup_id = *rollups.entry(rollup.clone()).or_insert(id);
+            r.rollup = rollup;
+        },
+    ));
     paths.insert(text.to_string(), made.clone());
     made
 }
 
 /// A thread.
 pub fn thread(index: u32, name: &str) -> Arc<ThreadInfo> {
-    Arc::new(ThreadInfo { index, os_id: 4000 + u64::from(index), name: name.into() })
+    Arc::new(ThreadInfo::new(index, 4000 + u64::from(index), name))
 }
 
 /// A span of `dur` ns at `start` ns after [`T0`], step 0, thread `main`.
 pub fn span(seq: u64, parent: Option<u64>, text: &str, start: i64, dur: u64) -> SpanRecord {
-    SpanRecord {
-        seq,
-        parent_seq: parent,
-        trace_id: TraceId(7),
-        span_id: SpanId(seq + 1),
-        step: Some(0),
-        phase: None,
-        path: path(text),
-        depth: text.matches('/').count() as u16,
-        thread: thread(1, "main"),
-        host_start: HostNs(T0 + start),
-        host_dur_ns: dur,
-        gpu: None,
-        flops: None,
-        bytes: None,
-        tokens: None,
-        context_len: None,
-        batch: None,
-        dtype: None,
-        shape: None,
-        flops_executed: None,
-        io_bytes: None,
-    }
+    with(
+        SpanRecord::new(seq, TraceId(7), SpanId(seq + 1), path(text), thread(1, "main"), HostNs(T0 + start), dur),
+        |r| {
+            r.parent_seq = parent;
+            r.step = Some(0);
+            r.depth = text.matches('/').count() as u16;
+        },
+    )
 }
 
 /// A step of `dur` ns at `start` ns after [`T0`] on thread `main`.
 pub fn step(number: u64, name: &str, start: i64, dur: u64) -> StepRecord {
-    StepRecord {
-        step: number,
-        seq: number,
-        trace_id: TraceId(7),
-        phase: None,
-        request: None,
-        path: path(name),
-        thread: thread(1, "main"),
-        host_start: HostNs(T0 + start),
-        host_dur_ns: dur,
-        gpu: None,
-        energy_mj: None,
-        tokens: None,
-        context_len: None,
-        batch: None,
-        flops: None,
-        bytes: None,
-        intervals: 1,
-        intervals_lost: Some(0),
-        new_tokens: None,
-        context_sum: None,
-        sequences: None,
-        flops_executed: None,
-        io_bytes: None,
-    }
+    with(StepRecord::new(number, number, TraceId(7), path(name), thread(1, "main"), HostNs(T0 + start), dur), |r| {
+        r.intervals = 1;
+        r.intervals_lost = Some(0);
+    })
 }
 
 /// A request of `dur` ns at `start` ns after [`T0`].
 pub fn request(number: u64, start: i64, dur: u64) -> RequestRecord {
-    RequestRecord {
-        request: number,
-        trace_id: TraceId(u128::from(number)),
-        span_id: SpanId(number),
-        parent_span_id: None,
-        caller_sampled: None,
-        operation: "text_completion".into(),
-        model: "smollm2-135m".into(),
-        host_start: HostNs(T0 + start),
-        host_dur_ns: dur,
-        ttft_ns: None,
-        last_token_ns: None,
-        queue_ns: None,
-        prompt_tokens: None,
-        output_tokens: None,
-        batch: None,
-    }
+    RequestRecord::new(
+        number,
+        TraceId(u128::from(number)),
+        SpanId(number),
+        "text_completion",
+        "smollm2-135m",
+        HostNs(T0 + start),
+        dur,
+    )
 }
 
 /// A kernel of `dur` ns at `start` ns after [`T0`], without an interval.
 pub fn kernel(device: &str, start: i64, dur: u64) -> KernelRecord {
-    KernelRecord {
-        kind: KernelKind::Kernel,
-        name: "gemm".into(),
-        seq: None,
-        span_id: None,
-        step: None,
-        phase: None,
-        path: None,
-        device: device.into(),
-        stream: 7,
-        gpu_start: HostNs(T0 + start),
-        gpu_dur_ns: dur,
-        grid: None,
-        block: None,
-        registers: None,
-        shared_static: None,
-        shared_dynamic: None,
-        bytes: None,
-        launch: None,
-        launch_start: None,
-        launch_dur_ns: None,
-        queue_delay_ns: None,
-        correlation: 1,
-        graph: None,
-    }
+    KernelRecord::new(KernelKind::Kernel, "gemm", device, 7, HostNs(T0 + start), dur, 1)
 }
 
 /// A kernel that `span` launched as it began.
 pub fn kernel_of(span: &SpanRecord, device: &str, dur: u64) -> KernelRecord {
-    KernelRecord {
-        seq: Some(span.seq),
-        span_id: Some(span.span_id),
-        step: span.step,
-        phase: span.phase,
-        path: Some(span.path.clone()),
-        gpu_start: span.host_start,
-        ..kernel(device, 0, dur)
-    }
+    with(kernel(device, 0, dur), |r| {
+        r.seq = Some(span.seq);
+        r.span_id = Some(span.span_id);
+        r.step = span.step;
+        r.phase = span.phase;
+        r.path = Some(span.path.clone());
+        r.gpu_start = span.host_start;
+    })
 }
 
 /// Several batches as one.

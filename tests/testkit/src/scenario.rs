@@ -5,11 +5,11 @@
 
 pub use crate::decoder::GPU;
 use crate::decoder::{Decoder, Spread};
-use crate::records::{self, T0};
+use crate::records::{self, T0, with};
 use candlescope_core::run::{
     ClockInfo, CrossCheck, DeviceAnchor, GpuAccount, GpuDeviceAccount, KernelAccount, OverheadInfo, RunManifest,
 };
-use candlescope_core::{Batch, HostNs, RequestRecord, SampleRecord, TraceId};
+use candlescope_core::{Batch, HostNs, SampleRecord, TraceId};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -98,15 +98,14 @@ impl Scenario {
         decoder.now += 100_000;
         decoder.leave();
         let span = &decoder.batch.spans[entry];
-        let record = RequestRecord {
-            span_id: span.span_id,
-            host_dur_ns: span.host_dur_ns,
-            ttft_ns: Some(ttft as u64),
-            prompt_tokens: Some(u64::from(self.prompt)),
-            output_tokens: Some(u64::from(self.output)),
-            batch: Some(1),
-            ..records::request(number, start - T0, 0)
-        };
+        let record = with(records::request(number, start - T0, 0), |r| {
+            r.span_id = span.span_id;
+            r.host_dur_ns = span.host_dur_ns;
+            r.ttft_ns = Some(ttft as u64);
+            r.prompt_tokens = Some(u64::from(self.prompt));
+            r.output_tokens = Some(u64::from(self.output));
+            r.batch = Some(1);
+        });
         decoder.batch.requests.push(record);
         decoder.now += 2_000_000;
     }
@@ -124,7 +123,7 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
     for (i, at) in (0..end).step_by(period).enumerate() {
         let share = at as f64 / end as f64;
         let mut sample = |metric, value, unit| {
-            batch.samples.push(SampleRecord { time: HostNs(T0 + at), device: host.clone(), metric, value, unit });
+            batch.samples.push(SampleRecord::new(HostNs(T0 + at), host.clone(), metric, value, unit));
         };
         sample("process_resident_memory_bytes", 300e6 + 60e6 * share + if i % 7 == 0 { 4e6 } else { 0.0 }, "bytes");
         sample("process_cpu_utilization_ratio", 1.9 + 0.1 * share, "ratio");
@@ -185,7 +184,7 @@ fn sensors(batch: &mut Batch, end: i64) {
         joules += before.map_or(0.0, |w: f64| (w + watts) / 2.0 * 0.05);
         before = Some(watts);
         let mut sample = |metric, value, unit| {
-            batch.samples.push(SampleRecord { time: HostNs(T0 + at), device: device.clone(), metric, value, unit });
+            batch.samples.push(SampleRecord::new(HostNs(T0 + at), device.clone(), metric, value, unit));
         };
         sample("hw_power_watts", watts, "watts");
         sample("hw_gpu_utilization_ratio", if watts > 200.0 { 0.9 } else { 0.0 }, "ratio");

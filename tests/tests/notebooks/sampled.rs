@@ -9,6 +9,7 @@ use candlescope_core::{Batch, Exporter, GpuSource, GpuTime, Ledger, Phase, SpanR
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use candlescope_testkit::records::{join, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
+use candlescope_testkit::with;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -229,12 +230,13 @@ fn rates_in_sql_are_over_the_union_of_steps() {
     let (manifest, mut batch) = read(&dir.path().join("f32/run-0000"));
     let decode = batch.steps.iter().find(|step| step.phase == Some(Phase::Decode)).expect("a decode step").clone();
     batch.steps = (0..20)
-        .map(|n: u64| StepRecord {
-            step: n,
-            host_start: decode.host_start.plus_ns(n / 2 * 10_000_000),
-            host_dur_ns: 10_000_000,
-            tokens: Some(1),
-            ..decode.clone()
+        .map(|n: u64| {
+            with(decode.clone(), |r| {
+                r.step = n;
+                r.host_start = decode.host_start.plus_ns(n / 2 * 10_000_000);
+                r.host_dur_ns = 10_000_000;
+                r.tokens = Some(1);
+            })
         })
         .collect();
     let run = dir.path().join("threads");

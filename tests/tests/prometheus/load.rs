@@ -2,9 +2,10 @@
 
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{CollectError, Collector, Exporter, GpuSource, GpuTime, KernelRecord, Ledger, Samples, Session};
+use candlescope_core::{CollectError, Collector, Exporter, GpuSource, GpuTime, Ledger, Samples, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use candlescope_testkit::with;
 use candlescope_testkit::{Decoder, records};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -157,7 +158,7 @@ impl Marked {
                     spans.for_each(|(n, span)| span.gpu = span.gpu.filter(|_| n % 2 == 0).map(of_kernels));
                     batch.steps[0].gpu = batch.spans[0].gpu;
                     let kernel = records::kernel_of(&batch.spans[0], "GPU-00000000-made-up", 40_000);
-                    batch.kernels.push(KernelRecord { seq: None, span_id: None, path: None, ..kernel });
+                    batch.kernels.push(with(kernel, |r| (r.seq, r.span_id, r.path) = (None, None, None)));
                 }
                 ledger.received(&batch);
                 exporter.export(&batch, &ledger).expect("takes it");

@@ -184,17 +184,10 @@ impl<T: Copy + Eq + Hash> ValueDict<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_testkit::with;
 
     fn path(id: u32, path: &str, name: &str) -> Arc<PathInfo> {
-        Arc::new(PathInfo {
-            id,
-            path: path.into(),
-            rollup: path.into(),
-            rollup_id: id,
-            name: name.into(),
-            target: "model".into(),
-            module: None,
-        })
+        Arc::new(with(PathInfo::new(id, path, name, "model"), |p| p.rollup = path.into()))
     }
 
     #[test]
