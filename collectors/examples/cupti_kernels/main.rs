@@ -48,16 +48,16 @@ fn main() -> ExitCode {
 struct Way {
     name: &'static str,
     correlate: Correlate,
-    set: fn(&mut CuptiOptions),
+    set: fn(CuptiOptions) -> CuptiOptions,
 }
 
 const WAYS: [Way; 5] = [
-    Way { name: "defaults", correlate: Correlate::Callbacks, set: |_| {} },
-    Way { name: "attached late", correlate: Correlate::Callbacks, set: |o| o.attach_late = true },
-    Way { name: "with runtime calls", correlate: Correlate::Callbacks, set: |o| o.runtime_calls = true },
-    Way { name: "kernels alone", correlate: Correlate::Nothing, set: |_| {} },
+    Way { name: "defaults", correlate: Correlate::Callbacks, set: |o| o },
+    Way { name: "attached late", correlate: Correlate::Callbacks, set: |o| o.attach_late(true) },
+    Way { name: "with runtime calls", correlate: Correlate::Callbacks, set: |o| o.runtime_calls(true) },
+    Way { name: "kernels alone", correlate: Correlate::Nothing, set: |o| o },
     // Last, as what stays attached slows down everything after it.
-    Way { name: "kept attached", correlate: Correlate::Callbacks, set: |o| o.keep_attached = true },
+    Way { name: "kept attached", correlate: Correlate::Callbacks, set: |o| o.keep_attached(true) },
 ];
 
 /// The report, and whether every check passed.
@@ -101,10 +101,7 @@ fn run(steps: u32, launches: u32) -> Result<(Value, bool), String> {
 
 fn one_way(gpu: &sys::Gpu, way: &Way, steps: u32, launches: u32, failures: &mut Vec<String>) -> Result<Value, String> {
     let text = |e: ActivityError| e.to_string();
-    let mut options = CuptiOptions::default();
-    options.correlate = way.correlate;
-    (way.set)(&mut options);
-    let mut recorder = Cupti::new(options);
+    let mut recorder = Cupti::new((way.set)(CuptiOptions::default().correlate(way.correlate)));
     let began = Instant::now();
     recorder.prepare().map_err(text)?;
     let prepare_ms = costs::ms(began);

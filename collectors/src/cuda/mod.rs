@@ -70,19 +70,9 @@ use sys::Cuda;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaClockOptions {
-    /// Marks that may be under way per thread, and therefore events made per thread and device; 16384 by default, at
-    /// least 2 and at most 2²⁰.
-    ///
-    /// Overload policy: a thread with that many marks that the device has not passed gets no more
-    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), and the missing ones are counted: waiting would hold up
-    /// the application, and more events would take more of the driver's memory. The default takes 0.5 MB of host memory
-    /// per thread that uses a GPU.
-    pub in_flight: usize,
-    /// How long the device may take to pass a mark before the mark is given up; 30 s by default.
-    pub age_out: Duration,
-    /// Streams that marks go into instead of the per-thread default stream, by the device's CUDA ordinal. More can be
-    /// named later, see [`CudaClock::streams`].
-    pub streams: Vec<(usize, Stream)>,
+    in_flight: usize,
+    age_out: Duration,
+    streams: Vec<(usize, Stream)>,
 }
 
 impl Default for CudaClockOptions {
@@ -92,21 +82,28 @@ impl Default for CudaClockOptions {
 }
 
 impl CudaClockOptions {
-    /// Sets the most marks that may be under way per thread.
+    /// Marks that may be under way per thread, and therefore events made per thread and device; 16384 by default, at
+    /// least 2 and at most 2²⁰.
+    ///
+    /// Overload policy: a thread with that many marks that the device has not passed gets no more
+    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), and the missing ones are counted: waiting would hold up
+    /// the application, and more events would take more of the driver's memory. The default takes 0.5 MB of host memory
+    /// per thread that uses a GPU.
     #[must_use]
     pub fn in_flight(mut self, marks: usize) -> Self {
         self.in_flight = marks;
         self
     }
 
-    /// Sets the age at which marks are given up.
+    /// How long the device may take to pass a mark before the mark is given up; 30 s by default.
     #[must_use]
     pub fn age_out(mut self, age: Duration) -> Self {
         self.age_out = age;
         self
     }
 
-    /// Marks on the device with this CUDA ordinal go into `stream`.
+    /// Marks on the device with this CUDA ordinal go into `stream` instead of the per-thread default stream. More can be
+    /// named later, see [`CudaClock::streams`].
     #[must_use]
     pub fn stream(mut self, ordinal: usize, stream: impl Into<Stream>) -> Self {
         self.streams.push((ordinal, stream.into()));

@@ -6,7 +6,7 @@
 //! so that other work on the machine affects all equally.
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
-use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use candlescope_models::{Engine, GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tracing_subscriber::prelude::*;
 
-const USAGE: &str = "usage: many_runs DIR [--runs N] [--dtype f32,f16,bf16] [--warmup N] [--repeats N]";
+const USAGE: &str =
+    "usage: many_runs DIR [--runs N] [--dtype f32,f16,bf16] [--warmup N] [--repeats N] [--engine candle]";
 
 /// Most prompt tokens of all sequences together: longer prefills would take most of the time.
 const MOST_PROMPT_TOKENS: usize = 256;
@@ -35,6 +36,7 @@ struct Options {
     dtypes: Vec<DType>,
     warmup: usize,
     repeats: usize,
+    engine: Engine,
 }
 
 fn main() -> Result<()> {
@@ -53,7 +55,8 @@ fn main() -> Result<()> {
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
     let dir = args.next().filter(|arg| !arg.starts_with('-')).context(USAGE)?.into();
-    let mut options = Options { dir, runs: 1000, dtypes: vec![DType::F32], warmup: 1, repeats: 1 };
+    let mut options =
+        Options { dir, runs: 1000, dtypes: vec![DType::F32], warmup: 1, repeats: 1, engine: Engine::Instrumented };
     while let Some(name) = args.next() {
         let value = args.next().with_context(|| format!("{name} needs a value; {USAGE}"))?;
         let number = || value.parse::<usize>().with_context(|| format!("{name} {value}: not a number; {USAGE}"));
@@ -61,6 +64,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
             ("--runs", _) => options.runs = number()?,
             ("--warmup", _) => options.warmup = number()?,
             ("--repeats", _) => options.repeats = number()?,
+            ("--engine", "candle") => options.engine = Engine::Candle,
             ("--dtype", list) => options.dtypes = list.split(',').map(dtype).collect::<Result<_>>()?,
             _ => bail!("{name} {value} is not known; {USAGE}"),
         }
@@ -111,7 +115,7 @@ fn shuffled(cases: &[Case], n: usize) -> Vec<Case> {
 fn one(dir: &Path, case: Case, options: &Options) -> Result<u64> {
     let run_id = dir.file_name().context("a directory with a name")?.to_string_lossy();
     let how = GenerateOptions { max_new_tokens: case.new_tokens, ignore_eos: true, ..GenerateOptions::default() };
-    let load = LoadOptions { dtype: Some(case.dtype), ..LoadOptions::default() };
+    let load = LoadOptions { dtype: Some(case.dtype), engine: options.engine, ..LoadOptions::default() };
     // The same names as the options of `candlescope profile`.
     let (layer, scope) = candlescope::builder()
         .parquet(dir)

@@ -135,6 +135,17 @@ fn one_run() {
     }
     assert_eq!(found["gpu_operators"], 0);
 
+    // An unmodified model's operators stand for its modules, in the report and in the notebook.
+    let unmodified = dir.path().join("candle");
+    make_runs(&unmodified, &["--runs", "1", "--warmup", "0", "--engine", "candle"]);
+    let unmodified = unmodified.join("f32/run-0000");
+    let found = figures(&python, WHERE, &[("CANDLESCOPE_RUNS", &unmodified)], 2);
+    let run = analysis(&unmodified);
+    assert!(run.operators.iter().any(|o| o.path == "decode/model.layers.*.mlp.down_proj"), "{:?}", run.operators);
+    for operator in run.operators.iter().filter(|o| o.path != "request") {
+        assert_eq!(found["self_ns"][&operator.path], operator.self_ns, "{}", operator.path);
+    }
+
     let (run_a, run_b) = (analysis(&a), analysis(&b));
     assert_eq!(run_a.latency.warmup, 2);
     hold_latency(&run_a, &figures(&python, BATCH, &[("CANDLESCOPE_RUNS", &a)], 3));
