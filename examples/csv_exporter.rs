@@ -60,7 +60,7 @@ impl Exporter for CsvExporter {
             match (kind, &written) {
                 (RecordKind::Step, Ok(())) => ledger.exported(kind, batch.count(kind)),
                 (RecordKind::Step, Err(_)) => ledger.dropped(kind, DropReason::Io, batch.count(kind)),
-                _ => ledger.dropped(kind, DropReason::Limit, batch.count(kind)),
+                _ => ledger.dropped(kind, DropReason::NotTaken, batch.count(kind)),
             }
         }
         written.map_err(|e| self.failed(e))

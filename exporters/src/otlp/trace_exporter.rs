@@ -156,8 +156,8 @@ impl Exporter for OtlpExporter {
 
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
         // Samples cannot be represented in traces; metrics and Parquet have them.
-        ledger.dropped(RecordKind::Sample, DropReason::Limit, batch.count(RecordKind::Sample));
-        ledger.dropped(RecordKind::Kernel, DropReason::Limit, batch.count(RecordKind::Kernel));
+        ledger.dropped(RecordKind::Sample, DropReason::NotTaken, batch.count(RecordKind::Sample));
+        ledger.dropped(RecordKind::Kernel, DropReason::NotTaken, batch.count(RecordKind::Kernel));
         let Some(r) = &mut self.running else {
             for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Request] {
                 ledger.dropped(kind, DropReason::Dead, batch.count(kind));

@@ -18,6 +18,8 @@ pub enum DropReason {
     DiskBudget,
     /// Left out on purpose by a limit of the exporter, such as the number of spans in a trace.
     Limit,
+    /// Of a kind that the exporter does not take, as an exporter of traces takes no samples. Nothing is lost.
+    NotTaken,
     /// The exporter had failed permanently, or had panicked.
     Dead,
     /// The shutdown timeout was over.
@@ -28,11 +30,12 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 7] = [
+    pub const ALL: [DropReason; 8] = [
         DropReason::QueueFull,
         DropReason::Io,
         DropReason::DiskBudget,
         DropReason::Limit,
+        DropReason::NotTaken,
         DropReason::Dead,
         DropReason::Shutdown,
         DropReason::Unaccounted,
@@ -45,6 +48,7 @@ impl DropReason {
             DropReason::Io => "io",
             DropReason::DiskBudget => "disk_budget",
             DropReason::Limit => "limit",
+            DropReason::NotTaken => "not_taken",
             DropReason::Dead => "dead",
             DropReason::Shutdown => "shutdown",
             DropReason::Unaccounted => "unaccounted",

@@ -456,14 +456,16 @@ fn clock_set(clock: &ClockInfo) -> Option<Finding> {
 
 /// Records that an exporter did not export.
 fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
+    // What an exporter has no place for is not lost: another one takes it.
+    let every = report.dropped.iter().flat_map(|(table, reasons)| reasons.iter().map(move |(why, n)| (table, why, *n)));
+    let missing: Vec<_> = every.filter(|(_, why, _)| *why != DropReason::NotTaken.as_str()).collect();
     let sum = |asked_for: bool| {
-        let reasons = report.dropped.values().flatten().filter(|(reason, _)| is_asked_for(reason) == asked_for);
-        reasons.map(|(_, n)| *n).fold(0, u64::saturating_add)
+        let chosen = missing.iter().filter(|(_, why, _)| is_asked_for(why) == asked_for);
+        chosen.map(|(_, _, n)| *n).fold(0, u64::saturating_add)
     };
     let list = |asked_for: bool| {
-        let reasons = report.dropped.iter().flat_map(|(table, reasons)| reasons.iter().map(move |r| (table, r)));
-        let chosen = reasons.filter(|(_, (reason, _))| is_asked_for(reason) == asked_for);
-        chosen.map(|(table, (reason, n))| format!("{n} {table} ({reason})")).collect::<Vec<_>>().join(", ")
+        let chosen = missing.iter().filter(|(_, why, _)| is_asked_for(why) == asked_for);
+        chosen.map(|(table, why, n)| format!("{n} {table} ({why})")).collect::<Vec<_>>().join(", ")
     };
     let finding = |code, message, remedy| Finding::new(code, message, remedy).at(Place::Exporter, report.name.as_str());
     if sum(true) > 0 {
@@ -617,6 +619,7 @@ mod tests {
             judged(exporter("disk_budget", None)),
             [("exporter otlp left out 3 spans (disk_budget) to stay within its limits".to_string(), Severity::Info)]
         );
+        assert!(judged(exporter("not_taken", None)).is_empty(), "of a kind that it does not take");
         let unsettled = ExporterReport { dropped: BTreeMap::new(), ..exporter("limit", None) };
         assert!(judged(unsettled.clone()).is_empty(), "nothing was dropped");
         let late = |name: Option<&str>| {
