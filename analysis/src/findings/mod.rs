@@ -23,6 +23,7 @@ mod no_intervals;
 mod nsys_profile;
 mod orphans;
 mod overhead;
+mod phases_unmarked;
 mod rows;
 mod steps_sampled;
 mod unaccounted;
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
     context_growth::find,
     memory_sampling::find,
     few_requests::find,
+    phases_unmarked::find,
     gpu_time_absent::find,
     kernels_outside::find,
     gpu_parents::find,

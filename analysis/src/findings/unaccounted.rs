@@ -21,9 +21,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let finding = finding.ratio("share", share);
     let worst = tree.rows.iter().filter(|row| row.has_children).max_by_key(|row| row.self_ns);
     vec![match worst {
-        Some(row) => finding
-            .at(Place::Path, run.intervals.paths[row.path].rollup.as_str())
-            .ratio("most", ratio(row.self_ns, tree.total_ns)),
+        Some(row) => finding.at(Place::Path, row.rollup.as_str()).ratio("most", ratio(row.self_ns, tree.total_ns)),
         None => finding,
     }]
 }

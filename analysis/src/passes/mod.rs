@@ -26,6 +26,7 @@ pub(crate) mod kernels_by_path;
 #[doc(hidden)]
 pub mod latency;
 pub(crate) mod memory;
+mod module_groups;
 #[doc(hidden)]
 pub mod operators;
 pub(crate) mod overhead;

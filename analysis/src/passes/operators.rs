@@ -91,7 +91,8 @@ pub struct OperatorGpu {
 pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     let kinds = |source: GpuSource, outermost: bool| {
         let rows = tree.rows.iter().filter(|row| !outermost || row.depth == 0);
-        rows.filter(|row| intervals.paths[row.path].gpu.of(source).calls > 0).count()
+        let paths = rows.filter_map(|row| row.path);
+        paths.filter(|&path| intervals.paths[path].gpu.of(source).calls > 0).count()
     };
     [true, false].into_iter().find_map(|outermost| {
         let (event, cupti) = (kinds(GpuSource::Event, outermost), kinds(GpuSource::Cupti, outermost));
@@ -112,23 +113,23 @@ pub fn operators(
     merged: &BTreeMap<String, f64>,
 ) -> Vec<Operator> {
     let source = shown_source(tree, intervals);
+    let rows = rows_with_intervals(tree);
     let estimates = source.map_or(Vec::new(), |source| {
-        let sampled = tree.rows.iter().map(|row| {
-            let path = &intervals.paths[row.path];
-            Sampled { parent: row.parent, calls: path.calls, sums: &path.gpu, groups: &path.gpu_groups }
+        let sampled = rows.iter().map(|&(_, path, parent)| {
+            let path = &intervals.paths[path];
+            Sampled { parent, calls: path.calls, sums: &path.gpu, groups: &path.gpu_groups }
         });
         estimate(&sampled.collect::<Vec<_>>(), source)
     });
-    let outermost = tree.rows.iter().zip(&estimates).filter(|(row, _)| row.depth == 0);
+    let outermost = rows.iter().zip(&estimates).filter(|((row, ..), _)| row.depth == 0);
     let whole_ns: f64 = outermost.filter_map(|(_, estimate)| Some(estimate.as_ref()?.total_ns)).sum();
-    let launched = launches_below(tree, intervals, launches);
-    let mut operators: Vec<Operator> = tree
-        .rows
+    let launched = launches_below(&rows, intervals, launches);
+    let mut operators: Vec<Operator> = rows
         .iter()
         .zip(launched)
         .enumerate()
-        .map(|(at, (row, launched))| {
-            let path = &intervals.paths[row.path];
+        .map(|(at, (&(row, path, _), launched))| {
+            let path = &intervals.paths[path];
             // Analytic work over measured time: per nanosecond is 10⁹ per second.
             let rate = |work: Option<u64>| work.filter(|_| row.total_ns > 0).map(|w| w as f64 / row.total_ns as f64);
             let estimate = estimates.get(at).copied().flatten();
@@ -142,7 +143,7 @@ pub fn operators(
             Operator {
                 path: path.rollup.clone(),
                 target: path.target.clone(),
-                calls: row.calls,
+                calls: path.calls,
                 self_ns: row.self_ns,
                 total_ns: row.total_ns,
                 min_ns: path.min_ns,
@@ -204,16 +205,37 @@ fn gpu(
     }
 }
 
-/// Kernels launched in each row of the tree and below it; `None` if none were recorded at all.
-fn launches_below(tree: &Tree, intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Option<u64>> {
-    if launches.is_empty() {
-        return vec![None; tree.rows.len()];
+/// A row with intervals of its own, the position of its totals, and its nearest ancestor among these rows.
+type Row<'a> = (&'a TreeRow, usize, Option<usize>);
+
+/// The tree without groups of modules, parents before children.
+fn rows_with_intervals(tree: &Tree) -> Vec<Row<'_>> {
+    // Of each row of the tree, the last row with intervals at it or above it.
+    let mut nearest: Vec<Option<usize>> = Vec::with_capacity(tree.rows.len());
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for row in &tree.rows {
+        let parent = row.parent.and_then(|parent| nearest[parent]);
+        nearest.push(match row.path {
+            Some(path) => {
+                rows.push((row, path, parent));
+                Some(rows.len() - 1)
+            }
+            None => parent,
+        });
     }
-    let own = |row: &super::tree::TreeRow| launches.get(intervals.paths[row.path].rollup.as_str()).copied();
-    let mut counts: Vec<u64> = tree.rows.iter().map(|row| own(row).unwrap_or(0)).collect();
+    rows
+}
+
+/// Kernels launched in each row and below it; `None` if none were recorded at all.
+fn launches_below(rows: &[Row<'_>], intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Option<u64>> {
+    if launches.is_empty() {
+        return vec![None; rows.len()];
+    }
+    let own = |path: usize| launches.get(intervals.paths[path].rollup.as_str()).copied();
+    let mut counts: Vec<u64> = rows.iter().map(|&(_, path, _)| own(path).unwrap_or(0)).collect();
     // Children stand after their parents.
     for row in (0..counts.len()).rev() {
-        if let Some(parent) = tree.rows[row].parent {
+        if let Some(parent) = rows[row].2 {
             counts[parent] = counts[parent].saturating_add(counts[row]);
         }
     }

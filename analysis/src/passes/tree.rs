@@ -1,7 +1,11 @@
 //! Where the time goes, as a tree of rollup paths: each node's total and self time, children by time.
 //!
+//! Modules that stand beside each other because no span holds them, as those of candle's `qwen2`, are arranged in groups
+//! by their names (`module_groups`), so that the tree of an unmodified model is that of its modules.
+//!
 //! The tree is a flat list in display order: a crafted run may be thousands deep, and nothing here recurses.
 
+use super::module_groups::{Member, grouped};
 use super::path_totals::{Intervals, PathTotals};
 use super::stats::total;
 use std::collections::BTreeMap;
@@ -22,12 +26,14 @@ pub struct TreeRow {
     pub depth: usize,
     /// Row of its parent.
     pub parent: Option<usize>,
-    /// Position of its totals in [`Intervals::paths`].
-    pub path: usize,
+    /// Position of its totals in [`Intervals::paths`]; `None` for a group of modules, which has no intervals of its own.
+    pub path: Option<usize>,
+    /// Its rollup path; of a group, what the names in it have in common.
+    pub rollup: String,
     /// Its name below its parent.
     pub label: String,
-    /// Intervals.
-    pub calls: u64,
+    /// Intervals; `None` for a group.
+    pub calls: Option<u64>,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
     /// The same less their children's: for a node with children, the part that no child accounts for.
@@ -59,38 +65,60 @@ impl Tree {
                 None => roots.push(i),
             }
         }
-        let by_time = |list: &mut Vec<usize>| {
-            // Ascending, because the stack below takes them from the end.
-            list.sort_by(|&a, &b| (paths[a].total_ns, &paths[b].rollup).cmp(&(paths[b].total_ns, &paths[a].rollup)));
-        };
-        children.iter_mut().for_each(by_time);
-        by_time(&mut roots);
-
         let total_ns = intervals.outermost_ns;
         let mut rows: Vec<TreeRow> = Vec::with_capacity(paths.len());
-        let mut stack: Vec<(usize, usize, Option<usize>)> = roots.iter().map(|&root| (root, 0, None)).collect();
-        while let Some((path, depth, parent)) = stack.pop() {
-            let totals = &paths[path];
-            let row = rows.len();
-            let above = parent.map(|row: usize| paths[rows[row].path].rollup.as_str());
-            rows.push(TreeRow {
+        let mut stack: Vec<Node> = Vec::new();
+        let by_time = |mut nodes: Vec<Node>| {
+            // Ascending, because the stack takes them from the end.
+            nodes.sort_by(|a, b| (a.total_ns, &b.rollup).cmp(&(b.total_ns, &a.rollup)));
+            nodes
+        };
+        let nodes_of = |members: &[usize], row: Option<usize>, depth: usize, above: Option<&str>, groups: usize| {
+            let members: Vec<Member<'_>> = members
+                .iter()
+                .map(|&i| Member { path: i, rollup: &paths[i].rollup, is_module: paths[i].is_module })
+                .collect();
+            // Names of a crafted run may have thousands of parts, each of which would compare all names once more.
+            let found = grouped(&members, above.filter(|_| groups < MOST_GROUPS));
+            let nodes = found.into_iter().map(|group| Node {
+                total_ns: total(group.members.iter().map(|&i| paths[i].total_ns)),
+                rollup: group.rollup,
+                path: group.path,
+                members: group.members,
+                parent: row,
                 depth,
-                parent,
-                path,
-                label: label(&totals.rollup, above),
-                calls: totals.calls,
-                total_ns: totals.total_ns,
-                self_ns: totals.self_ns,
-                share: ratio(totals.total_ns, total_ns),
-                has_children: !children[path].is_empty(),
-                flops: totals.flops,
-                flops_executed: totals.flops_executed,
-                bytes: totals.bytes,
-                io_bytes: totals.io_bytes,
+                groups: groups + 1,
             });
-            stack.extend(children[path].iter().map(|&child| (child, depth + 1, Some(row))));
+            by_time(nodes.collect())
+        };
+        stack.extend(nodes_of(&roots, None, 0, None, 0));
+        while let Some(node) = stack.pop() {
+            let row = rows.len();
+            let above = node.parent.map(|parent| rows[parent].rollup.as_str());
+            let totals = node.path.map(|path| &paths[path]);
+            let below = node.path.map_or(&node.members, |path| &children[path]);
+            rows.push(TreeRow {
+                depth: node.depth,
+                parent: node.parent,
+                path: node.path,
+                label: label(&node.rollup, above),
+                calls: totals.map(|t| t.calls),
+                total_ns: node.total_ns,
+                self_ns: totals.map_or(0, |t| t.self_ns),
+                share: ratio(node.total_ns, total_ns),
+                has_children: !below.is_empty(),
+                flops: totals.and_then(|t| t.flops),
+                flops_executed: totals.and_then(|t| t.flops_executed),
+                bytes: totals.and_then(|t| t.bytes),
+                io_bytes: totals.and_then(|t| t.io_bytes),
+                rollup: node.rollup,
+            });
+            let groups = if node.path.is_some() { 0 } else { node.groups };
+            let inside = nodes_of(below, Some(row), node.depth + 1, Some(&rows[row].rollup), groups);
+            stack.extend(inside);
         }
-        let mut missing: Vec<bool> = rows.iter().map(|row| paths[row.path].io_missing).collect();
+        let mut missing: Vec<bool> =
+            rows.iter().map(|row| row.path.is_some_and(|path| paths[path].io_missing)).collect();
         // Children come after their parents, so adding from the end carries every leaf's work up to its root.
         for row in (0..rows.len()).rev() {
             if let Some(parent) = rows[row].parent {
@@ -112,6 +140,22 @@ impl Tree {
         total(self.rows.iter().filter(|row| row.has_children).map(|row| row.self_ns))
     }
 }
+
+/// What becomes a row: a path, or a group of modules.
+struct Node {
+    path: Option<usize>,
+    rollup: String,
+    /// Paths in a group.
+    members: Vec<usize>,
+    total_ns: u64,
+    parent: Option<usize>,
+    depth: usize,
+    /// Groups that it is in, one inside the other, itself included.
+    groups: usize,
+}
+
+/// Most groups inside each other.
+const MOST_GROUPS: usize = 16;
 
 /// Position of each path's parent.
 ///

@@ -235,7 +235,7 @@ impl Out {
             let indent = "  ".repeat(row.depth.min(10));
             vec![
                 format!("{indent}{}", tail(&printable(&row.label), 42usize.saturating_sub(indent.len()))),
-                count(row.calls),
+                row.calls.map_or("–".to_string(), count),
                 duration(row.total_ns as f64),
                 percent(row.share),
                 duration(row.self_ns as f64),

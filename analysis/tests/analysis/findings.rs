@@ -241,3 +241,16 @@ fn a_gpu_that_waits_for_the_host_is_said_and_one_that_outlasts_its_steps_too() {
     assert!(code(&outlasts, "gpu_outlasts_steps").unwrap().severity == Severity::Info);
     assert!(code(&outlasts, "launch_bound").is_none() && outlasts.verdict.ok, "{:?}", outlasts.verdict);
 }
+
+#[test]
+fn a_model_without_phases_says_what_one_line_would_give() {
+    let marked = on_gpu(|_, _| {});
+    assert!(code(&marked, "phases_unmarked").is_none());
+    let unmarked = on_gpu(|batch, _| {
+        batch.steps.iter_mut().for_each(|step| step.phase = None);
+        batch.spans.iter_mut().for_each(|span| span.phase = None);
+    });
+    let finding = code(&unmarked, "phases_unmarked").unwrap();
+    assert!(finding.remedy().contains("llm::decode") && finding.severity == Severity::Info);
+    assert_eq!(finding.figure("steps"), Some(unmarked.rows["steps"] as f64));
+}

@@ -41,7 +41,7 @@ fn self_and_total_by_hand() {
     let tree = Tree::of(&intervals);
     assert_eq!(tree.total_ns, 100);
     let rows: Vec<_> = tree.rows.iter().map(|r| (r.depth, r.label.as_str(), r.calls, r.total_ns, r.self_ns)).collect();
-    assert_eq!(rows, [(0, "decode", 1, 100, 10), (1, "block", 2, 90, 25), (2, "linear", 3, 65, 65)]);
+    assert_eq!(rows, [(0, "decode", Some(1), 100, 10), (1, "block", Some(2), 90, 25), (2, "linear", Some(3), 65, 65)]);
     // Parents with children: 10 + 25.
     assert_eq!(tree.unaccounted_ns(), 35);
     assert!((tree.rows[1].share - 0.9).abs() < 1e-12);

@@ -361,7 +361,7 @@ fn tree(analysis: &Analysis) -> Value {
     let has_gpu = !gpu.is_empty();
     let rows = tree.rows.iter().take(MOST_ROWS).map(|row| {
         let unaccounted = ratio(row.self_ns, row.total_ns);
-        let g = gpu.get(analysis.intervals.paths[row.path].rollup.as_str());
+        let g = gpu.get(row.rollup.as_str());
         let time = |ns: Option<f64>| ns.map_or("–".to_string(), duration);
         let on_gpu = has_gpu.then(|| {
             [
@@ -371,7 +371,7 @@ fn tree(analysis: &Analysis) -> Value {
             ]
         });
         json!({
-            "depth": row.depth, "indent": row.depth.min(24), "label": printable(&row.label), "calls": count(row.calls),
+            "depth": row.depth, "indent": row.depth.min(24), "label": printable(&row.label), "calls": row.calls.map_or("–".to_string(), count),
             "total": duration(row.total_ns as f64), "share": percent(row.share), "own": duration(row.self_ns as f64),
             "own_share": percent(ratio(row.self_ns, tree.total_ns)), "has_children": row.has_children,
             "unaccounted": if row.has_children { percent(unaccounted) } else { String::new() },

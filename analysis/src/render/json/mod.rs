@@ -248,7 +248,8 @@ fn operators(analysis: &Analysis) -> Value {
 fn tree(analysis: &Analysis) -> Value {
     let rows = analysis.tree.rows.iter().map(|row| {
         json!({
-            "path": analysis.intervals.paths[row.path].rollup,
+            "path": row.rollup,
+            "group": row.path.is_none(),
             "label": row.label,
             "depth": row.depth,
             "parent": row.parent,

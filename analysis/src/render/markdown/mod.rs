@@ -263,7 +263,7 @@ fn tree(out: &mut String, analysis: &Analysis) {
     let rows = analysis.tree.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
         vec![
             format!("{}{}", "&emsp;".repeat(row.depth.min(16)), code(&row.label)),
-            count(row.calls),
+            row.calls.map_or("–".to_string(), count),
             duration(row.total_ns as f64),
             percent(row.share),
             duration(row.self_ns as f64),

@@ -86,6 +86,8 @@ codes! {
     LayerAddedTwice = "layer_added_twice", Warning;
     /// Too few measured requests to have a spread.
     FewRequests = "few_requests", Info;
+    /// A model of candle ran without phases, so that nothing is known about its forward passes.
+    PhasesUnmarked = "phases_unmarked", Info;
     /// The program reported an error or panicked.
     ProgramFailed = "program_failed", Error;
     /// The process was forked from the one that records: the run belongs to the parent.
