@@ -16,6 +16,7 @@ pub mod kernel_sums;
 pub(crate) mod kernels_by_path;
 pub mod latency;
 pub(crate) mod memory;
+mod module_tree;
 pub mod operators;
 pub(crate) mod overhead;
 pub(crate) mod overlap;
@@ -47,6 +48,7 @@ pub use kernel_sums::Kernels;
 pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 pub use latency::Latency;
 pub use memory::{InSteps, Memory, PeakResident, Series};
+pub use module_tree::{ModuleRow, ModuleTree};
 pub use operators::Operator;
 pub use overhead::{Background, Whole};
 pub use path_totals::{Intervals, PathTotals};
@@ -84,6 +86,8 @@ pub struct Analysis {
     pub tokens: Tokens,
     /// Where the time goes, as a tree.
     pub tree: Tree,
+    /// The same by the parts of the modules' names; empty where no module is known.
+    pub modules: ModuleTree,
     /// Where the time goes, as a table by self time.
     pub operators: Vec<Operator>,
     /// GPU time of steps, and how the device's time divides.
@@ -181,6 +185,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
     let tokens = tokens::Tokens::of(&steps, warmup.requests());
     let tree = tree::Tree::of(&intervals);
+    let modules = module_tree::ModuleTree::of(&intervals);
     let (kernels, recorded) = kernels.finish(&intervals);
     warmup.kernels = kernels.warmup;
     let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
@@ -207,6 +212,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         phases,
         tokens,
         tree,
+        modules,
         operators,
         gpu,
         kernels,

@@ -178,7 +178,7 @@ fn label(rollup: &str, above: Option<&str>) -> String {
     own.unwrap_or_else(last).to_string()
 }
 
-fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+pub(super) fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),

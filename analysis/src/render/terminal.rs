@@ -2,7 +2,7 @@
 
 use super::conclusion::verdict_line;
 use super::format::{
-    bytes, count, duration, head, path, percent, printable, significant, tail, utc, value, with_error,
+    bytes, count, duration, flops, head, path, percent, printable, significant, tail, utc, value, with_error,
 };
 use super::head_facts::{background, machine, model, model_name, overhead};
 use super::headline_figures::{FigureValue, figures, interval};
@@ -46,6 +46,7 @@ pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
     out.figures(analysis);
     out.phases(analysis);
     out.tree(analysis);
+    out.modules(analysis);
     out.operators(analysis);
     out.gpu(analysis);
     out.nsys(analysis);
@@ -245,6 +246,28 @@ impl Out {
         self.table(&["", "calls", "total", "share", "self", "share"], rows.collect(), &[0]);
         let shown = visible.len().min(self.options.tree);
         self.more(tree.rows.len(), shown, "paths");
+    }
+
+    fn modules(&mut self, analysis: &Analysis) {
+        let tree = &analysis.modules;
+        if !tree.groups() {
+            return;
+        }
+        self.heading("Modules", "by the parts of their names");
+        let visible: Vec<_> = tree.rows.iter().filter(|row| row.share >= SMALLEST_SHARE || row.depth == 0).collect();
+        let rows = visible.iter().take(self.options.tree).map(|row| {
+            let indent = "  ".repeat(row.depth.min(10));
+            vec![
+                format!("{indent}{}", tail(&printable(&row.label), 42usize.saturating_sub(indent.len()))),
+                count(row.calls),
+                duration(row.total_ns as f64),
+                percent(row.share),
+                row.flops.map_or(String::new(), |n| flops(n as f64)),
+            ]
+        });
+        self.table(&["", "calls", "total", "share", "FLOPs"], rows.collect(), &[0]);
+        let shown = visible.len().min(self.options.tree);
+        self.more(tree.rows.len(), shown, "modules");
     }
 
     fn operators(&mut self, analysis: &Analysis) {

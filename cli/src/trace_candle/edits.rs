@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 const SPANS: &str = include_str!("layer_spans.rs.txt");
 
-const DEPENDENCY: &str = "\n[dependencies.tracing]\nversion = \"0.1.37\"\nfeatures = [\"std\"]\ndefault-features = false\n";
+const DEPENDENCY: &str =
+    "\n[dependencies.tracing]\nversion = \"0.1.37\"\nfeatures = [\"std\"]\ndefault-features = false\n";
 
 /// One change of a file.
 #[derive(Debug)]
@@ -142,7 +143,11 @@ fn linear() -> File {
     File::new("src/linear.rs")
         .field("Linear")
         .tracked_in("impl Linear {", "new")
-        .instead("impl Linear {", "Self { weight, bias }", "Self { span: crate::candlescope::given::linear(&weight), weight, bias }")
+        .instead(
+            "impl Linear {",
+            "Self { weight, bias }",
+            "Self { span: crate::candlescope::given::linear(&weight), weight, bias }",
+        )
         .entered("impl super::Module for Linear {", "fn forward(&self, x: &Tensor) -> candle::Result<Tensor> {")
         .tracked("linear(")
         .instead("pub fn linear(", "Linear::new(ws, Some(bs))", &read("Some(bs)"))
@@ -167,8 +172,12 @@ fn embedding() -> File {
 }
 
 fn layer_norm() -> File {
-    let read = "\n        span: if config.remove_mean {\n            crate::candlescope::read::layer_norm()\n        } else {\n            \
-                crate::candlescope::read::rms_norm()\n        },";
+    let read = "
+        span: if config.remove_mean {
+            crate::candlescope::read::layer_norm()
+        } else {
+            crate::candlescope::read::rms_norm()
+        },";
     let (norm, rms) = ("impl LayerNorm {", "impl RmsNorm {");
     File::new("src/layer_norm.rs")
         .field("LayerNorm")
@@ -236,10 +245,7 @@ fn convolutions() -> File {
             .field(layer)
             .tracked_in(&item, "new")
             .made(&item, "Self {\n            weight,", &format!("given::{function}"))
-            .entered(
-                &format!("impl crate::Module for {layer} {{"),
-                "fn forward(&self, x: &Tensor) -> Result<Tensor> {",
-            )
+            .entered(&format!("impl crate::Module for {layer} {{"), "fn forward(&self, x: &Tensor) -> Result<Tensor> {")
             .tracked(&format!("{function}("))
             .tracked(&format!("{function}_no_bias("));
     }

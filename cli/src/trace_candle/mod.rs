@@ -42,7 +42,8 @@ pub(crate) fn run(args: &TraceCandleArgs) -> Result<()> {
     // All of it before anything is written: a failed edit leaves nothing behind.
     let mut files = BTreeMap::new();
     read_into(&source, Path::new(""), &mut files)?;
-    edits::apply(&mut files).with_context(|| format!("{} is not candle-nn {VERSION} as published", source.display()))?;
+    edits::apply(&mut files)
+        .with_context(|| format!("{} is not candle-nn {VERSION} as published", source.display()))?;
     write(&args.out, &files)?;
     say(&format!(
         "candle-nn {VERSION} with spans in its layers: {}\n\nAdd to the Cargo.toml of your workspace:\n\n\
@@ -64,7 +65,8 @@ fn locate(manifest: Option<&Path>) -> Result<PathBuf> {
         "cargo cannot tell where candle-nn is: run this in the program's folder, or name its Cargo.toml with \
          --manifest-path (without the patch, if the folder that it names is not there yet)",
     )?;
-    let found: Vec<&Package> = metadata.packages.iter().filter(|package| package.name.as_str() == "candle-nn").collect();
+    let found: Vec<&Package> =
+        metadata.packages.iter().filter(|package| package.name.as_str() == "candle-nn").collect();
     let package = match *found {
         [package] => package,
         [] => bail!("{} does not depend on candle-nn", metadata.workspace_root),
@@ -105,14 +107,10 @@ fn check_version(source: &Path) -> Result<()> {
     let path = source.join("Cargo.toml");
     let text = fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}: name the folder of candle-nn's source", path.display()))?;
-    let Manifest { package } = toml::from_str(&text).with_context(|| format!("{} is not of candle-nn", path.display()))?;
+    let Manifest { package } =
+        toml::from_str(&text).with_context(|| format!("{} is not of candle-nn", path.display()))?;
     if (package.name.as_str(), package.version.as_str()) != ("candle-nn", VERSION) {
-        bail!(
-            "{} is of {} {}: the edits are for candle-nn {VERSION}",
-            path.display(),
-            package.name,
-            package.version
-        );
+        bail!("{} is of {} {}: the edits are for candle-nn {VERSION}", path.display(), package.name, package.version);
     }
     if source.join(MARK).exists() {
         bail!("{} has its spans already: name candle-nn's own folder", source.display());

@@ -71,6 +71,7 @@ fn values(analysis: &Analysis) -> Value {
         "gpu": gpu(analysis),
         "nsys": super::nsys_table::html(analysis),
         "tree": tree(analysis),
+        "modules": modules(analysis),
         "flame": flame::frame(&analysis.tree),
         "tokens": plots::tokens(&analysis.tokens),
         "series": series(analysis),
@@ -385,6 +386,22 @@ fn tree(analysis: &Analysis) -> Value {
         "total": duration(tree.total_ns as f64),
         "unaccounted": percent(ratio(tree.unaccounted_ns(), tree.total_ns)),
     })
+}
+
+fn modules(analysis: &Analysis) -> Value {
+    let tree = &analysis.modules;
+    if !tree.groups() {
+        return Value::Null;
+    }
+    let rows = tree.rows.iter().take(MOST_ROWS).map(|row| {
+        json!({
+            "indent": row.depth.min(24), "label": printable(&row.label), "calls": count(row.calls),
+            "total": duration(row.total_ns as f64), "share": percent(row.share), "width": row.share * 100.0,
+            "flops": row.flops.map_or(String::new(), |n| flops(n as f64)),
+            "bytes": row.bytes.map_or(String::new(), |n| bytes(n as f64)),
+        })
+    });
+    json!({ "rows": rows.collect::<Vec<_>>(), "more": tree.rows.len().saturating_sub(MOST_ROWS) })
 }
 
 fn gpu(analysis: &Analysis) -> Value {

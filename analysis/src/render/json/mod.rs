@@ -92,6 +92,9 @@ pub fn metrics(analysis: &Analysis) -> Value {
     for (key, value) in gpu_sections::sections(analysis) {
         whole[key] = value;
     }
+    if !analysis.modules.rows.is_empty() {
+        whole["modules"] = modules(analysis);
+    }
     whole
 }
 
@@ -263,6 +266,23 @@ fn tree(analysis: &Analysis) -> Value {
         "unaccounted_ns": analysis.tree.unaccounted_ns(),
         "rows": rows.collect::<Vec<_>>(),
     })
+}
+
+fn modules(analysis: &Analysis) -> Value {
+    let rows = analysis.modules.rows.iter().map(|row| {
+        json!({
+            "name": row.name,
+            "label": row.label,
+            "depth": row.depth,
+            "has_intervals": row.is_module,
+            "calls": row.calls,
+            "total_ns": row.total_ns,
+            "share": row.share,
+            "flops": row.flops,
+            "bytes": row.bytes,
+        })
+    });
+    rows.collect()
 }
 
 fn tokens(analysis: &Analysis) -> Value {

@@ -4,7 +4,7 @@ mod tables;
 mod text;
 
 use super::conclusion;
-use super::format::{count, duration, flops, json, percent, plural, significant, utc, value, with_error};
+use super::format::{bytes, count, duration, flops, json, percent, plural, significant, utc, value, with_error};
 use super::head_facts::{background, machine, model, model_name, overhead};
 use super::headline_figures::{FigureValue, figures, interval};
 use super::shown_definitions::shown_definitions;
@@ -47,6 +47,7 @@ pub fn report(analysis: &Analysis) -> String {
     figures_table(&mut out, analysis);
     phases(&mut out, analysis);
     tree(&mut out, analysis);
+    modules(&mut out, analysis);
     let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
     out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
     gpu(&mut out, analysis);
@@ -271,6 +272,28 @@ fn tree(out: &mut String, analysis: &Analysis) {
         ]
     });
     out.push_str(&table(&["path", "calls", "total", "share", "self", "self share"], rows));
+}
+
+fn modules(out: &mut String, analysis: &Analysis) {
+    if !analysis.modules.groups() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n## Modules\n\nBy the parts of their names. A part that has no interval of its own has the time of what is \
+         below it.\n"
+    );
+    let rows = analysis.modules.rows.iter().filter(|row| row.share >= 0.001 || row.depth == 0).take(100).map(|row| {
+        vec![
+            format!("{}{}", "&emsp;".repeat(row.depth.min(16)), code(&row.label)),
+            count(row.calls),
+            duration(row.total_ns as f64),
+            percent(row.share),
+            row.flops.map_or(String::new(), |n| flops(n as f64)),
+            row.bytes.map_or(String::new(), |n| bytes(n as f64)),
+        ]
+    });
+    out.push_str(&table(&["module", "calls", "total", "share", "FLOPs", "bytes"], rows));
 }
 
 fn gpu(out: &mut String, analysis: &Analysis) {

@@ -237,8 +237,8 @@ impl Loading {
         Some(module(&self.architecture, own_or_head(&name, operation), operation, weights))
     }
 
-    /// What a layer that was handed tensors is made of: what was read just now, if it has their shape; a linear layer
-    /// otherwise of the one table that has, which makes it the tied head.
+    /// What a layer that was handed tensors is made of: what was read just now, if it has their shape; otherwise the one
+    /// table that has, which makes a linear layer the tied head.
     fn made_of(&mut self, operation: Operation, matrix: Option<[usize; 2]>) -> Option<Module> {
         let is_given = |weight: &&Weight| matrix.is_some_and(|matrix| *weight.dims == matrix);
         let last = self.fresh().next_back().map(|weight| weight.module().to_owned());
@@ -252,11 +252,15 @@ impl Loading {
         if fits {
             return self.just_read(operation);
         }
-        if operation != Operation::Linear {
+        if !matches!(operation, Operation::Linear | Operation::Embedding) {
             return None;
         }
         let unowned = self.unowned.iter().map(|(_, weight)| weight);
         let table = only(self.tables.iter().chain(unowned).filter(is_given).rev())?.clone();
+        if operation == Operation::Embedding {
+            // It stays where it is: a head may be made of it yet.
+            return Some(module(&self.architecture, table.module().into(), operation, vec![table]));
+        }
         self.check_head(&table);
         Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table]))
     }
