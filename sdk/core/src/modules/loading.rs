@@ -252,17 +252,22 @@ impl Loading {
         if fits {
             return self.just_read(operation);
         }
-        if !matches!(operation, Operation::Linear | Operation::Embedding) {
-            return None;
-        }
         let unowned = self.unowned.iter().map(|(_, weight)| weight);
-        let table = only(self.tables.iter().chain(unowned).filter(is_given).rev())?.clone();
-        if operation == Operation::Embedding {
-            // It stays where it is: a head may be made of it yet.
-            return Some(module(&self.architecture, table.module().into(), operation, vec![table]));
+        let tables = || self.tables.iter().chain(unowned.clone()).filter(is_given).rev();
+        match operation {
+            Operation::Linear => {
+                let table = only(tables())?.clone();
+                self.check_head(&table);
+                Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table]))
+            }
+            Operation::Embedding => {
+                // It stays where it is: a head may be made of it yet.
+                let of_gguf = |weight: &&Weight| weight.module() == GGUF_EMBEDDING;
+                let table = only(tables()).or_else(|| only(tables().filter(of_gguf)))?.clone();
+                Some(module(&self.architecture, table.module().into(), operation, vec![table]))
+            }
+            _ => None,
         }
-        self.check_head(&table);
-        Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table]))
     }
 
     fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {

@@ -264,6 +264,10 @@ fn convolutions_of_stable_diffusion_are_told_apart() {
     ];
     let problems = Case { steps: &[IMAGE], spanless, ..Case::default() }.check_all_names(&seen);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+    if super::TRACED {
+        // Its `geglu` has become a group around a layer with a span of its own.
+        return;
+    }
     let mut groups: Vec<(&str, &str)> = seen
         .batch
         .spans

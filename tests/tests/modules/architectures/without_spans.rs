@@ -20,7 +20,7 @@ fn every_layer_is_named() {
 }
 
 fn gemma() -> Row {
-    let text = config("gemma", json!({"head_dim": 8, "hidden_activation": "gelu_pytorch_tanh"}));
+    let text = config("gemma", json!({"head_dim": 8, "hidden_act": null, "hidden_activation": "gelu"}));
     let seen = run(&text, |vb| gemma::Model::new(false, &of(&text), vb), gemma::Model::forward);
     spanless(SMALL, true, &seen, Case { name: "gemma", file: "gemma.rs", shared: tied(), ..Case::default() })
 }
@@ -29,10 +29,13 @@ fn gemma3() -> Row {
     let more = json!({
         "head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8, "sliding_window": 64,
         "sliding_window_pattern": 2, "rope_local_base_freq": 10000.0,
+        // candle's cache takes the values of one head only.
+        "num_key_value_heads": 1,
     });
     let text = config("gemma3_text", more);
     let seen = run(&text, |vb| gemma3::Model::new(false, &of(&text), vb), gemma3::Model::forward);
-    spanless(SMALL, true, &seen, Case { name: "gemma3", file: "gemma3.rs", shared: tied(), ..Case::default() })
+    let sizes = Decoder { keys: 8, ..SMALL };
+    spanless(sizes, true, &seen, Case { name: "gemma3", file: "gemma3.rs", shared: tied(), ..Case::default() })
 }
 
 fn olmo() -> Row {
@@ -91,7 +94,7 @@ const LAYER: u64 = 4 * 32 * 32 + 2 * 32 * 64;
 
 fn siglip() -> Row {
     let text = json!({
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_channels": 3,
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4, "num_channels": 3,
         "image_size": 16, "patch_size": 8, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
     })
     .to_string();
@@ -106,9 +109,9 @@ fn siglip() -> Row {
         file: "siglip.rs",
         remark: NO_SPANS,
         steps: &[IMAGE],
-        total: &|_| 2 * (4 * 3 * 64 * 32 + 4 * 3 * LAYER + (2 + 4 + 4) * 32 * 32 + 2 * 32 * 64),
-        spanless: if TRACED { &["vision_model.head", "vision_model.head.attention"] } else { &[""] },
-        rows: &|module, _| if module.contains(".head.") { 1 } else { 4 },
+        total: &|_| 2 * (4 * 3 * 64 * 32 + 4 * 6 * LAYER + (2 + 4 + 4) * 32 * 32 + 2 * 32 * 64),
+        spanless: if TRACED { &["head", "head.attention", "position_embedding"] } else { &[""] },
+        rows: &|module, _| if module.starts_with("head.") { 1 } else { 4 },
         nameless,
         shown: false,
         ..Case::default()
