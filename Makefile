@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services test-grafana instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo test test-services test-grafana test-models-without-spans test-candle-examples instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
@@ -16,6 +16,9 @@ demo:
 # One choice of features for all tests: another one would build candle and Arrow anew. A tool that a test needs must be there.
 TESTS = CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \
 	--features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
+
+# The command, with the same choice.
+BUILD = cargo build -q --workspace --features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
 
 # Set-up and every test that a machine without a GPU can run, those against real servers included.
 test: models venv nsys services
@@ -37,6 +40,19 @@ instructions:
 test-grafana: services
 	@tests/services/grafana.sh >/dev/null
 	$(TESTS) --test prometheus -- --ignored --nocapture
+
+# candle's models that make no spans, with candle-nn as `candlescope trace-candle-nn` writes it: candle is built anew, some minutes.
+# UPDATE_DOCS=1 writes what they show into docs/models.md.
+test-models-without-spans:
+	@scripts/setup.sh test
+	$(BUILD) --bin candlescope
+	tests/without_spans/run.sh
+
+# candle's own examples qwen and t5 as published, with two lines more: cargo downloads and builds them, some minutes.
+test-candle-examples:
+	@scripts/setup.sh test
+	$(BUILD) --bin candlescope
+	tests/candle_examples/run.sh "$$(tests/candle_examples/build.sh)" target/debug/candlescope target/candle-examples
 
 # Mutated inputs for every reader and parser, an hour each: panics, aborts, hangs over 20 s and more than 512 MB all fail it. SECONDS=60
 # shortens it, TARGET=spans chooses one, SEED=2 makes other inputs. Models have their own mutations.

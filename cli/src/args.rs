@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Nsys(NsysArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
+    /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
+    TraceCandleNn(crate::trace_candle::TraceCandleArgs),
 }
 
 const PROFILE_EXAMPLES: &str = "\

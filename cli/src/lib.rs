@@ -22,6 +22,7 @@ mod progress;
 mod report;
 mod run_dir;
 mod services;
+mod trace_candle;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -49,6 +50,7 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Doctor(args) => doctor::run(&args),
+        Command::TraceCandleNn(args) => trace_candle::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

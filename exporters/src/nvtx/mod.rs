@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | text | the interval's name, a registered string | `NVTX_EVENTS.textId` |
 //! | payload | the span id as `u64`, the same as `spans.span_id` of a run | `NVTX_EVENTS.uint64Value` |
-//! | category | the phase: `prefill`, `decode`, `sample`, `encode`; 0 outside any | `NVTX_EVENTS.category` |
+//! | category | the phase: `prefill`, `decode`, `sample`, `encode`, `vision`; 0 outside any | `NVTX_EVENTS.category` |
 //! | colour | one for each phase | `NVTX_EVENTS.color` |
 //!
 //! The path is not in the range, because it is known only when the step has ended. It can be found by the payload.
@@ -135,6 +135,7 @@ fn look(phase: Option<Phase>) -> RangeLook {
         Some(Phase::Decode) => (2, 0xffd9_782b),
         Some(Phase::Sample) => (3, 0xff7a_5ea8),
         Some(Phase::Encode) => (4, 0xff5a_8f6b),
+        Some(Phase::Vision) => (5, 0xff3f_8f8a),
     };
     RangeLook { category, argb }
 }

@@ -121,10 +121,27 @@ pub fn sample() -> EnteredSpan {
     info_span!(target: TARGET, "sample", candlescope.phase = "sample").entered()
 }
 
-/// A forward pass that generates nothing.
+/// A forward pass that generates nothing: of an embedding model, or of the encoder that a decoder reads.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn encode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
     info_span!(target: TARGET, "encode", candlescope.phase = "encode", tokens = new, context_len = context, batch)
+        .entered()
+}
+
+/// A pass of images through a model's vision tower, before the prompt that they are part of. Tokens are patches.
+///
+/// ```
+/// use candlescope_core::llm::{self, Tokens};
+/// {
+///     let _step = llm::vision(Tokens::new(14 * 14));
+///     // let image = model.encode_image(&pixels)?;
+/// }
+/// let _step = llm::prefill(Tokens::new(49 + 12).context(49 + 12)); // four patches become one token
+/// // model.forward(...)
+/// ```
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn vision(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
+    info_span!(target: TARGET, "vision", candlescope.phase = "vision", tokens = new, context_len = context, batch)
         .entered()
 }
 

@@ -532,7 +532,8 @@ const RANK: Column = col("rank", Int32, false, "Rank of the process in a distrib
 const TRACE_ID: Column = col("trace_id", Utf8, false, "W3C trace id, 32 hex digits; the one OTLP exports");
 const SPAN_ID: Column =
     col("span_id", Int64, false, "W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry");
-const PHASE: Column = col("phase", Utf8, true, "prefill, decode, sample or encode; null outside a marked phase");
+const PHASE: Column =
+    col("phase", Utf8, true, "prefill, decode, sample, encode or vision; null outside a marked phase");
 const THREAD: Column = col("thread", Utf8, false, "Name of the thread");
 const START: Column = col("host_start_ns", Int64, false, "Start on the host, nanoseconds since the Unix epoch");
 const DUR: Column = col("host_dur_ns", Int64, false, "Duration on the host, nanoseconds");

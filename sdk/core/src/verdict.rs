@@ -59,9 +59,9 @@ fn spans_seen(e: &Evidence<'_>, of_manifest: &[Finding], found: &mut Vec<Finding
     {
         found.push(Finding::new(
             Code::NoModelSpans,
-            "no span was seen inside any prefill, decode or encode: the model itself is missing",
-            "install the layer before the model loads; some candle models have no spans at all: wrap their layers with \
-             candlescope-models",
+            "no span was seen inside any phase: the model itself is missing",
+            "install the layer before the model loads; some of candle's models make no spans: docs/instrument.md, \"Models \
+             without spans\", says how they get some",
         ));
     }
 }

@@ -47,6 +47,8 @@ words! {
         Sample = "sample",
         /// A forward pass that generates nothing, such as an embedding model's.
         Encode = "encode",
+        /// A pass through a model's vision tower, whose output a decoder reads.
+        Vision = "vision",
     }
 }
 

@@ -94,10 +94,11 @@ impl CandlescopeLayer {
 
     /// The meta of a span that stands for a module, if it does: called once for each span, while a model loads.
     #[cold]
-    fn module(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
+    fn module(&self, attrs: &Attributes<'_>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
         if self.shared.control.is_closed() || self.shared.is_forked() {
             return None;
         }
+        let (metadata, rule) = (attrs.metadata(), rule.of_span(attrs));
         let slot = self.shared.watch.note(metadata.name(), modules::claim(rule, self.shared.session))?;
         let meta = self.describe(metadata, kinds, &FieldValues::default(), Some(slot));
         (meta.name != names::OTHER).then_some(meta)
@@ -197,7 +198,7 @@ where
         if let Some(meta) = meta
             && !kinds.any()
         {
-            let module = rule.and_then(|rule| self.module(attrs.metadata(), kinds, rule));
+            let module = rule.and_then(|rule| self.module(attrs, kinds, rule));
             if let Some(meta) = module {
                 keep_module(&self.shared, id, meta, &ctx);
             }

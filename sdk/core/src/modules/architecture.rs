@@ -20,12 +20,17 @@ enum Family {
 /// implementation was read: it narrows to the last position before the head.
 const DECODERS: &[&str] = &[
     "chatglm",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
     "glm4",
     "granite",
     "helium",
     "llama",
     "mistral",
     "mixtral",
+    "olmo",
+    "olmo2",
     "phi",
     "phi2",
     "phi3",
@@ -37,6 +42,7 @@ const DECODERS: &[&str] = &[
     "qwen3moe",
     "smollm3",
     "stablelm",
+    "starcoder2",
     "yi",
 ];
 const ENCODERS: &[&str] = &["bert", "distilbert", "jina_bert", "nomic_bert", "xlm-roberta"];

@@ -41,6 +41,8 @@ pub(crate) struct Loading {
     pub(super) unowned: VecDeque<(u64, Weight)>,
     /// How many of them, from the end, were read after the last span was made.
     fresh: usize,
+    /// Whether the last span was that of a layer of candle-nn itself.
+    layer_before: bool,
     /// Tables that a span owns: a head may be tied to one.
     tables: Vec<Weight>,
     /// Width of the last vector that was read: that of the model, once its last norm was read.
@@ -180,10 +182,17 @@ impl Loading {
             Rule::Work => Claim::Nothing,
             Rule::Unknown => Claim::Unknown,
             Rule::Unseen => Claim::Missing,
-            Rule::Before(operation) => known(self.just_read(operation)),
+            Rule::Before(operation) => match self.just_read(operation) {
+                // What it stands around has a span of its own, and owns them.
+                None if self.layer_before => Claim::Module(Slot::group(None)),
+                module => known(module),
+            },
+            Rule::Layer(operation) => known(self.just_read(operation)),
+            Rule::Made { operation, matrix } => known(self.made_of(operation, matrix)),
             Rule::Batch(operation, patterns) => known(self.oldest(operation, patterns)),
             Rule::Given(operation) => known(self.own_table(operation).or_else(|| self.head(operation))),
         };
+        self.layer_before = matches!(rule, Rule::Layer(_) | Rule::Made { .. });
         self.fresh = 0;
         claim
     }
@@ -226,6 +235,39 @@ impl Loading {
             weights.iter().take(1).for_each(|head| self.check_head(head));
         }
         Some(module(&self.architecture, own_or_head(&name, operation), operation, weights))
+    }
+
+    /// What a layer that was handed tensors is made of: what was read just now, if it has their shape; otherwise the one
+    /// table that has, which makes a linear layer the tied head.
+    fn made_of(&mut self, operation: Operation, matrix: Option<[usize; 2]>) -> Option<Module> {
+        let is_given = |weight: &&Weight| matrix.is_some_and(|matrix| *weight.dims == matrix);
+        let last = self.fresh().next_back().map(|weight| weight.module().to_owned());
+        let first = self.fresh().rev().take_while(|weight| Some(weight.module()) == last.as_deref()).last();
+        let fits = first.is_some_and(|weight| match operation {
+            Operation::Linear | Operation::Embedding => is_given(&weight),
+            Operation::Norm => weight.dims.len() == 1,
+            Operation::Convolution => (3..=5).contains(&weight.dims.len()),
+            Operation::Group => false,
+        });
+        if fits {
+            return self.just_read(operation);
+        }
+        let unowned = self.unowned.iter().map(|(_, weight)| weight);
+        let tables = || self.tables.iter().chain(unowned.clone()).filter(is_given).rev();
+        match operation {
+            Operation::Linear => {
+                let table = only(tables())?.clone();
+                self.check_head(&table);
+                Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table]))
+            }
+            Operation::Embedding => {
+                // It stays where it is: a head may be made of it yet.
+                let of_gguf = |weight: &&Weight| weight.module() == GGUF_EMBEDDING;
+                let table = only(tables()).or_else(|| only(tables().filter(of_gguf)))?.clone();
+                Some(module(&self.architecture, table.module().into(), operation, vec![table]))
+            }
+            _ => None,
+        }
     }
 
     fn fresh(&self) -> impl DoubleEndedIterator<Item = &Weight> {
@@ -522,6 +564,32 @@ mod tests {
         assert_eq!(told(loading.span(tied, 1)), some("lm_head", 1), "the only table of this model");
         loading.read(weight("decoder.embed_tokens.weight", &[100, 8]));
         assert_eq!(told(shares), None, "it waited for the model before");
+    }
+
+    #[test]
+    fn a_layer_of_candle_nn_owns_what_it_read_or_what_has_the_shape_it_was_given() {
+        let made = |operation, rows, columns| Rule::Made { operation, matrix: Some([rows, columns]) };
+        let mut loading = Loading::default();
+        loading.read(weight("words.weight", &[100, 8]));
+        assert_eq!(told(loading.span(Rule::Layer(Operation::Embedding), 1)), some("words", 1));
+        read(&mut loading, &["0.q.weight", "0.q.bias"]);
+        assert_eq!(told(loading.span(Rule::Layer(Operation::Linear), 1)), some("0.q", 2));
+        let around = loading.span(Rule::Before(Operation::Linear), 1);
+        assert!(matches!(&around, Claim::Module(slot) if slot.is_group()), "what it stands around owns them");
+        loading.read(weight("0.in_proj_weight", &[24, 8]));
+        loading.read(weight("0.in_proj_bias", &[24]));
+        assert_eq!(told(loading.span(made(Operation::Linear, 8, 8), 1)), None, "a third of it is no module");
+        loading.read(weight("0.own.weight", &[8, 8]));
+        assert_eq!(told(loading.span(made(Operation::Linear, 8, 8), 1)), some("0.own", 1));
+        loading.read(weight("norm.weight", &[8]));
+        assert_eq!(told(loading.span(made(Operation::Linear, 100, 8), 1)), some("lm_head", 1), "tied");
+        assert_eq!(told(loading.span(Rule::Made { operation: Operation::Linear, matrix: None }, 1)), None);
+        loading.read(weight("conv.weight", &[4, 3, 2, 2]));
+        let given = |operation| Rule::Made { operation, matrix: None };
+        assert_eq!(told(loading.span(given(Operation::Norm), 1)), None, "a norm is no convolution");
+        loading.read(weight("conv1.weight", &[4, 3, 2, 2]));
+        loading.read(weight("conv1.bias", &[4]));
+        assert_eq!(told(loading.span(given(Operation::Convolution), 1)), some("conv1", 2));
     }
 
     #[test]

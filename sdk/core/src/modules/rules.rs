@@ -2,7 +2,9 @@
 
 use super::Operation;
 use super::table;
-use tracing_core::Metadata;
+use std::fmt;
+use tracing_core::field::{Field, Visit};
+use tracing_core::{Metadata, span::Attributes};
 
 /// One callsite's rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +34,15 @@ pub(crate) enum Rule {
     Head,
     /// Its weights were all read before, in no order.
     Unseen,
+    /// A layer of candle-nn itself: owns the weights of one module that were read just before.
+    Layer(Operation),
+    /// A layer of candle-nn itself that was given tensors: those just read, if they fit; a linear layer may be a head
+    /// that is tied to the embedding.
+    Made {
+        operation: Operation,
+        /// Size of the matrix that it was given, once the span is there to tell.
+        matrix: Option<[usize; 2]>,
+    },
     /// One of candle's that the table does not have: of another version, most likely.
     Unknown,
 }
@@ -39,6 +50,58 @@ pub(crate) enum Rule {
 /// The rule of a callsite, if it is one of candle's models.
 pub(crate) fn of(metadata: &Metadata<'_>) -> Option<Rule> {
     let module = metadata.module_path()?;
+    if let Some(how) = module.strip_prefix(TRACED_CANDLE_NN) {
+        return Some(of_layer(how, metadata.name()).unwrap_or(Rule::Unknown));
+    }
     let inside = module.strip_prefix("candle_transformers::")?;
     Some(table::rule(inside, metadata.line()?, metadata.name()).unwrap_or(Rule::Unknown))
+}
+
+/// Where candle-nn makes its spans once `candlescope trace-candle-nn` has given it some. The names are ours, so that no
+/// line of a source is needed.
+const TRACED_CANDLE_NN: &str = "candle_nn::candlescope::";
+
+fn of_layer(how: &str, name: &str) -> Option<Rule> {
+    let operation = match name {
+        "linear" => Operation::Linear,
+        "embedding" => Operation::Embedding,
+        "layer-norm" | "rms-norm" | "group-norm" | "batch-norm" => Operation::Norm,
+        "conv1d" | "conv2d" | "conv-transpose1d" | "conv-transpose2d" => Operation::Convolution,
+        _ => return None,
+    };
+    match how {
+        "read" => Some(Rule::Layer(operation)),
+        "given" => Some(Rule::Made { operation, matrix: None }),
+        _ => None,
+    }
+}
+
+impl Rule {
+    /// The rule with what a span says about itself when it is made.
+    pub(crate) fn of_span(self, attrs: &Attributes<'_>) -> Self {
+        let Rule::Made { operation, .. } = self else { return self };
+        let mut matrix = Matrix::default();
+        attrs.record(&mut matrix);
+        Rule::Made { operation, matrix: matrix.rows.zip(matrix.columns).map(|(rows, columns)| [rows, columns]) }
+    }
+}
+
+/// The fields of a layer's span that tell the matrix it was given.
+#[derive(Default)]
+struct Matrix {
+    rows: Option<usize>,
+    columns: Option<usize>,
+}
+
+impl Visit for Matrix {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        let value = usize::try_from(value).ok();
+        match field.name() {
+            "rows" => self.rows = value,
+            "columns" => self.columns = value,
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }

@@ -127,7 +127,8 @@ fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
             Code::WeightsUnowned,
             "no span stands for {weights} of {all} weights ({bytes} of {all_bytes}), {names} among them: their time and \
              work are in what is around them",
-            "nothing, where these are embeddings and norms; docs/models.md says which models have layers without spans",
+            "nothing, where these are embeddings and norms; docs/models.md says which models have layers without spans, \
+             and docs/instrument.md, \"Models without spans\", how they get some",
         );
         let names: Vec<&str> = model.unowned.iter().take(3).map(String::as_str).collect();
         let finding = finding.count("weights", model.unowned_weights).count("all", model.weights);
@@ -165,7 +166,8 @@ fn nothing_recorded(manifest: &RunManifest, steps: &StepCounts) -> Option<Findin
                 Code::NoSpans,
                 "no span was entered while the layer was installed",
                 "install the layer before the model loads: candle creates its spans then, and a span created while \
-                 nobody listens stays disabled",
+                 nobody listens stays disabled. Some of candle's models make none: docs/instrument.md, \"Models without \
+                 spans\"",
             )
         });
     }

@@ -1,6 +1,6 @@
 //! Decoders: a prompt of five tokens and one more.
 
-use super::{Case, Row, Seen, Step, StepFlops, generate, watch};
+use super::{Case, NO_SPANS, Row, Seen, Step, StepFlops, TRACED, generate, watch};
 use candle_core::{DType, Device};
 use candle_nn::VarBuilder;
 use candle_transformers::models::smol::smollm3;
@@ -100,7 +100,7 @@ pub(super) fn of<T: serde::de::DeserializeOwned>(config: &str) -> T {
     serde_json::from_str(config).expect("a configuration of candle")
 }
 
-fn run<M>(
+pub(super) fn run<M>(
     config: &str,
     new: impl FnOnce(VarBuilder<'static>) -> candle_core::Result<M>,
     forward: impl Fn(&mut M, &candle_core::Tensor, usize) -> candle_core::Result<candle_core::Tensor>,
@@ -421,28 +421,30 @@ fn codegeex4() -> Row {
     Case { name: "codegeex4", file: "codegeex4_9b.rs", total, flops: StepFlops::Unknown, ..GLM }.check(&seen)
 }
 
-fn spanless(name: &'static str, file: &'static str, sizes: Decoder, seen: &Seen) -> Row {
-    Case {
-        name,
-        file,
-        remark: "makes no spans",
-        total: &|step| sizes.weights(step),
-        spanless: &[""],
-        shown: false,
-        ..Case::default()
-    }
-    .check(seen)
+/// A decoder that makes no spans of its own. With those of candle-nn's layers its steps are `known` to the last FLOP,
+/// unless its architecture is not.
+pub(super) fn spanless(sizes: Decoder, known: bool, seen: &Seen, case: Case<'_>) -> Row {
+    let total = |step: Step| sizes.weights(step);
+    let flops = |step: Step| sizes.weights(step) + sizes.attention(step);
+    let flops = if TRACED && known { StepFlops::All(&flops) } else { StepFlops::Unknown };
+    Case { remark: NO_SPANS, total: &total, flops, spanless: &[""], shown: false, ..case }.check(seen)
+}
+
+/// A tied head, where it has a span.
+pub(super) const fn tied() -> &'static [(&'static str, &'static str)] {
+    if TRACED { TIED } else { &[] }
 }
 
 fn gemma2() -> Row {
     let more = json!({"head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8});
     let text = config("gemma2", more);
     let seen = run(&text, |vb| gemma2::Model::new(false, &of(&text), vb), gemma2::Model::forward);
-    spanless("gemma2", "gemma2.rs", SMALL, &seen)
+    spanless(SMALL, true, &seen, Case { name: "gemma2", file: "gemma2.rs", shared: tied(), ..Case::default() })
 }
 
 fn starcoder2() -> Row {
     let text = config("starcoder2", json!({"norm_epsilon": 1e-5, "use_bias": true}));
     let seen = run(&text, |vb| starcoder2::Model::new(&of(&text), vb), starcoder2::Model::forward);
-    spanless("starcoder2", "starcoder2.rs", Decoder { mlp: 2 * 32 * 64, ..SMALL }, &seen)
+    let case = Case { name: "starcoder2", file: "starcoder2.rs", shared: tied(), ..Case::default() };
+    spanless(Decoder { mlp: 2 * 32 * 64, ..SMALL }, true, &seen, case)
 }

@@ -306,7 +306,7 @@ fn modernbert() -> Row {
     Case {
         name: "modernbert",
         file: "modernbert.rs",
-        remark: "makes no spans",
+        remark: super::NO_SPANS,
         // Gate and value in one matrix.
         total: &|step| layers(step, 3),
         flops: StepFlops::Unknown,

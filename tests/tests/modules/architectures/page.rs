@@ -1,10 +1,11 @@
 //! The page that tells what each model shows.
 
 use super::{
-    Row, SHOWN, decoders, encoder_decoders, encoders, full_size, hold_rows, quantised, rows, state_space, vision,
+    NO_SPANS, Row, SHOWN, TRACED, decoders, encoder_decoders, encoders, full_size, hold_rows, quantised, rows,
+    state_space, vision, without_spans,
 };
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A heading and the models below it.
 type Family = (&'static str, &'static [fn() -> Row]);
@@ -17,6 +18,7 @@ const FAMILIES: &[Family] = &[
     ("State-space and recurrent models", state_space::MODELS),
     ("Images", vision::MODELS),
     ("Quantised", quantised::MODELS),
+    ("Without spans", without_spans::MODELS),
 ];
 
 const HEAD: &str = "# What candle's models show
@@ -33,23 +35,88 @@ which also holds every name to the weights of that name and every number to the 
 - *FLOPs of a step*: whether `flops` of a step are known without anybody saying them, weights and attention together.
 ";
 
+/// What `tests/without_spans` writes.
+const WITH_SPANS: &str = "
+## With spans in candle-nn's layers
+
+Models of the tables above that make no spans, once candle-nn's layers have some
+([how](instrument.md#models-without-spans)). Written by `UPDATE_DOCS=1 make test-models-without-spans`, which runs the
+other models as well: none of them has a span twice, and none loses a name.
+
+";
+
+const COLUMNS: &str =
+    "| model | file | spans named | weight FLOPs | FLOPs of a step | remark |\n|---|---|---:|---:|---|---|\n";
+
 const FOOT: &str = "
 Which spans each of candle's models makes, also of those that are not here, stands in [candle-spans.md](candle-spans.md).
 ";
 
-fn hold(name: &str, text: &str) {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).join(name);
+fn page() -> PathBuf {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    above.map(|folder| folder.join("docs/models.md")).find(|page| page.exists()).expect("docs/models.md")
+}
+
+fn hold(text: &str, how: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, text).expect("written");
+        std::fs::write(page(), text).expect("written");
     }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == text, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-tests --test modules");
+    let there = std::fs::read_to_string(page()).unwrap_or_default();
+    assert!(there == text, "docs/models.md is out of date: UPDATE_DOCS=1 {how}");
+}
+
+/// The page, taken apart: before what the other run writes, and that.
+fn parts() -> (String, String) {
+    let there = std::fs::read_to_string(page()).expect("the page");
+    let there = there.strip_suffix(FOOT).unwrap_or(&there);
+    let at = there.find(WITH_SPANS).unwrap_or(there.len());
+    (there[..at].to_owned(), there[at..].to_owned())
+}
+
+fn table(text: &mut String, rows: &[&Row]) {
+    text.push_str(COLUMNS);
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {} of {} | {:.1} % | {} | {} |",
+            row.name,
+            row.file,
+            row.named,
+            row.entered,
+            row.share * 100.,
+            row.flops,
+            row.remark
+        );
+    }
+}
+
+/// With spans in candle-nn's layers: what the models show that make none.
+fn with_spans(families: &[(&str, Vec<Row>)]) {
+    let mut shown: Vec<&Row> = families.iter().flat_map(|(_, rows)| rows).collect();
+    shown.retain(|row| row.remark == NO_SPANS);
+    for row in &shown {
+        assert!(row.share >= SHOWN, "{}: {}", row.name, row.share);
+    }
+    let mut text = parts().0 + WITH_SPANS;
+    text.push_str("| model | file | spans named | weight FLOPs | FLOPs of a step |\n|---|---|---:|---:|---|\n");
+    for row in shown {
+        let Row { name, file, named, entered, flops, .. } = row;
+        let _ = writeln!(text, "| {name} | `{file}` | {named} of {entered} | {:.1} % | {flops} |", row.share * 100.);
+    }
+    text.push_str(FOOT);
+    hold(&text, "make test-models-without-spans");
 }
 
 #[test]
 fn it_says_what_the_models_show() {
-    let families: Vec<(&str, Vec<Row>)> = FAMILIES.iter().map(|(name, models)| (*name, rows(models))).collect();
+    // Those in full size and quantised ones are the same, with spans in candle-nn or without.
+    let same = ["Decoders in full size", "Quantised"];
+    let families = FAMILIES.iter().filter(|(name, _)| !TRACED || !same.contains(name));
+    let families: Vec<(&str, Vec<Row>)> = families.map(|(name, models)| (*name, rows(models))).collect();
     families.iter().for_each(|(_, rows)| hold_rows(rows));
+    if TRACED {
+        return with_spans(&families);
+    }
     let files = |is: &dyn Fn(&Row) -> bool| {
         let mut files: Vec<&str> =
             families.iter().flat_map(|(_, rows)| rows).filter(|row| is(row)).map(|row| row.file).collect();
@@ -67,25 +134,10 @@ fn it_says_what_the_models_show() {
         SHOWN * 100.
     );
     for (name, rows) in &families {
-        let _ = write!(
-            text,
-            "\n## {name}\n\n| model | file | spans named | weight FLOPs | FLOPs of a step | remark |\n\
-             |---|---|---:|---:|---|---|\n"
-        );
-        for row in rows {
-            let _ = writeln!(
-                text,
-                "| {} | `{}` | {} of {} | {:.1} % | {} | {} |",
-                row.name,
-                row.file,
-                row.named,
-                row.entered,
-                row.share * 100.,
-                row.flops,
-                row.remark
-            );
-        }
+        let _ = write!(text, "\n## {name}\n\n");
+        table(&mut text, &rows.iter().collect::<Vec<_>>());
     }
+    text.push_str(&parts().1);
     text.push_str(FOOT);
-    hold("models.md", &text);
+    hold(&text, "cargo test -p candlescope-tests --test modules");
 }

@@ -21,13 +21,13 @@ fn every_layer_is_named() {
 }
 
 /// Four patches and a class.
-const IMAGE: Step = ENCODE;
+pub(super) const IMAGE: Step = ENCODE;
 
-fn pixels() -> Tensor {
+pub(super) fn pixels() -> Tensor {
     Tensor::randn(0f32, 1., (1, 3, 16, 16), &Device::Cpu).expect("an image")
 }
 
-fn see(forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Tensor {
+pub(super) fn see(forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Tensor {
     let _step = llm::encode(IMAGE.told());
     forward(&pixels()).expect("a pass")
 }
@@ -264,6 +264,10 @@ fn convolutions_of_stable_diffusion_are_told_apart() {
     ];
     let problems = Case { steps: &[IMAGE], spanless, ..Case::default() }.check_all_names(&seen);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+    if super::TRACED {
+        // Its `geglu` has become a group around a layer with a span of its own.
+        return;
+    }
     let mut groups: Vec<(&str, &str)> = seen
         .batch
         .spans
