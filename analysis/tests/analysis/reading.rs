@@ -159,3 +159,69 @@ fn plain_spans_without_helpers_give_a_summary_by_steps() {
     assert!(text.contains("model") && text.contains("encoder"), "{text}");
     assert!(candlescope_analysis::render::html::page(&analysis).unwrap().contains("Step model"));
 }
+
+#[test]
+fn every_phase_is_known_in_every_report() {
+    use candlescope_analysis::render::{html, json, markdown, terminal};
+    use candlescope_core::Phase;
+    let mut batch = Batch::default();
+    for (i, &phase) in (0..).zip(Phase::ALL) {
+        let mut span = span(i, None, phase.as_str(), i as i64 * 1_000_000, 900_000);
+        let mut step = crate::common::step(i, phase.as_str(), i as i64 * 1_000_000, 900_000);
+        (span.phase, step.phase, step.intervals) = (Some(phase), Some(phase), 1);
+        batch.spans.push(span);
+        batch.steps.push(step);
+    }
+    let dir = tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 1000);
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    let page = html::page(&analysis).unwrap();
+    let texts = [
+        terminal::summary(&analysis, &Default::default()),
+        markdown::report(&analysis),
+        json::metrics(&analysis).to_string(),
+    ];
+    for phase in Phase::ALL {
+        let row = analysis.phases.rows.iter().find(|row| row.name == phase.as_str()).expect("a row");
+        assert!(row.is_phase && row.steps == 1, "{phase}");
+        assert!(texts.iter().all(|text| text.contains(phase.as_str())), "{phase}");
+        assert!(page.contains(&format!("k-{phase}")), "{phase} has a colour of its own");
+    }
+}
+
+#[test]
+fn modules_are_summed_up_by_the_parts_of_their_names() {
+    use candlescope_analysis::render::{html, json, markdown, terminal};
+    let mut batch = Batch::default();
+    batch.spans.push(span(0, None, "decode", 0, 100));
+    for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj", "lm_head"]) {
+        let mut one = span(seq, Some(0), "decode/linear", seq as i64, 20);
+        let mut path = (*one.path).clone();
+        path.module = Some(module.into());
+        path.rollup = format!("decode/{}", module.replace(".0.", ".*.").replace(".1.", ".*."));
+        one.path = path.into();
+        one.flops = Some(1_000);
+        batch.spans.push(one);
+    }
+    let mut step = crate::common::step(0, "decode", 0, 100);
+    step.intervals = 4;
+    batch.steps.push(step);
+    let dir = tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 1000);
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    let rows: Vec<_> =
+        analysis.modules.rows.iter().map(|row| (row.depth, row.label.as_str(), row.total_ns, row.flops)).collect();
+    let expected = [
+        (0, "decode", 100, Some(3_000)),
+        (1, "model", 40, Some(2_000)),
+        (2, "layers.*", 40, Some(2_000)),
+        (3, "mlp", 40, Some(2_000)),
+        (4, "up_proj", 40, Some(2_000)),
+        (1, "lm_head", 20, Some(1_000)),
+    ];
+    assert_eq!(rows, expected);
+    assert!(html::page(&analysis).unwrap().contains("<section id=\"modules\">"));
+    assert!(markdown::report(&analysis).contains("## Modules"));
+    assert!(terminal::summary(&analysis, &Default::default()).contains("Modules"));
+    assert_eq!(json::metrics(&analysis)["modules"][2]["name"], "decode/model.layers.*");
+}

@@ -324,6 +324,25 @@ fn requests_carry_their_context_across_threads() {
 }
 
 #[test]
+fn each_phase_has_a_helper_and_is_a_step() {
+    let (batch, m) = record_default(|| {
+        let tokens = llm::Tokens::new(4);
+        for phase in
+            [llm::vision(tokens), llm::encode(tokens), llm::prefill(tokens), llm::decode(tokens), llm::sample()]
+        {
+            drop(phase);
+        }
+    });
+    let mut seen: Vec<Phase> = batch.steps.iter().filter_map(|step| step.phase).collect();
+    assert!(batch.steps.iter().all(|step| step.phase.is_some_and(|phase| step.path.path == phase.as_str())));
+    seen.sort_unstable();
+    assert_eq!(seen, Phase::ALL);
+    let vision = batch.spans.iter().find(|span| span.phase == Some(Phase::Vision)).unwrap();
+    assert_eq!(vision.tokens, Some(4));
+    assert_conserved(&m);
+}
+
+#[test]
 fn excluded_targets_are_transparent() {
     let (batch, m) = record(Session::builder().exclude_target("noise"), |_| {
         let _step = trace_span!("step").entered();
