@@ -45,6 +45,10 @@ pub trait Kernel: Send + Sync {
     fn sizes(&self) -> &'static [Size];
     /// Element types that it runs in; the first one is what a CPU gets if none is named.
     fn elements(&self) -> &'static [Element];
+    /// Whether a run waits for the device because its result is needed on the host.
+    fn ends_on_host(&self) -> bool {
+        false
+    }
     /// Its work.
     ///
     /// # Errors

@@ -46,6 +46,10 @@ impl Kernel for Greedy {
         &[Element::F32, Element::F16, Element::BF16]
     }
 
+    fn ends_on_host(&self) -> bool {
+        true
+    }
+
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         Ok(work(shape, element))
     }
@@ -71,6 +75,10 @@ impl Kernel for Drawn {
 
     fn elements(&self) -> &'static [Element] {
         &[Element::F32]
+    }
+
+    fn ends_on_host(&self) -> bool {
+        true
     }
 
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {

@@ -3,8 +3,9 @@
 use super::error::PeaksError;
 use super::identity::{DeviceIdentity, DeviceKind};
 use super::record::{FORMAT, FORMAT_VERSION, Peaks};
+use candlescope_core::files::{read_limited, write_whole};
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read: a thousand times what one holds.
@@ -47,21 +48,17 @@ pub fn load(device: &DeviceIdentity) -> Result<Option<Peaks>, PeaksError> {
 /// As for [`load`].
 pub fn read(path: &Path, device: &DeviceIdentity) -> Result<Option<Peaks>, PeaksError> {
     let failed = |cause| PeaksError::Io { doing: "read", path: path.to_path_buf(), cause };
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
     let option = match device.kind {
         DeviceKind::Cpu => "cpu",
         DeviceKind::Cuda => "cuda:N",
     };
     let corrupt = |why: String| PeaksError::Corrupt { path: path.to_path_buf(), why, device: option.to_string() };
-    let mut text = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(corrupt(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
-    }
+    let text = match read_limited(path, MOST_BYTES) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => return Err(corrupt(error.to_string())),
+        Err(error) => return Err(failed(error)),
+    };
     let peaks: Peaks = serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
     check(&peaks).map_err(corrupt)?;
     if !device.is_same(&peaks.device) {
@@ -80,7 +77,10 @@ fn check(peaks: &Peaks) -> Result<(), String> {
         return Err(format!("its format is `{}`", peaks.format));
     }
     if peaks.format_version != FORMAT_VERSION {
-        return Err(format!("its format's version is {}, and this program reads {FORMAT_VERSION}", peaks.format_version));
+        return Err(format!(
+            "its format's version is {}, and this program reads {FORMAT_VERSION}",
+            peaks.format_version
+        ));
     }
     match peaks.figures.iter().find(|figure| !(figure.value.is_finite() && figure.value > 0.0)) {
         Some(figure) => Err(format!("{} is {}", figure.kind.name(), figure.value)),
@@ -98,14 +98,7 @@ pub fn store(peaks: &Peaks) -> Result<PathBuf, PeaksError> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(failed)?;
     }
-    // Renamed when it is whole, so that nobody reads a part of it.
     let text = serde_json::to_string_pretty(peaks).map_err(|error| failed(error.into()))?;
-    let begun = path.with_extension(format!("json.{}", std::process::id()));
-    let written = fs::write(&begun, text + "\n").and_then(|()| fs::rename(&begun, &path));
-    if written.is_err() {
-        // What was begun is worth nothing; that it may stay is no further error.
-        let _ = fs::remove_file(&begun);
-    }
-    written.map_err(failed)?;
+    write_whole(&path, |file| file.write_all((text + "\n").as_bytes())).map_err(failed)?;
     Ok(path)
 }
