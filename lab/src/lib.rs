@@ -11,6 +11,7 @@ pub mod hardware;
 pub mod kernels;
 pub mod load;
 pub mod method;
+pub mod operands;
 pub mod peaks;
 pub mod study;
 pub mod suites;

@@ -1,10 +1,10 @@
 //! Attention over a context, with grouped queries, as candle's models compute it without flash attention.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_core::{DType, Result as CandleResult, Tensor};
 use candle_transformers::utils::{build_additive_causal_mask, repeat_kv};
 

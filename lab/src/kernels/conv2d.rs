@@ -1,10 +1,10 @@
 //! Convolution of images.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_nn::{Conv2d, Conv2dConfig, Module};
 
 /// `candle_nn::Conv2d` over square images, padded by half of the filter, without a bias.

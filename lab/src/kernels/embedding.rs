@@ -1,10 +1,10 @@
 //! Looking up rows of a table.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_nn::{Embedding, Module};
 
 /// `candle_nn::Embedding`.

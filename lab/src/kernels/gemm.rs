@@ -1,10 +1,10 @@
 //! Matrix products with dense weights.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_nn::{Linear, Module};
 
 const ELEMENTS: &[Element] = &[Element::F32, Element::F16, Element::BF16];

@@ -1,9 +1,9 @@
 //! What a kernel is: inputs for a shape, its work, and one run of it.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_core::Tensor;
 
 /// What a size is called, and its values where none are given.

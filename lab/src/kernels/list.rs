@@ -1,10 +1,10 @@
 //! The kernels there are, and the cases that sweeps over them make.
 
-use super::element::Element;
 use super::error::KernelError;
 use super::kernel::{Kernel, Work};
 use super::sizes::{Shape, Sizes};
 use super::{attention, conv2d, embedding, gemm, lstm, norms, quantised, rotary, sampling, softmax};
+use crate::operands::Element;
 
 const ALL: &[&'static dyn Kernel] = &[
     &gemm::Gemm,

@@ -1,10 +1,10 @@
 //! A recurrent layer.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_nn::{LSTMConfig, RNN, VarBuilder, lstm};
 use std::collections::HashMap;
 

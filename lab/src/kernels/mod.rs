@@ -5,11 +5,9 @@
 
 mod attention;
 mod conv2d;
-mod element;
 mod embedding;
 mod error;
 mod gemm;
-mod inputs;
 mod kernel;
 mod list;
 mod lstm;
@@ -24,9 +22,7 @@ mod sizes;
 mod softmax;
 mod table;
 
-pub use element::Element;
 pub use error::KernelError;
-pub use inputs::Inputs;
 pub use kernel::{Kernel, Prepared, Size, Work};
 pub use list::{KernelCase, all, by_name, cases};
 pub use recording::{KernelTimes, kernel_times};

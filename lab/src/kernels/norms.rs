@@ -1,10 +1,10 @@
 //! Normalisations: of LayerNorm with the GELU after it, and RMSNorm.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_nn::{LayerNorm, Module, RmsNorm};
 
 const ELEMENTS: &[Element] = &[Element::F32, Element::F16, Element::BF16];

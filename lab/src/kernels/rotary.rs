@@ -1,10 +1,10 @@
 //! Rotary position embedding.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 
 /// `candle_nn::rotary_emb::rope`: halves of a head are rotated against each other.
 pub(super) struct Rotary;

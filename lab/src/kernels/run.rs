@@ -1,11 +1,11 @@
 //! A kernel as a case of the measuring engine.
 
-use super::inputs::Inputs;
 use super::kernel::Prepared;
 use super::list::KernelCase;
 use super::recording::Recording;
 use crate::hardware::{CacheFlush, DeviceTimer, case_error, free_memory};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
+use crate::operands::Inputs;
 use candle_core::Device;
 use std::cell::RefCell;
 use std::path::PathBuf;

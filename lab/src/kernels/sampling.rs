@@ -1,11 +1,11 @@
 //! Choosing the next token from logits. The chosen numbers are on the host when a run ends, as a generation loop needs
 //! them.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 use candle_core::{D, Device, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling};
 use std::cell::RefCell;

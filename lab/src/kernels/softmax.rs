@@ -1,10 +1,10 @@
 //! Softmax over the last dimension.
 
-use super::element::Element;
 use super::error::KernelError;
-use super::inputs::Inputs;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
 
 /// `candle_nn::ops::softmax_last_dim`.
 pub(super) struct Softmax;

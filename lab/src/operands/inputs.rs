@@ -24,24 +24,33 @@ impl Inputs {
     }
 
     /// Values uniform in ±1, in the type of the element's activations.
-    pub(super) fn values(&mut self, shape: impl Into<Shape>, element: Element) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// candle's, for example when memory is used up.
+    pub fn values(&mut self, shape: impl Into<Shape>, element: Element) -> Result<Tensor> {
         self.uniform(shape.into(), -1.0, 1.0, element.activations())
     }
 
     /// Values uniform in 1 ± 0.1: weights of a normalisation.
-    pub(super) fn scales(&mut self, shape: impl Into<Shape>, element: Element) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// candle's, for example when memory is used up.
+    pub fn scales(&mut self, shape: impl Into<Shape>, element: Element) -> Result<Tensor> {
         self.uniform(shape.into(), 0.9, 1.1, element.activations())
     }
 
     /// Numbers below `below`.
-    pub(super) fn ids(&mut self, count: usize, below: usize) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// candle's, for example when memory is used up.
+    pub fn ids(&mut self, count: usize, below: usize) -> Result<Tensor> {
         let most = u32::try_from(below).unwrap_or(u32::MAX).max(1);
         let ids: Vec<u32> = (0..count).map(|_| self.random.random_range(0..most)).collect();
         Tensor::from_vec(ids, count, &self.device)
     }
 
     /// A seed for what draws by itself.
-    pub(super) fn seed(&mut self) -> u64 {
+    pub fn seed(&mut self) -> u64 {
         self.random.random()
     }
 
