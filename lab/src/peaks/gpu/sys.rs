@@ -2,11 +2,14 @@
 #![allow(unsafe_code, reason = "kernels are launched, and memory is allocated, by the driver")]
 
 use crate::peaks::record::PeakKind;
+use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-use candle_core::cuda_backend::cudarc::driver::{CudaSlice, LaunchConfig, PinnedHostSlice, PushKernelArg};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg,
+};
 use candle_core::cuda_backend::cudarc::nvrtc::compile_ptx;
-use candle_core::cuda_backend::{CudaFunc, WrapErr};
 use candle_core::{CudaDevice, Error, Result};
+use std::sync::Arc;
 
 const SOURCE: &str = include_str!("stream.cu");
 const MODULE: &str = "candlescope_peaks";
@@ -19,6 +22,7 @@ const BLOCKS_EACH: u32 = 16;
 /// The compiled kernels.
 pub(super) struct Kernels {
     device: CudaDevice,
+    stream: Arc<CudaStream>,
     ptx: String,
     blocks: u32,
 }
@@ -29,11 +33,11 @@ impl Kernels {
         let stream = device.cuda_stream();
         let processors = stream.context().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).w()?;
         let blocks = u32::try_from(processors).unwrap_or(1).max(1) * BLOCKS_EACH;
-        Ok(Self { device: device.clone(), ptx: compiled.to_src(), blocks })
+        Ok(Self { device: device.clone(), stream, ptx: compiled.to_src(), blocks })
     }
 
-    fn function(&self, name: &str) -> Result<CudaFunc> {
-        self.device.get_or_load_custom_func(name, MODULE, &self.ptx)
+    fn function(&self, name: &str) -> Result<CudaFunction> {
+        Ok(self.device.get_or_load_custom_func(name, MODULE, &self.ptx)?.into_cuda_function())
     }
 
     fn whole_device(&self) -> LaunchConfig {
@@ -48,28 +52,28 @@ impl Kernels {
         match kind {
             PeakKind::Read => {
                 let function = self.function("peak_read")?;
-                let mut launch = function.builder();
+                let mut launch = self.stream.launch_builder(&function);
                 launch.arg(&*a).arg(&n).arg(&mut *b);
                 // SAFETY: the kernel reads n float4 of `a` and writes at most one float of `b`.
                 unsafe { launch.launch(self.whole_device()) }.w()?;
             }
             PeakKind::Write => {
                 let function = self.function("peak_write")?;
-                let mut launch = function.builder();
+                let mut launch = self.stream.launch_builder(&function);
                 launch.arg(&mut *a).arg(&n).arg(&value);
                 // SAFETY: the kernel writes n float4 of `a`.
                 unsafe { launch.launch(self.whole_device()) }.w()?;
             }
             PeakKind::Copy => {
                 let function = self.function("peak_copy")?;
-                let mut launch = function.builder();
+                let mut launch = self.stream.launch_builder(&function);
                 launch.arg(&mut *c).arg(&*a).arg(&n);
                 // SAFETY: the kernel reads n float4 of `a` and writes as many of `c`, which is as long.
                 unsafe { launch.launch(self.whole_device()) }.w()?;
             }
             _ => {
                 let function = self.function("peak_triad")?;
-                let mut launch = function.builder();
+                let mut launch = self.stream.launch_builder(&function);
                 launch.arg(&mut *a).arg(&*b).arg(&*c).arg(&n).arg(&factor);
                 // SAFETY: the kernel reads n float4 of `b` and `c` and writes as many of `a`; all are as long.
                 unsafe { launch.launch(self.whole_device()) }.w()?;
@@ -80,18 +84,19 @@ impl Kernels {
 
     /// The kernel that takes time, ready to be launched any number of times.
     pub(super) fn spin(&self) -> Result<Spin> {
-        Ok(Spin { function: self.function("peak_spin")? })
+        Ok(Spin { stream: self.stream.clone(), function: self.function("peak_spin")? })
     }
 }
 
 /// A kernel of one thread that takes a number of cycles.
 pub(super) struct Spin {
-    function: CudaFunc,
+    stream: Arc<CudaStream>,
+    function: CudaFunction,
 }
 
 impl Spin {
     pub(super) fn launch(&self, cycles: u64) -> Result<()> {
-        let mut launch = self.function.builder();
+        let mut launch = self.stream.launch_builder(&self.function);
         launch.arg(&cycles);
         let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: the kernel touches no memory.
