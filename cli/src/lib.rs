@@ -14,6 +14,7 @@ mod gpu;
 mod hand_over;
 mod lacking;
 mod limits;
+mod measured_peaks;
 mod nsys;
 mod options;
 mod output;
