@@ -28,6 +28,9 @@ pub(crate) enum Command {
     Nsys(NsysArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
+    /// Measure single operations, or what this device reaches at best
+    #[cfg(feature = "lab")]
+    Bench(crate::bench::BenchArgs),
 }
 
 const PROFILE_EXAMPLES: &str = "\

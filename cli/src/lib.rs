@@ -7,6 +7,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+#[cfg(feature = "lab")]
+mod bench;
 mod device;
 mod doctor;
 mod export;
@@ -50,6 +52,8 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Doctor(args) => doctor::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -94,11 +94,19 @@ fn check(peaks: &Peaks) -> Result<(), String> {
 /// The file cannot be written.
 pub fn store(peaks: &Peaks) -> Result<PathBuf, PeaksError> {
     let path = path(&peaks.device)?;
-    let failed = |cause| PeaksError::Io { doing: "write", path: path.clone(), cause };
+    write(&path, peaks)?;
+    Ok(path)
+}
+
+/// Keeps `peaks` in a file of any name; directories on the way are made.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(path: &Path, peaks: &Peaks) -> Result<(), PeaksError> {
+    let failed = |cause| PeaksError::Io { doing: "write", path: path.to_path_buf(), cause };
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(failed)?;
     }
     let text = serde_json::to_string_pretty(peaks).map_err(|error| failed(error.into()))?;
-    write_whole(&path, |file| file.write_all((text + "\n").as_bytes())).map_err(failed)?;
-    Ok(path)
+    write_whole(path, |file| file.write_all((text + "\n").as_bytes())).map_err(failed)
 }
