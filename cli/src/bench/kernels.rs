@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Recorded repetitions of each case on a GPU.
 const RECORDED: u32 = 5;
+/// Cases whose inputs are in memory at once.
+const AT_ONCE: u32 = 4;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -161,7 +163,7 @@ fn method(args: &KernelsArgs, on_gpu: bool) -> Method {
     let limit = args.time_limit.map_or(method.time_limit, Duration::from_secs);
     let runs = args.runs.or(args.quick.then_some(3));
     let recorded = args.profiled.unwrap_or(if on_gpu { RECORDED } else { 0 });
-    method.time_limit(limit).runs(runs).profiled_runs(recorded).seed(args.seed)
+    method.time_limit(limit).runs(runs).profiled_runs(recorded).seed(args.seed).interleave(AT_ONCE)
 }
 
 fn manifest(

@@ -100,7 +100,7 @@ struct Ready {
 }
 
 impl KernelRun {
-    /// How many sets of inputs fit into half of what is free.
+    /// How many sets of inputs fit into an eighth of what is free: several cases are prepared at once.
     fn sets(&self) -> Result<usize, CaseError> {
         let need = self.case.work.memory_bytes;
         let Some(free) = free_memory(&self.options.device) else { return Ok(self.options.pool) };
@@ -108,7 +108,7 @@ impl KernelRun {
             let (need, free) = (need as f64 / 1e9, free as f64 / 1e9);
             return Err(CaseError::Refused(format!("it needs {need:.2} GB, and {free:.2} GB are free")));
         }
-        Ok(((free / 2 / need.max(1)) as usize).clamp(1, self.options.pool))
+        Ok(((free / 8 / need.max(1)) as usize).clamp(1, self.options.pool))
     }
 
     /// Empties the caches, or fills the device's queue so that it does not wait for the host within the measured time.

@@ -30,9 +30,7 @@ pub(super) fn first(options: &PeakOptions) -> Vec<Box<dyn Case>> {
         #[cfg(feature = "cuda")]
         device if device.is_cuda() => {
             for kind in PeakKind::ALL.into_iter().filter(|kind| *kind != PeakKind::Flops) {
-                let at = super::gpu::at(kind, options.quick);
-                let id = CaseId::new(SUITE).param("peak", kind.name()).param("at", at);
-                cases.push(Box::new(super::gpu::GpuPeak::new(id, kind, device, options.quick)));
+                cases.push(Box::new(super::gpu::GpuPeak::new(SUITE, kind, device, options.quick)));
             }
         }
         _ => {}

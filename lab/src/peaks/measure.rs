@@ -8,9 +8,12 @@ use super::record::{Absent, Condition, PeakFigure, PeakKind, Peaks};
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Sample, Sink, SinkError, Stopped, Surroundings};
 use crate::operands::Element;
 use crate::study::{CaseSummary, Records, summaries};
+use std::time::Duration;
 
 /// Samples of a product without a break, each of some seconds, and of a short run.
 const LONG_SAMPLES: u32 = 3;
+/// Time for one case of the first part.
+const LIMIT: Duration = Duration::from_secs(4);
 
 /// How a measurement is driven: the engine's parts.
 pub struct Driver<'a> {
@@ -24,9 +27,10 @@ pub struct Driver<'a> {
     pub observe: &'a mut dyn FnMut(&Event<'_>),
 }
 
-/// The method for the device's peaks: the engine's, one process, and a few of the long samples.
+/// The method for the device's peaks: the engine's, one process, one case at a time, as each takes much of the memory.
 pub fn method(quick: bool) -> Method {
-    if quick { Method::quick().runs(Some(2)) } else { Method::default().time_limit(std::time::Duration::from_secs(4)) }
+    let method = if quick { Method::quick().runs(Some(2)) } else { Method::default().time_limit(LIMIT) };
+    method.interleave(1)
 }
 
 /// The cases whose shapes are known before anything is measured; those of the best shapes come on top.
@@ -54,7 +58,7 @@ pub fn measure(
         let mut cases = second(options, &best);
         let runs = if options.quick { 1 } else { LONG_SAMPLES };
         // One after another: a short run must not begin with the heat of a long one before it.
-        let method = method.runs(Some(runs)).warmup_min(1).warmup_max(1).interleave(1);
+        let method = method.runs(Some(runs)).warmup_min(1).warmup_max(1);
         ended = engine(method, surroundings, &cancel, observe).run(&mut cases, &mut kept)?;
     }
     let mut peaks = Peaks::new(device);

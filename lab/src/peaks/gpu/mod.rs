@@ -6,7 +6,7 @@
 mod sys;
 
 use super::record::PeakKind;
-use crate::hardware::{DeviceTimer, case_error};
+use crate::hardware::{DeviceTimer, case_error, free_memory};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -29,7 +29,7 @@ pub(super) struct GpuPeak {
     id: CaseId,
     kind: PeakKind,
     device: Device,
-    quick: bool,
+    bytes: usize,
     work: Option<Work>,
 }
 
@@ -41,21 +41,32 @@ enum Work {
     Copy(DeviceTimer, PinnedHostSlice<u8>, CudaSlice<u8>),
 }
 
+/// Bytes of what `kind` works on; three arrays have to fit into half of what is free.
+fn size(kind: PeakKind, device: &Device, quick: bool) -> usize {
+    let most = free_memory(device).map_or(usize::MAX, |free| (free / 6) as usize);
+    let wanted = match kind {
+        _ if quick => QUICK,
+        PeakKind::HostToDevice | PeakKind::DeviceToHost => COPIED,
+        _ => ARRAY,
+    };
+    // Whole MiB, so that arrays are made of whole vectors and names are what is measured.
+    (wanted.min(most) >> 20).max(1) << 20
+}
+
 /// Size that `kind` is measured at, in words.
-pub(super) fn at(kind: PeakKind, quick: bool) -> String {
-    let mib = |bytes: usize| format!("{} MiB", bytes >> 20);
+fn at(kind: PeakKind, bytes: usize) -> String {
     match kind {
-        PeakKind::HostToDevice | PeakKind::DeviceToHost => {
-            format!("{}, pinned", mib(if quick { QUICK } else { COPIED }))
-        }
+        PeakKind::HostToDevice | PeakKind::DeviceToHost => format!("{} MiB, pinned", bytes >> 20),
         PeakKind::Launch | PeakKind::Gap | PeakKind::GraphGap => format!("{CHAIN} kernels"),
-        _ => mib(if quick { QUICK } else { ARRAY }),
+        _ => format!("{} MiB", bytes >> 20),
     }
 }
 
 impl GpuPeak {
-    pub(super) fn new(id: CaseId, kind: PeakKind, device: &Device, quick: bool) -> Self {
-        Self { id, kind, device: device.clone(), quick, work: None }
+    pub(super) fn new(suite: &str, kind: PeakKind, device: &Device, quick: bool) -> Self {
+        let bytes = size(kind, device, quick);
+        let id = CaseId::new(suite).param("peak", kind.name()).param("at", at(kind, bytes));
+        Self { id, kind, device: device.clone(), bytes, work: None }
     }
 
     fn timer(device: &Device) -> Result<DeviceTimer> {
@@ -69,13 +80,12 @@ impl GpuPeak {
             PeakKind::Launch => Work::Launch(Kernels::new(cuda)?.spin()?),
             PeakKind::Gap | PeakKind::GraphGap => chain(cuda, self.kind == PeakKind::GraphGap)?,
             PeakKind::HostToDevice | PeakKind::DeviceToHost => {
-                let bytes = if self.quick { QUICK } else { COPIED };
-                let mut host = pinned(cuda, bytes)?;
+                let mut host = pinned(cuda, self.bytes)?;
                 host.as_mut_slice().w()?.fill(1);
-                Work::Copy(Self::timer(device)?, host, cuda.alloc_zeros(bytes)?)
+                Work::Copy(Self::timer(device)?, host, cuda.alloc_zeros(self.bytes)?)
             }
             _ => {
-                let floats = if self.quick { QUICK } else { ARRAY } / 4;
+                let floats = self.bytes / 4;
                 let mut arrays = [cuda.alloc_zeros(floats)?, cuda.alloc_zeros(floats)?, cuda.alloc_zeros(floats)?];
                 let kernels = Kernels::new(cuda)?;
                 kernels.stream(PeakKind::Write, &mut arrays)?;
