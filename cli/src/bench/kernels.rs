@@ -193,6 +193,18 @@ fn show(args: &KernelsArgs, cases: &[KernelCase], table: &Table) -> Result<()> {
     if !rows.iter().any(|row| row["utilisation"].is_number()) {
         note("note: there are no peaks to hold these figures against; `candlescope bench peaks` measures them");
     }
+    let above = rows.iter().filter(|row| row["utilisation"].as_f64().is_some_and(|share| share > 1.0)).count();
+    if above > 0 {
+        note(&format!(
+            "warning: {above} of {} cases are above what their peaks allow: {}",
+            rows.len(),
+            if args.warm {
+                "with --warm they read from the caches, which are faster than memory"
+            } else {
+                "the peaks are too low; measure them again on an idle machine, with `candlescope bench peaks`"
+            }
+        ));
+    }
     say(&format!("Study: {}   Table: {}", args.out.display(), args.out.join("kernels.csv").display()))
 }
 

@@ -87,6 +87,13 @@ pub(super) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
     }
 }
 
+/// Says so where the program's own loops are slower than they could be.
+pub(super) fn warn_of_debug_build() {
+    if cfg!(debug_assertions) {
+        note("warning: this program is built without full optimisation; for figures of a CPU, build it with --release");
+    }
+}
+
 /// The end of a study that was interrupted.
 pub(super) fn interrupted(out: &Path) -> Result<()> {
     bail!("interrupted: what was measured until then is in {}", out.display())

@@ -1,7 +1,7 @@
 //! `candlescope bench peaks`.
 
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, watch,
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, warn_of_debug_build, watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
     let identity = DeviceIdentity::of(&args.device)?;
     let options = PeakOptions::new(device).elements(&elements).quick(args.quick).seed(args.seed);
     let how = method(args.quick).seed(args.seed);
+    warn_of_debug_build();
     let mut study = study(&args.out, false, manifest(args, &options, &how, &identity))?;
     begin(&mut study, 0)?;
     let mut around = surroundings(&identity);
