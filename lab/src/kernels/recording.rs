@@ -46,7 +46,8 @@ impl Recording {
                 let all = candlescope::Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 0 };
                 builder.gpu_timing(candlescope::GpuTiming::tier(candlescope::GpuTier::All)).cupti(all)
             }
-            false => builder.gpu_timing(candlescope::GpuTiming::tier(candlescope::GpuTier::Off)),
+            // Nothing is asked of a GPU that is not used.
+            false => builder.gpu_timing(candlescope::GpuTiming::tier(candlescope::GpuTier::Off)).nvml(false),
         };
         let (layer, scope) = builder.layer().map_err(|error| failed(&error))?;
         if let (true, Some(handle)) = (on_gpu, scope.handle()) {

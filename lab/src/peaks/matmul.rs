@@ -6,8 +6,10 @@ use crate::operands::{Element, Inputs};
 use candle_core::{Device, Tensor};
 use std::time::{Duration, Instant};
 
-/// Products in flight at most, so that a device that is slower than the host gets no endless queue.
-const BATCH: usize = 16;
+/// Products in flight at most, so that a device that is slower than the host gets no endless queue …
+const BATCH: u64 = 16;
+/// … and FLOPs in flight, so that a short run stays short: some milliseconds of a GPU.
+const FLOPS_IN_FLIGHT: f64 = 2e12;
 
 /// A product (m×k)·(k×n).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,10 +75,10 @@ impl Product {
         if let Some(timer) = timer {
             timer.begin()?;
         }
+        let batch = ((FLOPS_IN_FLIGHT / self.shape.flops()) as u64).clamp(1, BATCH);
         let (began, mut count) = (Instant::now(), 0);
         loop {
-            let batch = if time.is_zero() { 1 } else { BATCH };
-            for _ in 0..batch {
+            for _ in 0..if time.is_zero() { 1 } else { batch } {
                 std::hint::black_box(a.matmul(b)?);
                 count += 1;
                 if self.device.is_cpu() && began.elapsed() >= time {
