@@ -30,6 +30,9 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
     TraceCandleNn(crate::trace_candle::TraceCandleArgs),
+    /// Measure single operations, or what this device reaches at best
+    #[cfg(feature = "lab")]
+    Bench(crate::bench::BenchArgs),
 }
 
 const PROFILE_EXAMPLES: &str = "\

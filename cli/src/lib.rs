@@ -7,6 +7,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+#[cfg(feature = "lab")]
+mod bench;
 mod device;
 mod doctor;
 mod export;
@@ -14,6 +16,7 @@ mod gpu;
 mod hand_over;
 mod lacking;
 mod limits;
+mod measured_peaks;
 mod nsys;
 mod options;
 mod output;
@@ -51,6 +54,8 @@ pub fn main() -> ExitCode {
         },
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

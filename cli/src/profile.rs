@@ -36,10 +36,11 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
+    let peaks = crate::measured_peaks::of(&options.device)?;
     start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
-    let scope = start(&options, out).inspect_err(|_| dir.remove_if_empty())?;
+    let scope = start(&options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(!args.no_progress && !args.json);
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
@@ -102,7 +103,7 @@ fn default_out(source: &ModelSource) -> PathBuf {
 }
 
 /// Installs the layer: before the model loads, because spans are made then.
-fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
+fn start(options: &Options, out: &std::path::Path, peaks: Option<serde_json::Value>) -> Result<Scope> {
     let budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
@@ -111,6 +112,9 @@ fn start(options: &Options, out: &std::path::Path) -> Result<Scope> {
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|s| s.environment("candle", candlescope_models::CANDLE_VERSION));
+    if let Some(peaks) = peaks {
+        builder = builder.session(|s| s.environment("measured_peaks", peaks));
+    }
     if let Some(file) = &options.perfetto {
         builder = builder.perfetto(file);
     }

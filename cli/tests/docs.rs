@@ -54,18 +54,20 @@ fn options(help: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with('-') && word.len() > 1 && *word != "--").map(str::to_string).collect()
 }
 
-/// Options by command.
+/// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = ["profile", "report", "export", "nsys", "doctor"];
-    let help = |command| {
-        let help = ok(&[command, "--help"]);
+    let suites = ["kernels", "peaks"];
+    let help = |command: &[&str]| {
+        let help = ok(&[command, &["--help"]].concat());
         let (_, list) = help.split_once("Options:").expect("options");
         // Examples of `nsys` have options of other programs.
         let list = list.split("Examples:").next().unwrap_or_default();
         // An option is at the beginning of its line; its description may name others.
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
-    commands.into_iter().map(|command| (command, help(command))).collect()
+    let bench = suites.iter().flat_map(|suite| help(&["bench", suite])).collect();
+    commands.into_iter().map(|command| (command, help(&[command]))).chain([("bench", bench)]).collect()
 }
 
 #[test]

@@ -7,9 +7,11 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod hardware;
 pub mod kernels;
 pub mod load;
 pub mod method;
+pub mod operands;
 pub mod peaks;
 pub mod study;
 pub mod suites;

@@ -1,10 +1,12 @@
 //! Peaks of the machine, if the run names them, and how close each phase comes to them.
 //!
-//! A run names its peaks in `environment.peaks`: a list of objects with `kind` (`flops` or `bandwidth`), `value`
-//! (FLOP/s or B/s), `label` (`measured` or `datasheet`), `source`, and for FLOPs `dtype`. No peak is ever guessed.
+//! A run names its peaks in `environment.peaks`, those of the datasheet, and in `environment.measured_peaks`, those that
+//! were measured on its device ([`RunManifest::peaks`]). Every ratio is given against each of them, with its label. No
+//! peak is ever guessed.
 
 use super::Analysis;
 use super::gpu_time::source_name;
+use super::operators::Operator;
 use super::path_totals::Intervals;
 use candlescope_core::GpuSource;
 use candlescope_core::run::{RunManifest, multiplied_dtype};
@@ -89,8 +91,7 @@ pub struct Utilisation {
 /// The peaks that a manifest names.
 pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
     let text = |object: &Value, key: &str| object.get(key).and_then(Value::as_str).map(str::to_string);
-    let list = manifest.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(|object| {
+    let list = manifest.peaks().filter_map(|object| {
         let is_flops = match text(object, "kind")?.as_str() {
             "flops" => true,
             "bandwidth" => false,
@@ -103,8 +104,8 @@ pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
             source: text(object, "source").unwrap_or_default(),
             dtype: text(object, "dtype"),
         })
-    })
-    .fold(Vec::new(), |mut known, peak| {
+    });
+    list.fold(Vec::new(), |mut known, peak| {
         // Two GPUs of the same kind have the same peaks.
         if !known.contains(&peak) {
             known.push(peak);
@@ -152,6 +153,73 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
     all
 }
 
+/// One operator against the peaks with one label.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperatorUtilisation {
+    /// Label of the peaks: `datasheet` or `measured`.
+    pub label: String,
+    /// FLOPs that the model needs ÷ time ÷ peak FLOP/s; `None` without FLOPs or a peak for their type.
+    pub mfu: Option<f64>,
+    /// Bytes of weights and KV cache ÷ time ÷ peak bandwidth; `None` without bytes or a peak.
+    pub mbu: Option<f64>,
+}
+
+/// Labels of the peaks that a run names, those of the datasheet first.
+pub fn labels(manifest: &RunManifest) -> Vec<String> {
+    peaks(manifest).into_iter().fold(Vec::new(), |mut known, peak| {
+        if !known.contains(&peak.label) {
+            known.push(peak.label);
+        }
+        known
+    })
+}
+
+/// Compares each operator with the peaks, one entry for each of [`labels`]: over GPU time where the table has it, else
+/// over time on the host.
+pub fn of_operators(analysis: &Analysis) -> Vec<Vec<OperatorUtilisation>> {
+    let (known, labels) = (peaks(&analysis.manifest), labels(&analysis.manifest));
+    let devices = devices(analysis) as f64;
+    let operators = analysis.operators.iter().map(|operator| {
+        let (flops, bytes) = rates(operator);
+        let phase = operator.path.split('/').next().unwrap_or_default();
+        let dtype = match operator.dtypes.as_slice() {
+            [] => multiplied(&analysis.intervals, &analysis.manifest, phase),
+            [only] => multiplied_dtype(&analysis.manifest.model, phase, Some(only)),
+            // Work in several types has no common peak.
+            _ => None,
+        };
+        let of = |label: &String| {
+            let best = |is_flops: bool| {
+                let fits = |peak: &&Peak| !is_flops || peak.dtype.is_none() || peak.dtype == dtype;
+                known.iter().filter(|peak| peak.label == *label && peak.is_flops == is_flops).find(fits)
+            };
+            let share = |rate: Option<f64>, peak: Option<&Peak>| Some(rate? / (peak?.value * devices));
+            let (mfu, mbu) = (share(flops, best(true)), share(bytes, best(false)));
+            OperatorUtilisation { label: label.clone(), mfu, mbu }
+        };
+        labels.iter().map(of).collect()
+    });
+    operators.collect()
+}
+
+/// FLOP/s and bytes/s of weights and KV cache.
+fn rates(operator: &Operator) -> (Option<f64>, Option<f64>) {
+    let per_second = |work: Option<u64>, ns: f64| work.filter(|_| ns > 0.0).map(|work| work as f64 / ns * 1e9);
+    match &operator.gpu {
+        Some(gpu) => {
+            let flops = gpu.tflops.map(|tera| tera * 1e12);
+            // Kernels that run at once count with the time that they take together, as in `gbytes`.
+            let part = operator.bytes.zip(operator.io_bytes).filter(|(_, all)| *all > 0);
+            let bytes = gpu.gbytes.zip(part).map(|(giga, (bytes, all))| giga * 1e9 * bytes as f64 / all as f64);
+            (flops, bytes.or_else(|| per_second(operator.bytes, gpu.total_ns)))
+        }
+        None => {
+            let ns = operator.total_ns as f64;
+            (per_second(operator.flops, ns), per_second(operator.bytes, ns))
+        }
+    }
+}
+
 /// GPUs that the run worked on: those with recorded kernels, or else those with marks; 1 on a CPU.
 fn devices(analysis: &Analysis) -> u64 {
     let marked = analysis.manifest.gpu.as_ref().map_or(0, |gpu| gpu.devices.len());
@@ -162,7 +230,12 @@ fn devices(analysis: &Analysis) -> u64 {
 /// The peaks that a phase's work can be compared with. For FLOPs these are the peaks of the element type that is
 /// *multiplied*: a ratio to another type's peak means nothing, and without a peak for that type there is no ratio.
 fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Vec<Peak> {
-    let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
-    let used = multiplied_dtype(&manifest.model, phase, most);
+    let used = multiplied(intervals, manifest, phase);
     peaks.iter().filter(|peak| !peak.is_flops || peak.dtype.is_none() || peak.dtype == used).cloned().collect()
+}
+
+/// The element type that a phase multiplies in.
+fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
+    let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
+    multiplied_dtype(&manifest.model, phase, most)
 }

@@ -303,6 +303,9 @@ impl Out {
 
     fn gpu(&mut self, analysis: &Analysis) {
         let lines = super::gpu_sheets::lines(analysis);
+        if analysis.gpu.kinds.is_empty() {
+            self.peaks_of_cpu(analysis);
+        }
         if !lines.is_empty() {
             self.heading("GPU", "");
         }
@@ -315,6 +318,15 @@ impl Out {
             self.heading(sheet.title, "");
             self.table(&header, rows, &[0]);
             self.more(sheet.rows.len(), shown, sheet.what);
+        }
+    }
+
+    /// On a GPU they are among its lines.
+    fn peaks_of_cpu(&mut self, analysis: &Analysis) {
+        let used = super::gpu_sheets::peaks(analysis);
+        if !used.is_empty() {
+            self.heading("Peaks", "");
+            self.field("peak", &used.join("; "));
         }
     }
 

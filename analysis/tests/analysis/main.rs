@@ -13,6 +13,7 @@ mod kernels;
 mod latency;
 #[cfg(feature = "nsys")]
 mod nsys;
+mod peaks;
 mod reading;
 mod rendering;
 mod sampling;

@@ -135,8 +135,8 @@ impl Utilisation {
     /// Takes the peaks and the model's element type from the manifest.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         self.warmup = run.warmup_requests();
-        let list = run.environment.get("peaks").and_then(Value::as_array).into_iter().flatten();
-        self.peaks = list
+        self.peaks = run
+            .peaks()
             .filter_map(|peak| {
                 let figure = match peak.get("kind")?.as_str()? {
                     "flops" => Figure::Mfu,

@@ -1,1 +1,32 @@
 //! Single operations (GEMM, attention, normalisation, …) measured over shapes and types.
+//!
+//! Each one says what it is in a file of its own: inputs for a shape, an element type and a seed, its FLOPs and bytes
+//! by formula, and one run of it through candle's operations, those that programs call.
+
+mod attention;
+mod conv2d;
+mod embedding;
+mod error;
+mod gemm;
+mod kernel;
+mod list;
+mod lstm;
+mod norms;
+mod quantised;
+mod recording;
+mod roofline;
+mod rotary;
+mod run;
+mod sampling;
+mod sizes;
+mod softmax;
+mod table;
+
+pub use error::KernelError;
+pub use kernel::{Kernel, Prepared, Size, Work};
+pub use list::{KernelCase, all, by_name, cases};
+pub use recording::{KernelTimes, kernel_times};
+pub use roofline::{Ceiling, Ceilings, Roof, RoofPosition};
+pub use run::{RunOptions, case_id, engine_cases};
+pub use sizes::{LARGEST, MOST_CASES, Shape, Sizes};
+pub use table::{TABLE_NAME, table, write};

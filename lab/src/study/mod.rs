@@ -1,1 +1,215 @@
 //! The directory with the results of a suite: its rows, files, charts and report.
+//!
+//! ```text
+//! STUDY/study.json        what, on which machine, with which options, in which order, why each case stopped
+//! STUDY/journal.jsonl     each sample, written before the next one is taken
+//! STUDY/results.parquet   one row for each sample, made of the journal; results.csv and results.json have the same
+//! STUDY/charts/           SVG and PNG
+//! STUDY/report.html       what it means
+//! STUDY/runs/CASE/        recorded runs, which `candlescope report` reads
+//! ```
+//!
+//! Samples are appended to the journal as they are taken, so that an interrupt or a crash loses none of them; the
+//! tables are made of it at the end, or by whoever goes on with the study.
+
+mod journal;
+mod manifest;
+mod rows;
+mod summary;
+mod table;
+mod writing;
+
+pub use journal::{Journal, Records};
+pub use manifest::{Manifest, ProcessStart, State};
+pub use rows::{FIXED_COLUMNS, table};
+pub use summary::{CaseSummary, IntervalOf, summaries};
+pub use table::{Column, Table};
+
+use crate::method::CaseId;
+use candlescope_core::files::{read_limited, write_whole};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Name of the file that says what a study is.
+pub const MANIFEST_FILE: &str = "study.json";
+/// Name of the file that samples are appended to.
+pub const JOURNAL_FILE: &str = "journal.jsonl";
+/// Largest `study.json`, in bytes.
+const MAX_MANIFEST: u64 = 64 << 20;
+
+/// Why a study cannot be made, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// The directory has contents already.
+    #[error("{path} is not empty: name another directory with --out{resume}", path = path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// `, or go on with the study in it with --resume`, if there is one.
+        resume: &'static str,
+    },
+    /// There is no study to go on with.
+    #[error("{path} holds no study ({reason}): leave --resume out, or name the directory of a study", path = path.display())]
+    NoStudy {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The study in the directory is of something else.
+    #[error("the study in {path} is of something else ({what}): go on with the options it was begun with, or name another directory", path = path.display())]
+    Different {
+        /// The directory.
+        path: PathBuf,
+        /// What differs.
+        what: String,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {cause}; samples so far are in the study's journal: free space or name another directory", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {cause}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// Two columns of the table would have one name, or two cases one key.
+    #[error("{0} twice: each case has a key of its own, and a parameter and a figure have different names")]
+    Twice(String),
+}
+
+/// A study: a directory with results.
+#[derive(Debug)]
+pub struct Study {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+impl Study {
+    /// Makes a study in the directory `dir`, which must be empty or absent.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or two cases have one key.
+    pub fn create(dir: impl Into<PathBuf>, manifest: Manifest) -> Result<Self, StudyError> {
+        let dir = dir.into();
+        check_cases(&manifest.cases)?;
+        let failed = |cause| StudyError::Write { path: dir.clone(), cause };
+        std::fs::create_dir_all(&dir).map_err(failed)?;
+        if std::fs::read_dir(&dir).map_err(failed)?.next().is_some() {
+            let there = dir.join(MANIFEST_FILE).exists();
+            let resume = if there { ", or go on with the study in it with --resume" } else { "" };
+            return Err(StudyError::NotEmpty { path: dir, resume });
+        }
+        let study = Self { dir, manifest };
+        study.save()?;
+        Ok(study)
+    }
+
+    /// Opens the study in `dir`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, StudyError> {
+        let dir = dir.into();
+        let path = dir.join(MANIFEST_FILE);
+        let none = |reason: String| StudyError::NoStudy { path: dir.clone(), reason };
+        let text = read_limited(&path, MAX_MANIFEST).map_err(|error| none(format!("{MANIFEST_FILE}: {error}")))?;
+        let manifest = serde_json::from_slice(&text).map_err(|error| none(format!("{MANIFEST_FILE}: {error}")))?;
+        Ok(Self { dir, manifest })
+    }
+
+    /// Opens the study in `dir` to go on with it: it must be of the same cases, with the same options.
+    ///
+    /// # Errors
+    /// When there is none, or it is of something else.
+    pub fn resume(dir: impl Into<PathBuf>, planned: &Manifest) -> Result<Self, StudyError> {
+        let study = Self::open(dir)?;
+        match study.manifest.differs(planned) {
+            None => Ok(study),
+            Some(what) => Err(StudyError::Different { path: study.dir, what }),
+        }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What the study is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Changes what `study.json` says, and writes it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn update(&mut self, change: impl FnOnce(&mut Manifest)) -> Result<(), StudyError> {
+        change(&mut self.manifest);
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), StudyError> {
+        let text = serde_json::to_string_pretty(&self.manifest).unwrap_or_default();
+        self.write(MANIFEST_FILE, text.as_bytes()).map(drop)
+    }
+
+    /// Opens the journal to append to it.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn journal(&self) -> Result<Journal, StudyError> {
+        Journal::append(&self.dir.join(JOURNAL_FILE))
+    }
+
+    /// Reads the journal: everything that has been measured.
+    ///
+    /// # Errors
+    /// When it cannot be read. A last line that was cut off by a crash is left out.
+    pub fn records(&self) -> Result<Records, StudyError> {
+        Records::read(&self.dir.join(JOURNAL_FILE))
+    }
+
+    /// Writes a file of the study, whole or not at all, and returns its path. Folders in `name` are made.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, contents: &[u8]) -> Result<PathBuf, StudyError> {
+        let path = self.dir.join(name);
+        let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        match written.and_then(|()| write_whole(&path, |file| file.write_all(contents))) {
+            Ok(()) => Ok(path),
+            Err(cause) => Err(StudyError::Write { path, cause }),
+        }
+    }
+
+    /// Makes `results.parquet`, `results.csv` and `results.json` of the journal and notes in `study.json` how the study
+    /// ended. Returns what the journal holds.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn finish(&mut self, state: State) -> Result<Records, StudyError> {
+        let records = self.records()?;
+        self.update(|manifest| manifest.end(state, &records))?;
+        let table = rows::table(&self.manifest, &records)?;
+        writing::write_tables(self, &table, &records)?;
+        Ok(records)
+    }
+}
+
+fn check_cases(cases: &[CaseId]) -> Result<(), StudyError> {
+    let mut seen = BTreeSet::new();
+    match cases.iter().map(CaseId::key).find(|key| !seen.insert(key.clone())) {
+        Some(key) => Err(StudyError::Twice(format!("the case {key} stands in the study"))),
+        None => Ok(()),
+    }
+}

@@ -91,6 +91,14 @@ impl RunManifest {
         let option = self.options.get("warmup");
         option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0)
     }
+
+    /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
+    /// device under `measured_peaks`. Each is an object with `kind` (`flops` or `bandwidth`), `value` (FLOP/s or B/s),
+    /// `label` (`datasheet` or `measured`), `source`, and for FLOPs `dtype`.
+    pub fn peaks(&self) -> impl Iterator<Item = &Value> {
+        let lists = ["peaks", "measured_peaks"].into_iter().filter_map(|key| self.environment.get(key)?.as_array());
+        lists.flatten()
+    }
 }
 
 /// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost`

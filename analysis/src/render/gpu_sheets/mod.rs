@@ -51,7 +51,7 @@ fn of(measured: u64, all: u64) -> Cell {
 }
 
 /// How close phases come to the machine's peaks, over each kind of time: MFU for prefill, MBU for decode.
-fn peaks(analysis: &Analysis) -> Vec<String> {
+pub(super) fn peaks(analysis: &Analysis) -> Vec<String> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for used in utilisation(analysis) {
         let metric = used.metric.name();

@@ -13,6 +13,7 @@ use super::format::{
 };
 use super::head_facts as facts;
 use super::headline_figures::{FigureValue, figures, interval, is_bare};
+use super::peak_columns::PeakColumns;
 use super::sheet::{LONGEST_NAME, MOST_ROWS as MOST_SHEET_ROWS, Sheet};
 use super::shown_definitions::shown_definitions;
 use crate::definitions::STATISTICS;
@@ -286,7 +287,9 @@ fn operators(analysis: &Analysis) -> Value {
     let gpu = operators.iter().any(|o| o.gpu.is_some());
     let launches = operators.iter().any(|o| o.launches_per_call.is_some());
     let largest = operators.first().map_or(1.0, |o| o.self_share.max(1e-9));
-    let rows = operators.iter().take(MOST_ROWS).map(|o| {
+    let used = peaks::of_operators(analysis);
+    let against = PeakColumns::of(&used);
+    let rows = operators.iter().zip(&used).take(MOST_ROWS).map(|(o, used)| {
         let cell = |text: String, sort: f64| json!({ "text": text, "sort": sort });
         let rate = |v: Option<f64>| cell(v.map_or("–".to_string(), significant), v.unwrap_or(-1.0));
         let time = |ns: Option<u64>| {
@@ -325,6 +328,8 @@ fn operators(analysis: &Analysis) -> Value {
         if launches {
             cells.push(rate(o.launches_per_call));
         }
+        let shares = against.values(used).into_iter();
+        cells.extend(shares.map(|share| cell(share.map_or("–".to_string(), percent), share.unwrap_or(-1.0))));
         cells.extend(on_host);
         let path = printable(&o.path);
         let (above, name) = path.rsplit_once('/').map_or(("", path.as_str()), |(a, n)| (a, n));
@@ -341,6 +346,7 @@ fn operators(analysis: &Analysis) -> Value {
     if launches {
         header.push("launches a call");
     }
+    header.extend(against.header());
     header.extend(["total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"]);
     let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| g.source);
     json!({

@@ -7,7 +7,7 @@ mod gpu_sections;
 
 use super::headline_figures::{FigureValue, figures};
 use crate::definitions::{DEFINITIONS, STATISTICS};
-use crate::passes::peaks::utilisation;
+use crate::passes::peaks::{of_operators, utilisation};
 use crate::passes::{Analysis, Background, Distribution};
 use candlescope_core::run::RunManifest;
 use serde_json::{Value, json};
@@ -217,7 +217,8 @@ fn phases(analysis: &Analysis) -> Value {
 }
 
 fn operators(analysis: &Analysis) -> Value {
-    let rows = analysis.operators.iter().map(|o| {
+    let rows = analysis.operators.iter().zip(of_operators(analysis)).map(|(o, used)| {
+        let used = used.into_iter().filter(|used| used.mfu.is_some() || used.mbu.is_some());
         let mut row = json!({
             "path": o.path,
             "target": o.target,
@@ -236,6 +237,8 @@ fn operators(analysis: &Analysis) -> Value {
             "gbytes": o.gbytes,
             "intensity": o.intensity,
             "dtypes": o.dtypes,
+            "utilisation": used.map(|used| json!({ "label": used.label, "mfu": used.mfu, "mbu": used.mbu }))
+                .collect::<Vec<_>>(),
         });
         if let Value::Object(row) = &mut row {
             row.extend(gpu_sections::operator(o));

@@ -7,9 +7,11 @@ use super::conclusion;
 use super::format::{count, duration, flops, json, percent, plural, significant, utc, value, with_error};
 use super::head_facts::{background, machine, model, model_name, overhead};
 use super::headline_figures::{FigureValue, figures, interval};
+use super::peak_columns::PeakColumns;
 use super::shown_definitions::shown_definitions;
 use crate::definitions::STATISTICS;
 use crate::passes::gpu_time::source_name;
+use crate::passes::peaks::{OperatorUtilisation, of_operators, utilisation};
 use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
@@ -48,7 +50,9 @@ pub fn report(analysis: &Analysis) -> String {
     phases(&mut out, analysis);
     tree(&mut out, analysis);
     let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
-    out.push_str(&operator_table(&analysis.operators[..analysis.operators.len().min(15)]));
+    let used = of_operators(analysis);
+    let shown = analysis.operators.len().min(15);
+    out.push_str(&operator_table(&analysis.operators[..shown], &used[..shown]));
     gpu(&mut out, analysis);
     tables::nsys(&mut out, analysis);
     memory(&mut out, analysis);
@@ -73,14 +77,14 @@ pub fn operators(analysis: &Analysis) -> String {
     if analysis.operators.iter().any(|o| o.gpu.is_some()) {
         out.push_str(GPU_NOTE);
     }
-    out.push_str(&operator_table(&analysis.operators));
+    out.push_str(&operator_table(&analysis.operators, &of_operators(analysis)));
     out
 }
 
 const GPU_NOTE: &str = "GPU time is sampled: means are over the intervals that have it (`GPU measured`). Totals are means × calls at the top; below, a \
      parent's total is divided as it was in the intervals whose children were all measured. Shares are of the GPU time of the outermost steps.\n\n";
 
-fn operator_table(operators: &[Operator]) -> String {
+fn operator_table(operators: &[Operator], used: &[Vec<OperatorUtilisation>]) -> String {
     let gpu = operators.iter().any(|o| o.gpu.is_some());
     let launches = operators.iter().any(|o| o.launches_per_call.is_some());
     let mut header =
@@ -91,7 +95,9 @@ fn operator_table(operators: &[Operator]) -> String {
     if launches {
         header.push("launches a call");
     }
-    let rows = operators.iter().map(|o| {
+    let peaks = PeakColumns::of(used);
+    header.extend(peaks.header());
+    let rows = operators.iter().zip(used).map(|(o, used)| {
         let rate = |v: Option<f64>| v.map_or(String::new(), significant);
         let time = |v: Option<f64>| v.map_or(String::new(), duration);
         let mut row = vec![
@@ -121,6 +127,7 @@ fn operator_table(operators: &[Operator]) -> String {
         if launches {
             row.push(rate(o.launches_per_call));
         }
+        row.extend(peaks.values(used).into_iter().map(|share| share.map_or(String::new(), percent)));
         row
     });
     table(&header, rows)
@@ -227,6 +234,7 @@ fn phases(out: &mut String, analysis: &Analysis) {
             plural(windows, "window") + " in which every step was recorded"
         );
     }
+    tables::utilisation(out, &utilisation(analysis));
     warmup(out, analysis);
 }
 

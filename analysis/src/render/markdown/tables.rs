@@ -1,12 +1,13 @@
 //! Tables of `report.md` that the other reports show too.
 
-use super::super::format::{count, duration, head};
+use super::super::format::{count, duration, head, percent, with_error};
 use super::super::nsys_table::{
     MEANING, MOST_ROWS, TITLE, compared, kernels_text, launching, leftovers, summary, sums, times,
 };
 use super::super::sheet::{Cell, LONGEST_NAME, MOST_ROWS as MOST_SHEET_ROWS, Sheet};
 use super::text::{code, escape, table};
 use crate::passes::Analysis;
+use crate::passes::peaks::Utilisation;
 use std::fmt::Write as _;
 
 /// The section of a sheet.
@@ -23,6 +24,28 @@ pub(super) fn sheet(sheet: &Sheet) -> String {
     let more = if more > 0 { format!("\n{more} more {} are in metrics.json.\n", sheet.what) } else { String::new() };
     let table = table(&header, rows);
     format!("\n## {}\n\n{}\n\n{table}{more}", sheet.title, escape(&sheet.note))
+}
+
+/// How close phases come to the machine's peaks.
+pub(super) fn utilisation(out: &mut String, all: &[Utilisation]) {
+    if all.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n### Against the machine's peaks\n");
+    let header = ["", "over", "of peak", "peak", "label", "source"];
+    let rows = all.iter().map(|used| {
+        let dtype = used.peak.dtype.as_ref().map_or(String::new(), |dtype| format!(", {dtype}"));
+        let unit = if used.peak.is_flops { "FLOP/s" } else { "B/s" };
+        vec![
+            format!("{} of {}", used.metric.name(), escape(&used.phase)),
+            used.over.name().to_string(),
+            with_error(percent(used.ratio), used.error),
+            escape(&format!("{:.3e} {unit}{dtype}", used.peak.value)),
+            escape(&used.peak.label),
+            escape(&used.peak.source),
+        ]
+    });
+    out.push_str(&table(&header, rows));
 }
 
 /// The section about a profile of Nsight Systems.

@@ -1,0 +1,227 @@
+//! `candlescope bench kernels`.
+
+use super::operations::{
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, watch,
+};
+use crate::output::{note, say};
+use crate::progress::Progress;
+use anyhow::{Context, Result, anyhow, bail};
+use candlescope_lab::kernels::{
+    Ceilings, Kernel, KernelCase, RunOptions, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
+};
+use candlescope_lab::method::{Ended, Engine, Method};
+use candlescope_lab::peaks::{DeviceIdentity, PeakKind, load, read, shown};
+use candlescope_lab::study::{Manifest, State, Table};
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Recorded repetitions of each case on a GPU.
+const RECORDED: u32 = 5;
+/// Cases whose inputs are in memory at once.
+const AT_ONCE: u32 = 4;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  candlescope bench kernels --quick
+  candlescope bench kernels --ops gemm,linear --sizes 'm=1,16,256;n=4096;k=4096' --dtype f32,bf16
+  candlescope bench kernels --device cuda:0 --ops attention_decode --sizes 'context=128-8192*4'";
+
+#[derive(Debug, Args)]
+pub(crate) struct KernelsArgs {
+    /// Kernels, separated by commas [default: all; --list shows them with their sizes]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    ops: Vec<String>,
+    /// Sizes to sweep over, for example 'm=1,16,256;n=4096;k=64-256+64'; others are the kernel's usual ones
+    #[arg(long, value_name = "SIZES", default_value = "", hide_default_value = true)]
+    sizes: String,
+    /// Element types, separated by commas: f32, f16, bf16, q4_k, q8_0 [default: f32 on a CPU, bf16 on a GPU, and each
+    /// for quantised weights]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    dtype: Vec<String>,
+    /// cpu or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: String,
+    /// Leave the caches as the repetition before left them, instead of writing over them
+    #[arg(long)]
+    warm: bool,
+    /// Small shapes and few repetitions: whether everything works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// Exactly this many repetitions of each case, instead of as many as its noise asks for
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// Longest time for one case, in seconds [default: 15, quick: 3]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    time_limit: Option<u64>,
+    /// Recorded repetitions of each case besides, from which kernels are counted [default: 5 on a GPU, else 0]
+    #[arg(long, value_name = "N")]
+    profiled: Option<u32>,
+    /// Seed of the inputs and of the order of the cases
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Peaks to hold figures against, instead of those that `bench peaks` keeps of this device
+    #[arg(long, value_name = "FILE")]
+    peaks: Option<PathBuf>,
+    /// Directory of the study; must be empty or absent
+    #[arg(long, value_name = "STUDY", default_value = "results")]
+    out: PathBuf,
+    /// Go on with the study in that directory
+    #[arg(long)]
+    resume: bool,
+    /// Show kernels and their sizes, and measure nothing
+    #[arg(long)]
+    list: bool,
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
+    if args.list {
+        return list();
+    }
+    let cases = chosen(args)?;
+    let device = crate::device::device(&args.device)?;
+    let identity = DeviceIdentity::of(&args.device)?;
+    let ceilings = ceilings(args, &identity)?;
+    let on_gpu = !device.is_cpu();
+    let method = method(args, on_gpu);
+    let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(args.out.join("runs"));
+    let mut study = study(&args.out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
+
+    let (cancel, progress) = (cancel_on_interrupt(), Progress::new(!args.no_progress && !args.json));
+    let before = study.records()?;
+    let process = before.next_process();
+    begin(&mut study, process)?;
+    let mut around = surroundings(&identity);
+    let source = around.source();
+    study.update(|manifest| manifest.surroundings = source)?;
+    let mut journal = study.journal()?;
+    let ended = Engine::new(method, around.as_mut())
+        .place(process, 0)
+        .cancel(&cancel)
+        .observe(watch(&progress))
+        .skip(before.done(0, false))
+        .run(&mut engine_cases(&cases, &options), &mut journal);
+    progress.clear();
+    end(&mut study, process)?;
+    let state = match &ended {
+        Ok(Ended::Done) => State::Done,
+        Ok(Ended::Cancelled) => State::Cancelled,
+        Err(_) => State::Failed,
+    };
+    let records = study.finish(state)?;
+    let table = table(&cases, &options, &study, &records, &ceilings);
+    write(&study, &table)?;
+    show(args, &cases, &table)?;
+    match ended.map_err(|error| anyhow!(error))? {
+        Ended::Done => Ok(()),
+        Ended::Cancelled => interrupted(&args.out),
+    }
+}
+
+fn list() -> Result<()> {
+    all().iter().try_for_each(|kernel| {
+        let sizes: Vec<String> = kernel.sizes().iter().map(|size| format!("{}={}", size.name, size.usual)).collect();
+        let types: Vec<&str> = kernel.elements().iter().map(|element| element.name()).collect();
+        say(&format!("{}: {}\n    {}   ({})", kernel.name(), kernel.about(), sizes.join(";"), types.join(", ")))
+    })
+}
+
+fn chosen(args: &KernelsArgs) -> Result<Vec<KernelCase>> {
+    let kernels: Vec<&'static dyn Kernel> = match args.ops.as_slice() {
+        [] => all().to_vec(),
+        names => names.iter().map(|name| by_name(name.trim())).collect::<Result<_, _>>()?,
+    };
+    let on_gpu = args.device != "cpu";
+    let cases = cases(&kernels, &Sizes::parse(&args.sizes)?, &elements(&args.dtype)?, on_gpu, args.quick)?;
+    if cases.is_empty() {
+        bail!("none of these kernels runs in any of these types: name others with --ops or --dtype");
+    }
+    Ok(cases)
+}
+
+/// Where a file of peaks was named, it has to be there.
+fn ceilings(args: &KernelsArgs, device: &DeviceIdentity) -> Result<Ceilings> {
+    let measured = match &args.peaks {
+        Some(file) => {
+            let missing = || format!("{} is not there: make it with `candlescope bench peaks`", file.display());
+            Some(read(file, device)?.with_context(missing)?)
+        }
+        None => load(device)?,
+    };
+    Ok(Ceilings::new(measured.as_ref(), &datasheet(device)))
+}
+
+fn method(args: &KernelsArgs, on_gpu: bool) -> Method {
+    let method = if args.quick { Method::quick() } else { Method::default() };
+    let limit = args.time_limit.map_or(method.time_limit, Duration::from_secs);
+    let runs = args.runs.or(args.quick.then_some(3));
+    let recorded = args.profiled.unwrap_or(if on_gpu { RECORDED } else { 0 });
+    method.time_limit(limit).runs(runs).profiled_runs(recorded).seed(args.seed).interleave(AT_ONCE)
+}
+
+fn manifest(
+    args: &KernelsArgs,
+    cases: &[KernelCase],
+    options: &RunOptions,
+    method: &Method,
+    device: &DeviceIdentity,
+) -> Manifest {
+    let ids = cases.iter().map(|case| case_id(case, options)).collect();
+    let mut manifest = Manifest::new("kernels", ids, method)
+        .option("device", args.device.as_str())
+        .option("warm", args.warm)
+        .option("seed", args.seed);
+    manifest.environment.insert("device".to_string(), json!(device));
+    manifest
+}
+
+fn show(args: &KernelsArgs, cases: &[KernelCase], table: &Table) -> Result<()> {
+    let rows = table.json();
+    if args.json {
+        return say(&json!({ "study": args.out, "rows": rows }).to_string());
+    }
+    for (case, row) in cases.iter().zip(&rows) {
+        say(&line(case, row))?;
+    }
+    if !rows.iter().any(|row| row["utilisation"].is_number()) {
+        note("note: there are no peaks to hold these figures against; `candlescope bench peaks` measures them");
+    }
+    let above = rows.iter().filter(|row| row["utilisation"].as_f64().is_some_and(|share| share > 1.0)).count();
+    if above > 0 {
+        note(&format!(
+            "warning: {above} of {} cases are above what their peaks allow: {}",
+            rows.len(),
+            if args.warm {
+                "with --warm they read from the caches, which are faster than memory"
+            } else {
+                "the peaks are too low; measure them again on an idle machine, with `candlescope bench peaks`"
+            }
+        ));
+    }
+    say(&format!("Study: {}   Table: {}", args.out.display(), args.out.join("kernels.csv").display()))
+}
+
+/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs, 3.60 GFLOP/s, 3.61 TB/s, 87 % of what measured bandwidth allows`.
+fn line(case: &KernelCase, row: &Value) -> String {
+    let number = |key: &str| row[key].as_f64();
+    let text = |key: &str| row[key].as_str().unwrap_or_default();
+    let name = case.name();
+    let Some(median) = number("median_ns") else {
+        return format!("{name}: {} {}", text("stop_reason"), text("detail"));
+    };
+    let spread = number("stddev_ns").map_or(String::new(), |sd| format!(" ± {:.0} %", sd / median * 100.0));
+    let flops = number("flops_per_s").map_or(String::new(), |rate| format!(", {}", shown(PeakKind::Flops, rate)));
+    let bytes = number("bytes_per_s").map_or(String::new(), |rate| format!(", {}", shown(PeakKind::Read, rate)));
+    let roof = if text("roof") == "compute" { "FLOP/s" } else { "bandwidth" };
+    let used = number("utilisation").map_or(String::new(), |share| {
+        format!(", {:.0} % of what {} {roof} allows", share * 100.0, text("peak_label"))
+    });
+    format!("{name}: {}{spread}{flops}{bytes}{used}", shown(PeakKind::Launch, median / 1e9))
+}

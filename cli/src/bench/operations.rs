@@ -1,0 +1,100 @@
+//! What measuring kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
+
+use crate::output::note;
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use candlescope_lab::method::{Cancel, Event, Surroundings, Unknown};
+use candlescope_lab::operands::Element;
+use candlescope_lab::peaks::DeviceIdentity;
+use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
+use serde_json::Value;
+use std::path::Path;
+
+/// Element types by name.
+pub(super) fn elements(names: &[String]) -> Result<Vec<Element>> {
+    let known = || Element::ALL.map(Element::name).join(", ");
+    let parse = |name: &String| {
+        Element::parse(name.trim()).with_context(|| format!("dtype `{name}` is not known; types are {}", known()))
+    };
+    names.iter().map(parse).collect()
+}
+
+/// A study in `out`: a new one, or the one that is gone on with.
+pub(super) fn study(out: &Path, resume: bool, manifest: Manifest) -> Result<Study> {
+    Ok(if resume { Study::resume(out, &manifest)? } else { Study::create(out, manifest)? })
+}
+
+/// Notes in `study.json` that a process begins.
+pub(super) fn begin(study: &mut Study, process: u32) -> Result<()> {
+    let started_ns = candlescope_core::HostNs::now().0;
+    let start = ProcessStart { process, round: 0, profiled: false, started_ns, ended: false };
+    Ok(study.update(|manifest| {
+        manifest.state = State::Running;
+        manifest.processes.push(start);
+    })?)
+}
+
+/// Notes that it has ended as it should.
+pub(super) fn end(study: &mut Study, process: u32) -> Result<()> {
+    Ok(study.update(|manifest| {
+        let own = manifest.processes.iter_mut().filter(|start| start.process == process);
+        own.for_each(|start| start.ended = true);
+    })?)
+}
+
+/// What is read beside samples.
+pub(super) fn surroundings(_: &DeviceIdentity) -> Box<dyn Surroundings> {
+    Box::new(Unknown)
+}
+
+/// Peaks of the datasheet, if the device is a GPU that is known.
+#[cfg(feature = "gpu")]
+pub(super) fn datasheet(device: &DeviceIdentity) -> Vec<Value> {
+    candlescope_collectors::nvml::datasheet_peaks(&device.name)
+}
+#[cfg(not(feature = "gpu"))]
+pub(super) fn datasheet(_: &DeviceIdentity) -> Vec<Value> {
+    Vec::new()
+}
+
+/// A flag that Ctrl-C sets: the measurement ends after the repetition, and what was measured is kept.
+pub(super) fn cancel_on_interrupt() -> Cancel {
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    let installed = ctrlc::set_handler(move || {
+        // A second one is for whoever cannot wait; samples are in the journal already.
+        if flag.is_cancelled() {
+            std::process::exit(130);
+        }
+        note("interrupted: the repetition under way is the last one; once more ends at once");
+        flag.cancel();
+    });
+    if let Err(error) = installed {
+        note(&format!("warning: an interrupt will end this without its tables: {error}"));
+    }
+    cancel
+}
+
+/// Shows what happens.
+pub(super) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
+    move |event| match event {
+        Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
+        Event::WarmedUp { case, .. } => progress.wait(&crate::output::printable(&format!("{} warms up", case.key()))),
+        Event::Sampled { sample, share } => {
+            progress.wait(&crate::output::printable(&format!("{:3.0} % {}", share * 100.0, sample.case.key())));
+        }
+        _ => {}
+    }
+}
+
+/// Says so where the program's own loops are slower than they could be.
+pub(super) fn warn_of_debug_build() {
+    if cfg!(debug_assertions) {
+        note("warning: this program is built without full optimisation; for figures of a CPU, build it with --release");
+    }
+}
+
+/// The end of a study that was interrupted.
+pub(super) fn interrupted(out: &Path) -> Result<()> {
+    bail!("interrupted: what was measured until then is in {}", out.display())
+}

@@ -1,0 +1,134 @@
+//! `candlescope bench peaks`.
+
+use super::operations::{
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, warn_of_debug_build, watch,
+};
+use crate::output::{note, say};
+use crate::progress::Progress;
+use anyhow::Result;
+use candlescope_lab::method::{Ended, Method};
+use candlescope_lab::peaks::{
+    DeviceIdentity, Driver, PeakKind, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
+};
+use candlescope_lab::study::{Manifest, State};
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct PeaksArgs {
+    /// cpu or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: String,
+    /// Element types of matrix products, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "f32,f16,bf16")]
+    dtype: Vec<String>,
+    /// Small shapes and short times: whether everything works. Its figures are no peaks and are not kept
+    #[arg(long)]
+    quick: bool,
+    /// Write the study only, and leave what is kept of this device as it is
+    #[arg(long)]
+    no_keep: bool,
+    /// Seed of the inputs and of the order of the cases
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Directory of the study; must be empty or absent
+    #[arg(long, value_name = "STUDY", default_value = "results")]
+    out: PathBuf,
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
+    let elements = elements(&args.dtype)?;
+    let device = crate::device::device(&args.device)?;
+    let identity = DeviceIdentity::of(&args.device)?;
+    let options = PeakOptions::new(device).elements(&elements).quick(args.quick).seed(args.seed);
+    let how = method(args.quick).seed(args.seed);
+    warn_of_debug_build();
+    let mut study = study(&args.out, false, manifest(args, &options, &how, &identity))?;
+    begin(&mut study, 0)?;
+    let mut around = surroundings(&identity);
+    let source = around.source();
+    study.update(|manifest| manifest.surroundings = source)?;
+    let (cancel, progress) = (cancel_on_interrupt(), Progress::new(!args.no_progress && !args.json));
+    let mut journal = study.journal()?;
+    let driver = Driver { method: how, surroundings: around.as_mut(), cancel, observe: &mut watch(&progress) };
+    let measured = measure(&options, identity.clone(), driver, &mut journal);
+    progress.clear();
+    end(&mut study, 0)?;
+    let state = match &measured {
+        Ok((_, Ended::Done)) => State::Done,
+        Ok((_, Ended::Cancelled)) => State::Cancelled,
+        Err(_) => State::Failed,
+    };
+    study.finish(state)?;
+    let (peaks, ended) = measured.map_err(|error| anyhow::anyhow!(error))?;
+    write(&study, &peaks)?;
+    if ended == Ended::Cancelled {
+        return interrupted(&args.out);
+    }
+    // Figures of a quick run would make every report wrong, and a few of many would look like all there are.
+    let kept = if args.quick || args.no_keep { None } else { Some(store(&peaks)?) };
+    show(args, &peaks, kept, &datasheet(&identity))
+}
+
+fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &DeviceIdentity) -> Manifest {
+    let mut manifest = Manifest::new("peaks", planned(options), method)
+        .option("device", args.device.as_str())
+        .option("dtype", args.dtype.clone())
+        .option("quick", args.quick)
+        .option("seed", args.seed);
+    manifest.environment.insert("device".to_string(), json!(device));
+    manifest
+}
+
+fn show(args: &PeaksArgs, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Value]) -> Result<()> {
+    if args.json {
+        return say(&json!({ "study": args.out, "kept": kept, "peaks": to_json(peaks) }).to_string());
+    }
+    say(&format!("Peaks of {}, measured {}", peaks.device, peaks.day()))?;
+    for figure in &peaks.figures {
+        let dtype = figure.dtype.as_ref().map_or(String::new(), |dtype| format!(" {dtype}"));
+        let condition = match (figure.kind, figure.condition) {
+            (_, Some(condition)) => format!(", {}", condition.name()),
+            (PeakKind::Flops, None) => ", best of the sweep".to_string(),
+            _ => String::new(),
+        };
+        let of_sheet = datasheet_value(sheet, figure.kind, figure.dtype.as_deref());
+        let of_sheet = of_sheet
+            .map_or(String::new(), |sheet| format!(", {:.0} % of the datasheet's", figure.value / sheet * 100.0));
+        let value = shown(figure.kind, figure.value);
+        say(&format!("  {}{dtype}{condition}: {value} at {}{of_sheet}", figure.kind.name(), figure.at))?;
+    }
+    for dtype in peaks.dtypes() {
+        if let Some(ridge) = peaks.ridge(dtype) {
+            say(&format!("  ridge point {dtype}: {ridge:.1} FLOP/B (derived)"))?;
+        }
+    }
+    for absent in &peaks.absent {
+        let dtype = absent.dtype.as_ref().map_or(String::new(), |dtype| format!(" {dtype}"));
+        say(&format!("  {}{dtype}: absent; {}", absent.kind.name(), absent.reason))?;
+    }
+    match &kept {
+        Some(path) => say(&format!("Kept for reports: {}   Study: {}", path.display(), args.out.display())),
+        None => {
+            note("note: these figures are not kept for reports");
+            say(&format!("Study: {}", args.out.display()))
+        }
+    }
+}
+
+fn datasheet_value(sheet: &[Value], kind: PeakKind, dtype: Option<&str>) -> Option<f64> {
+    let wanted = match kind {
+        PeakKind::Flops => "flops",
+        PeakKind::Read | PeakKind::Write | PeakKind::Copy | PeakKind::Triad => "bandwidth",
+        _ => return None,
+    };
+    let row = sheet.iter().find(|peak| peak["kind"] == wanted && peak.get("dtype").and_then(Value::as_str) == dtype);
+    row?["value"].as_f64()
+}

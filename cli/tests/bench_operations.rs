@@ -1,0 +1,184 @@
+//! `bench kernels` and `bench peaks`, end to end, and what reports make of measured peaks.
+#![allow(missing_docs, reason = "a test")]
+#![cfg(feature = "lab")]
+mod common;
+use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, PeakKind, Peaks};
+use common::*;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// With a cache directory of its own.
+fn bench(cache: &Path, args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).env("XDG_CACHE_HOME", cache).env_remove("CANDLESCOPE").output().unwrap()
+}
+
+fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn bad(output: &Output) -> String {
+    let err = text(&output.stderr);
+    assert!(!output.status.success() && err.contains("error:") && !err.contains("panicked"), "{err}");
+    err
+}
+
+fn columns(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    text.lines().next().unwrap().split(',').map(str::to_string).collect()
+}
+
+fn kept(cache: &Path) -> Vec<std::path::PathBuf> {
+    let dir = std::fs::read_dir(cache.join("candlescope").join("peaks"));
+    dir.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Writes peaks of this machine, as a full `bench peaks` would keep them, and returns the file.
+fn keep_peaks(cache: &Path) -> std::path::PathBuf {
+    let figure = |kind, dtype: Option<&str>, condition, value: f64| PeakFigure {
+        kind,
+        dtype: dtype.map(str::to_string),
+        condition,
+        value,
+        at: "8x8x8".to_string(),
+        n: 3,
+        range: (value, value),
+    };
+    let mut peaks = Peaks::new(DeviceIdentity::cpu());
+    peaks.figures = vec![
+        figure(PeakKind::Flops, Some("f32"), Some(Condition::Boost), 123e15),
+        figure(PeakKind::Read, None, None, 456e15),
+    ];
+    let name = candlescope_lab::peaks::path(&peaks.device).unwrap();
+    let path = cache.join("candlescope").join("peaks").join(name.file_name().unwrap());
+    candlescope_lab::peaks::write_file(&path, &peaks).unwrap();
+    path
+}
+
+#[test]
+fn kernels_end_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, out) = (dir.path().join("cache"), dir.path().join("study"));
+    keep_peaks(&cache);
+    let args = ["bench", "kernels", "--quick", "--warm", "--runs", "2", "--profiled", "1", "--out"];
+    let shown = good(&bench(&cache, &[&args[..], &[out.to_str().unwrap()]].concat()));
+    assert!(shown.contains("gemm f32 m=8 n=32 k=16: ") && shown.contains("of what measured"), "{shown}");
+
+    let wanted = "op,dtype,shape,cache,n,processes,clock,median_ns,median_low_ns,median_high_ns,mean_ns,stddev_ns,min_ns,\
+                  max_ns,host_ns,kernel_ns,kernels,memory_bytes,flops,io_bytes,flops_per_s,bytes_per_s,intensity,\
+                  attainable_flops_per_s,utilisation,roof,peak_label,peak_source,stop_reason,detail";
+    assert_eq!(columns(&out.join("kernels.csv")).join(","), wanted);
+    let rows = json(&std::fs::read_to_string(out.join("kernels.json")).unwrap());
+    let rows = rows["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 15, "14 kernels, one of them in two types");
+    for row in rows {
+        assert_eq!((row["n"].as_u64(), row["clock"].as_str()), (Some(2), Some("host")), "{row}");
+        assert_eq!((row["cache"].as_str(), row["stop_reason"].as_str()), (Some("warm"), Some("runs_reached")));
+        assert!(
+            row["min_ns"].as_f64() <= row["median_ns"].as_f64() && row["median_ns"].as_f64() <= row["max_ns"].as_f64()
+        );
+        assert_eq!(row["kernel_ns"], Value::Null, "a CPU has no kernels to record");
+    }
+    let of = |op: &str| rows.iter().find(|row| row["op"] == op).unwrap();
+    let gemm = of("gemm");
+    assert_eq!((gemm["flops"].as_u64(), gemm["io_bytes"].as_u64()), (Some(8192), Some(3584)));
+    assert_eq!((gemm["peak_label"].as_str(), gemm["roof"].as_str()), (Some("measured"), Some("compute")));
+    let rate = gemm["flops_per_s"].as_f64().unwrap();
+    let seconds = gemm["median_ns"].as_f64().unwrap() / 1e9;
+    assert!((rate - 8192.0 / seconds).abs() < 1e-6 * rate);
+    let utilisation = gemm["utilisation"].as_f64().unwrap();
+    assert!((utilisation - rate / gemm["attainable_flops_per_s"].as_f64().unwrap()).abs() < 1e-9 * utilisation);
+    assert_eq!(of("qmatmul")["utilisation"], Value::Null, "no peak of a quantised type");
+    assert_eq!(of("argmax")["flops"], Value::Null);
+
+    // Every repetition, with the sizes as columns, and the recorded ones' runs.
+    let results = columns(&out.join("results.csv"));
+    for name in ["case", "op", "dtype", "m", "rows", "host_ns", "flops_per_s", "bytes_per_s", "run"] {
+        assert!(results.iter().any(|column| column == name), "{name}: {results:?}");
+    }
+    assert!(out.join("results.parquet").exists() && out.join("study.json").exists());
+    let runs = std::fs::read_dir(out.join("runs")).unwrap().flatten().collect::<Vec<_>>();
+    assert_eq!(runs.len(), 15);
+    assert!(runs[0].path().join("run.json").exists());
+
+    // A second one into the same directory is refused, unless it goes on with the first, which is done.
+    let again = bad(&bench(&cache, &[&args[..], &[out.to_str().unwrap()]].concat()));
+    assert!(again.contains("is not empty") && again.contains("--resume"), "{again}");
+    good(&bench(&cache, &[&args[..], &[out.to_str().unwrap(), "--resume"]].concat()));
+}
+
+#[test]
+fn kernels_say_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, out) = (dir.path().join("cache"), dir.path().join("study"));
+    let out = out.to_str().unwrap();
+    let fails = |args: &[&str]| bad(&bench(&cache, &[&["bench", "kernels", "--out", out], args].concat()));
+    assert!(fails(&["--ops", "gem"]).contains("kernels are gemm, linear"));
+    assert!(fails(&["--dtype", "f8"]).contains("types are f32, f16, bf16, q4_k, q8_0"));
+    assert!(fails(&["--ops", "gemm", "--sizes", "rows=2"]).contains("gemm's, which are k, m, n"));
+    assert!(fails(&["--ops", "gemm", "--dtype", "q4_k"]).contains("name a type among f32, f16, bf16"));
+    assert!(fails(&["--device", "tpu"]).contains("devices are cpu and cuda:N"));
+    assert!(fails(&["--peaks", "nowhere.json"]).contains("candlescope bench peaks"));
+    assert!(!Path::new(out).exists(), "nothing is made for what cannot be measured");
+    assert!(good(&bench(&cache, &["bench", "kernels", "--list"])).contains("attention_decode"));
+}
+
+#[test]
+fn peaks_end_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, out) = (dir.path().join("cache"), dir.path().join("study"));
+    let args = ["bench", "peaks", "--quick", "--json", "--dtype", "f32", "--out", out.to_str().unwrap()];
+    let shown = json(&good(&bench(&cache, &args)));
+    assert_eq!(shown["kept"], Value::Null, "figures of a quick run are no peaks");
+    assert_eq!(kept(&cache), Vec::<std::path::PathBuf>::new());
+    assert_eq!(columns(&out.join("peaks.csv")).join(","), "peak,dtype,condition,value,unit,at,n,min,max,label,reason");
+    let peaks = json(&std::fs::read_to_string(out.join("peaks.json")).unwrap());
+    assert_eq!((peaks["format"].as_str(), &peaks["device"]["kind"]), (Some("candlescope-peaks"), &Value::from("cpu")));
+    let (flops, read) = (largest(&peaks, "flops"), largest(&peaks, "read"));
+    let ridge = peaks["ridge"]["f32"].as_f64().unwrap();
+    assert!((ridge - flops / read).abs() < 1e-9 * ridge);
+    assert!(peaks["absent"].as_array().unwrap().iter().any(|row| row["kind"] == "graph_gap"));
+    assert!(columns(&out.join("results.csv")).iter().any(|column| column == "value"));
+}
+
+fn largest(peaks: &Value, kind: &str) -> f64 {
+    let of = peaks["figures"].as_array().unwrap().iter().filter(|figure| figure["kind"] == kind);
+    of.map(|figure| figure["value"].as_f64().unwrap()).fold(0.0, f64::max)
+}
+
+#[test]
+fn a_profile_has_the_measured_peaks_of_its_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let profile = |name: &str| {
+        let run = dir.path().join(name);
+        let args = ["--max-new-tokens", "4", "--repeats", "1", "--warmup", "0", "--ignore-eos", "--out"];
+        let output = bench(&cache, &[&["profile"], &args[..], &[run.to_str().unwrap()]].concat());
+        (output, run)
+    };
+    let (output, run) = profile("before");
+    good(&output);
+    assert_eq!(manifest(&run)["environment"].get("measured_peaks"), None, "none have been measured");
+
+    let file = keep_peaks(&cache);
+    let (output, run) = profile("after");
+    let summary = good(&output);
+    assert!(summary.contains("MFU of prefill (measured)") && summary.contains("MBU of decode (measured)"), "{summary}");
+    let recorded = manifest(&run)["environment"]["measured_peaks"].clone();
+    assert_eq!((recorded[0]["value"].as_f64(), recorded[1]["value"].as_f64()), (Some(123e15), Some(456e15)));
+    assert!(recorded[0]["source"].as_str().unwrap().contains("measured on"));
+    let report = std::fs::read_to_string(run.join("operators.md")).unwrap();
+    assert!(report.contains("MFU (measured)") && report.contains("MBU (measured)"));
+
+    // Peaks of another device, or a damaged file, are never used: nothing runs.
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, whole.replace("\"kind\": \"cpu\"", "\"kind\": \"cuda\"")).unwrap();
+    let (output, run) = profile("other");
+    let message = bad(&output);
+    assert!(message.contains("holds peaks of") && message.contains(file.to_str().unwrap()), "{message}");
+    assert!(!run.exists());
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let message = bad(&profile("damaged").0);
+    assert!(message.contains("does not hold measured peaks") && message.contains("bench peaks"), "{message}");
+}

@@ -1,0 +1,13 @@
+//! What measuring single operations needs of a device: its caches emptied, its clock read, its memory asked for.
+
+mod cache_flush;
+mod candle_failure;
+mod device_timer;
+mod free_memory;
+mod last_level_cache;
+
+pub use cache_flush::CacheFlush;
+pub use candle_failure::case_error;
+pub use device_timer::DeviceTimer;
+pub use free_memory::free_memory;
+pub use last_level_cache::last_level_cache;

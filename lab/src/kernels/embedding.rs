@@ -1,0 +1,50 @@
+//! Looking up rows of a table.
+
+use super::error::KernelError;
+use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
+use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
+use candle_nn::{Embedding, Module};
+
+/// `candle_nn::Embedding`.
+pub(super) struct Lookup;
+
+impl Kernel for Lookup {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn about(&self) -> &'static str {
+        "candle_nn::Embedding: rows of a table by token"
+    }
+
+    fn sizes(&self) -> &'static [Size] {
+        const SIZES: &[Size] =
+            &[size("tokens", "1,128,2048", "5"), size("vocab", "32000", "50"), size("width", "4096", "16")];
+        SIZES
+    }
+
+    fn elements(&self) -> &'static [Element] {
+        &[Element::F32, Element::F16, Element::BF16]
+    }
+
+    /// No FLOPs; 32-bit numbers of the tokens, their rows read and written.
+    fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
+        let (tokens, vocab, width) = (shape.get("tokens"), shape.get("vocab"), shape.get("width"));
+        let ids = bytes(&[&[tokens]], 4);
+        let table = bytes(&[&[vocab, width], &[tokens, width]], element.width());
+        Ok(Work {
+            flops: None,
+            io_bytes: ids.saturating_add(bytes(&[&[2, tokens, width]], element.width())),
+            memory_bytes: ids.saturating_add(table),
+        })
+    }
+
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+        let (tokens, vocab, width) = (shape.get("tokens"), shape.get("vocab"), shape.get("width"));
+        let operands = vec![inputs.ids(tokens, vocab)?, inputs.values((vocab, width), element)?];
+        let layer = Embedding::new(operands[1].clone(), width);
+        Ok(Prepared::new(operands, move |xs| layer.forward(&xs[0])))
+    }
+}

@@ -1,0 +1,56 @@
+//! Rotary position embedding.
+
+use super::error::KernelError;
+use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::sizes::Shape;
+use crate::operands::Element;
+use crate::operands::Inputs;
+
+/// `candle_nn::rotary_emb::rope`: halves of a head are rotated against each other.
+pub(super) struct Rotary;
+
+impl Kernel for Rotary {
+    fn name(&self) -> &'static str {
+        "rotary"
+    }
+
+    fn about(&self) -> &'static str {
+        "candle_nn::rotary_emb::rope"
+    }
+
+    fn sizes(&self) -> &'static [Size] {
+        const SIZES: &[Size] = &[
+            size("batch", "1", "2"),
+            size("heads", "32", "3"),
+            size("tokens", "1,128,2048", "4"),
+            size("head", "128", "8"),
+        ];
+        SIZES
+    }
+
+    fn elements(&self) -> &'static [Element] {
+        &[Element::F32, Element::F16, Element::BF16]
+    }
+
+    /// 3 FLOPs an element (6 for a pair: four products, two sums). Input and output, and d/2 cosines and sines for each
+    /// token.
+    fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
+        let (batch, heads) = (shape.get("batch"), shape.get("heads"));
+        let (tokens, head) = (shape.get("tokens"), shape.get("head"));
+        if head % 2 != 0 {
+            let why = "head must be even";
+            return Err(KernelError::Shape { kernel: self.name(), shape: shape.to_string(), why });
+        }
+        let io_bytes = bytes(&[&[2, batch, heads, tokens, head], &[2, tokens, head / 2]], element.width());
+        Ok(Work { flops: Some(product(&[3, batch, heads, tokens, head])), io_bytes, memory_bytes: io_bytes })
+    }
+
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+        let (batch, heads) = (shape.get("batch"), shape.get("heads"));
+        let (tokens, head) = (shape.get("tokens"), shape.get("head"));
+        let xs = inputs.values((batch, heads, tokens, head), element)?;
+        let angles = inputs.values((tokens, head / 2), element)?;
+        let operands = vec![xs, angles.cos()?, angles.sin()?];
+        Ok(Prepared::new(operands, |xs| candle_nn::rotary_emb::rope(&xs[0], &xs[1], &xs[2])))
+    }
+}

@@ -1,0 +1,113 @@
+//! `kernels.csv` and `kernels.json`: a row for each case.
+
+use super::list::KernelCase;
+use super::recording::kernel_times;
+use super::roofline::Ceilings;
+use super::run::{RunOptions, case_id};
+use crate::method::CaseId;
+use crate::study::{CaseSummary, Column, Records, Study, StudyError, Table, summaries};
+use serde_json::json;
+
+/// Name of the table's files, without their extensions.
+pub const TABLE_NAME: &str = "kernels";
+
+/// The table of these cases over what was measured.
+///
+/// Statistics are over plain samples, on the device's clock where it has one (`clock` says which). `kernel_ns` is the
+/// median of the time of a repetition's kernels by CUPTI, over recorded repetitions. FLOPs, bytes and memory are
+/// derived from the shape.
+pub fn table(
+    cases: &[KernelCase],
+    options: &RunOptions,
+    study: &Study,
+    records: &Records,
+    ceilings: &Ceilings,
+) -> Table {
+    let ids: Vec<CaseId> = cases.iter().map(|case| case_id(case, options)).collect();
+    let rows: Vec<Row<'_>> = cases
+        .iter()
+        .zip(summaries(&ids, records))
+        .map(|(case, summary)| Row::new(case, summary, study, ceilings))
+        .collect();
+    let text = |f: &dyn Fn(&Row<'_>) -> Option<String>| Column::Text(rows.iter().map(f).collect());
+    let int = |f: &dyn Fn(&Row<'_>) -> Option<u64>| {
+        Column::Int(rows.iter().map(|row| f(row).map(|value| i64::try_from(value).unwrap_or(i64::MAX))).collect())
+    };
+    let number = |f: &dyn Fn(&Row<'_>) -> Option<f64>| Column::Float(rows.iter().map(f).collect());
+    let time = |f: &dyn Fn(&candlescope_analysis::passes::Distribution) -> Option<f64>| {
+        Column::Float(rows.iter().map(|row| row.time.as_ref().and_then(f)).collect())
+    };
+    let position = |f: &dyn Fn(&super::roofline::RoofPosition) -> Option<f64>| {
+        Column::Float(rows.iter().map(|row| row.position.as_ref().and_then(f)).collect())
+    };
+    Table::default()
+        .column("op", text(&|row| Some(row.case.kernel.name().to_string())))
+        .column("dtype", text(&|row| Some(row.case.element.to_string())))
+        .column("shape", text(&|row| Some(row.case.shape.to_string())))
+        .column("cache", text(&|row| row.summary.case.get("cache").map(ToString::to_string)))
+        .column("n", int(&|row| row.time.as_ref().map(|time| time.n as u64)))
+        .column("processes", int(&|row| Some(row.summary.processes as u64)))
+        .column("clock", text(&|row| row.time.as_ref().map(|_| row.clock.to_string())))
+        .column("median_ns", time(&|d| Some(d.median)))
+        .column("median_low_ns", time(&|d| d.median_ci95.map(|(low, _)| low)))
+        .column("median_high_ns", time(&|d| d.median_ci95.map(|(_, high)| high)))
+        .column("mean_ns", time(&|d| Some(d.mean)))
+        .column("stddev_ns", time(&|d| d.stddev))
+        .column("min_ns", time(&|d| Some(d.min)))
+        .column("max_ns", time(&|d| Some(d.max)))
+        .column("host_ns", number(&|row| row.summary.host_ns().map(|d| d.median)))
+        .column("kernel_ns", number(&|row| row.recorded.kernel_ns))
+        .column("kernels", number(&|row| row.recorded.kernels))
+        .column("memory_bytes", int(&|row| Some(row.case.work.memory_bytes)))
+        .column("flops", int(&|row| row.case.work.flops))
+        .column("io_bytes", int(&|row| Some(row.case.work.io_bytes)))
+        .column("flops_per_s", number(&|row| Some(row.case.work.flops? as f64 / row.seconds()?)))
+        .column("bytes_per_s", number(&|row| Some(row.case.work.io_bytes as f64 / row.seconds()?)))
+        .column("intensity", number(&|row| Some(row.case.work.flops? as f64 / row.case.work.io_bytes.max(1) as f64)))
+        .column("attainable_flops_per_s", position(&|at| at.attainable_flops))
+        .column("utilisation", position(&|at| Some(at.utilisation)))
+        .column("roof", text(&|row| row.position.as_ref().map(|at| at.roof.name().to_string())))
+        .column("peak_label", text(&|row| row.position.as_ref().map(|at| at.ceiling.label.clone())))
+        .column("peak_source", text(&|row| row.position.as_ref().map(|at| at.ceiling.source.clone())))
+        .column("stop_reason", text(&|row| row.summary.stops.last().map(|reason| reason.as_str().to_string())))
+        .column("detail", text(&|row| row.summary.detail.clone()))
+}
+
+/// Writes `kernels.csv` and `kernels.json` into the study.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(study: &Study, table: &Table) -> Result<(), StudyError> {
+    study.write(&format!("{TABLE_NAME}.csv"), table.csv().as_bytes())?;
+    let whole = json!({ "format": "candlescope-kernels", "format_version": 1, "rows": table.json() });
+    study.write(&format!("{TABLE_NAME}.json"), format!("{whole:#}\n").as_bytes()).map(drop)
+}
+
+struct Row<'a> {
+    case: &'a KernelCase,
+    summary: CaseSummary,
+    clock: &'static str,
+    time: Option<candlescope_analysis::passes::Distribution>,
+    recorded: super::recording::KernelTimes,
+    position: Option<super::roofline::RoofPosition>,
+}
+
+impl<'a> Row<'a> {
+    fn new(case: &'a KernelCase, summary: CaseSummary, study: &Study, ceilings: &Ceilings) -> Self {
+        let (clock, time) = match summary.device_ns() {
+            Some(time) => ("device", Some(time)),
+            None => ("host", summary.host_ns()),
+        };
+        let run = summary.profiled.iter().find_map(|sample| sample.measurement.run.as_ref());
+        // A run that cannot be read tells nothing; what was measured without it stays.
+        let recorded = run.and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
+        let mut row = Self { case, summary, clock, time, recorded, position: None };
+        row.position = row.seconds().and_then(|seconds| ceilings.position(&case.work, case.element.name(), seconds));
+        row
+    }
+
+    /// Median time.
+    fn seconds(&self) -> Option<f64> {
+        self.time.as_ref().map(|time| time.median / 1e9).filter(|seconds| *seconds > 0.0)
+    }
+}

@@ -1,0 +1,419 @@
+//! The engine: repeats cases, interleaved, until each has been repeated often enough.
+
+use super::cancel::Cancel;
+use super::case::{Case, CaseError, CaseId, Measurement, Mode};
+use super::options::Method;
+use super::sample::{Sample, SampleVerdict, Sink, SinkError, Stopped};
+use super::settling::Settling;
+use super::stop_reason::StopReason;
+use super::surroundings::{Reading, Surroundings};
+use super::warm_up::{Warm, WarmUp};
+use rand::rngs::StdRng;
+use rand::{SeedableRng, seq::SliceRandom};
+use std::collections::HashSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What happens, as it happens.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// What disturbs the machine, before anything is measured.
+    Disturbed(&'a [String]),
+    /// A warm-up repetition ended.
+    WarmedUp {
+        /// The case.
+        case: &'a CaseId,
+        /// How many it has had.
+        repetitions: u32,
+    },
+    /// A sample was taken.
+    Sampled {
+        /// The sample.
+        sample: &'a Sample,
+        /// How much of this process's work is done, from 0 to 1: by the number of samples where it is given, else by
+        /// the time limit, which most cases do not need.
+        share: f64,
+    },
+    /// A case ended.
+    Stopped {
+        /// How.
+        stopped: &'a Stopped,
+        /// As for [`Event::Sampled`].
+        share: f64,
+    },
+}
+
+/// How a measurement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All cases ended.
+    Done,
+    /// It was cancelled; what was taken until then is kept.
+    Cancelled,
+}
+
+type Observer<'a> = Box<dyn FnMut(&Event<'_>) + 'a>;
+
+/// Measures cases.
+pub struct Engine<'a> {
+    method: Method,
+    surroundings: &'a mut dyn Surroundings,
+    process: u32,
+    round: u32,
+    cancel: Cancel,
+    observe: Observer<'a>,
+    skip: HashSet<String>,
+}
+
+impl std::fmt::Debug for Engine<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("method", &self.method).field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Engine<'a> {
+    /// An engine that measures by `method`, which is taken as it is: [`Method::round`] gives a process its part.
+    pub fn new(method: Method, surroundings: &'a mut dyn Surroundings) -> Self {
+        Self {
+            method,
+            surroundings,
+            process: 0,
+            round: 0,
+            cancel: Cancel::new(),
+            observe: Box::new(|_| {}),
+            skip: HashSet::new(),
+        }
+    }
+
+    /// Says which start of the process this is, and which round of the plan: samples carry it.
+    #[must_use]
+    pub fn place(mut self, process: u32, round: u32) -> Self {
+        (self.process, self.round) = (process, round);
+        self
+    }
+
+    /// Stops between two repetitions when `cancel` is set.
+    #[must_use]
+    pub fn cancel(mut self, cancel: &Cancel) -> Self {
+        self.cancel = cancel.clone();
+        self
+    }
+
+    /// Calls `observe` as things happen, between repetitions.
+    #[must_use]
+    pub fn observe(mut self, observe: impl FnMut(&Event<'_>) + 'a) -> Self {
+        self.observe = Box::new(observe);
+        self
+    }
+
+    /// Leaves out the cases with these keys: they have been measured before.
+    #[must_use]
+    pub fn skip(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.skip.extend(keys);
+        self
+    }
+
+    /// Measures `cases` and hands each sample to `sink` before the next one is taken.
+    ///
+    /// A case that fails ends; the others go on.
+    ///
+    /// # Errors
+    /// When a sample cannot be kept.
+    pub fn run(mut self, cases: &mut [Box<dyn Case + '_>], sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+        let sentences = self.surroundings.disturbances();
+        if !sentences.is_empty() {
+            sink.disturbed(self.process, &sentences)?;
+            (self.observe)(&Event::Disturbed(&sentences));
+        }
+        let mut order = StdRng::seed_from_u64(self.method.seed);
+        let mut todo: Vec<&mut Box<dyn Case + '_>> =
+            cases.iter_mut().filter(|case| !self.skip.contains(&case.id().key())).collect();
+        todo.shuffle(&mut order);
+        let (all, mut ended) = (todo.len(), 0);
+        while !todo.is_empty() {
+            let group = todo.len().min(self.method.interleave.max(1) as usize);
+            let group: Vec<State<'_, '_>> = todo.drain(..group).map(|case| State::new(case.as_mut())).collect();
+            ended += group.len();
+            let done = Group { engine: &mut self, states: group, all, before: ended }.run(&mut order, sink)?;
+            if done == Ended::Cancelled {
+                return Ok(Ended::Cancelled);
+            }
+        }
+        Ok(Ended::Done)
+    }
+}
+
+/// A case in the middle of being measured.
+struct State<'c, 'd> {
+    case: &'c mut (dyn Case + 'd),
+    warm_up: WarmUp,
+    warmup_settled: bool,
+    settling: Settling,
+    /// Numbers of the next plain and of the next profiled repetition.
+    repetitions: [u32; 2],
+    spent: Duration,
+    retaken: u32,
+    slowed: u32,
+    ended: bool,
+}
+
+impl<'c, 'd> State<'c, 'd> {
+    fn new(case: &'c mut (dyn Case + 'd)) -> Self {
+        Self {
+            case,
+            warm_up: WarmUp::default(),
+            warmup_settled: false,
+            settling: Settling::default(),
+            repetitions: [0; 2],
+            spent: Duration::ZERO,
+            retaken: 0,
+            slowed: 0,
+            ended: false,
+        }
+    }
+
+    /// How much of the case is done, from 0 to 1.
+    fn share(&self, method: &Method) -> f64 {
+        let share = match method.runs {
+            _ if self.ended => 1.0,
+            Some(runs) => f64::from(self.settling.samples()) / f64::from(runs.max(1)),
+            None => self.spent.as_secs_f64() / method.time_limit.as_secs_f64().max(1e-9),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// One repetition, and the time it took of this case's limit: at least what it states, which in a test is more than
+    /// what it takes.
+    fn run(&mut self, mode: Mode) -> Result<(Measurement, Duration), CaseError> {
+        let begun = Instant::now();
+        let measurement = self.case.run(mode)?;
+        let spent = begun.elapsed().max(Duration::from_nanos(measurement.host_ns));
+        self.spent += spent;
+        Ok((measurement, spent))
+    }
+}
+
+/// Cases that are interleaved.
+struct Group<'g, 'a, 'c, 'd> {
+    engine: &'g mut Engine<'a>,
+    states: Vec<State<'c, 'd>>,
+    /// Cases in all.
+    all: usize,
+    /// Cases of this group and of those before.
+    before: usize,
+}
+
+impl Group<'_, '_, '_, '_> {
+    fn run(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+        let outcome = self.measure(order, sink);
+        if !matches!(outcome, Ok(Ended::Done)) {
+            for place in 0..self.states.len() {
+                if !self.states[place].ended {
+                    self.states[place].ended = true;
+                    self.states[place].case.release();
+                    if outcome.is_ok() {
+                        self.tell_end(place, StopReason::Cancelled, None, sink)?;
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    fn measure(&mut self, order: &mut StdRng, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+        for place in 0..self.states.len() {
+            if self.warm_up(place, sink)? == Ended::Cancelled {
+                return Ok(Ended::Cancelled);
+            }
+        }
+        loop {
+            let mut open: Vec<usize> = (0..self.states.len()).filter(|place| !self.states[*place].ended).collect();
+            if open.is_empty() {
+                return Ok(Ended::Done);
+            }
+            open.shuffle(order);
+            for place in open {
+                if self.engine.cancel.is_cancelled() {
+                    return Ok(Ended::Cancelled);
+                }
+                self.advance(place, sink)?;
+            }
+        }
+    }
+
+    fn warm_up(&mut self, place: usize, sink: &mut dyn Sink) -> Result<Ended, SinkError> {
+        if let Err(error) = self.states[place].case.prepare() {
+            self.fail(place, &error, sink)?;
+            return Ok(Ended::Done);
+        }
+        loop {
+            if self.engine.cancel.is_cancelled() {
+                return Ok(Ended::Cancelled);
+            }
+            let state = &mut self.states[place];
+            match state.warm_up.state(&self.engine.method) {
+                Warm::NotYet if self.engine.method.warmup_max > 0 => {}
+                warm => {
+                    state.warmup_settled = warm == Warm::Settled;
+                    return Ok(Ended::Done);
+                }
+            }
+            match state.run(Mode::WarmUp) {
+                Ok((measurement, spent)) => {
+                    state.warm_up.add(measurement.decisive_ns(), spent);
+                    let (case, repetitions) = (state.case.id(), state.warm_up.repetitions());
+                    (self.engine.observe)(&Event::WarmedUp { case, repetitions });
+                }
+                Err(error) => {
+                    self.fail(place, &error, sink)?;
+                    return Ok(Ended::Done);
+                }
+            }
+        }
+    }
+
+    /// One more plain sample, or the end of the case.
+    fn advance(&mut self, place: usize, sink: &mut dyn Sink) -> Result<(), SinkError> {
+        let state = &mut self.states[place];
+        if let Some(reason) = state.settling.verdict(&self.engine.method, state.spent) {
+            return self.finish(place, reason, sink);
+        }
+        match self.sample(place, Mode::Plain, sink)? {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(place, &error, sink),
+        }
+    }
+
+    /// Takes a sample and hands it on. The inner error is the case's.
+    fn sample(&mut self, place: usize, mode: Mode, sink: &mut dyn Sink) -> Result<Result<(), CaseError>, SinkError> {
+        let Engine { method, surroundings, process, .. } = &mut *self.engine;
+        let state = &mut self.states[place];
+        surroundings.before();
+        let (measurement, _) = match state.run(mode) {
+            Ok(taken) => taken,
+            Err(error) => return Ok(Err(error)),
+        };
+        let reading = surroundings.after();
+        let slowed = reading.throttled == Some(true);
+        let again = slowed && mode == Mode::Plain && state.retaken < method.retakes;
+        let number = &mut state.repetitions[usize::from(mode == Mode::Profiled)];
+        let sample = Sample {
+            case: state.case.id().clone(),
+            process: *process,
+            repetition: *number,
+            mode,
+            ended_ns: now(),
+            measurement: with_cycles(measurement, &reading),
+            reading,
+            verdict: if again { SampleVerdict::Retaken } else { SampleVerdict::Ok },
+        };
+        *number += 1;
+        sink.sample(&sample)?;
+        if again {
+            state.retaken += 1;
+            surroundings.recover(method.recovery);
+        } else if mode == Mode::Plain {
+            state.slowed += u32::from(slowed);
+            state.settling.add(sample.measurement.decisive_ns(), method);
+        }
+        let share = self.share();
+        (self.engine.observe)(&Event::Sampled { sample: &sample, share });
+        Ok(Ok(()))
+    }
+
+    /// Ends a case: the recorded repetitions, then its row.
+    fn finish(&mut self, place: usize, reason: StopReason, sink: &mut dyn Sink) -> Result<(), SinkError> {
+        let recorded = self.engine.method.profiled_runs;
+        let mut failed = None;
+        if recorded > 0 {
+            failed = self.states[place].case.begin_recording(recorded).err();
+            for _ in 0..recorded {
+                if failed.is_none() && !self.engine.cancel.is_cancelled() {
+                    failed = self.sample(place, Mode::Profiled, sink)?.err();
+                }
+            }
+            let written = self.states[place].case.end_recording();
+            failed = failed.or_else(|| written.err());
+        }
+        match failed {
+            Some(error) => self.fail(place, &error, sink),
+            None if recorded > 0 && self.engine.cancel.is_cancelled() => {
+                self.end(place, StopReason::Cancelled, None, sink)
+            }
+            None => {
+                let slowed = self.states[place].slowed;
+                let detail = (slowed > 0).then(|| {
+                    format!("{slowed} samples were taken while the device was slowed down: it did not recover")
+                });
+                self.end(place, reason, detail, sink)
+            }
+        }
+    }
+
+    fn fail(&mut self, place: usize, error: &CaseError, sink: &mut dyn Sink) -> Result<(), SinkError> {
+        let reason = match error {
+            CaseError::OutOfMemory(_) => StopReason::OutOfMemory,
+            CaseError::Refused(_) => StopReason::Refused,
+            CaseError::Failed(_) => StopReason::Failed,
+        };
+        let (CaseError::OutOfMemory(detail) | CaseError::Refused(detail) | CaseError::Failed(detail)) = error;
+        self.end(place, reason, Some(detail.clone()), sink)
+    }
+
+    fn end(
+        &mut self,
+        place: usize,
+        reason: StopReason,
+        detail: Option<String>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SinkError> {
+        self.states[place].ended = true;
+        self.states[place].case.release();
+        self.tell_end(place, reason, detail, sink)
+    }
+
+    fn tell_end(
+        &mut self,
+        place: usize,
+        reason: StopReason,
+        detail: Option<String>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SinkError> {
+        let (process, round) = (self.engine.process, self.engine.round);
+        let state = &self.states[place];
+        let stopped = Stopped {
+            case: state.case.id().clone(),
+            process,
+            round,
+            profiled: self.engine.method.profiled_runs > 0,
+            reason,
+            detail,
+            samples: state.settling.samples(),
+            warmup: state.warm_up.repetitions(),
+            warmup_settled: state.warmup_settled,
+        };
+        sink.stopped(&stopped)?;
+        let share = self.share();
+        (self.engine.observe)(&Event::Stopped { stopped: &stopped, share });
+        Ok(())
+    }
+
+    fn share(&self) -> f64 {
+        let here: f64 = self.states.iter().map(|state| state.share(&self.engine.method)).sum();
+        ((self.before - self.states.len()) as f64 + here) / self.all.max(1) as f64
+    }
+}
+
+/// Adds the cycles that a device's time at the clock read beside it amounts to, where the case did not read them.
+fn with_cycles(mut measurement: Measurement, reading: &Reading) -> Measurement {
+    if measurement.cycles.is_none() {
+        let cycles = measurement.device_ns.zip(reading.clock_mhz).map(|(ns, mhz)| (ns as f64 * mhz / 1e3) as u64);
+        measurement.cycles = cycles;
+    }
+    measurement
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

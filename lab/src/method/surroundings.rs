@@ -1,0 +1,58 @@
+//! What else goes on while a case is measured: clocks, temperature, throttling, other users of the device.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What was read beside a sample. What a source does not tell stays `None`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reading {
+    /// Clock rate of the device in MHz: of the SMs of a GPU, the mean over the cores of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<f64>,
+    /// Temperature in °C.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<f64>,
+    /// Whether the device is slowed down by heat or power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<bool>,
+}
+
+/// A source of what goes on around a measurement.
+pub trait Surroundings {
+    /// What disturbs the machine before anything is measured, one sentence each: another process on the GPU, a busy
+    /// CPU. May take some hundred milliseconds.
+    fn disturbances(&mut self) -> Vec<String>;
+
+    /// Called right before a repetition. Must be short.
+    fn before(&mut self) {}
+
+    /// Read right after a repetition, about the time since [`before`](Self::before).
+    fn after(&mut self) -> Reading;
+
+    /// Waits until the device has recovered from being throttled; called after a throttled sample.
+    fn recover(&mut self, wait: Duration) {
+        std::thread::sleep(wait);
+    }
+
+    /// Where the figures come from, for `study.json`, for example `NVML: SM clock, read after each sample`.
+    fn source(&self) -> String;
+}
+
+/// No source at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unknown;
+
+impl Surroundings for Unknown {
+    fn disturbances(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn after(&mut self) -> Reading {
+        Reading::default()
+    }
+
+    fn source(&self) -> String {
+        "none".into()
+    }
+}

@@ -1,0 +1,147 @@
+//! `study.json`.
+
+use super::journal::Records;
+use crate::method::{CaseId, Method, Stopped};
+use candlescope_core::HostNs;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Whether a study is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is being measured, or the process that did so was killed.
+    #[default]
+    Running,
+    /// All cases ended.
+    Done,
+    /// It was stopped before that; `--resume` goes on with it.
+    Cancelled,
+    /// It ended with an error; `--resume` goes on with it.
+    Failed,
+}
+
+/// One start of a process that measured a part of the study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessStart {
+    /// Number of the start, from 0: the column `process`.
+    pub process: u32,
+    /// Round of the plan: see [`Method::round`].
+    pub round: u32,
+    /// Whether it took the recorded repetitions rather than plain ones.
+    pub profiled: bool,
+    /// When, in nanoseconds since the Unix epoch.
+    pub started_ns: i64,
+    /// Whether it ended as it should.
+    pub ended: bool,
+}
+
+/// What a study is: `study.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// Version of the directory's form.
+    pub schema_version: u32,
+    /// Name of the study: the column `study`.
+    pub study: String,
+    /// Whether it is complete.
+    pub state: State,
+    /// When it began, in nanoseconds since the Unix epoch.
+    pub started_ns: i64,
+    /// When it ended.
+    pub ended_ns: Option<i64>,
+    /// Options of the suites: a study is gone on with only with the same ones.
+    pub options: Map<String, Value>,
+    /// How cases are measured.
+    pub method: Method,
+    /// The cases, in the order of the plan.
+    pub cases: Vec<CaseId>,
+    /// Facts about the model, if one is measured.
+    pub model: Map<String, Value>,
+    /// Facts about the machine.
+    pub environment: Map<String, Value>,
+    /// Where clocks, temperature and throttling were read.
+    pub surroundings: String,
+    /// What disturbed the machine before anything was measured, by process start.
+    pub disturbances: Vec<String>,
+    /// The process starts.
+    pub processes: Vec<ProcessStart>,
+    /// Why each case stopped, by process start.
+    pub stops: Vec<Stopped>,
+    /// Process starts that were planned for plain samples: with fewer than planned the study is not complete.
+    pub rounds: u32,
+    /// Further facts of a suite.
+    pub facts: Map<String, Value>,
+}
+
+impl Default for Manifest {
+    fn default() -> Self {
+        Self {
+            schema_version: 1,
+            study: String::new(),
+            state: State::Running,
+            started_ns: 0,
+            ended_ns: None,
+            options: Map::new(),
+            method: Method::default(),
+            cases: Vec::new(),
+            model: Map::new(),
+            environment: Map::new(),
+            surroundings: String::new(),
+            disturbances: Vec::new(),
+            processes: Vec::new(),
+            stops: Vec::new(),
+            rounds: 1,
+            facts: Map::new(),
+        }
+    }
+}
+
+impl Manifest {
+    /// A study called `name` of `cases`, measured by `method`. It begins now.
+    pub fn new(name: impl Into<String>, cases: Vec<CaseId>, method: &Method) -> Self {
+        let mut environment = Map::new();
+        environment.insert("candlescope".into(), env!("CARGO_PKG_VERSION").into());
+        environment.insert("candle".into(), candlescope_models::CANDLE_VERSION.into());
+        Self {
+            study: name.into(),
+            started_ns: HostNs::now().0,
+            rounds: method.processes.max(1),
+            method: method.clone(),
+            cases,
+            environment,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an option of the suite.
+    #[must_use]
+    pub fn option(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.options.insert(key.into(), value.into());
+        self
+    }
+
+    /// What is different in the plan `other`; `None` if it is the same.
+    pub(super) fn differs(&self, other: &Self) -> Option<String> {
+        let keys: std::collections::BTreeSet<&String> = self.options.keys().chain(other.options.keys()).collect();
+        for key in keys {
+            let (here, there) = (self.options.get(key), other.options.get(key));
+            if here != there {
+                let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_string(), Value::to_string);
+                return Some(format!("{key} was {}, and now is {}", shown(here), shown(there)));
+            }
+        }
+        if self.method != other.method {
+            return Some("how cases are measured".into());
+        }
+        (self.cases != other.cases).then(|| "its cases".to_string())
+    }
+
+    pub(super) fn end(&mut self, state: State, records: &Records) {
+        self.state = state;
+        self.ended_ns = Some(HostNs::now().0);
+        self.stops = records.stopped.clone();
+        self.disturbances = records.disturbances.clone();
+    }
+}

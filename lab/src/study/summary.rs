@@ -1,0 +1,121 @@
+//! Figures of a case over its samples.
+
+use super::journal::Records;
+use crate::method::{CaseId, Mode, Sample, SampleVerdict, StopReason};
+use candlescope_analysis::passes::stats::Distribution;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the interval of a median is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalOf {
+    /// Process starts: samples of one are no more alike than those of two.
+    Processes,
+    /// The samples of a single process start: another one may be off by more than the interval says.
+    OneProcess,
+}
+
+/// A case and its samples.
+#[derive(Debug, Clone)]
+pub struct CaseSummary {
+    /// The case.
+    pub case: CaseId,
+    /// Plain samples that count.
+    pub plain: Vec<Sample>,
+    /// Recorded samples.
+    pub profiled: Vec<Sample>,
+    /// Samples that were taken again.
+    pub retaken: usize,
+    /// Process starts that the plain samples come from.
+    pub processes: usize,
+    /// Why it stopped in each process start that took plain samples, or tried to.
+    pub stops: Vec<StopReason>,
+    /// What went wrong, if something did.
+    pub detail: Option<String>,
+}
+
+impl CaseSummary {
+    /// Statistics of a figure over the plain samples that have it; `None` without any. Over several process starts the
+    /// 95 % interval comes from resampled starts, as samples of one start hang together, and needs six of them.
+    pub fn plain(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Distribution> {
+        of(&self.plain, figure)
+    }
+
+    /// The same over the recorded samples.
+    pub fn profiled(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Distribution> {
+        of(&self.profiled, figure)
+    }
+
+    /// Duration on the host in nanoseconds.
+    pub fn host_ns(&self) -> Option<Distribution> {
+        self.plain(|sample| Some(sample.measurement.host_ns as f64))
+    }
+
+    /// Duration on the device in nanoseconds, if it was measured.
+    pub fn device_ns(&self) -> Option<Distribution> {
+        self.plain(|sample| sample.measurement.device_ns.map(|ns| ns as f64))
+    }
+
+    /// A further figure of the suite.
+    pub fn figure(&self, name: &str) -> Option<Distribution> {
+        self.plain(|sample| sample.measurement.figures.get(name).copied())
+    }
+
+    /// What the intervals of these statistics are over.
+    pub fn interval_of(&self) -> IntervalOf {
+        if self.processes > 1 { IntervalOf::Processes } else { IntervalOf::OneProcess }
+    }
+
+    /// Recorded ÷ plain median duration on the host, less one: what recording costs.
+    pub fn recording_cost(&self) -> Option<f64> {
+        let recorded = self.profiled(|sample| Some(sample.measurement.host_ns as f64))?;
+        Some(recorded.median / self.host_ns()?.median - 1.0)
+    }
+
+    /// Why it gave no figures, if it gave none.
+    pub fn outcome(&self) -> Option<StopReason> {
+        let bad = [StopReason::OutOfMemory, StopReason::Refused, StopReason::Failed];
+        self.stops.iter().copied().find(|reason| bad.contains(reason))
+    }
+}
+
+fn of(samples: &[Sample], figure: impl Fn(&Sample) -> Option<f64>) -> Option<Distribution> {
+    let mut clusters: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        if let Some(value) = figure(sample) {
+            clusters.entry(sample.process).or_default().push(value);
+        }
+    }
+    match clusters.len() {
+        1 => Distribution::of(clusters.into_values().flatten().collect()),
+        _ => Distribution::clustered(clusters.into_values().collect()),
+    }
+}
+
+/// A summary of each of `cases`, in this order.
+pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
+    let mut by_key: BTreeMap<String, Vec<&Sample>> = BTreeMap::new();
+    for sample in &records.samples {
+        by_key.entry(sample.case.key()).or_default().push(sample);
+    }
+    let summary = |case: &CaseId| {
+        let samples = by_key.remove(&case.key()).unwrap_or_default();
+        let of = |mode: Mode| -> Vec<Sample> {
+            let counts = |sample: &&&Sample| sample.mode == mode && sample.verdict == SampleVerdict::Ok;
+            samples.iter().filter(counts).map(|sample| (*sample).clone()).collect()
+        };
+        let plain = of(Mode::Plain);
+        let stops: Vec<_> = records.stopped.iter().filter(|stop| stop.case == *case).collect();
+        CaseSummary {
+            case: case.clone(),
+            retaken: samples.iter().filter(|sample| sample.verdict == SampleVerdict::Retaken).count(),
+            processes: plain.iter().map(|sample| sample.process).collect::<BTreeSet<_>>().len(),
+            profiled: of(Mode::Profiled),
+            plain,
+            detail: stops.iter().find_map(|stop| stop.detail.clone()),
+            stops: stops.iter().map(|stop| stop.reason).collect(),
+        }
+    };
+    cases.iter().map(summary).collect()
+}

@@ -1,0 +1,127 @@
+//! A table of named columns, as all of a study's tables are written from.
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// The values of a column; absent ones are `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    /// Words.
+    Text(Vec<Option<String>>),
+    /// Whole numbers.
+    Int(Vec<Option<i64>>),
+    /// Other numbers.
+    Float(Vec<Option<f64>>),
+    /// Yes or no.
+    Bool(Vec<Option<bool>>),
+}
+
+impl Column {
+    fn arrow(&self) -> (DataType, ArrayRef) {
+        match self {
+            Self::Text(values) => (DataType::Utf8, Arc::new(StringArray::from_iter(values.iter()))),
+            Self::Int(values) => (DataType::Int64, Arc::new(Int64Array::from_iter(values.iter().copied()))),
+            Self::Float(values) => (DataType::Float64, Arc::new(Float64Array::from_iter(values.iter().copied()))),
+            Self::Bool(values) => (DataType::Boolean, Arc::new(BooleanArray::from_iter(values.iter().copied()))),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(values) => values.len(),
+            Self::Int(values) => values.len(),
+            Self::Float(values) => values.len(),
+            Self::Bool(values) => values.len(),
+        }
+    }
+
+    fn json(&self, row: usize) -> Value {
+        match self {
+            Self::Text(values) => values[row].clone().into(),
+            Self::Int(values) => values[row].into(),
+            Self::Float(values) => values[row].into(),
+            Self::Bool(values) => values[row].into(),
+        }
+    }
+
+    fn text(&self, row: usize) -> String {
+        match self {
+            Self::Text(values) => values[row].as_deref().map(quoted).unwrap_or_default(),
+            Self::Int(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
+            Self::Float(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
+            Self::Bool(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
+        }
+    }
+}
+
+/// A field of CSV [RFC 4180].
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+/// Columns of equal lengths, in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    columns: Vec<(String, Column)>,
+}
+
+impl Table {
+    /// Adds a column.
+    #[must_use]
+    pub fn column(mut self, name: impl Into<String>, column: Column) -> Self {
+        self.columns.push((name.into(), column));
+        self
+    }
+
+    /// Names of the columns, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The column `name`.
+    pub fn get(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |(_, column)| column.len())
+    }
+
+    /// The table for Arrow. Every column may be null.
+    ///
+    /// # Errors
+    /// When columns differ in length.
+    pub fn arrow(&self) -> Result<RecordBatch, ArrowError> {
+        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = self
+            .columns
+            .iter()
+            .map(|(name, column)| {
+                let (kind, array) = column.arrow();
+                (Field::new(name, kind, true), array)
+            })
+            .unzip();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+    }
+
+    /// The table as CSV [RFC 4180, with line feeds]. Absent values are empty.
+    pub fn csv(&self) -> String {
+        let mut text: String = self.names().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+        for row in 0..self.rows() {
+            let fields: Vec<String> = self.columns.iter().map(|(_, column)| column.text(row)).collect();
+            text += &fields.join(",");
+            text.push('\n');
+        }
+        text
+    }
+
+    /// An object for each row. Absent values are null.
+    pub fn json(&self) -> Vec<Value> {
+        let object = |row| -> Map<String, Value> {
+            self.columns.iter().map(|(name, column)| (name.clone(), column.json(row))).collect()
+        };
+        (0..self.rows()).map(|row| Value::Object(object(row))).collect()
+    }
+}
