@@ -20,6 +20,7 @@ mod output;
 mod profile;
 mod progress;
 mod report;
+mod roofline;
 mod run_dir;
 mod services;
 
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Roofline(args) => roofline::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     match outcome {

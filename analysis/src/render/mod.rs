@@ -14,6 +14,7 @@ pub mod json;
 mod kernel_name;
 pub mod markdown;
 mod nsys_table;
+pub mod roofline;
 mod sheet;
 mod shown_definitions;
 pub mod terminal;

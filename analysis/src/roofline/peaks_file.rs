@@ -1,9 +1,11 @@
-//! Peaks from a file: what `candlescope bench peaks` measured, or what a calibration fitted.
+//! Peaks from a file: what `candlescope bench peaks` measured, what a calibration fitted, or what somebody wrote.
 //!
-//! The reader is tolerant. A peak is an object of a list (`peaks`), as in `environment.peaks` of a run: `kind` (`flops`,
-//! `bandwidth`, `launch`, `kernel_floor` or `gap`, `sync`), `value`, `dtype`, `label`, `source`, and `low` and `high`
-//! where it has a spread; or a field of its own: `flops` with a number by type, `bandwidth`, `launch_ns`, `gap_ns`.
-//! A number may also be an object with `value`, `low` and `high`.
+//! The reader is tolerant; what it does not know it leaves alone. It takes
+//!
+//! - `figures`, a list of objects with `kind` (`flops` with a `dtype`; `read`, else `copy`, `triad`, `write` for the
+//!   bandwidth; `launch`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and `range`, two numbers;
+//! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
+//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`.
 
 use super::device::{Cost, Device, DeviceKind, Origin};
 use super::formats::Multiply;
@@ -17,8 +19,8 @@ pub enum PeaksError {
     /// It is not JSON.
     #[error("the peaks are not JSON: {0}. Give a file that `bench peaks` or `roofline --calibrate` wrote")]
     NotJson(#[from] serde_json::Error),
-    /// It has no bandwidth, without which there is no roofline.
-    #[error("the peaks lack `{0}`: a list `peaks` of objects with `kind` and `value`, or a field of that name")]
+    /// It has no FLOP/s or no bandwidth, without which there is no roofline.
+    #[error("the peaks lack `{0}`: give a figure of this kind, or a field of this name")]
     Lacks(&'static str),
     /// A value is not a number above 0.
     #[error("`{name}` in the peaks is not a number above 0")]
@@ -40,13 +42,17 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     let word = |names: &[&str]| names.iter().find_map(|name| fields.get(*name)?.as_str()).map(str::to_string);
     let named = word(&["device", "name", "gpu"]).or_else(|| inner_name(fields));
     let base = base.or_else(|| known_device(named.as_deref()?).ok());
-    let kind = match word(&["kind"]).as_deref() {
+    let kind = match fields.get("device").and_then(|device| device.get("kind")?.as_str()).or(word(&["kind"]).as_deref())
+    {
         Some("cpu") => DeviceKind::Cpu,
         _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
     };
     let mut found = Found::default();
-    let list = whole.as_array().or_else(|| fields.get("peaks").and_then(Value::as_array));
-    for peak in list.into_iter().flatten() {
+    let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
+    for figure in list("figures") {
+        found.figure(figure)?;
+    }
+    for peak in list("peaks").chain(whole.as_array().into_iter().flatten()) {
         found.listed(peak)?;
     }
     found.fields(fields)?;
@@ -54,7 +60,10 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     if found.flops.is_empty() {
         return Err(PeaksError::Lacks("flops"));
     }
-    let source = found.source.or_else(|| word(&["source", "measured", "host"]));
+    let source = found.source.or_else(|| word(&["source"])).or_else(|| {
+        let candle = word(&["candle"])?;
+        Some(format!("a file of {} with candle {candle}", word(&["format"]).unwrap_or_else(|| "peaks".into())))
+    });
     Ok(Device {
         name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
         kind,
@@ -85,6 +94,8 @@ fn inner_name(fields: &Map<String, Value>) -> Option<String> {
 struct Found {
     flops: std::collections::BTreeMap<Multiply, f64>,
     bandwidth: Option<f64>,
+    /// Which of [`BANDWIDTHS`] that is.
+    rank: Option<usize>,
     memory: Option<f64>,
     launch: Option<Cost>,
     floor: Option<f64>,
@@ -93,65 +104,82 @@ struct Found {
     datasheet: bool,
 }
 
-/// A number, or an object with its value and spread.
-fn cost(name: &str, value: &Value) -> Result<Cost, PeaksError> {
-    let wrong = || PeaksError::Value { name: name.to_string() };
-    let number = |value: &Value| value.as_f64().filter(|v| v.is_finite() && *v > 0.0);
-    if let Some(exact) = number(value) {
-        return Ok(Cost::exact(exact));
-    }
-    let of = |keys: &[&str]| keys.iter().find_map(|key| number(value.get(*key)?));
-    let mid = of(&["value", "median", "mid", "mean"]).ok_or_else(wrong)?;
-    Ok(Cost { low: of(&["low"]).unwrap_or(mid), mid, high: of(&["high"]).unwrap_or(mid) })
+/// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
+const BANDWIDTHS: [&str; 4] = ["read", "copy", "triad", "write"];
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|v| v.is_finite() && *v > 0.0)
+}
+
+fn positive(name: &str, value: &Value) -> Result<f64, PeaksError> {
+    number(value).ok_or_else(|| PeaksError::Value { name: name.to_string() })
 }
 
 impl Found {
-    /// One object of the list. Kinds that are not known are left alone: a newer program may have written them.
-    fn listed(&mut self, peak: &Value) -> Result<(), PeaksError> {
-        let word = |key: &str| peak.get(key).and_then(Value::as_str);
+    /// One object of `figures`.
+    fn figure(&mut self, figure: &Value) -> Result<(), PeaksError> {
+        let word = |key: &str| figure.get(key).and_then(Value::as_str);
         let Some(kind) = word("kind") else { return Ok(()) };
-        let dtype = word("dtype").or_else(|| word("type")).and_then(Multiply::named);
-        if !["flops", "bandwidth", "launch", "kernel_floor", "gap", "sync", "memory"].contains(&kind) {
+        let timed = ["launch", "kernel_floor", "sync"].contains(&kind);
+        if !timed && kind != "flops" && !BANDWIDTHS.contains(&kind) {
             return Ok(());
         }
-        let read = cost(kind, peak)?;
-        let datasheet = word("label") == Some("datasheet");
-        self.datasheet |= datasheet;
+        let mid = positive(kind, figure.get("value").unwrap_or(&Value::Null))?;
+        let end = |at: usize| figure.get("range").and_then(|range| number(range.get(at)?)).unwrap_or(mid);
+        // Times are in seconds.
+        let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
+        match (kind, word("dtype").and_then(Multiply::named)) {
+            ("flops", Some(dtype)) => self.add_flops(dtype, mid),
+            ("launch", _) => self.launch = Some(cost),
+            ("kernel_floor", _) => self.floor = Some(cost.mid),
+            ("sync", _) => self.sync = Some(cost.mid),
+            ("flops", None) => {}
+            (kind, _) => {
+                let rank = BANDWIDTHS.iter().position(|known| *known == kind).unwrap_or(BANDWIDTHS.len());
+                if self.rank.is_none_or(|known| rank < known) || (self.rank == Some(rank) && self.bandwidth < Some(mid))
+                {
+                    (self.rank, self.bandwidth) = (Some(rank), Some(mid));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The best figure of a type stands.
+    fn add_flops(&mut self, dtype: Multiply, value: f64) {
+        let best = self.flops.entry(dtype).or_insert(value);
+        *best = best.max(value);
+    }
+
+    /// One object of `peaks`.
+    fn listed(&mut self, peak: &Value) -> Result<(), PeaksError> {
+        let word = |key: &str| peak.get(key).and_then(Value::as_str);
+        let Some(kind) = word("kind").filter(|kind| ["flops", "bandwidth"].contains(kind)) else { return Ok(()) };
+        let value = positive(kind, peak.get("value").unwrap_or(&Value::Null))?;
+        self.datasheet |= word("label") == Some("datasheet");
         if self.source.is_none() {
             self.source = word("source").map(str::to_string);
         }
-        match (kind, dtype) {
-            ("flops", Some(dtype)) => {
-                self.flops.insert(dtype, read.mid);
-            }
-            ("bandwidth", _) => self.bandwidth = Some(self.bandwidth.map_or(read.mid, |known| known.max(read.mid))),
-            ("launch", _) => self.launch = Some(read),
-            ("kernel_floor" | "gap", _) => self.floor = Some(read.mid),
-            ("sync", _) => self.sync = Some(read.mid),
-            ("memory", _) => self.memory = Some(read.mid),
+        match (kind, word("dtype").and_then(Multiply::named)) {
+            ("flops", Some(dtype)) => self.add_flops(dtype, value),
+            ("bandwidth", _) => self.bandwidth = Some(self.bandwidth.map_or(value, |known| known.max(value))),
             _ => {}
         }
         Ok(())
     }
 
     fn fields(&mut self, fields: &Map<String, Value>) -> Result<(), PeaksError> {
-        if let Some(by_type) = fields.get("flops").and_then(Value::as_object) {
-            for (name, value) in by_type {
-                if let Some(dtype) = Multiply::named(name).filter(|_| !value.is_null()) {
-                    self.flops.insert(dtype, cost(name, value)?.mid);
-                }
+        for (name, value) in fields.get("flops").and_then(Value::as_object).into_iter().flatten() {
+            if let Some(dtype) = Multiply::named(name).filter(|_| !value.is_null()) {
+                self.add_flops(dtype, positive(name, value)?);
             }
         }
-        let first = |names: &[&str]| -> Result<Option<Cost>, PeaksError> {
-            let found = names.iter().filter_map(|name| Some((*name, fields.get(*name)?))).find(|(_, v)| !v.is_null());
-            found.map(|(name, value)| cost(name, value)).transpose()
-        };
-        let mid = |found: Option<Cost>| found.map(|cost| cost.mid);
-        self.bandwidth = mid(first(&["bandwidth", "bandwidth_bytes_per_s"])?).or(self.bandwidth);
-        self.memory = mid(first(&["memory", "memory_bytes"])?).or(self.memory);
-        self.launch = first(&["launch_ns", "launch_cost_ns", "launch"])?.or(self.launch);
-        self.floor = mid(first(&["kernel_floor_ns", "gap_ns", "gap"])?).or(self.floor);
-        self.sync = mid(first(&["sync_ns", "sync"])?).or(self.sync);
+        let field = |name: &str| fields.get(name).filter(|v| !v.is_null()).map(|v| positive(name, v)).transpose();
+        self.bandwidth = field("bandwidth")?.or(self.bandwidth);
+        self.memory = field("memory_bytes")?.or(self.memory);
+        self.launch = field("launch_ns")?.map(Cost::exact).or(self.launch);
+        self.floor = field("kernel_floor_ns")?.or(self.floor);
+        self.sync = field("sync_ns")?.or(self.sync);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod latency;
 mod nsys;
 mod reading;
 mod rendering;
+mod roofline;
 mod sampling;
 mod tree;
 mod truth;
