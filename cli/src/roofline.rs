@@ -5,15 +5,17 @@ use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{
-    Device, DeviceKind, Format, Goal, Measured, ModelShape, Multiply, Outlook, Scenario, Thresholds, batch_and_context,
-    config_shape, known_device, known_model, peaks_device,
+    CalibrationError, CalibrationRun, Device, DeviceKind, Format, Goal, LoadTest, Measured, ModelShape, Multiply,
+    Outlook, Scenario, Thresholds, batch_and_context, calibrate, config_shape, known_device, known_model, load_stages,
+    peaks_device,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::files::{read_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use clap::Args;
 use serde_json::Value;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The largest config.json or peaks file that is read: a thousand times what one holds.
@@ -27,12 +29,15 @@ Examples:
       latency, memory, batches and number formats, without running anything
   candlescope roofline path/to/config.json --peaks peaks.json --dtype q4_k --context 4096
       another model, on peaks that were measured
+  candlescope roofline --calibrate runs/a runs/b runs/c --out peaks
+      effective peaks of the device that these ran on, for --peaks peaks/calibrated-peaks.json
   candlescope roofline runs/first --gpu H200
       a run: measured against predicted, with roofline.html beside it";
 
 #[derive(Debug, Args)]
 pub(crate) struct RooflineArgs {
-    /// A model (a hub id, a short name such as llama-3-8b, or a config.json), or directories of runs
+    /// A model (a hub id, a short name such as llama-3-8b, or a config.json), directories of runs, or
+    /// load_test_results.json and the model that was served
     #[arg(value_name = "MODEL|RUN", required = true)]
     targets: Vec<String>,
     /// Device, by its datasheet: H100-SXM, H200, L4, MI300X, EPYC-9654, …; a wrong name lists them all
@@ -65,13 +70,16 @@ pub(crate) struct RooflineArgs {
     /// Memory of a device in 10⁹ bytes, where its datasheet does not say
     #[arg(long, value_name = "GB")]
     memory_gb: Option<f64>,
-    /// Latency to keep, for which a batch is recommended: ttft=TIME, tpot=TIME or both, for example ttft=200ms,tpot=50ms
+    /// Latency to keep, for which a batch is recommended: ttft=TIME, tpot=TIME or both, as in ttft=200ms,tpot=50ms
     #[arg(long, value_name = "GOAL")]
     slo: Option<String>,
-    /// Threshold of a run's rating, for example ttft=100,500 (ms), tpot=50,100, throughput=200,150, utilisation=0.8,0.95;
-    /// can be repeated
+    /// Threshold of a run's rating: ttft=100,500 (ms), tpot=50,100, throughput=200,150, utilisation=0.8,0.95; can be
+    /// repeated
     #[arg(long, value_name = "NAME=GOOD,FAIR")]
     rate: Vec<String>,
+    /// Fit effective peaks to runs, with the errors of runs left out; writes calibrated-peaks.json, which --peaks takes
+    #[arg(long)]
+    calibrate: bool,
     /// Where to put roofline.html and the JSON files [default: the run's directory; for a model nowhere]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -91,11 +99,10 @@ fn size() -> clap::builder::RangedU64ValueParser<u64> {
 pub(crate) fn run(args: &RooflineArgs) -> Result<()> {
     let first = Path::new(&args.targets[0]);
     if first.is_file() && is_load_test(first) {
-        bail!(
-            "`{}` holds the results of a load test, which are not supported here; give a model, a config.json or the \
-             directory of a run",
-            first.display()
-        );
+        return of_load_test(args, first);
+    }
+    if args.calibrate {
+        return calibrate_runs(args);
     }
     if args.targets.iter().any(|target| is_run(Path::new(target))) {
         return of_runs(args);
@@ -192,8 +199,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
 fn of_runs(args: &RooflineArgs) -> Result<()> {
     refuse_with_runs(args)?;
     let limits = limits(&args.limits)?;
-    let thresholds =
-        args.rate.iter().try_fold(Thresholds::default(), |all, given| all.with(given)).context("in --rate")?;
+    let thresholds = thresholds(args)?;
     let device = device(args)?;
     let mut runs = Vec::new();
     for target in &args.targets {
@@ -217,8 +223,43 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     show(args, &json, || render::dynamic_text(&measured, contexts.as_ref(), WIDTH), &files)
 }
 
+fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
+    refuse_with_runs(args)?;
+    if args.gpu.is_some() || args.peaks.is_some() {
+        bail!("--calibrate fits the peaks: leave out --gpu and --peaks");
+    }
+    let limits = limits(&args.limits)?;
+    let mut runs = Vec::new();
+    let mut device: Option<Device> = None;
+    for target in &args.targets {
+        let analysis = Analysis::of(&Run::open_within(target, limits.clone())?);
+        let (run, own) = CalibrationRun::of(target, &analysis)?;
+        let known = device.get_or_insert_with(|| own.clone());
+        if (known.kind, &known.name) != (own.kind, &own.name) {
+            return Err(CalibrationError::Mixed(target.clone()).into());
+        }
+        runs.push(run);
+    }
+    let device = device.ok_or(CalibrationError::Nothing)?;
+    let calibration = calibrate(&runs, &device)?;
+    let json = render::calibration_json(&calibration);
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
+    let files = write(&out, &[("calibrated-peaks.json", pretty(&json))])?;
+    show(args, &json, || render::calibration_text(&calibration, WIDTH), &files)
+}
+
+/// Options that say what is asked of a model.
+const ASKED: &[&str] = &["--batch", "--prompt", "--output", "--context", "--slo"];
+/// Options that say how a model is stored, and where.
+const STORED: &[&str] = &["--dtype", "--kv-dtype", "--tp", "--memory-gb"];
+
 /// What a run says itself must not be said otherwise.
 fn refuse_with_runs(args: &RooflineArgs) -> Result<()> {
+    refuse(args, "a run says itself what it ran", ASKED)?;
+    refuse(args, "a run says itself what it ran", STORED)
+}
+
+fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
     let given = [
         ("--dtype", args.dtype.is_some()),
         ("--kv-dtype", args.kv_dtype.is_some()),
@@ -230,10 +271,34 @@ fn refuse_with_runs(args: &RooflineArgs) -> Result<()> {
         ("--memory-gb", args.memory_gb.is_some()),
         ("--slo", args.slo.is_some()),
     ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((name, _)) => bail!("{name} is for a model: a run says itself what it ran; leave it out"),
+    match given.iter().find(|(name, given)| *given && options.contains(name)) {
+        Some((name, _)) => bail!("{name} cannot be given here: {why}; leave it out"),
         None => Ok(()),
     }
+}
+
+/// A load test says what it asked; which model on which device in which format it does not say.
+fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
+    refuse(args, "a load test says itself what it asked", ASKED)?;
+    let named = || format!("in `{}`", file.display());
+    let test = LoadTest::read(BufReader::new(File::open(file).with_context(named)?)).with_context(named)?;
+    let model = args.targets.get(1).map_or(test.model(), String::as_str);
+    let shape = shape(model).context("which model was served? Give it after the results: RESULTS MODEL")?;
+    let Some(device) = device(args)? else {
+        bail!("a load test does not know the server's device: give --gpu NAME or --peaks FILE");
+    };
+    let (scenario, thresholds) = (scenario(args, &device)?, thresholds(args)?);
+    let outlook = Outlook::of(&shape, &device, &scenario);
+    let stages = load_stages(&test, &shape, &device, &scenario, &thresholds);
+    let json = render::load_json(&shape.name, &stages);
+    let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages)?)];
+    let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;
+    show(args, &json, || render::load_text(&outlook, &stages, WIDTH), &files)
+}
+
+fn thresholds(args: &RooflineArgs) -> Result<Thresholds> {
+    args.rate.iter().try_fold(Thresholds::default(), |all, given| all.with(given)).context("in --rate")
 }
 
 fn pretty(json: &Value) -> String {

@@ -103,7 +103,7 @@ fn a_run_against_its_roofs() {
     let invalid = told["runs"][0]["points"].as_array().unwrap().iter().filter(|p| p["under"][0]["status"] == "invalid");
     assert!(invalid.count() > 5, "{told}");
     let message = fails(&[&args[..], &["--batch", "4"]].concat());
-    assert!(message.contains("--batch") && message.contains("leave it out"), "{message}");
+    assert!(message.contains("--batch") && message.contains("says itself"), "{message}");
 }
 
 #[test]
@@ -123,10 +123,79 @@ fn what_cannot_be_predicted_is_named() {
     says(&["/nowhere/config.json", "--gpu", "H200"], &["/nowhere/config.json"]);
     let dir = tempfile::tempdir().unwrap();
     says(&[dir.path().to_str().unwrap()], &["holds no run"]);
-    let results = dir.path().join("load_test_results.json");
-    fs::write(&results, "{}").unwrap();
-    says(&[results.to_str().unwrap()], &["load test", "config.json"]);
     // The FLOP/s of this one are not published: no figure, and no failure either.
     let text = ok(&["roofline", "llama-3.2-1b", "--gpu", "M4", "--memory-gb", "16"]);
     assert!(text.contains("no FLOP/s for bf16"), "{text}");
+}
+
+/// Two stages of a load test: a client alone, and eight.
+const LOAD: &str = r#"{ "schema_version": 1, "candlescope": "0.1.0",
+    "target": { "url": "http://server", "model": "meta-llama/Llama-3.1-8B-Instruct", "streams": true },
+    "stages": [
+        { "level": { "kind": "concurrency", "value": 1 }, "figures": { "in_flight": 0.98, "output_tokens_per_s": 120.5,
+            "ttft_ns": { "n": 30, "median": 6e7, "p95": 9e7 }, "tpot_ns": { "n": 30, "median": 8e6, "p95": null },
+            "prompt_tokens": { "n": 30, "median": 128 }, "output_tokens": { "n": 30, "median": 64 } } },
+        { "level": { "kind": "concurrency", "value": 8 }, "figures": { "in_flight": 7.9, "output_tokens_per_s": 800,
+            "ttft_ns": { "n": 200, "median": 2e8, "p95": 3e8 }, "tpot_ns": { "n": 200, "median": 9e6, "p95": 1e7 },
+            "prompt_tokens": null, "output_tokens": { "n": 30, "median": 64 } } },
+        { "level": { "kind": "rate", "value": 2.5 }, "figures": null } ],
+    "requests": [ { "id": 1, "tokens_ns": [1, 2, 3] } ] }"#;
+
+#[test]
+fn a_load_test_against_its_prediction() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("load_test_results.json");
+    fs::write(&file, LOAD).unwrap();
+    let results = file.to_str().unwrap();
+    let text = ok(&["roofline", results, "--gpu", "H200", "--rate", "ttft=50,70"]);
+    for shown in ["1 client", "8 clients", "fair", "8 clients: no prediction", "dynamic_analysis.json"] {
+        assert!(text.contains(shown), "`{shown}` is not in\n{text}");
+    }
+    let told = json(&fs::read_to_string(dir.path().join("dynamic_analysis.json")).unwrap());
+    let alone = &told["load"][0];
+    let predicted =
+        json(&ok(&["roofline", "llama-3.1-8b", "--gpu", "H200", "--prompt", "128", "--output", "64", "--json"]));
+    assert_eq!(alone["tpot"]["predicted_ns"], predicted["decode"]["ns"], "as of the model alone");
+    let error = predicted["decode"]["ns"]["mid"].as_f64().unwrap() / 8e6 - 1.0;
+    assert!((alone["tpot"]["error"].as_f64().unwrap() - error).abs() < 1e-12);
+    assert_eq!(told["load"].as_array().map(Vec::len), Some(2), "the stage without figures is left out");
+    assert!(told["load"][1]["tpot"]["predicted_ns"].is_null() && told["load"][1]["tpot"]["median_ns"] == 9e6);
+    assert!(fs::read_to_string(dir.path().join("roofline.html")).unwrap().contains("under load"));
+
+    let says = |args: &[&str], part: &str| {
+        let message = fails(&[&["roofline", results], args].concat());
+        assert!(message.contains(part), "{args:?}: {message}");
+    };
+    says(&[], "--gpu");
+    says(&["--gpu", "H200", "--batch", "8"], "--batch cannot be given here");
+    fs::write(&file, LOAD.replace("meta-llama/Llama-3.1-8B-Instruct", "my-fine-tune-of-something-else")).unwrap();
+    says(&["--gpu", "H200"], "RESULTS MODEL");
+    ok(&["roofline", results, "llama-3-8b", "--gpu", "H200", "--out", dir.path().join("b").to_str().unwrap()]);
+    fs::write(&file, LOAD.replace("\"schema_version\": 1", "\"schema_version\": 9")).unwrap();
+    says(&["llama-3-8b", "--gpu", "H200"], "schema version 9");
+    fs::write(&file, "{}").unwrap();
+    says(&["llama-3-8b", "--gpu", "H200"], "not the result of a load test");
+}
+
+#[test]
+fn runs_calibrate_the_machine_that_they_ran_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let runs = [("a", "8"), ("b", "100"), ("c", "400")].map(|(name, prompt)| {
+        let (out, tokens) = (path(name), ["--max-new-tokens", "6", "--repeats", "2", "--warmup", "1"]);
+        ok(&[&["profile", "--out", &out, "--prompt-tokens", prompt, "--ignore-eos"][..], &tokens].concat());
+        out
+    });
+    let [a, b, c] = &runs;
+    let peaks = path("peaks");
+    let text = ok(&["roofline", "--calibrate", a, b, c, "--out", &peaks]);
+    assert!(text.contains("bandwidth") && text.contains("Left out, one run at a time"), "{text}");
+    let file = path("peaks/calibrated-peaks.json");
+    let written = json(&fs::read_to_string(&file).unwrap());
+    assert_eq!(written["held_out"].as_array().map(Vec::len), Some(6), "first token and output token of three runs");
+    // The file is what the next prediction takes.
+    let told = json(&ok(&["roofline", b, "--peaks", &file, "--json"]));
+    assert!(told["runs"][0]["comparisons"].as_array().is_some_and(|all| all.len() == 2), "{told}");
+    let message = fails(&["roofline", "--calibrate", a, "--gpu", "H200"]);
+    assert!(message.contains("leave out --gpu"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! Rooflines are predicted from formulas of their own, because the analysis knows no model. They equal those by which the
-//! instrumented layers say what they cost.
+//! Rooflines are predicted from formulas of their own, because the analysis knows no model. They equal those by which
+//! the instrumented layers say what they cost.
 #![allow(missing_docs, reason = "a test")]
 use candlescope_analysis::roofline::work::{Input, Operation, Storage, step};
 use candlescope_analysis::roofline::{FeedForward, Format, ModelShape, known_model};
@@ -32,8 +32,8 @@ fn of(cost: Cost) -> [f64; 5] {
     [cost.flops, cost.surplus_flops, cost.weight_bytes, cost.kv_bytes, cost.activation_bytes].map(|n| n as f64)
 }
 
-/// Every operation by the term that it belongs to; biases, which the cost model counts among the small weights, are told
-/// apart by the model that has them.
+/// Every operation by the term that it belongs to; biases, which the cost model counts among the small weights, are
+/// told apart by the model that has them.
 fn assert_equal(operations: &[Operation], cost: &DecoderCost, biased: bool, what: &str) {
     let qkv = ["q_proj", "k_proj", "v_proj"];
     let small = ["input_layernorm", "post_attention_layernorm", "norm", "embed_tokens"];

@@ -96,8 +96,8 @@ pub struct Device {
     pub link: Option<Link>,
     /// Watts at most.
     pub watts: Option<f64>,
-    /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is not
-    /// known.
+    /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is
+    /// not known.
     pub launch: Option<Cost>,
     /// The shortest time of a kernel on the device with the gap before the next one, in nanoseconds.
     pub kernel_floor: Option<f64>,
@@ -108,8 +108,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// FLOP/s for products of this type, and the type whose figure it is: its own, or a wider one's in which the numbers
-    /// can be multiplied as well.
+    /// FLOP/s for products of this type, and the type whose figure it is: its own, or a wider one's in which the
+    /// numbers can be multiplied as well.
     pub fn flops_for(&self, multiply: Multiply) -> Option<(f64, Multiply)> {
         std::iter::once(&multiply)
             .chain(multiply.wider())

@@ -87,8 +87,8 @@ const fn ggml(name: &'static str, bits: f64) -> Format {
     Format { name, bits, multiply: Multiply::Int8, activation_bits: 32.0, in_blocks: true }
 }
 
-/// All formats. Bits of GGML's types are bytes of a block × 8 ÷ its values, by `ggml/src/ggml-common.h`: `block_q8_0` is
-/// 34 bytes for 32 values, `block_q4_K` 144 for 256.
+/// All formats. Bits of GGML's types are bytes of a block × 8 ÷ its values, by `ggml/src/ggml-common.h`: `block_q8_0`
+/// is 34 bytes for 32 values, `block_q4_K` 144 for 256.
 pub const FORMATS: &[Format] = &[
     plain("f32", 32.0, Multiply::F32),
     plain("bf16", 16.0, Multiply::Bf16),
@@ -111,7 +111,11 @@ pub const FORMATS: &[Format] = &[
 
 /// No format has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no number format is named `{name}`{}; known are {}", suggestion(&nearest(.name, names())), names().collect::<Vec<_>>().join(", "))]
+#[error(
+    "no number format is named `{name}`{}; known are {}",
+    suggestion(&nearest(.name, names())),
+    names().collect::<Vec<_>>().join(", ")
+)]
 pub struct UnknownFormat {
     /// The name that was given.
     pub name: String,

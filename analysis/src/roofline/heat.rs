@@ -74,8 +74,8 @@ impl Sums {
     }
 }
 
-/// Layer × operator, one map a phase. An operator is an interval that states its own work; its layer is the first number
-/// in its module's name or in its path.
+/// Layer × operator, one map a phase. An operator is an interval that states its own work; its layer is the first
+/// number in its module's name or in its path.
 pub(super) fn layers(run: &Run, analysis: &Analysis, roof: Option<&Roof>) -> Vec<HeatMap> {
     let on_gpu = ran_on_gpu(analysis);
     let mut sums: BTreeMap<(Phase, u64, String), Sums> = BTreeMap::new();

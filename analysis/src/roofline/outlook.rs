@@ -140,6 +140,19 @@ impl Outlook {
     }
 }
 
+/// The two steps of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Latencies {
+    pub(super) prefill: StepPrediction,
+    pub(super) decode: StepPrediction,
+}
+
+/// Both steps, and nothing else.
+pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Latencies {
+    let (prefill, decode) = both(shape, device, scenario, &mut Vec::new());
+    Latencies { prefill, decode }
+}
+
 /// Prefill, and one token at the context that is told.
 fn both(
     shape: &ModelShape,
@@ -277,7 +290,7 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         Origin::Measured => format!("peaks were measured: {}", device.source),
     }];
     all.push(
-        "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless the peaks \
+        "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless peaks \
          were measured or calibrated"
             .to_string(),
     );

@@ -29,8 +29,8 @@ impl Grade {
     }
 }
 
-/// Thresholds. Times are good up to the first and fair up to the second; throughput is good from the first and fair from
-/// the second; utilisation is good between the two, fair above (nothing is left for a peak of load) and bad below.
+/// Thresholds. Times are good up to the first and fair up to the second; throughput is good from the first and fair
+/// from the second; utilisation is good between the two, fair above (nothing is left for a peak of load) and bad below.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Thresholds {
@@ -134,6 +134,24 @@ fn between(value: f64, (low, high): (f64, f64)) -> Grade {
 /// Rates a run's latency, throughput and use of the device.
 pub(super) fn rate(analysis: &Analysis, thresholds: &Thresholds) -> Vec<Rating> {
     let latency = &analysis.latency;
+    let busy = analysis.gpu.busy.as_ref().and_then(|busy| busy.busy_share());
+    let sampled = analysis.devices.iter().filter_map(|device| Some(device.utilisation?.0)).reduce(f64::max);
+    let used = match (busy, sampled) {
+        (Some(share), _) => (Some(share), "share of the steps' time in which kernels ran"),
+        (None, Some(share)) => (Some(share), "as the driver samples it: any kernel counts"),
+        (None, None) => (None, "neither kernels nor the driver's utilisation were recorded"),
+    };
+    let median = |d: &Option<crate::passes::Distribution>| d.as_ref().map(|d| d.median / 1e6);
+    rate_figures((median(&latency.ttft), median(&latency.tpot), latency.output_tps), used, thresholds)
+}
+
+/// Rates medians of the latencies in milliseconds, output tokens a second, and the share of time in which the device
+/// works, with what that share is.
+pub(super) fn rate_figures(
+    (ttft, tpot, output_tps): (Option<f64>, Option<f64>, Option<f64>),
+    (used, what): (Option<f64>, &str),
+    thresholds: &Thresholds,
+) -> Vec<Rating> {
     let rated =
         |figure, value: Option<f64>, unit, thresholds, grade: fn(f64, (f64, f64)) -> Grade, note: &str| Rating {
             figure,
@@ -143,18 +161,10 @@ pub(super) fn rate(analysis: &Analysis, thresholds: &Thresholds) -> Vec<Rating> 
             grade: value.map_or(Grade::Unknown, |value| grade(value, thresholds)),
             note: note.to_string(),
         };
-    let busy = analysis.gpu.busy.as_ref().and_then(|busy| busy.busy_share());
-    let sampled = analysis.devices.iter().filter_map(|device| Some(device.utilisation?.0)).reduce(f64::max);
-    let (used, what) = match (busy, sampled) {
-        (Some(share), _) => (Some(share), "share of the steps' time in which kernels ran"),
-        (None, Some(share)) => (Some(share), "as the driver samples it: any kernel counts"),
-        (None, None) => (None, "neither kernels nor the driver's utilisation were recorded"),
-    };
-    let median = |d: &Option<crate::passes::Distribution>| d.as_ref().map(|d| d.median / 1e6);
     vec![
-        rated("ttft", median(&latency.ttft), "ms", thresholds.ttft_ms, lower, "median"),
-        rated("tpot", median(&latency.tpot), "ms", thresholds.tpot_ms, lower, "median"),
+        rated("ttft", ttft, "ms", thresholds.ttft_ms, lower, "median"),
+        rated("tpot", tpot, "ms", thresholds.tpot_ms, lower, "median"),
         rated("utilisation", used, "share", thresholds.utilisation, between, what),
-        rated("throughput", latency.output_tps, "tokens/s", thresholds.throughput, higher, "output tokens ÷ wall time"),
+        rated("throughput", output_tps, "tokens/s", thresholds.throughput, higher, "output tokens ÷ wall time"),
     ]
 }

@@ -74,6 +74,11 @@ pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>
         return Some(device.clone());
     }
     let roof = roofs.first()?;
+    roof.bandwidth.map(|bandwidth| named_device(analysis, roof, bandwidth))
+}
+
+/// The run's device with the peaks of a roof.
+fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
     let each = |value: f64| value / roof.devices.max(1) as f64;
     let known = gpu_name(&analysis.manifest).and_then(|name| known_device(&name).ok());
     let environment = &analysis.manifest.environment;
@@ -81,7 +86,7 @@ pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>
     let on_gpu = ran_on_gpu(analysis);
     let memory = environment.get("memory_total_bytes").and_then(Value::as_f64).filter(|_| !on_gpu);
     let known = known.filter(|_| on_gpu);
-    Some(Device {
+    Device {
         name: gpu_name(&analysis.manifest)
             .filter(|_| on_gpu)
             .or_else(|| text("cpu_model"))
@@ -90,7 +95,7 @@ pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>
         origin: roof.origin,
         source: roof.source.clone(),
         flops: roof.flops.iter().map(|(kind, flops)| (*kind, each(*flops))).collect(),
-        bandwidth: each(roof.bandwidth?),
+        bandwidth: each(bandwidth),
         memory: memory.or_else(|| known.as_ref()?.memory),
         link: known.as_ref().and_then(|device| device.link.clone()),
         watts: known.as_ref().and_then(|device| device.watts),
@@ -98,7 +103,19 @@ pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>
         kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
         sync: None,
         launch_source: known.and_then(|device| device.launch_source),
-    })
+    }
+}
+
+/// The device that a run worked on without any peak: its kind, its memory, its link.
+pub(super) fn bare_device(analysis: &Analysis) -> Device {
+    let roof = Roof {
+        origin: Origin::Measured,
+        source: String::new(),
+        flops: BTreeMap::new(),
+        bandwidth: Some(1.0),
+        devices: 1,
+    };
+    named_device(analysis, &roof, 1.0)
 }
 
 /// GPUs that the run worked on; 1 on a CPU.
@@ -142,7 +159,7 @@ pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
         shape.tied = true;
         if shape.parameters() != parameters {
             return Err(format!(
-                "layers like those of `{}`: its dimensions make {} parameters, and `model.parameters` of run.json is {parameters}",
+                "layers like `{}`'s: its dimensions make {} parameters, `model.parameters` of run.json {parameters}",
                 shape.architecture,
                 shape.parameters()
             ));

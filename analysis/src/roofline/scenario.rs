@@ -17,7 +17,7 @@ pub struct Goal {
 /// A goal cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{given}` is no goal for latency: write ttft=TIME, tpot=TIME or both with a comma, for example ttft=200ms,tpot=50ms"
+    "`{given}` is no goal for latency: write ttft=TIME, tpot=TIME or both with a comma, as in ttft=200ms,tpot=50ms"
 )]
 pub struct GoalError {
     /// What was given.

@@ -142,8 +142,9 @@ impl ModelShape {
         }
     }
 
-    /// The same dimensions with what is particular to an architecture (`model_type` of `config.json`): biases, kinds and
-    /// numbers of norms, how positions come in. An unknown architecture is taken for Llama's; see [`ARCHITECTURES`].
+    /// The same dimensions with what is particular to an architecture (`model_type` of `config.json`): biases, kinds
+    /// and numbers of norms, how positions come in. An unknown architecture is taken for Llama's; see
+    /// [`ARCHITECTURES`].
     #[must_use]
     pub fn built_as(mut self, architecture: &str) -> Self {
         let i = match self.feed_forward {

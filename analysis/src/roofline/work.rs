@@ -2,8 +2,9 @@
 //!
 //! The formulas are those of candlescope's instrumented layers (`instrumented-models/src/cost`), which say what candle
 //! executes operation by operation; a test holds the two equal. Beyond them, this module knows windows, mixtures,
-//! encoders, formats below 8 bits and tensor parallelism. Everything is `f64`: sums of large models at long contexts are
-//! beyond what a byte count in 64 bits of a config.json could be trusted with, and whole numbers are exact up to 2⁵³.
+//! encoders, formats below 8 bits and tensor parallelism. Everything is `f64`: sums of large models at long contexts
+//! are beyond what a byte count in 64 bits of a config.json could be trusted with, and whole numbers are exact up to
+//! 2⁵³.
 
 use super::formats::Format;
 use super::shape::{FeedForward, ModelShape};
@@ -43,8 +44,8 @@ impl Input {
         (self.batch * self.tokens) as f64
     }
 
-    /// Positions attended to, over all new tokens, where a token reaches back over `reach` positions: T·C − T(T−1)/2 for
-    /// each sequence if that is enough for all.
+    /// Positions attended to, over all new tokens, where a token reaches back over `reach` positions: T·C − T(T−1)/2
+    /// for each sequence if that is enough for all.
     fn attended(&self, reach: u64) -> f64 {
         let (t, c) = (self.tokens, self.context);
         // New tokens see c − t + 1, …, c positions; those that see more than the window see the window.
@@ -364,8 +365,8 @@ impl Maker<'_> {
         }
     }
 
-    /// QKᵀ/√d, softmax in f32, and AV. candle multiplies every new token with every cached position and masks afterwards;
-    /// a token alone multiplies with those it attends to.
+    /// QKᵀ/√d, softmax in f32, and AV. candle multiplies every new token with every cached position and masks
+    /// afterwards; a token alone multiplies with those it attends to.
     fn attention(&self, layers: u64, reach: u64, names: [&'static str; 3]) -> [Operation; 3] {
         let Storage { activation: a, cached, product: p, .. } = *self.storage;
         let (heads, kv_heads) = self.heads();

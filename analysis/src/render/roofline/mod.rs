@@ -1,14 +1,19 @@
 //! Rooflines as text, JSON and HTML. What all of them show is prepared as [`section::Section`]s.
 
+mod calibration;
 mod chart;
 mod html;
+mod load_sections;
 mod run_sections;
 mod section;
 mod static_sections;
 mod terminal;
 
+pub use calibration::{calibration_json, calibration_text};
+
 use super::html::HtmlError;
-use crate::roofline::{HeatMap, Measured, Outlook};
+use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};
+use section::Section;
 use serde_json::{Value, json};
 
 /// Name of `static_analysis.json`'s format.
@@ -35,6 +40,34 @@ pub fn dynamic_json(runs: &[Measured], contexts: Option<&HeatMap>) -> Value {
         "runs": serde_json::to_value(runs).unwrap_or(Value::Null),
         "batch_and_context": serde_json::to_value(contexts).unwrap_or(Value::Null),
     })
+}
+
+/// The content of `dynamic_analysis.json` of a load test.
+pub fn load_json(model: &str, stages: &[LoadStage]) -> Value {
+    json!({
+        "format": DYNAMIC_FORMAT,
+        "format_version": 1,
+        "model": model,
+        "load": serde_json::to_value(stages).unwrap_or(Value::Null),
+    })
+}
+
+/// A load test beside its prediction, for a terminal.
+pub fn load_text(outlook: &Outlook, stages: &[LoadStage], width: usize) -> String {
+    let assumed = Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") };
+    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([assumed]).collect();
+    terminal::text(&static_sections::facts(outlook)[..2], &sections, width)
+}
+
+/// `roofline.html` of a load test.
+///
+/// # Errors
+/// As of [`static_page`].
+pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> Result<String, HtmlError> {
+    let title = format!("{} on {} under load", outlook.model.name, outlook.device.name);
+    let predicted = static_sections::sections(outlook).into_iter().map(Section::predicted);
+    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain(predicted).collect();
+    html::page(&title, &static_sections::facts(outlook)[..2], &sections)
 }
 
 /// A prediction for a terminal.
@@ -65,7 +98,7 @@ pub fn dynamic_page(runs: &[Measured], contexts: Option<&HeatMap>) -> Result<Str
     let mut sections = run_sections::sections(runs, contexts);
     let first = runs.first();
     if let Some(outlook) = first.and_then(|run| run.outlook.as_ref()) {
-        sections.extend(static_sections::sections(outlook).into_iter().map(section::Section::predicted));
+        sections.extend(static_sections::sections(outlook).into_iter().map(Section::predicted));
     }
     let title = first.and_then(|run| run.outlook.as_ref()).map_or("run", |outlook| outlook.model.name.as_str());
     html::page(title, &first.map_or_else(Vec::new, run_sections::facts), &sections)

@@ -1,5 +1,6 @@
 //! Rooflines: models and devices against published figures, predictions by hand, runs against their roofs.
 
+mod calibration;
 mod models;
 mod peaks;
 mod predictions;

@@ -129,8 +129,8 @@ fn llama_3_8b_has_its_golden_figures() {
     assert_eq!(sum(1001, |o| o.kv_bytes) - sum(1000, |o| o.kv_bytes), 131_072.0);
 }
 
-/// candlescope recorded 695 kernels of SmolLM2's decoding step on an H200 (docs/measurements/truth.md): 23 a layer and 5
-/// beside them.
+/// candlescope recorded 695 kernels of SmolLM2's decoding step on an H200 (docs/measurements/truth.md): 23 a layer and
+/// 5 beside them.
 #[test]
 fn a_decoding_step_launches_the_kernels_that_were_recorded() {
     let shape = known_model("smollm2-135m").unwrap();

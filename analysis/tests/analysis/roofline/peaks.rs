@@ -8,8 +8,10 @@ fn a_file_of_measured_figures() {
         "format": "candlescope-peaks", "format_version": 1, "candle": "0.11.1", "measured_ns": 1,
         "device": { "kind": "cuda", "id": "GPU-1", "name": "NVIDIA H200", "host": "a" },
         "figures": [
-            { "kind": "flops", "dtype": "bf16", "condition": "sustained", "value": 6.6e14, "at": "8192", "n": 5, "range": [6e14, 7e14] },
-            { "kind": "flops", "dtype": "bf16", "condition": "boost", "value": 7.6e14, "at": "1024", "n": 5, "range": [7e14, 8e14] },
+            { "kind": "flops", "dtype": "bf16", "condition": "sustained", "value": 6.6e14, "at": "8192", "n": 5,
+              "range": [6e14, 7e14] },
+            { "kind": "flops", "dtype": "bf16", "condition": "boost", "value": 7.6e14, "at": "1024", "n": 5,
+              "range": [7e14, 8e14] },
             { "kind": "copy", "value": 9e12, "at": "2 GiB", "n": 5, "range": [1, 2] },
             { "kind": "read", "value": 4.17e12, "at": "2 GiB", "n": 5, "range": [4e12, 4.2e12] },
             { "kind": "launch", "value": 7e-6, "at": "one", "n": 9, "range": [6e-6, 9e-6] },
