@@ -196,7 +196,8 @@ fn device(row: &Row) -> Device {
         (Multiply::Int8, int8),
     ];
     let flops = columns.into_iter().filter_map(|(kind, tera)| Some((kind, known(tera)? * 1e12)));
-    let launches = row.kind == DeviceKind::Gpu;
+    // The figures are CUDA's: what a launch costs with Metal is not known.
+    let launches = row.kind == DeviceKind::Gpu && row.source != APPLE;
     Device {
         name: row.name.to_string(),
         kind: row.kind,

@@ -15,6 +15,10 @@ use serde::Serialize;
 /// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
 const HOST_BOUND: f64 = 0.15;
 
+/// Below this share of its roof a phase is bound neither by memory nor by computing [Nsight Compute, the rule of its
+/// section SpeedOfLight].
+const FAR_BELOW: f64 = 0.6;
+
 /// A measured figure beside its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -165,6 +169,7 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
             (_, Some((point, under))) => match (&under.status, under.bound, under.utilisation) {
                 (super::points::Status::Ok, Some(bound), Some(utilisation)) => {
                     let intensity = point.intensity.unwrap_or(0.0);
+                    let bound = if utilisation < FAR_BELOW { Bound::Overhead } else { bound };
                     let ridge = under.ridge.map_or_else(String::new, |ridge| format!(", the ridge at {ridge:.0}"));
                     let text = format!(
                         "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roof over {} time",

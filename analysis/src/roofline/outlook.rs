@@ -315,6 +315,11 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         "every weight takes {} bits ({}), the embedding table, the head and norms too; activations take {}",
         format.bits, format.name, format.activation_bits
     ));
+    if format.bits <= 8.0 && !format.in_blocks && format.multiply != Multiply::F16 {
+        all.push(
+            "activations are rounded to 8 bits for the products at no cost; candle has no such kernels".to_string(),
+        );
+    }
     all.push("time to first token: from the first launch; queueing and the tokenizer are left out".to_string());
     all.push(format!(
         "time per output token: at {} tokens of context, greedy, the token fetched at every step",

@@ -23,6 +23,8 @@ pub enum Bound {
     Host,
     /// Bytes/s between devices.
     Link,
+    /// None of these: a measurement stays far below its roof, and what operations cost beside their work comes first.
+    Overhead,
 }
 
 impl Bound {
@@ -34,6 +36,7 @@ impl Bound {
             Self::KernelFloor => "kernel floor",
             Self::Host => "launches on the host",
             Self::Link => "link between devices",
+            Self::Overhead => "neither: overhead",
         }
     }
 }

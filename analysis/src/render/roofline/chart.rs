@@ -68,7 +68,7 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
             let start = left.max(bottom / roof.bandwidth);
             let line = [(start, start * roof.bandwidth), (ridge, roof.flops), (right, roof.flops)];
             chart.draw_series(LineSeries::new(line, LINE.stroke_width(2))).ok()?;
-            let at = (ridge * 1.1, roof.flops * 1.25);
+            let at = (ridge * 1.1, roof.flops * 1.6);
             chart.draw_series([Text::new(roof.name.clone(), at, style.clone())]).ok()?;
         }
         let radius = |point: &ChartPoint| if point.marked { 6 } else { 3 };

@@ -123,6 +123,8 @@ fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
         let under = point.under.first();
         let status = match point.status() {
             Status::Ok => "OK".to_string(),
+            // Said once, in the head.
+            Status::DataMissing(_) if run.roofs.is_empty() => "data missing".to_string(),
             Status::DataMissing(why) => format!("data missing: {why}"),
             Status::Invalid(why) => format!("invalid: {why}"),
         };

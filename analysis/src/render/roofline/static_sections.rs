@@ -78,30 +78,30 @@ pub(super) fn bound(bound: Option<Bound>) -> String {
 }
 
 fn latency(outlook: &Outlook) -> Section {
-    let row = |name: &str, step: &StepPrediction| {
-        vec![
-            name.to_string(),
-            spread(step.ns),
-            shown(step.device_ns, duration),
-            spread(step.launches_ns),
-            shown(step.least_ns, duration),
-            count(step.kernels.round() as u64),
-            flops(step.flops),
-            bytes(step.io_bytes),
-            significant(step.intensity),
-            shown(step.ridge, significant),
-            bound(step.bound),
-        ]
+    let steps = [&outlook.prefill, &outlook.decode];
+    let row = |name: &str, show: &dyn Fn(&StepPrediction) -> String| -> Vec<String> {
+        std::iter::once(name.to_string()).chain(steps.map(show)).collect()
     };
+    let rows = vec![
+        row("time", &|step| spread(step.ns)),
+        row("on the device", &|step| shown(step.device_ns, duration)),
+        row("launches on the host", &|step| spread(step.launches_ns)),
+        row("least on this device", &|step| shown(step.least_ns, duration)),
+        row("bound by", &|step| bound(step.bound)),
+        row("kernels", &|step| count(step.kernels.round() as u64)),
+        row("FLOPs needed", &|step| flops(step.flops)),
+        row("FLOPs executed", &|step| flops(step.flops_executed)),
+        row("weights, keys, values", &|step| bytes(step.bytes)),
+        row("the same with activations", &|step| bytes(step.io_bytes)),
+        row("FLOP/B", &|step| significant(step.intensity)),
+        row("FLOP/B at the ridge", &|step| shown(step.ridge, significant)),
+    ];
     let rate = shown(outlook.tokens_per_s, significant);
     let note = format!(
         "Time = max(launches on the host, Σ max(roof, floor) on the device) + sync. Output: {rate} tokens/s of all \
-         sequences. No program is faster than `least` on this device."
+         sequences."
     );
-    let head =
-        ["", "time", "on the device", "launches", "least", "kernels", "FLOPs", "bytes", "FLOP/B", "ridge", "bound by"];
-    let rows = vec![row("time to first token", &outlook.prefill), row("time per output token", &outlook.decode)];
-    Section::new("latency", "Latency", note).table(&head, rows)
+    Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
 }
 
 fn roofline(outlook: &Outlook) -> Section {

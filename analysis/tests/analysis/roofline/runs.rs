@@ -7,7 +7,7 @@ use candlescope_analysis::roofline::{
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, Phase};
+use candlescope_core::{Batch, PathInfo, Phase};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -97,7 +97,12 @@ fn points_stand_where_their_work_and_time_put_them() {
     assert_eq!((by_measure.bound, &by_measure.status), (Some(Bound::Memory), &Status::Ok));
     let phase = find(&measured, PointKind::Phase, "decode");
     assert!(near(phase.utilisation(), 0.4), "{:?}", phase.under);
-    assert_eq!(measured.bottlenecks[0].bound, Some(Bound::Memory));
+    assert_eq!(measured.bottlenecks[0].bound, Some(Bound::Overhead), "40 % of the roof");
+    let mut low = machine();
+    low[1]["value"] = json!(10e9);
+    let (run_low, of_low) = open(&dir.path().join("low"), &batch(), &manifest(low));
+    let low = Measured::of(&run_low, &of_low, None, &Thresholds::default());
+    assert_eq!(low.bottlenecks[0].bound, Some(Bound::Memory), "80 %");
     // Ratings: 5 ms, 10 ms, no use of a GPU, 11 tokens in 105 ms.
     let grades: Vec<Grade> = measured.ratings.iter().map(|rating| rating.grade).collect();
     assert_eq!(grades, [Grade::Good, Grade::Good, Grade::Unknown, Grade::Bad]);
@@ -196,8 +201,16 @@ fn maps_of_layers_and_of_batches_and_contexts() {
     for span in &mut by_module.spans {
         let layer = span.seq % 10;
         if layer > 0 {
-            let mut named = (*path(&format!("decode/linear[{layer}]"))).clone();
-            named.module = Some(format!("model.layers.{}.mlp.down_proj", layer - 1).into());
+            let plain = path(&format!("decode/linear[{layer}]"));
+            let named = PathInfo {
+                id: 1_000 + layer as u32,
+                path: plain.path.clone(),
+                rollup: "decode/model.layers.*.mlp.down_proj".into(),
+                rollup_id: 1_000,
+                name: plain.name.clone(),
+                target: plain.target.clone(),
+                module: Some(format!("model.layers.{}.mlp.down_proj", layer - 1).into()),
+            };
             span.path = named.into();
         }
     }
@@ -233,6 +246,30 @@ fn maps_of_layers_and_of_batches_and_contexts() {
     assert_eq!(json["runs"][0]["points"][0]["under"][0]["status"], "ok");
     assert_eq!(json["batch_and_context"]["rows"], json!(["1", "4"]));
     let (text, page) = (dynamic_text(&runs, Some(&map), 120), dynamic_page(&runs, Some(&map)).unwrap());
-    assert!(text.contains("Bottleneck") && text.contains("memory") && text.contains("50.0 %"), "{text}");
+    assert!(text.contains("Bottleneck") && text.contains("neither: overhead") && text.contains("50.0 %"), "{text}");
     assert!(page.contains("Batch × context") && page.contains("mlp") || page.contains("down_proj"));
+}
+
+#[test]
+fn on_a_gpu_the_device_s_time_counts_and_not_the_host_s() {
+    let dir = tempfile::tempdir().unwrap();
+    let (batch, manifest) = common::scenario::make(&common::scenario::Scenario::on_gpu());
+    let (run, analysis) = open(dir.path(), &batch, &manifest);
+    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    let of = |kind: PointKind| measured.points.iter().filter(move |point| point.kind == kind);
+    let decode: Vec<&str> = of(PointKind::Phase).filter(|p| p.name == "decode").map(|p| p.over).collect();
+    assert_eq!(decode, ["kernels", "stream elapsed", "wall"], "the closest to the work first");
+    assert!(of(PointKind::Operator).count() > 3 && of(PointKind::Operator).all(|point| point.over != "host"));
+    assert!(of(PointKind::Kernels).any(|point| point.name.starts_with("decode/") && point.name.contains(": ")));
+    let used = measured.ratings.iter().find(|rating| rating.figure == "utilisation").unwrap();
+    assert!(used.value.is_some_and(|share| share > 0.0 && share <= 1.0), "{used:?}");
+    assert_eq!(measured.roofs.len(), 1, "the datasheet of the run; no GPU of this name is known");
+    let [bound] = measured.bottlenecks.iter().filter(|b| b.phase == "decode").collect::<Vec<_>>()[..] else {
+        panic!("{:?}", measured.bottlenecks)
+    };
+    assert!(bound.bound.is_some() || !bound.evidence.is_empty());
+    // Cells of the map are of the device's time, too.
+    for cell in measured.layers.iter().flat_map(|map| map.cells.iter().flatten().flatten()) {
+        assert!(cell.n > 0 && cell.ns > 0.0);
+    }
 }
