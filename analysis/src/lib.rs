@@ -25,6 +25,7 @@ pub mod passes;
 mod reader;
 pub mod render;
 mod report;
+pub mod roofline;
 
 pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;

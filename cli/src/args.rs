@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
+    /// Predict what a model reaches on a device, or hold runs against their rooflines
+    #[command(after_help = crate::roofline::EXAMPLES)]
+    Roofline(Box<crate::roofline::RooflineArgs>),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)

@@ -23,6 +23,7 @@ mod output;
 mod profile;
 mod progress;
 mod report;
+mod roofline;
 mod run_dir;
 mod services;
 mod trace_candle;
@@ -52,6 +53,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Roofline(args) => roofline::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
         #[cfg(feature = "lab")]

@@ -15,6 +15,7 @@ mod kernel_name;
 pub mod markdown;
 mod nsys_table;
 mod peak_columns;
+pub mod roofline;
 mod sheet;
 mod shown_definitions;
 pub mod terminal;

@@ -16,6 +16,7 @@ mod nsys;
 mod peaks;
 mod reading;
 mod rendering;
+mod roofline;
 mod sampling;
 mod tree;
 mod truth;

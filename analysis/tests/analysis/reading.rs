@@ -4,8 +4,9 @@ use crate::common::scenario::{Scenario, make};
 use crate::common::tables::{Strings, record_batch, write_compressed, write_file};
 use crate::common::{manifest, span, write_run};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use candlescope_analysis::passes::TreeRow;
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::{Batch, RecordKind};
+use candlescope_core::{Batch, PathInfo, RecordKind};
 use parquet::basic::Compression;
 use std::sync::Arc;
 use tempfile::tempdir;
@@ -190,15 +191,15 @@ fn every_phase_is_known_in_every_report() {
 }
 
 #[test]
-fn modules_are_summed_up_by_the_parts_of_their_names() {
+fn modules_that_no_span_holds_are_summed_up_by_their_names() {
     use candlescope_analysis::render::{html, json, markdown, terminal};
     let mut batch = Batch::default();
     batch.spans.push(span(0, None, "decode", 0, 100));
-    for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj", "lm_head"]) {
-        let mut one = span(seq, Some(0), "decode/linear", seq as i64, 20);
-        let mut path = (*one.path).clone();
+    for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj", "lm_head"]) {
+        let mut one = span(seq, Some(0), &format!("decode/linear[{seq}]"), seq as i64, 20);
+        let mut path = PathInfo::new(one.path.id, one.path.path.clone(), "linear", "candle_transformers::models::qwen2");
         path.module = Some(module.into());
-        path.rollup = format!("decode/{}", module.replace(".0.", ".*.").replace(".1.", ".*."));
+        path.rollup = PathInfo::rollup_of(&path.path, Some(module));
         one.path = path.into();
         one.flops = Some(1_000);
         batch.spans.push(one);
@@ -209,19 +210,21 @@ fn modules_are_summed_up_by_the_parts_of_their_names() {
     let dir = tempdir().unwrap();
     write_run(dir.path(), &batch, &manifest(&batch), 1000);
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
-    let rows: Vec<_> =
-        analysis.modules.rows.iter().map(|row| (row.depth, row.label.as_str(), row.total_ns, row.flops)).collect();
+    let row = |row: &TreeRow| (row.depth, row.label.clone(), row.calls, row.total_ns, row.self_ns, row.flops);
+    let rows: Vec<_> = analysis.tree.rows.iter().map(row).collect();
     let expected = [
-        (0, "decode", 100, Some(3_000)),
-        (1, "model", 40, Some(2_000)),
-        (2, "layers.*", 40, Some(2_000)),
-        (3, "mlp", 40, Some(2_000)),
-        (4, "up_proj", 40, Some(2_000)),
-        (1, "lm_head", 20, Some(1_000)),
+        (0, "decode".to_string(), Some(1), 100, 40, Some(3_000)),
+        (1, "model.layers.*.mlp".to_string(), None, 40, 0, Some(2_000)),
+        (2, "down_proj".to_string(), Some(1), 20, 20, Some(1_000)),
+        (2, "up_proj".to_string(), Some(1), 20, 20, Some(1_000)),
+        (1, "lm_head".to_string(), Some(1), 20, 20, Some(1_000)),
     ];
     assert_eq!(rows, expected);
-    assert!(html::page(&analysis).unwrap().contains("<section id=\"modules\">"));
-    assert!(markdown::report(&analysis).contains("## Modules"));
-    assert!(terminal::summary(&analysis, &Default::default()).contains("Modules"));
-    assert_eq!(json::metrics(&analysis)["modules"][2]["name"], "decode/model.layers.*");
+    let paths: Vec<&str> = analysis.operators.iter().map(|operator| operator.path.as_str()).collect();
+    assert!(paths.len() == 4 && !paths.contains(&"decode/model.layers.*.mlp"), "a group is no operator: {paths:?}");
+    assert!(html::page(&analysis).unwrap().contains("model.layers.*.mlp"));
+    assert!(markdown::report(&analysis).contains("`model.layers.*.mlp` | – |"));
+    assert!(terminal::summary(&analysis, &Default::default()).contains("model.layers.*.mlp"));
+    let shown = &json::metrics(&analysis)["tree"]["rows"][1];
+    assert!(shown["group"] == true && shown["path"] == "decode/model.layers.*.mlp" && shown["calls"].is_null());
 }

@@ -1,0 +1,73 @@
+//! What a load test beside its prediction shows.
+
+use super::section::{Section, UNKNOWN, shown};
+use super::static_sections::{bound, spread};
+use crate::render::format::{count, duration, significant};
+use crate::roofline::{LoadLatency, LoadStage};
+
+pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
+    let rows = stages.iter().map(|stage| {
+        let mut row = vec![stage.level.clone(), significant(stage.in_flight)];
+        row.extend([stage.prompt, stage.output].map(|n| n.map_or_else(|| UNKNOWN.to_string(), count)));
+        for latency in [&stage.ttft, &stage.tpot] {
+            row.extend(cells(latency.as_ref()));
+        }
+        row.extend([stage.tokens_per_s, stage.predicted_tokens_per_s].map(|rate| shown(rate, significant)));
+        row.push(bound(stage.bound));
+        row
+    });
+    let head = [
+        "load",
+        "under way",
+        "prompt",
+        "output",
+        "TTFT",
+        "p95",
+        "predicted",
+        "error",
+        "TPOT",
+        "p95",
+        "predicted",
+        "error",
+        "tokens/s",
+        "predicted",
+        "bound by",
+    ];
+    let note = "A token is predicted for a batch of the mean number of requests under way, the first token for a \
+                prompt alone: waiting for other requests is in the measurement only. Error = predicted ÷ median − 1.";
+    let mut all = vec![Section::new("load", "Load against prediction", note).table(&head, rows.collect())];
+    let rated = stages.iter().flat_map(|stage| stage.ratings.iter().map(move |rating| (stage, rating)));
+    let rows = rated.map(|(stage, rating)| {
+        vec![
+            stage.level.clone(),
+            rating.figure.to_string(),
+            rating.grade.name().to_string(),
+            shown(rating.value, significant),
+            rating.unit.to_string(),
+            rating.note.clone(),
+        ]
+    });
+    let head = ["load", "figure", "rating", "value", "unit", "what it is"];
+    all.push(
+        Section::new("ratings", "Ratings", "Thresholds are conventions: --rate sets them.")
+            .table(&head, rows.collect()),
+    );
+    let missing: Vec<String> = stages
+        .iter()
+        .filter_map(|stage| Some(format!("{}: no prediction: {}", stage.level, stage.missing.as_ref()?)))
+        .collect();
+    all.push(Section { list: missing, ..Section::new("unpredicted", "Not predicted", "") });
+    all
+}
+
+fn cells(latency: Option<&LoadLatency>) -> [String; 4] {
+    match latency {
+        None => [UNKNOWN; 4].map(str::to_string),
+        Some(l) => [
+            duration(l.median_ns),
+            shown(l.p95_ns, duration),
+            spread(l.predicted_ns),
+            shown(l.error, |error| format!("{:+.1} %", error * 100.0)),
+        ],
+    }
+}

@@ -1,0 +1,173 @@
+//! What runs against their rooflines show.
+
+use super::chart::{ChartPoint, RoofLine, chart};
+use super::section::{Heat, HeatText, Section, UNKNOWN, shown};
+use super::static_sections::{bound, spread};
+use crate::render::format::{count, duration, head as cut, path, percent, significant};
+use crate::roofline::{HeatMap, Measured, Multiply, Point, PointKind, Status};
+
+/// Longest name in a terminal's table.
+const LONGEST: usize = 60;
+
+/// The head: the run and its roofs.
+pub(super) fn facts(run: &Measured) -> Vec<String> {
+    let mut all = vec![format!("run     {}", run.run)];
+    for roof in &run.roofs {
+        let peaks = Multiply::ALL
+            .into_iter()
+            .filter_map(|kind| Some(format!("{} {} TFLOP/s", kind.name(), significant(roof.flops.get(&kind)? / 1e12))));
+        let mut figures: Vec<String> = peaks.collect();
+        figures.extend(roof.bandwidth.map(|rate| format!("{} GB/s", significant(rate / 1e9))));
+        let many = if roof.devices > 1 { format!(", {} devices together", roof.devices) } else { String::new() };
+        all.push(format!("roof    {} · {}{many} ({})", roof.origin.name(), figures.join(", "), roof.source));
+    }
+    if run.roofs.is_empty() {
+        all.push("roof    none: the run names no peaks; give --gpu NAME or --peaks FILE".to_string());
+    }
+    all
+}
+
+pub(super) fn sections(runs: &[Measured], contexts: Option<&HeatMap>) -> Vec<Section> {
+    let mut all = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        let own = |section: Section| match runs.len() {
+            1 => section,
+            _ => Section {
+                id: format!("{}-{at}", section.id),
+                title: format!("{} ({})", section.title, run.run),
+                ..section
+            },
+        };
+        all.extend([ratings(run), bottlenecks(run), comparisons(run)].map(own));
+        all.extend([roofline(run), table(run, PointKind::Phase, "phases", "Phases")].map(own));
+        all.push(own(table(run, PointKind::Operator, "operators", "Operators")));
+        all.push(own(table(run, PointKind::Kernels, "kernels", "Kernels by the path that launched them")));
+        all.extend(run.layers.iter().map(|map| {
+            let note = "Roofline utilisation under the run's first roof, where it can be told; else the mean time.";
+            let title = format!("Layers × operators, {}", map.title);
+            own(Section { heat: Some(heat(map)), ..Section::new(&format!("layers-{}", map.title), &title, note) })
+        }));
+    }
+    if let Some(map) = contexts {
+        let note = "Decoding steps; roofline utilisation where it can be told, else the mean time of a step.";
+        all.push(Section { heat: Some(heat(map)), ..Section::new("contexts", "Batch × context", note) });
+    }
+    all
+}
+
+fn ratings(run: &Measured) -> Section {
+    let rows = run.ratings.iter().map(|rating| {
+        vec![
+            rating.figure.to_string(),
+            rating.grade.name().to_string(),
+            shown(rating.value, significant),
+            rating.unit.to_string(),
+            format!("{}, {}", significant(rating.thresholds.0), significant(rating.thresholds.1)),
+            rating.note.clone(),
+        ]
+    });
+    let note = "Thresholds are conventions: --rate sets them.";
+    let head = ["figure", "rating", "value", "unit", "thresholds", "what it is"];
+    Section::new("ratings", "Ratings", note).table(&head, rows.collect())
+}
+
+fn bottlenecks(run: &Measured) -> Section {
+    let rows = run.bottlenecks.iter().map(|b| vec![b.phase.clone(), bound(b.bound), b.evidence.clone()]);
+    Section::new("bottleneck", "Bottleneck", "").table(&["phase", "bound by", "evidence"], rows.collect())
+}
+
+fn comparisons(run: &Measured) -> Section {
+    let rows = run.comparisons.iter().map(|c| {
+        vec![
+            c.figure.to_string(),
+            duration(c.measured_ns),
+            count(c.n),
+            spread(Some(c.predicted_ns)),
+            format!("{:+.1} %", c.error * 100.0),
+        ]
+    });
+    let note =
+        "Error = predicted ÷ measured − 1. A prediction at the roofs is a lower bound: below zero is to be expected.";
+    let list = run.outlook_missing.iter().map(|what| format!("no prediction: the run lacks {what}")).collect();
+    Section { list, ..Section::new("prediction", "Measured against predicted", note) }
+        .table(&["", "measured", "n", "predicted", "error"], rows.collect())
+}
+
+fn roofline(run: &Measured) -> Section {
+    let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
+    let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
+    let roofs = run.roofs.iter().filter_map(|roof| {
+        let (kind, flops) = match multiply.and_then(|kind| Some((kind, *roof.flops.get(&kind)?))) {
+            Some(found) => found,
+            None => roof.flops.iter().map(|(kind, flops)| (*kind, *flops)).next()?,
+        };
+        Some(RoofLine { name: format!("{}, {}", roof.origin.name(), kind.name()), flops, bandwidth: roof.bandwidth? })
+    });
+    let drawn = |point: &Point, marked: bool| {
+        Some(ChartPoint {
+            name: format!("{} ({})", point.name, point.over),
+            intensity: point.intensity?,
+            flops: point.flops_per_s?,
+            marked,
+        })
+    };
+    let mut points: Vec<ChartPoint> = of(PointKind::Phase).filter_map(|point| drawn(point, true)).collect();
+    points.extend(of(PointKind::Operator).take(60).filter_map(|point| drawn(point, false)));
+    let note = "Large: phases. Small: operators. A point above a roof is invalid, and shown where it is.";
+    Section { svg: chart(&roofs.collect::<Vec<_>>(), &points), ..Section::new("roofline", "Roofline", note) }
+}
+
+fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
+    let points: Vec<&Point> = run.points.iter().filter(|point| point.kind == kind).collect();
+    let rows = points.iter().map(|point| {
+        let under = point.under.first();
+        let status = match point.status() {
+            Status::Ok => "OK".to_string(),
+            // Said once, in the head.
+            Status::DataMissing(_) if run.roofs.is_empty() => "data missing".to_string(),
+            Status::DataMissing(why) => format!("data missing: {why}"),
+            Status::Invalid(why) => format!("invalid: {why}"),
+        };
+        let utilisation = |at: usize| shown(point.under.get(at).and_then(|under| under.utilisation), percent);
+        let mut row = vec![
+            cut(&path(&point.name, LONGEST), LONGEST),
+            count(point.calls),
+            shown(point.ns, duration),
+            point.over.to_string(),
+            shown(point.predicted_ns, duration),
+            shown(point.flops_per_s, |f| significant(f / 1e9)),
+            shown(point.bytes_per_s, |b| significant(b / 1e9)),
+            shown(point.intensity, significant),
+            shown(under.and_then(|under| under.attainable_flops), |f| significant(f / 1e9)),
+        ];
+        row.extend((0..run.roofs.len()).map(utilisation));
+        row.extend([bound(under.and_then(|under| under.bound)), status]);
+        row
+    });
+    let mut head: Vec<String> =
+        ["", "calls", "mean", "time", "predicted", "GFLOP/s", "GB/s", "FLOP/B", "attainable GFLOP/s"]
+            .map(str::to_string)
+            .to_vec();
+    head.extend(run.roofs.iter().map(|roof| format!("of {} roof", roof.origin.name())));
+    head.extend(["bound by", "status"].map(str::to_string));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let terminal_rows = if kind == PointKind::Phase { 40 } else { 12 };
+    Section { terminal_rows, ..Section::new(id, title, "") }.table(&head, rows.collect())
+}
+
+fn heat(map: &HeatMap) -> Heat {
+    let cell = |cell: &Option<crate::roofline::HeatCell>| match cell {
+        None => HeatText { text: UNKNOWN.to_string(), ..HeatText::default() },
+        Some(cell) => HeatText {
+            text: cell.utilisation.map_or_else(|| duration(cell.ns), percent),
+            hint: format!("{} of {}", duration(cell.ns), count(cell.n)),
+            depth: cell.utilisation.map(|share| (share.clamp(0.0, 1.0) * 85.0).round() as u8),
+            invalid: cell.utilisation.is_some_and(|share| share > 1.0),
+        },
+    };
+    Heat {
+        corner: format!("{} \\ {}", map.row, map.column),
+        columns: map.columns.clone(),
+        rows: map.rows.iter().cloned().zip(map.cells.iter().map(|row| row.iter().map(cell).collect())).collect(),
+    }
+}

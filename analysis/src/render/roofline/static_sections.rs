@@ -1,0 +1,238 @@
+//! What a prediction shows.
+
+use super::chart::{ChartPoint, RoofLine, chart};
+use super::section::{Section, UNKNOWN, shown};
+use crate::render::format::{bytes, count, duration, flops, percent, significant};
+use crate::roofline::{Bound, Cost, Multiply, Outlook, StepPrediction};
+
+/// The head: model, device, what is asked.
+pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
+    let (model, device, scenario) = (&outlook.model, &outlook.device, &outlook.scenario);
+    let active = if outlook.active_parameters == outlook.parameters {
+        String::new()
+    } else {
+        format!(", {} a token", count(outlook.active_parameters))
+    };
+    let peak = Multiply::ALL.into_iter().filter_map(|kind| {
+        let tera = device.flops.get(&kind)? / 1e12;
+        Some(format!("{} {}", kind.name(), significant(tera)))
+    });
+    let peaks: Vec<String> = peak.collect();
+    let flops = if peaks.is_empty() { "FLOP/s not published".to_string() } else { peaks.join(", ") + " TFLOP/s" };
+    let memory = device.memory.map_or_else(String::new, |bytes| format!(", {} GB", significant(bytes / 1e9)));
+    let many = if scenario.devices > 1 { format!("{} × ", scenario.devices) } else { String::new() };
+    let label = match device.origin {
+        crate::roofline::Origin::Datasheet => "datasheet, not measured here",
+        crate::roofline::Origin::Measured => "measured",
+    };
+    vec![
+        format!(
+            "model   {} · {} parameters{active} · {}",
+            model.name,
+            count(outlook.parameters),
+            scenario.weights.name
+        ),
+        format!(
+            "device  {many}{} · {flops} · {} GB/s{memory} ({label})",
+            device.name,
+            significant(device.bandwidth / 1e9)
+        ),
+        format!(
+            "asked   batch {}, {} prompt tokens, {} to generate; a token at {} of context",
+            scenario.batch,
+            count(scenario.prompt),
+            count(scenario.output),
+            count(scenario.told_context())
+        ),
+    ]
+}
+
+pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
+    vec![
+        latency(outlook),
+        roofline(outlook),
+        memory(outlook),
+        recommended(outlook),
+        batches(outlook),
+        variants(outlook),
+        operations("prefill", &outlook.prefill),
+        operations("decode", &outlook.decode),
+        Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") },
+        Section { list: outlook.missing.clone(), ..Section::new("missing", "Not told", "") },
+    ]
+}
+
+/// A time with the spread of the launch cost.
+pub(super) fn spread(cost: Option<Cost>) -> String {
+    cost.map_or_else(
+        || UNKNOWN.to_string(),
+        |cost| match (cost.high - cost.low) / cost.mid > 0.005 {
+            true => format!("{} ({} – {})", duration(cost.mid), duration(cost.low), duration(cost.high)),
+            false => duration(cost.mid),
+        },
+    )
+}
+
+pub(super) fn bound(bound: Option<Bound>) -> String {
+    bound.map_or_else(|| UNKNOWN.to_string(), |bound| bound.name().to_string())
+}
+
+fn latency(outlook: &Outlook) -> Section {
+    let steps = [&outlook.prefill, &outlook.decode];
+    let row = |name: &str, show: &dyn Fn(&StepPrediction) -> String| -> Vec<String> {
+        std::iter::once(name.to_string()).chain(steps.map(show)).collect()
+    };
+    let rows = vec![
+        row("time", &|step| spread(step.ns)),
+        row("on the device", &|step| shown(step.device_ns, duration)),
+        row("launches on the host", &|step| spread(step.launches_ns)),
+        row("least on this device", &|step| shown(step.least_ns, duration)),
+        row("bound by", &|step| bound(step.bound)),
+        row("kernels", &|step| count(step.kernels.round() as u64)),
+        row("FLOPs needed", &|step| flops(step.flops)),
+        row("FLOPs executed", &|step| flops(step.flops_executed)),
+        row("weights, keys, values", &|step| bytes(step.bytes)),
+        row("the same with activations", &|step| bytes(step.io_bytes)),
+        row("FLOP/B", &|step| significant(step.intensity)),
+        row("FLOP/B at the ridge", &|step| shown(step.ridge, significant)),
+    ];
+    let rate = shown(outlook.tokens_per_s, significant);
+    let note = format!(
+        "Time = max(launches on the host, Σ max(roof, floor) on the device) + sync. Output: {rate} tokens/s of all \
+         sequences."
+    );
+    Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
+}
+
+fn roofline(outlook: &Outlook) -> Section {
+    let device = &outlook.device;
+    let multiply = device.multiplies(outlook.scenario.weights.multiply);
+    let roofs = device.flops_for(multiply).map(|(flops, used)| RoofLine {
+        name: format!("{} {}", device.name, used.name()),
+        flops,
+        bandwidth: device.bandwidth,
+    });
+    let mut points = Vec::new();
+    for (name, step) in [("prefill", &outlook.prefill), ("decode", &outlook.decode)] {
+        let whole = step.ns.map(|ns| ChartPoint {
+            name: name.to_string(),
+            intensity: step.intensity,
+            flops: step.flops / ns.mid * 1e9,
+            marked: true,
+        });
+        points.extend(whole);
+        points.extend(step.operations.iter().filter_map(|timed| {
+            Some(ChartPoint {
+                name: String::new(),
+                intensity: timed.intensity?,
+                flops: timed.operation.flops * timed.operation.calls / timed.device_ns? * 1e9,
+                marked: false,
+            })
+        }));
+    }
+    let note = "Large: whole steps with the launches on the host. Small: operations on the device.";
+    Section {
+        svg: chart(&roofs.into_iter().collect::<Vec<_>>(), &points),
+        ..Section::new("roofline", "Roofline", note)
+    }
+}
+
+fn memory(outlook: &Outlook) -> Section {
+    let need = &outlook.memory;
+    let rows = [
+        ("weights", need.weights),
+        ("keys and values of a token", need.kv_a_token),
+        ("keys and values of a sequence at its end", need.kv_a_sequence),
+        ("activations of a sequence", need.activations_a_sequence),
+        ("together", need.total(outlook.scenario.batch)),
+    ];
+    let mut rows: Vec<Vec<String>> = rows.iter().map(|(name, n)| vec![name.to_string(), bytes(*n)]).collect();
+    rows.push(vec!["there".into(), shown(outlook.usable_memory, bytes)]);
+    rows.push(vec!["largest batch".into(), shown(outlook.largest_batch.map(|n| n as f64), |n| count(n as u64))]);
+    Section::new("memory", "Memory", "On each device.").table(&["", "bytes"], rows)
+}
+
+fn recommended(outlook: &Outlook) -> Section {
+    let batch = outlook.recommended.batch.map_or_else(|| "none".to_string(), count);
+    let mut list = vec![format!("recommended batch: {batch} ({})", outlook.recommended.reason)];
+    if let Some(knee) = outlook.recommended.knee {
+        list.push(format!("knee: batch {} reaches four fifths of the highest throughput that fits", count(knee)));
+    }
+    Section { list, ..Section::new("recommended", "Recommended batch", "") }
+}
+
+fn batches(outlook: &Outlook) -> Section {
+    let rows = outlook.batches.iter().map(|row| {
+        let fits = match row.fits {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => UNKNOWN,
+        };
+        vec![
+            count(row.batch),
+            spread(row.ttft_ns),
+            spread(row.tpot_ns),
+            shown(row.tokens_per_s, significant),
+            bytes(row.memory),
+            fits.to_string(),
+            bound(row.bound),
+        ]
+    });
+    let head = ["batch", "time to first token", "time per output token", "tokens/s", "memory", "fits", "bound by"];
+    Section::new("batches", "Throughput against batch", "").table(&head, rows.collect())
+}
+
+fn variants(outlook: &Outlook) -> Section {
+    let rows = outlook.variants.iter().map(|variant| {
+        vec![
+            variant.format.to_string(),
+            significant(variant.bits),
+            bytes(variant.weights),
+            shown(variant.ttft_ns, duration),
+            shown(variant.tpot_ns, duration),
+            shown(variant.speedup, |x| format!("{x:.2}")),
+            shown(variant.largest_batch.map(|n| n as f64), |n| count(n as u64)),
+            bound(variant.bound),
+        ]
+    });
+    let head = ["format", "bits", "weights", "first token", "output token", "speed-up", "largest batch", "bound by"];
+    let note = "Bits a weight include the scales of its block. What quality a format costs is not told here.";
+    Section::new("formats", "Number formats", note).table(&head, rows.collect())
+}
+
+fn operations(phase: &str, step: &StepPrediction) -> Section {
+    let mut timed: Vec<_> = step.operations.iter().filter(|timed| timed.operation.kernels > 0.0).collect();
+    timed.sort_by(|a, b| b.device_ns.unwrap_or(0.0).total_cmp(&a.device_ns.unwrap_or(0.0)));
+    let rows = timed.iter().map(|timed| {
+        let operation = &timed.operation;
+        vec![
+            operation.name.to_string(),
+            count(operation.calls as u64),
+            count((operation.kernels * operation.calls).round() as u64),
+            flops(operation.flops),
+            bytes(operation.io_bytes()),
+            shown(timed.intensity, significant),
+            shown(timed.attainable_flops, |f| format!("{} TFLOP/s", significant(f / 1e12))),
+            shown(timed.roof_ns, duration),
+            shown(timed.device_ns, duration),
+            shown(timed.share, percent),
+            bound(timed.bound),
+        ]
+    });
+    let head = [
+        "operation",
+        "calls",
+        "kernels",
+        "FLOPs",
+        "bytes",
+        "FLOP/B",
+        "attainable",
+        "roof",
+        "all calls",
+        "share",
+        "bound by",
+    ];
+    let note = "FLOPs, bytes and roof of one call; `all calls` at the roof or the kernels' floor.";
+    Section { terminal_rows: 14, ..Section::new(phase, &format!("Operations of {phase}"), note) }
+        .table(&head, rows.collect())
+}

@@ -1,0 +1,132 @@
+//! What a device can do at best, by its datasheet or as measured.
+
+use super::formats::Multiply;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What kind of device it is, which decides how candle runs on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// A GPU that work is launched to, kernel by kernel.
+    Gpu,
+    /// A processor whose own threads do the work.
+    Cpu,
+    /// Something that runs compiled graphs, and on which candle does not run.
+    Accelerator,
+}
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Measured on this device.
+    Measured,
+    /// The maker's figure, not measured here.
+    Datasheet,
+}
+
+impl Origin {
+    /// As reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Datasheet => "datasheet",
+        }
+    }
+}
+
+/// A connection to other devices of the same kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Link {
+    /// What it is called.
+    pub name: String,
+    /// Bytes a second in one direction, all links of a device together.
+    pub bytes_per_s: f64,
+}
+
+/// A cost in nanoseconds with its spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cost {
+    /// The lowest seen, or the lower end of its interval.
+    pub low: f64,
+    /// The value to reckon with.
+    pub mid: f64,
+    /// The highest seen, or the upper end of its interval.
+    pub high: f64,
+}
+
+impl Cost {
+    /// A cost without a spread.
+    pub const fn exact(ns: f64) -> Self {
+        Self { low: ns, mid: ns, high: ns }
+    }
+
+    /// All three times `factor`.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        self.map(|ns| ns * factor)
+    }
+
+    /// All three changed alike.
+    #[must_use]
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Self {
+        Self { low: change(self.low), mid: change(self.mid), high: change(self.high) }
+    }
+}
+
+/// A device. Figures are dense: without sparsity.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Device {
+    /// Name for people.
+    pub name: String,
+    /// What kind of device.
+    pub kind: DeviceKind,
+    /// Where its peaks come from.
+    pub origin: Origin,
+    /// The document, or when and how it was measured.
+    pub source: String,
+    /// FLOP/s by type; what is not known is not there.
+    pub flops: BTreeMap<Multiply, f64>,
+    /// Bytes/s to and from memory.
+    pub bandwidth: f64,
+    /// Bytes of memory, if it is a property of the device.
+    pub memory: Option<f64>,
+    /// Connection to others, if it has one.
+    pub link: Option<Link>,
+    /// Watts at most.
+    pub watts: Option<f64>,
+    /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is
+    /// not known.
+    pub launch: Option<Cost>,
+    /// The shortest time of a kernel on the device with the gap before the next one, in nanoseconds.
+    pub kernel_floor: Option<f64>,
+    /// What waiting for a token costs beyond the device's work, in nanoseconds; `None` if it is within other figures.
+    pub sync: Option<f64>,
+    /// Where launch, floor and sync come from.
+    pub launch_source: Option<String>,
+}
+
+impl Device {
+    /// FLOP/s for products of this type, and the type whose figure it is: its own, or a wider one's in which the
+    /// numbers can be multiplied as well.
+    pub fn flops_for(&self, multiply: Multiply) -> Option<(f64, Multiply)> {
+        std::iter::once(&multiply)
+            .chain(multiply.wider())
+            .find_map(|kind| self.flops.get(kind).map(|flops| (*flops, *kind)))
+    }
+
+    /// FLOPs a byte from which on work of this type is bound by computing: peak FLOP/s ÷ bandwidth.
+    pub fn ridge(&self, multiply: Multiply) -> Option<f64> {
+        self.flops_for(multiply).map(|(flops, _)| flops / self.bandwidth)
+    }
+
+    /// The type in which candle multiplies numbers of this type on this device. On a CPU 16-bit floats are widened to
+    /// f32 (crate `gemm-f16`).
+    pub fn multiplies(&self, multiply: Multiply) -> Multiply {
+        match (self.kind, multiply) {
+            (DeviceKind::Cpu, Multiply::Bf16 | Multiply::F16 | Multiply::Fp8) => Multiply::F32,
+            (_, multiply) => multiply,
+        }
+    }
+}

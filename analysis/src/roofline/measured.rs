@@ -1,0 +1,192 @@
+//! A run against its rooflines: every phase, operator and group of kernels, and what was predicted for them.
+
+use super::device::{Cost, Device};
+use super::heat::{HeatMap, contexts, layers};
+use super::outlook::Outlook;
+use super::points::{Point, PointKind, points};
+use super::predict::{Bound, StepPrediction};
+use super::ratings::{Rating, Thresholds, rate};
+use super::run_facts::{Roof, device, roofs, scenario, shape};
+use crate::passes::Analysis;
+use crate::reader::Run;
+use candlescope_core::Phase;
+use serde::Serialize;
+
+/// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
+const HOST_BOUND: f64 = 0.15;
+
+/// Below this share of its roof a phase is bound neither by memory nor by computing [Nsight Compute, the rule of its
+/// section SpeedOfLight].
+const FAR_BELOW: f64 = 0.6;
+
+/// A measured figure beside its prediction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What it is.
+    pub figure: &'static str,
+    /// Nanoseconds measured: a median, or a mean of steps.
+    pub measured_ns: f64,
+    /// Measurements.
+    pub n: u64,
+    /// Nanoseconds predicted.
+    pub predicted_ns: Cost,
+    /// Predicted ÷ measured − 1.
+    pub error: f64,
+}
+
+/// What holds a phase back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// The phase.
+    pub phase: String,
+    /// What; `None` if it cannot be told.
+    pub bound: Option<Bound>,
+    /// The figures it rests on, or what is missing.
+    pub evidence: String,
+}
+
+/// A run against its rooflines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// The run's directory.
+    pub run: String,
+    /// The roofs, the measured one first.
+    pub roofs: Vec<Roof>,
+    /// Phases, operators by time, groups of kernels.
+    pub points: Vec<Point>,
+    /// What was predicted for the same model, device and tokens.
+    #[serde(skip)]
+    pub outlook: Option<Outlook>,
+    /// Why there is no prediction.
+    pub outlook_missing: Option<String>,
+    /// Measured against predicted.
+    pub comparisons: Vec<Comparison>,
+    /// By phase.
+    pub bottlenecks: Vec<Bottleneck>,
+    /// Ratings.
+    pub ratings: Vec<Rating>,
+    /// Layer × operator, by phase.
+    pub layers: Vec<HeatMap>,
+}
+
+impl Measured {
+    /// Holds a run against its own peaks and those of `given`, if a device is named.
+    pub fn of(run: &Run, analysis: &Analysis, given: Option<&Device>, thresholds: &Thresholds) -> Self {
+        let roofs = roofs(analysis, given);
+        let mut points = points(analysis, &roofs);
+        let (outlook, outlook_missing) = match outlook(analysis, &roofs, given) {
+            Ok(outlook) => (Some(outlook), None),
+            Err(missing) => (None, Some(missing)),
+        };
+        if let Some(outlook) = &outlook {
+            points.iter_mut().for_each(|point| point.predicted_ns = predicted(point, outlook));
+        }
+        Self {
+            run: run.dir().display().to_string(),
+            bottlenecks: bottlenecks(analysis, &points),
+            comparisons: outlook.as_ref().map_or_else(Vec::new, |outlook| compare(analysis, outlook)),
+            ratings: rate(analysis, thresholds),
+            layers: layers(run, analysis, roofs.first()),
+            points,
+            roofs,
+            outlook,
+            outlook_missing,
+        }
+    }
+}
+
+/// Decoding steps of these runs by batch and context.
+pub fn batch_and_context(runs: &[(&Run, &Analysis, &Measured)]) -> Option<HeatMap> {
+    let runs: Vec<_> = runs.iter().map(|(run, analysis, measured)| (*run, *analysis, measured.roofs.first())).collect();
+    contexts(&runs)
+}
+
+fn outlook(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>) -> Result<Outlook, String> {
+    let shape = shape(&analysis.manifest)?;
+    let scenario = scenario(analysis)?;
+    let device = device(analysis, roofs, given).ok_or("peaks: give --gpu NAME or --peaks FILE")?;
+    Ok(Outlook::of(&shape, &device, &scenario))
+}
+
+/// The prediction of a point's one call: a phase's step, or the operation of the same name.
+fn predicted(point: &Point, outlook: &Outlook) -> Option<f64> {
+    let step = |phase: &str| -> Option<&StepPrediction> {
+        match phase {
+            "prefill" => Some(&outlook.prefill),
+            "decode" => Some(&outlook.decode),
+            _ => None,
+        }
+    };
+    match point.kind {
+        PointKind::Phase if point.over == "wall" => step(&point.name)?.ns.map(|ns| ns.mid),
+        PointKind::Phase => step(&point.name)?.device_ns,
+        PointKind::Operator => {
+            let name = point.name.rsplit(['/', '.']).next()?;
+            let operations = &step(point.name.split('/').next()?)?.operations;
+            let found = operations.iter().find(|timed| timed.operation.name == name)?;
+            found.device_ns.map(|ns| ns / found.operation.calls)
+        }
+        PointKind::Kernels => None,
+    }
+}
+
+fn compare(analysis: &Analysis, outlook: &Outlook) -> Vec<Comparison> {
+    let one = |figure, measured: Option<(f64, u64)>, predicted: Option<Cost>| {
+        let ((measured_ns, n), predicted_ns) = measured.zip(predicted)?;
+        let error = predicted_ns.mid / measured_ns - 1.0;
+        (measured_ns > 0.0).then_some(Comparison { figure, measured_ns, n, predicted_ns, error })
+    };
+    let median = |d: &Option<crate::passes::Distribution>| d.as_ref().map(|d| (d.median, d.n as u64));
+    let on_device = |phase: Phase| {
+        let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.as_str())?;
+        let elapsed = kind.elapsed.iter().find(|e| e.source == candlescope_core::GpuSource::Cupti)?;
+        (elapsed.measured > 0).then(|| (elapsed.measured_ns as f64 / elapsed.measured as f64, elapsed.measured))
+    };
+    let device = |step: &StepPrediction| step.device_ns.map(Cost::exact);
+    [
+        one("time to first token", median(&analysis.latency.ttft), outlook.prefill.ns),
+        one("time per output token", median(&analysis.latency.tpot), outlook.decode.ns),
+        one("kernels of a prefill", on_device(Phase::Prefill), device(&outlook.prefill)),
+        one("kernels of a decoding step", on_device(Phase::Decode), device(&outlook.decode)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
+    let phases = analysis.phases.rows.iter().filter(|row| row.is_phase && (row.flops.is_some() || row.bytes.is_some()));
+    let one = |phase: &crate::passes::PhaseRow| {
+        let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
+        let host = kind.and_then(|kind| kind.busy.as_ref()?.launch_bound_share());
+        let point = points.iter().find(|point| point.kind == PointKind::Phase && point.name == phase.name);
+        let under = point.and_then(|point| Some((point, point.under.first()?)));
+        let (bound, evidence) = match (host, under) {
+            (Some(share), _) if share > HOST_BOUND => {
+                let text = format!("the device waited for launches {:.1} % of the steps' time", share * 100.0);
+                (Some(Bound::Host), text)
+            }
+            (_, Some((point, under))) => match (&under.status, under.bound, under.utilisation) {
+                (super::points::Status::Ok, Some(bound), Some(utilisation)) => {
+                    let intensity = point.intensity.unwrap_or(0.0);
+                    let bound = if utilisation < FAR_BELOW { Bound::Overhead } else { bound };
+                    let ridge = under.ridge.map_or_else(String::new, |ridge| format!(", the ridge at {ridge:.0}"));
+                    let text = format!(
+                        "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roof over {} time",
+                        utilisation * 100.0,
+                        under.origin.name(),
+                        point.over
+                    );
+                    (Some(bound), text)
+                }
+                (super::points::Status::DataMissing(why) | super::points::Status::Invalid(why), _, _) => {
+                    (None, why.clone())
+                }
+                _ => (None, "no utilisation".to_string()),
+            },
+            _ => (None, "no peaks: give --gpu NAME or --peaks FILE".to_string()),
+        };
+        Bottleneck { phase: phase.name.clone(), bound, evidence }
+    };
+    phases.map(one).collect()
+}

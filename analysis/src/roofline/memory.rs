@@ -1,0 +1,66 @@
+//! Memory that a model needs: weights, cache, activations.
+
+use super::shape::ModelShape;
+use super::work::Storage;
+use serde::Serialize;
+
+/// Bytes on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MemoryNeed {
+    /// All weights.
+    pub weights: f64,
+    /// Keys and values of one more token of one sequence, where no window ends the growth.
+    pub kv_a_token: f64,
+    /// Keys and values of one sequence at its longest.
+    pub kv_a_sequence: f64,
+    /// Intermediate tensors of one sequence while its prompt is processed, the largest sum of those alive at once.
+    pub activations_a_sequence: f64,
+}
+
+impl MemoryNeed {
+    /// For sequences of `prompt` tokens that grow to `longest`, on one of `devices` that share every matrix.
+    pub fn of(shape: &ModelShape, storage: &Storage, prompt: u64, longest: u64, devices: u64) -> Self {
+        let n = devices.max(1) as f64;
+        let kv_heads = (shape.kv_heads as f64 / n).max(1.0);
+        // Keys and values of one token in one layer.
+        let one = 2.0 * kv_heads * shape.head_dim as f64 * storage.cached;
+        let (full, windowed) = shape.layers_by_reach();
+        let kept = shape.window.map_or(longest, |window| window.size.min(longest)) as f64;
+        // A decoder's keys and values of its encoder's output stay as long as the sequence.
+        let crossed = if shape.encoder_layers > 0 { shape.layers as f64 * prompt as f64 * one } else { 0.0 };
+        Self {
+            weights: storage.weights.bytes(shape.parameters() as f64) / n,
+            kv_a_token: shape.layers as f64 * one,
+            kv_a_sequence: (full as f64 * longest as f64 + windowed as f64 * kept) * one + crossed,
+            activations_a_sequence: activations(shape, storage, prompt, n),
+        }
+    }
+
+    /// Bytes of so many sequences.
+    pub fn total(&self, batch: u64) -> f64 {
+        self.weights + batch as f64 * (self.kv_a_sequence + self.activations_a_sequence)
+    }
+
+    /// The most sequences that `memory` bytes hold; 0 if not even one fits beside the weights.
+    pub fn largest_batch(&self, memory: f64) -> u64 {
+        let left = memory - self.weights;
+        let each = self.kv_a_sequence + self.activations_a_sequence;
+        if left <= 0.0 || each <= 0.0 { 0 } else { (left / each) as u64 }
+    }
+}
+
+/// The residual stream and its norm, with whichever is larger of the attention (queries, keys, values, scores in the
+/// products' type and twice in f32) and the feed-forward network (gate, up, their product), and the logits in f32.
+fn activations(shape: &ModelShape, storage: &Storage, prompt: u64, devices: f64) -> f64 {
+    use super::shape::FeedForward;
+    let (t, a) = (prompt as f64, storage.activation);
+    let residual = 2.0 * t * shape.hidden as f64 * a;
+    let pairs = shape.heads as f64 / devices * t * t;
+    let attention = t * (shape.queries() + 2 * shape.keys()) as f64 / devices * a + pairs * (storage.product + 8.0);
+    let width = match shape.feed_forward {
+        FeedForward::Gated { intermediate } => 3 * intermediate,
+        FeedForward::Plain { intermediate } => 2 * intermediate,
+        FeedForward::Experts { intermediate, active, .. } => 3 * intermediate * active,
+    };
+    residual + attention.max(t * width as f64 / devices * a) + shape.vocab as f64 / devices * (a + 4.0)
+}

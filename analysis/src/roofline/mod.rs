@@ -1,0 +1,51 @@
+//! Rooflines: what a model can reach on a device, predicted from dimensions and peaks, and held against what runs
+//! measured.
+//!
+//! ```text
+//! shape (known_models, hf_config) ─┐
+//! scenario, formats ───────────────┼─► work (operations) ─► predict (times) ─► outlook (latency, memory, batches)
+//! device (known_devices, peaks) ───┘
+//!
+//! run, analysis ─► run_facts (roofs, shape, scenario) ─► points, heat, ratings ─► measured
+//! runs ─► calibrate, which fits a device to their latencies
+//! ```
+
+mod calibrate;
+mod device;
+mod formats;
+mod heat;
+mod hf_config;
+mod known_devices;
+mod known_models;
+mod load_test;
+mod measured;
+mod memory;
+mod nearest;
+mod outlook;
+mod peaks_file;
+mod points;
+mod predict;
+mod ratings;
+mod run_facts;
+mod scenario;
+mod shape;
+pub mod work;
+
+pub use calibrate::{Calibration, CalibrationError, CalibrationRun, Figure, Fitted, HeldOut, calibrate};
+pub use device::{Cost, Device, DeviceKind, Link, Origin};
+pub use formats::{FORMATS, Format, Multiply, UnknownFormat};
+pub use heat::{HeatCell, HeatMap};
+pub use hf_config::{ConfigError, config_shape};
+pub use known_devices::{KERNEL_FLOOR_NS, LAUNCH_NS, UnknownDevice, known_device, known_devices};
+pub use known_models::{KnownModel, UnknownModel, known_model, known_models};
+pub use load_test::{LoadLatency, LoadStage, LoadTest, LoadTestError, load_stages};
+pub use measured::{Bottleneck, Comparison, Measured, batch_and_context};
+pub use memory::MemoryNeed;
+pub use outlook::{BatchRow, Outlook, Recommendation, USABLE_MEMORY, Variant};
+pub use peaks_file::{PeaksError, peaks_device};
+pub use points::{Point, PointKind, Status, UnderRoof};
+pub use predict::{Bound, OperationTime, StepPrediction, predict};
+pub use ratings::{Grade, Rating, ThresholdError, Thresholds};
+pub use run_facts::Roof;
+pub use scenario::{Goal, GoalError, Scenario};
+pub use shape::{ARCHITECTURES, Biases, FeedForward, ModelShape, Window};

@@ -1,0 +1,376 @@
+//! The whole prediction for a model on a device, without running anything: latency, memory, batches, formats.
+
+use super::device::{Cost, Device, DeviceKind, Origin};
+use super::formats::{FORMATS, Format, Multiply};
+use super::memory::MemoryNeed;
+use super::predict::{Bound, StepPrediction, predict};
+use super::scenario::Scenario;
+use super::shape::{FeedForward, ModelShape};
+use super::work::{Input, encode, step};
+use serde::Serialize;
+
+/// Share of a device's memory that a model can have: vLLM's default of `gpu_memory_utilization`. The rest goes to the
+/// driver's context, libraries' workspaces and fragmentation.
+pub const USABLE_MEMORY: f64 = 0.9;
+/// No larger batch is looked at.
+const MOST_SEQUENCES: u64 = 4096;
+/// The knee: the smallest batch with this share of the highest throughput.
+const KNEE: f64 = 0.8;
+
+/// One batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BatchRow {
+    /// Sequences.
+    pub batch: u64,
+    /// Time to first token in nanoseconds.
+    pub ttft_ns: Option<Cost>,
+    /// Time per output token in nanoseconds.
+    pub tpot_ns: Option<Cost>,
+    /// Output tokens a second of all sequences, after the first ones.
+    pub tokens_per_s: Option<f64>,
+    /// Bytes on each device.
+    pub memory: f64,
+    /// Whether that is there; `None` if the device's memory is not known.
+    pub fits: Option<bool>,
+    /// What decides a token's time.
+    pub bound: Option<Bound>,
+}
+
+/// The model in one format.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Variant {
+    /// Name of the format.
+    pub format: &'static str,
+    /// Bits a weight, scales included.
+    pub bits: f64,
+    /// Bytes of all weights on each device.
+    pub weights: f64,
+    /// Time to first token in nanoseconds.
+    pub ttft_ns: Option<f64>,
+    /// Time per output token in nanoseconds.
+    pub tpot_ns: Option<f64>,
+    /// Time per output token of the chosen format ÷ that of this one.
+    pub speedup: Option<f64>,
+    /// The most sequences that fit.
+    pub largest_batch: Option<u64>,
+    /// What decides a token's time.
+    pub bound: Option<Bound>,
+}
+
+/// Which batch to run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The largest batch that keeps the goal and fits; `None` if there is none, or no goal.
+    pub batch: Option<u64>,
+    /// The smallest batch with four fifths of the highest throughput.
+    pub knee: Option<u64>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A prediction that rests on datasheets or measured peaks alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outlook {
+    /// The model.
+    pub model: ModelShape,
+    /// Its parameters.
+    pub parameters: u64,
+    /// Those that a token uses.
+    pub active_parameters: u64,
+    /// The device.
+    pub device: Device,
+    /// What is asked.
+    pub scenario: Scenario,
+    /// Processing the prompts, to the first token.
+    pub prefill: StepPrediction,
+    /// One token of each sequence.
+    pub decode: StepPrediction,
+    /// Output tokens a second of all sequences, after the first ones.
+    pub tokens_per_s: Option<f64>,
+    /// Bytes needed.
+    pub memory: MemoryNeed,
+    /// Bytes there, as far as the model can have them; `None` if it is not known.
+    pub usable_memory: Option<f64>,
+    /// The most sequences that fit.
+    pub largest_batch: Option<u64>,
+    /// Batches of powers of two up to that.
+    pub batches: Vec<BatchRow>,
+    /// Which batch to run.
+    pub recommended: Recommendation,
+    /// Other formats of the weights.
+    pub variants: Vec<Variant>,
+    /// What the figures rest on.
+    pub assumptions: Vec<String>,
+    /// What could not be told, and why.
+    pub missing: Vec<String>,
+}
+
+impl Outlook {
+    /// Predicts `scenario` for `shape` on `device`.
+    pub fn of(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Self {
+        let mut missing = Vec::new();
+        let (prefill, decode) = both(shape, device, scenario, &mut missing);
+        let memory = need(shape, device, scenario);
+        let usable_memory = scenario.memory.or(device.memory).map(|bytes| bytes * USABLE_MEMORY);
+        if usable_memory.is_none() {
+            missing.push(format!("the memory of {} depends on the machine: give --memory-gb", device.name));
+        }
+        let largest_batch = usable_memory.map(|bytes| memory.largest_batch(bytes));
+        let batches = batches(shape, device, scenario, usable_memory, largest_batch);
+        let recommended = recommend(shape, device, scenario, &batches, largest_batch);
+        let variants = variants(shape, device, scenario, usable_memory, &decode);
+        Self {
+            parameters: shape.parameters(),
+            active_parameters: shape.active_parameters(),
+            tokens_per_s: throughput(scenario.batch, decode.ns),
+            assumptions: assumptions(shape, device, scenario),
+            model: shape.clone(),
+            device: device.clone(),
+            scenario: scenario.clone(),
+            prefill,
+            decode,
+            memory,
+            usable_memory,
+            largest_batch,
+            batches,
+            recommended,
+            variants,
+            missing,
+        }
+    }
+}
+
+/// The two steps of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Latencies {
+    pub(super) prefill: StepPrediction,
+    pub(super) decode: StepPrediction,
+}
+
+/// Both steps, and nothing else.
+pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Latencies {
+    let (prefill, decode) = both(shape, device, scenario, &mut Vec::new());
+    Latencies { prefill, decode }
+}
+
+/// Prefill, and one token at the context that is told.
+fn both(
+    shape: &ModelShape,
+    device: &Device,
+    scenario: &Scenario,
+    missing: &mut Vec<String>,
+) -> (StepPrediction, StepPrediction) {
+    let storage = scenario.storage(device);
+    let Scenario { batch, prompt, devices, .. } = *scenario;
+    let context = scenario.told_context();
+    let (first, token) = match shape.encoder_layers {
+        0 => (step(shape, Input::prompt(batch, prompt), &storage, devices), Input::token(batch, context)),
+        _ => {
+            let mut first = encode(shape, batch, prompt, &storage, devices);
+            first.extend(step(shape, Input::token(batch, 1).after_encoding(prompt), &storage, devices));
+            // The decoder's own context is the output so far.
+            let own = scenario.context.unwrap_or(scenario.output / 2).max(1);
+            (first, Input::token(batch, own).after_encoding(prompt))
+        }
+    };
+    let prefill = predict(first, device, &storage, missing);
+    let decode = predict(step(shape, token, &storage, devices), device, &storage, missing);
+    (prefill, decode)
+}
+
+fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
+    MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(), scenario.devices)
+}
+
+fn throughput(batch: u64, tpot: Option<Cost>) -> Option<f64> {
+    tpot.filter(|cost| cost.mid > 0.0).map(|cost| batch as f64 / cost.mid * 1e9)
+}
+
+fn batch_row(shape: &ModelShape, device: &Device, scenario: &Scenario, usable: Option<f64>, batch: u64) -> BatchRow {
+    let scenario = scenario.clone().batch(batch);
+    let (prefill, decode) = both(shape, device, &scenario, &mut Vec::new());
+    let memory = need(shape, device, &scenario).total(batch);
+    BatchRow {
+        batch,
+        ttft_ns: prefill.ns,
+        tpot_ns: decode.ns,
+        tokens_per_s: throughput(batch, decode.ns),
+        memory,
+        fits: usable.map(|usable| memory <= usable),
+        bound: decode.bound,
+    }
+}
+
+/// Powers of two up to the largest batch that fits (or 256, if memory is not known), that one, and the one asked for.
+fn batches(
+    shape: &ModelShape,
+    device: &Device,
+    scenario: &Scenario,
+    usable: Option<f64>,
+    largest: Option<u64>,
+) -> Vec<BatchRow> {
+    let most = largest.unwrap_or(256).clamp(1, MOST_SEQUENCES);
+    let mut sizes: Vec<u64> = (0..).map(|power| 1 << power).take_while(|batch| *batch <= most).collect();
+    sizes.extend([most, scenario.batch]);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.into_iter().map(|batch| batch_row(shape, device, scenario, usable, batch)).collect()
+}
+
+fn recommend(
+    shape: &ModelShape,
+    device: &Device,
+    scenario: &Scenario,
+    rows: &[BatchRow],
+    largest: Option<u64>,
+) -> Recommendation {
+    let fitting = || rows.iter().filter(|row| row.fits != Some(false));
+    let highest = fitting().filter_map(|row| row.tokens_per_s).fold(0.0, f64::max);
+    let knee = fitting().find(|row| row.tokens_per_s.is_some_and(|rate| rate >= KNEE * highest)).map(|row| row.batch);
+    let goal = scenario.goal;
+    let none = |reason: &str| Recommendation { batch: None, knee, reason: reason.to_string() };
+    if goal.ttft_ns.is_none() && goal.tpot_ns.is_none() {
+        return none("no goal was given: --slo ttft=TIME,tpot=TIME");
+    }
+    if largest == Some(0) {
+        return none("not even one sequence fits beside the weights");
+    }
+    // Latency does not fall with the batch, so the largest batch that keeps the goal is found by halving.
+    let keeps = |batch: u64| {
+        let row = batch_row(shape, device, scenario, None, batch);
+        let within =
+            |time: Option<Cost>, most: Option<f64>| most.is_none_or(|most| time.is_some_and(|t| t.mid <= most));
+        within(row.ttft_ns, goal.ttft_ns) && within(row.tpot_ns, goal.tpot_ns)
+    };
+    if !keeps(1) {
+        return none("one sequence alone misses the goal, or its time is not known");
+    }
+    let (mut good, mut bad) = (1, largest.unwrap_or(MOST_SEQUENCES).min(MOST_SEQUENCES) + 1);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if keeps(middle) { good = middle } else { bad = middle }
+    }
+    let limit = match largest {
+        Some(most) if most == good => "memory ends it",
+        _ if good == MOST_SEQUENCES => "larger ones were not looked at",
+        _ => "one more sequence misses the goal",
+    };
+    Recommendation { batch: Some(good), knee, reason: format!("the largest batch that keeps the goal; {limit}") }
+}
+
+fn variants(
+    shape: &ModelShape,
+    device: &Device,
+    scenario: &Scenario,
+    usable: Option<f64>,
+    chosen: &StepPrediction,
+) -> Vec<Variant> {
+    let variant = |format: &Format| {
+        let scenario = scenario.clone().in_format(*format);
+        let (prefill, decode) = both(shape, device, &scenario, &mut Vec::new());
+        let memory = need(shape, device, &scenario);
+        Variant {
+            format: format.name,
+            bits: format.bits,
+            weights: memory.weights,
+            ttft_ns: prefill.ns.map(|ns| ns.mid),
+            tpot_ns: decode.ns.map(|ns| ns.mid),
+            speedup: chosen.ns.zip(decode.ns).map(|(chosen, own)| chosen.mid / own.mid),
+            largest_batch: usable.map(|usable| memory.largest_batch(usable)),
+            bound: decode.bound,
+        }
+    };
+    FORMATS.iter().map(variant).collect()
+}
+
+/// What the figures rest on, in sentences.
+fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<String> {
+    let mut all = vec![match device.origin {
+        Origin::Datasheet => format!("peaks are the maker's, not measured here: {}", device.source),
+        Origin::Measured => format!("peaks were measured: {}", device.source),
+    }];
+    all.push(
+        "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless peaks \
+         were measured or calibrated"
+            .to_string(),
+    );
+    all.push(
+        "operations are those of candlescope's instrumented layers as candle executes them: each reads its inputs and \
+         writes its output, attention multiplies every position and masks afterwards, nothing is fused"
+            .to_string(),
+    );
+    match (device.kind, &device.launch_source) {
+        (_, Some(source)) if device.launch.is_some() => all.push(format!("launch cost and kernel floor: {source}")),
+        (DeviceKind::Cpu, _) => {
+            all.push("nothing is launched on a CPU; what an operation costs beside its work is left out".into())
+        }
+        _ => all.push("launches on the host are left out: no figure for this device".to_string()),
+    }
+    if device.sync.is_none() {
+        all.push("waiting for a token costs nothing beyond the launch cost, which includes it".to_string());
+    }
+    substitutes(device, scenario, &mut all);
+    let format = scenario.weights;
+    all.push(format!(
+        "every weight takes {} bits ({}), the embedding table, the head and norms too; activations take {}",
+        format.bits, format.name, format.activation_bits
+    ));
+    if format.bits <= 8.0 && !format.in_blocks && format.multiply != Multiply::F16 {
+        all.push(
+            "activations are rounded to 8 bits for the products at no cost; candle has no such kernels".to_string(),
+        );
+    }
+    all.push("time to first token: from the first launch; queueing and the tokenizer are left out".to_string());
+    all.push(format!(
+        "time per output token: at {} tokens of context, greedy, the token fetched at every step",
+        scenario.told_context()
+    ));
+    all.push(format!(
+        "memory: {} % of the device for weights, cache and activations; prompts of a batch are processed together, the \
+         cache is as long as the longest sequence",
+        USABLE_MEMORY * 100.0
+    ));
+    if let FeedForward::Experts { .. } = shape.feed_forward {
+        all.push("tokens of a step go to different experts as far as there are any".to_string());
+    }
+    if shape.window.is_some() {
+        all.push("layers with a window keep no more of the cache than the window".to_string());
+    }
+    if scenario.devices > 1 {
+        all.push(
+            "tensor parallelism: matrices and heads are divided, sums go round a ring at the link's bandwidth without \
+             latency and not overlapped; each device's host launches its own kernels"
+                .to_string(),
+        );
+    }
+    if scenario.cached.is_some_and(|format| format.in_blocks || format.bits < 16.0) {
+        all.push("a quantised cache is widened before each product; candle has none".to_string());
+    }
+    if shape.max_context.is_some_and(|most| scenario.longest() > most) {
+        all.push(format!("{} tokens are more than the model was trained for", scenario.longest()));
+    }
+    all
+}
+
+/// Where a device has no figure for a type and another's stands in.
+fn substitutes(device: &Device, scenario: &Scenario, all: &mut Vec<String>) {
+    let wanted = scenario.weights.multiply;
+    let multiplied = device.multiplies(wanted);
+    if multiplied != wanted {
+        all.push(format!("candle widens {} to {} on a CPU", wanted.name(), multiplied.name()));
+    }
+    if let Some((_, used)) = device.flops_for(multiplied).filter(|(_, used)| *used != multiplied) {
+        all.push(format!(
+            "{} has no FLOP/s for {}: those for {} stand in",
+            device.name,
+            multiplied.name(),
+            used.name()
+        ));
+    }
+    if wanted == Multiply::Int8 && device.kind != DeviceKind::Cpu && scenario.weights.in_blocks {
+        all.push(
+            "candle multiplies quantised weights by activations quantised to 8 bits, with a kernel to quantise them"
+                .into(),
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Peaks from a file: what `candlescope bench peaks` measured, what a calibration fitted, or what somebody wrote.
+//!
+//! The reader is tolerant; what it does not know it leaves alone. It takes
+//!
+//! - `figures`, a list of objects with `kind` (`flops` with a `dtype`; `read`, else `copy`, `triad`, `write` for the
+//!   bandwidth; `launch`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and `range`, two numbers;
+//! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
+//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`.
+
+use super::device::{Cost, Device, DeviceKind, Origin};
+use super::formats::Multiply;
+use super::known_devices::known_device;
+use serde_json::{Map, Value};
+
+/// A peaks file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeaksError {
+    /// It is not JSON.
+    #[error("the peaks are not JSON: {0}. Give a file that `bench peaks` or `roofline --calibrate` wrote")]
+    NotJson(#[from] serde_json::Error),
+    /// It has no FLOP/s or no bandwidth, without which there is no roofline.
+    #[error("the peaks lack `{0}`: give a figure of this kind, or a field of this name")]
+    Lacks(&'static str),
+    /// A value is not a number above 0.
+    #[error("`{name}` in the peaks is not a number above 0")]
+    Value {
+        /// Which one.
+        name: String,
+    },
+}
+
+/// Reads a peaks file. `base` is a device of the table whose memory and link stand where the file has none; without it
+/// the name in the file is looked up.
+///
+/// # Errors
+/// If it is not JSON or has no bandwidth.
+pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksError> {
+    let whole: Value = serde_json::from_str(text)?;
+    let empty = Map::new();
+    let fields = whole.as_object().unwrap_or(&empty);
+    let word = |names: &[&str]| names.iter().find_map(|name| fields.get(*name)?.as_str()).map(str::to_string);
+    let named = word(&["device", "name", "gpu"]).or_else(|| inner_name(fields));
+    let base = base.or_else(|| known_device(named.as_deref()?).ok());
+    let kind = match fields.get("device").and_then(|device| device.get("kind")?.as_str()).or(word(&["kind"]).as_deref())
+    {
+        Some("cpu") => DeviceKind::Cpu,
+        _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
+    };
+    let mut found = Found::default();
+    let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
+    for figure in list("figures") {
+        found.figure(figure)?;
+    }
+    for peak in list("peaks").chain(whole.as_array().into_iter().flatten()) {
+        found.listed(peak)?;
+    }
+    found.fields(fields)?;
+    let bandwidth = found.bandwidth.ok_or(PeaksError::Lacks("bandwidth"))?;
+    if found.flops.is_empty() {
+        return Err(PeaksError::Lacks("flops"));
+    }
+    let source = found.source.or_else(|| word(&["source"])).or_else(|| {
+        let candle = word(&["candle"])?;
+        Some(format!("a file of {} with candle {candle}", word(&["format"]).unwrap_or_else(|| "peaks".into())))
+    });
+    Ok(Device {
+        name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
+        kind,
+        origin: if found.datasheet { Origin::Datasheet } else { Origin::Measured },
+        source: source.unwrap_or_else(|| "the peaks file does not say how".to_string()),
+        flops: found.flops,
+        bandwidth,
+        memory: found.memory.or_else(|| base.as_ref()?.memory),
+        link: base.as_ref().and_then(|device| device.link.clone()),
+        watts: base.as_ref().and_then(|device| device.watts),
+        launch: found.launch.or_else(|| base.as_ref()?.launch),
+        kernel_floor: found.floor.or_else(|| base.as_ref()?.kernel_floor),
+        sync: found.sync,
+        launch_source: if found.launch.is_some() {
+            Some("the peaks file".to_string())
+        } else {
+            base.as_ref().and_then(|device| device.launch_source.clone())
+        },
+    })
+}
+
+/// The name in an object `device`.
+fn inner_name(fields: &Map<String, Value>) -> Option<String> {
+    fields.get("device")?.get("name")?.as_str().map(str::to_string)
+}
+
+#[derive(Default)]
+struct Found {
+    flops: std::collections::BTreeMap<Multiply, f64>,
+    bandwidth: Option<f64>,
+    /// Which of [`BANDWIDTHS`] that is.
+    rank: Option<usize>,
+    memory: Option<f64>,
+    launch: Option<Cost>,
+    floor: Option<f64>,
+    sync: Option<f64>,
+    source: Option<String>,
+    datasheet: bool,
+}
+
+/// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
+const BANDWIDTHS: [&str; 4] = ["read", "copy", "triad", "write"];
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|v| v.is_finite() && *v > 0.0)
+}
+
+fn positive(name: &str, value: &Value) -> Result<f64, PeaksError> {
+    number(value).ok_or_else(|| PeaksError::Value { name: name.to_string() })
+}
+
+impl Found {
+    /// One object of `figures`.
+    fn figure(&mut self, figure: &Value) -> Result<(), PeaksError> {
+        let word = |key: &str| figure.get(key).and_then(Value::as_str);
+        let Some(kind) = word("kind") else { return Ok(()) };
+        let timed = ["launch", "kernel_floor", "sync"].contains(&kind);
+        if !timed && kind != "flops" && !BANDWIDTHS.contains(&kind) {
+            return Ok(());
+        }
+        let mid = positive(kind, figure.get("value").unwrap_or(&Value::Null))?;
+        let end = |at: usize| figure.get("range").and_then(|range| number(range.get(at)?)).unwrap_or(mid);
+        // Times are in seconds.
+        let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
+        match (kind, word("dtype").and_then(Multiply::named)) {
+            ("flops", Some(dtype)) => self.add_flops(dtype, mid),
+            ("launch", _) => self.launch = Some(cost),
+            ("kernel_floor", _) => self.floor = Some(cost.mid),
+            ("sync", _) => self.sync = Some(cost.mid),
+            ("flops", None) => {}
+            (kind, _) => {
+                let rank = BANDWIDTHS.iter().position(|known| *known == kind).unwrap_or(BANDWIDTHS.len());
+                if self.rank.is_none_or(|known| rank < known) || (self.rank == Some(rank) && self.bandwidth < Some(mid))
+                {
+                    (self.rank, self.bandwidth) = (Some(rank), Some(mid));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The best figure of a type stands.
+    fn add_flops(&mut self, dtype: Multiply, value: f64) {
+        let best = self.flops.entry(dtype).or_insert(value);
+        *best = best.max(value);
+    }
+
+    /// One object of `peaks`.
+    fn listed(&mut self, peak: &Value) -> Result<(), PeaksError> {
+        let word = |key: &str| peak.get(key).and_then(Value::as_str);
+        let Some(kind) = word("kind").filter(|kind| ["flops", "bandwidth"].contains(kind)) else { return Ok(()) };
+        let value = positive(kind, peak.get("value").unwrap_or(&Value::Null))?;
+        self.datasheet |= word("label") == Some("datasheet");
+        if self.source.is_none() {
+            self.source = word("source").map(str::to_string);
+        }
+        match (kind, word("dtype").and_then(Multiply::named)) {
+            ("flops", Some(dtype)) => self.add_flops(dtype, value),
+            ("bandwidth", _) => self.bandwidth = Some(self.bandwidth.map_or(value, |known| known.max(value))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fields(&mut self, fields: &Map<String, Value>) -> Result<(), PeaksError> {
+        for (name, value) in fields.get("flops").and_then(Value::as_object).into_iter().flatten() {
+            if let Some(dtype) = Multiply::named(name).filter(|_| !value.is_null()) {
+                self.add_flops(dtype, positive(name, value)?);
+            }
+        }
+        let field = |name: &str| fields.get(name).filter(|v| !v.is_null()).map(|v| positive(name, v)).transpose();
+        self.bandwidth = field("bandwidth")?.or(self.bandwidth);
+        self.memory = field("memory_bytes")?.or(self.memory);
+        self.launch = field("launch_ns")?.map(Cost::exact).or(self.launch);
+        self.floor = field("kernel_floor_ns")?.or(self.floor);
+        self.sync = field("sync_ns")?.or(self.sync);
+        Ok(())
+    }
+}

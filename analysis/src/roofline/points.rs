@@ -1,0 +1,304 @@
+//! Where phases, operators and kernels of a run stand under its roofs.
+//!
+//! Achieved = FLOPs ÷ time and bytes (with activations) ÷ time. Intensity = FLOPs ÷ bytes. Attainable(intensity) =
+//! min(peak, intensity × bandwidth). Utilisation = achieved ÷ attainable. A utilisation above 1 is an error of
+//! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
+
+use super::device::Origin;
+use super::formats::Multiply;
+use super::predict::Bound;
+use super::run_facts::{Roof, ran_on_gpu};
+use crate::passes::gpu_time::source_name;
+use crate::passes::path_totals::by_rollup;
+use crate::passes::{Analysis, Operator};
+use candlescope_core::run::multiplied_dtype;
+use serde::Serialize;
+
+/// What a point stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PointKind {
+    /// All steps of a phase.
+    Phase,
+    /// All intervals of a path without ordinals, children included.
+    Operator,
+    /// The kernels that the intervals of a path launched themselves.
+    Kernels,
+}
+
+/// Whether a point can be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "status", content = "reason")]
+pub enum Status {
+    /// It can.
+    Ok,
+    /// Something needed is not there.
+    DataMissing(String),
+    /// It contradicts itself.
+    Invalid(String),
+}
+
+impl Status {
+    /// As reports call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::DataMissing(_) => "data missing",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+}
+
+/// A point under one roof.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnderRoof {
+    /// Whose figures the roof is made of.
+    pub origin: Origin,
+    /// The type whose FLOP/s count.
+    pub multiply: Option<Multiply>,
+    /// FLOPs a byte from which on work is bound by computing.
+    pub ridge: Option<f64>,
+    /// FLOP/s that the intensity allows.
+    pub attainable_flops: Option<f64>,
+    /// Achieved ÷ attainable; above 1 if the point is invalid.
+    pub utilisation: Option<f64>,
+    /// Which side of the ridge it is on.
+    pub bound: Option<Bound>,
+    /// Whether this can be used.
+    #[serde(flatten)]
+    pub status: Status,
+}
+
+/// One point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Phase, path without ordinals, or path and kernel.
+    pub name: String,
+    /// What it stands for.
+    pub kind: PointKind,
+    /// Steps or intervals.
+    pub calls: u64,
+    /// What the time is: `wall`, `host`, `stream elapsed` or `kernels`.
+    pub over: &'static str,
+    /// Nanoseconds of one call, mean.
+    pub ns: Option<f64>,
+    /// FLOP/s achieved.
+    pub flops_per_s: Option<f64>,
+    /// Bytes/s achieved, with activations.
+    pub bytes_per_s: Option<f64>,
+    /// FLOPs ÷ bytes.
+    pub intensity: Option<f64>,
+    /// Nanoseconds that the prediction gives for one call.
+    pub predicted_ns: Option<f64>,
+    /// Under each roof.
+    pub under: Vec<UnderRoof>,
+}
+
+impl Point {
+    /// Whether it can be used under the first roof.
+    pub fn status(&self) -> Status {
+        match self.under.first() {
+            Some(under) => under.status.clone(),
+            None => Status::DataMissing("no peaks: give --gpu NAME or --peaks FILE".to_string()),
+        }
+    }
+
+    /// Utilisation under the first roof, if the point can be used.
+    pub fn utilisation(&self) -> Option<f64> {
+        self.under.first().filter(|under| under.status == Status::Ok).and_then(|under| under.utilisation)
+    }
+}
+
+/// A point's achievements, before it is put under roofs.
+pub(super) struct Achieved {
+    pub(super) name: String,
+    pub(super) kind: PointKind,
+    pub(super) calls: u64,
+    pub(super) over: &'static str,
+    pub(super) ns: Option<f64>,
+    pub(super) flops_per_s: Option<f64>,
+    pub(super) bytes_per_s: Option<f64>,
+    /// Why there is no rate.
+    pub(super) lacks: Option<String>,
+    pub(super) multiply: Option<Multiply>,
+}
+
+impl Achieved {
+    pub(super) fn under(self, roofs: &[Roof]) -> Point {
+        let intensity = self.flops_per_s.zip(self.bytes_per_s).filter(|(_, bytes)| *bytes > 0.0).map(|(f, b)| f / b);
+        Point {
+            under: roofs.iter().map(|roof| self.one(roof, intensity)).collect(),
+            name: self.name,
+            kind: self.kind,
+            calls: self.calls,
+            over: self.over,
+            ns: self.ns,
+            flops_per_s: self.flops_per_s,
+            bytes_per_s: self.bytes_per_s,
+            intensity,
+            predicted_ns: None,
+        }
+    }
+
+    fn one(&self, roof: &Roof, intensity: Option<f64>) -> UnderRoof {
+        let peak = self.multiply.and_then(|kind| roof.flops.get(&kind).copied());
+        let ridge = peak.zip(roof.bandwidth).map(|(peak, bandwidth)| peak / bandwidth);
+        let attainable = intensity.zip(roof.bandwidth).map(|(intensity, bandwidth)| {
+            let by_memory = intensity * bandwidth;
+            peak.map_or(by_memory, |peak| peak.min(by_memory))
+        });
+        let missing = |why: &str| Status::DataMissing(why.to_string());
+        let base = UnderRoof {
+            origin: roof.origin,
+            multiply: self.multiply,
+            ridge,
+            attainable_flops: attainable,
+            utilisation: None,
+            bound: None,
+            status: Status::Ok,
+        };
+        if let Some(lacks) = &self.lacks {
+            return UnderRoof { status: missing(lacks), ..base };
+        }
+        let Some(bytes) = self.bytes_per_s else {
+            return UnderRoof { status: missing("bytes with activations are not stated"), ..base };
+        };
+        let Some(bandwidth) = roof.bandwidth else {
+            return UnderRoof { status: missing("the roof has no bandwidth"), ..base };
+        };
+        let by_memory = bytes / bandwidth;
+        let computed = self.flops_per_s.filter(|flops| *flops > 0.0);
+        let utilisation = match (computed, peak) {
+            (None, _) => by_memory,
+            (Some(flops), Some(peak)) => by_memory.max(flops / peak),
+            (Some(_), None) => {
+                let kind = self.multiply.map_or("the type that is multiplied", Multiply::name);
+                return UnderRoof { status: missing(&format!("the roof has no FLOP/s for {kind}")), ..base };
+            }
+        };
+        let bound = match (intensity, ridge) {
+            (Some(intensity), Some(ridge)) if intensity > ridge => Bound::Compute,
+            _ => Bound::Memory,
+        };
+        let status = if utilisation > 1.0 {
+            Status::Invalid(format!("{utilisation:.2} times what the {} roof allows", roof.origin.name()))
+        } else {
+            Status::Ok
+        };
+        UnderRoof { utilisation: Some(utilisation), bound: Some(bound), status, ..base }
+    }
+}
+
+/// All points of a run: phases, operators by time, and groups of kernels.
+pub(super) fn points(analysis: &Analysis, roofs: &[Roof]) -> Vec<Point> {
+    let all = phases(analysis).into_iter().chain(operators(analysis)).chain(kernels(analysis));
+    all.map(|achieved| achieved.under(roofs)).collect()
+}
+
+/// The type that is multiplied in a phase.
+pub(super) fn multiplied(analysis: &Analysis, phase: &str) -> Option<Multiply> {
+    let by_dtype = &analysis.intervals.flops_by_dtype;
+    let most = by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
+    multiplied_dtype(&analysis.manifest.model, phase, most).and_then(|word| Multiply::named(&word))
+}
+
+fn phases(analysis: &Analysis) -> Vec<Achieved> {
+    let mut all = Vec::new();
+    for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
+        let multiply = multiplied(analysis, &phase.name);
+        let giga = |rate: Option<f64>| rate.map(|rate| rate * 1e9);
+        let lacks = |stated: bool| (!stated).then(|| "the steps state neither FLOPs nor bytes".to_string());
+        let point = |over, ns, flops: Option<f64>, bytes: Option<f64>| Achieved {
+            name: phase.name.clone(),
+            kind: PointKind::Phase,
+            calls: phase.steps,
+            over,
+            ns,
+            flops_per_s: flops,
+            bytes_per_s: bytes,
+            lacks: lacks(flops.is_some() || bytes.is_some()),
+            multiply,
+        };
+        let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
+        // Kernels before marks, both before the host's time.
+        let mut elapsed: Vec<_> = kind.into_iter().flat_map(|kind| &kind.elapsed).collect();
+        elapsed.sort_by_key(|elapsed| elapsed.source == candlescope_core::GpuSource::Event);
+        for e in elapsed {
+            let mean = (e.measured > 0).then(|| e.measured_ns as f64 / e.measured as f64);
+            all.push(point(source_name(e.source), mean, e.tflops.map(|t| t * 1e12), giga(e.io_gbytes)));
+        }
+        let mean = (phase.steps > 0).then(|| phase.total_ns as f64 / phase.steps as f64);
+        all.push(point("wall", mean, giga(phase.gflops), giga(phase.io_gbytes)));
+    }
+    all
+}
+
+fn operators(analysis: &Analysis) -> Vec<Achieved> {
+    let on_gpu = ran_on_gpu(analysis);
+    let one = |operator: &Operator| {
+        let phase = operator.path.split('/').next().unwrap_or_default();
+        let stated = operator.flops.is_some() || operator.io_bytes.is_some();
+        let giga = |rate: Option<f64>| rate.map(|rate| rate * 1e9);
+        let (over, ns, flops, bytes) = match operator.gpu {
+            Some(gpu) => (source_name(gpu.source), Some(gpu.mean_ns), gpu.tflops.map(|t| t * 1e12), giga(gpu.gbytes)),
+            None if on_gpu => ("kernels", None, None, None),
+            None => {
+                let mean = (operator.calls > 0).then(|| operator.total_ns as f64 / operator.calls as f64);
+                ("host", mean, giga(operator.gflops), giga(operator.gbytes))
+            }
+        };
+        let lacks = match (stated, ns) {
+            (false, _) => Some("it states neither FLOPs nor bytes".to_string()),
+            (true, None) => Some("no time on the GPU: record with --gpu-timing all or --cupti".to_string()),
+            _ => None,
+        };
+        Achieved {
+            name: operator.path.clone(),
+            kind: PointKind::Operator,
+            calls: operator.calls,
+            over,
+            ns,
+            flops_per_s: flops,
+            bytes_per_s: bytes,
+            lacks,
+            multiply: multiplied(analysis, phase),
+        }
+    };
+    // Phases are operators, too, and have their own points.
+    let is_phase =
+        |operator: &&Operator| analysis.phases.rows.iter().any(|row| row.is_phase && row.name == operator.path);
+    let mut all: Vec<&Operator> = analysis.operators.iter().filter(|o| !is_phase(o)).collect();
+    let time = |o: &Operator| o.gpu.map_or(if on_gpu { 0.0 } else { o.total_ns as f64 }, |gpu| gpu.total_ns);
+    all.sort_by(|a, b| time(b).total_cmp(&time(a)));
+    all.into_iter().map(one).collect()
+}
+
+/// Kernels by the path that launched them, with the work that this path's intervals state themselves.
+fn kernels(analysis: &Analysis) -> Vec<Achieved> {
+    let paths = by_rollup(&analysis.intervals.paths);
+    let one = |row: &crate::passes::kernel_sums::KernelPathRow| {
+        let path = row.path.as_deref()?;
+        let totals = paths.get(path)?;
+        let merged = analysis.kernels.merged.get(path).copied().unwrap_or(1.0);
+        let ns = row.total_ns as f64 * merged;
+        // Work of the intervals in recorded steps: their share of all.
+        let of = |work: Option<u64>| {
+            let all = work? as f64 / totals.calls.max(1) as f64 * row.calls as f64;
+            (ns > 0.0 && row.calls > 0).then_some(all / ns * 1e9)
+        };
+        let stated = totals.flops.is_some() || totals.io_bytes.is_some();
+        let kernel = row.top.as_ref().map_or_else(String::new, |(name, _)| format!(": {name}"));
+        Some(Achieved {
+            name: format!("{path}{kernel}"),
+            kind: PointKind::Kernels,
+            calls: row.calls,
+            over: "kernels",
+            ns: (row.calls > 0).then(|| ns / row.calls as f64),
+            flops_per_s: of(totals.flops),
+            bytes_per_s: of(totals.io_bytes.filter(|_| !totals.io_missing)),
+            lacks: (!stated).then(|| "its intervals state neither FLOPs nor bytes".to_string()),
+            multiply: multiplied(analysis, path.split('/').next().unwrap_or_default()),
+        })
+    };
+    analysis.kernels.by_path.iter().filter_map(one).collect()
+}

@@ -1,0 +1,190 @@
+//! What a run says about its model and its machine: the shape, how it was stored, what it was asked, its peaks.
+
+use super::device::{Device, DeviceKind, Origin};
+use super::formats::{Format, Multiply};
+use super::known_devices::known_device;
+use super::scenario::Scenario;
+use super::shape::ModelShape;
+use crate::passes::peaks::peaks;
+use crate::passes::{Analysis, Distribution};
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Peaks of one origin: a roof.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Roof {
+    /// `measured` or `datasheet`.
+    pub origin: Origin,
+    /// Where the figures come from.
+    pub source: String,
+    /// FLOP/s by type, of all devices that the run used together.
+    pub flops: BTreeMap<Multiply, f64>,
+    /// Bytes/s, of all these devices together.
+    pub bandwidth: Option<f64>,
+    /// How many these are.
+    pub devices: u64,
+}
+
+/// The roofs of a run: its own peaks, measured and datasheet, and those of a device that was named. Without either, the
+/// datasheet of the GPU that the run names.
+pub(super) fn roofs(analysis: &Analysis, given: Option<&Device>) -> Vec<Roof> {
+    let devices = devices(analysis);
+    let mut all: Vec<Roof> = Vec::new();
+    for peak in peaks(&analysis.manifest) {
+        let origin = if peak.label == "measured" { Origin::Measured } else { Origin::Datasheet };
+        let at = all.iter().position(|roof| roof.origin == origin).unwrap_or_else(|| {
+            let (flops, source) = (BTreeMap::new(), peak.source.clone());
+            all.push(Roof { origin, source, flops, bandwidth: None, devices });
+            all.len() - 1
+        });
+        let (roof, value) = (&mut all[at], peak.value * devices as f64);
+        match peak.dtype.as_deref().and_then(Multiply::named) {
+            Some(dtype) if peak.is_flops => {
+                roof.flops.insert(dtype, value);
+            }
+            _ if !peak.is_flops => roof.bandwidth = Some(value),
+            _ => {}
+        }
+    }
+    let of = |device: &Device| Roof {
+        origin: device.origin,
+        source: format!("{}: {}", device.name, device.source),
+        flops: device.flops.iter().map(|(kind, flops)| (*kind, flops * devices as f64)).collect(),
+        bandwidth: Some(device.bandwidth * devices as f64),
+        devices,
+    };
+    match given {
+        Some(device) => {
+            all.retain(|roof| roof.origin != device.origin);
+            all.push(of(device));
+        }
+        None if all.iter().all(|roof| roof.origin != Origin::Datasheet) => {
+            all.extend(gpu_name(&analysis.manifest).and_then(|name| known_device(&name).ok()).as_ref().map(of));
+        }
+        None => {}
+    }
+    all.sort_by_key(|roof| roof.origin == Origin::Datasheet);
+    all
+}
+
+/// The device to predict with: the one that was named, or else what the run's first roof says of it.
+pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>) -> Option<Device> {
+    if let Some(device) = given {
+        return Some(device.clone());
+    }
+    let roof = roofs.first()?;
+    roof.bandwidth.map(|bandwidth| named_device(analysis, roof, bandwidth))
+}
+
+/// The run's device with the peaks of a roof.
+fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
+    let each = |value: f64| value / roof.devices.max(1) as f64;
+    let known = gpu_name(&analysis.manifest).and_then(|name| known_device(&name).ok());
+    let environment = &analysis.manifest.environment;
+    let text = |key: &str| environment.get(key).and_then(Value::as_str).map(str::to_string);
+    let on_gpu = ran_on_gpu(analysis);
+    let memory = environment.get("memory_total_bytes").and_then(Value::as_f64).filter(|_| !on_gpu);
+    let known = known.filter(|_| on_gpu);
+    Device {
+        name: gpu_name(&analysis.manifest)
+            .filter(|_| on_gpu)
+            .or_else(|| text("cpu_model"))
+            .unwrap_or_else(|| "the run's device".to_string()),
+        kind: if on_gpu { DeviceKind::Gpu } else { DeviceKind::Cpu },
+        origin: roof.origin,
+        source: roof.source.clone(),
+        flops: roof.flops.iter().map(|(kind, flops)| (*kind, each(*flops))).collect(),
+        bandwidth: each(bandwidth),
+        memory: memory.or_else(|| known.as_ref()?.memory),
+        link: known.as_ref().and_then(|device| device.link.clone()),
+        watts: known.as_ref().and_then(|device| device.watts),
+        launch: known.as_ref().and_then(|device| device.launch),
+        kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
+        sync: None,
+        launch_source: known.and_then(|device| device.launch_source),
+    }
+}
+
+/// The device that a run worked on without any peak: its kind, its memory, its link.
+pub(super) fn bare_device(analysis: &Analysis) -> Device {
+    let roof = Roof {
+        origin: Origin::Measured,
+        source: String::new(),
+        flops: BTreeMap::new(),
+        bandwidth: Some(1.0),
+        devices: 1,
+    };
+    named_device(analysis, &roof, 1.0)
+}
+
+/// GPUs that the run worked on; 1 on a CPU.
+fn devices(analysis: &Analysis) -> u64 {
+    let marked = analysis.manifest.gpu.as_ref().map_or(0, |gpu| gpu.devices.len());
+    let recorded = analysis.gpu.devices.len();
+    (if recorded > 0 { recorded } else { marked }).max(1) as u64
+}
+
+/// Whether the model ran on a GPU, so that times on the host are not the operations' own.
+pub(super) fn ran_on_gpu(analysis: &Analysis) -> bool {
+    let chosen = analysis.manifest.options.get("device").and_then(Value::as_str);
+    chosen.is_some_and(|device| device.starts_with("cuda"))
+        || !analysis.gpu.devices.is_empty()
+        || analysis.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
+}
+
+fn gpu_name(manifest: &RunManifest) -> Option<String> {
+    let first = manifest.environment.get("gpus").and_then(|gpus| gpus.as_array()?.first()?.get("name")?.as_str());
+    first.or_else(|| manifest.environment.get("gpu_name")?.as_str()).map(str::to_string)
+}
+
+/// The shape of a run's model, from the dimensions in `run.json`, or what is missing.
+pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
+    let model = &manifest.model;
+    let number = |key: &str| {
+        let value = model.get(key).and_then(Value::as_u64).filter(|value| *value > 0);
+        value.ok_or_else(|| format!("`model.{key}` of run.json"))
+    };
+    let text = |key: &str| model.get(key).and_then(Value::as_str);
+    let size = (number("vocab_size")?, number("hidden_size")?, number("layers")?);
+    let heads = (number("heads")?, number("kv_heads")?, number("head_dim")?);
+    let name = text("name").unwrap_or("the run's model");
+    let mut shape = ModelShape::decoder(name, size, heads, number("intermediate_size")?);
+    shape.max_context = number("context_length").ok();
+    let mut shape = shape.built_as(text("architecture").unwrap_or("llama"));
+    // Whether the head is the embedding table is not told, but the number of parameters tells it.
+    let parameters = number("parameters")?;
+    shape.tied = false;
+    if shape.parameters() != parameters {
+        shape.tied = true;
+        if shape.parameters() != parameters {
+            return Err(format!(
+                "layers like `{}`'s: its dimensions make {} parameters, `model.parameters` of run.json {parameters}",
+                shape.architecture,
+                shape.parameters()
+            ));
+        }
+    }
+    Ok(shape)
+}
+
+/// What the run asked of its model, or what is missing.
+pub(super) fn scenario(analysis: &Analysis) -> Result<Scenario, String> {
+    let model = &analysis.manifest.model;
+    let text = |key: &str| model.get(key).and_then(Value::as_str);
+    let stored = text("quantization").or(text("dtype")).ok_or("`model.quantization` of run.json")?;
+    let mut weights = Format::named(stored).map_err(|error| error.to_string())?;
+    if let Some(bits) = text("dtype").and_then(|dtype| Format::named(dtype).ok()).map(|format| format.bits) {
+        weights.activation_bits = bits;
+    }
+    let measured: Vec<_> = analysis.latency.requests.iter().filter(|request| !request.warmup).collect();
+    let median = |values: Vec<f64>| Distribution::of(values).map(|d| d.median.round() as u64);
+    let batch = median(measured.iter().map(|r| f64::from(r.batch.unwrap_or(1))).collect()).unwrap_or(1).max(1);
+    let prompt = median(measured.iter().filter_map(|r| r.prompt_tokens).map(|n| n as f64).collect())
+        .ok_or("prompt tokens of a request")?;
+    let output = median(measured.iter().filter_map(|r| r.output_tokens).map(|n| n as f64).collect())
+        .ok_or("output tokens of a request")?;
+    let contexts: Vec<f64> = analysis.tokens.points.iter().filter_map(|p| p.context_len).map(f64::from).collect();
+    let mean = Distribution::of(contexts).map(|d| d.mean.round() as u64);
+    Ok(Scenario::new(weights).batch(batch).tokens(prompt, output / batch).context(mean))
+}

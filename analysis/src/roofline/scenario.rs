@@ -1,0 +1,165 @@
+//! What is to be predicted: how a model is stored, and what it is asked.
+
+use super::device::{Device, DeviceKind};
+use super::formats::{Format, Multiply};
+use super::work::Storage;
+use serde::Serialize;
+
+/// Latencies to keep, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Goal {
+    /// Time to first token at most.
+    pub ttft_ns: Option<f64>,
+    /// Time per output token at most.
+    pub tpot_ns: Option<f64>,
+}
+
+/// A goal cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{given}` is no goal for latency: write ttft=TIME, tpot=TIME or both with a comma, as in ttft=200ms,tpot=50ms"
+)]
+pub struct GoalError {
+    /// What was given.
+    pub given: String,
+}
+
+impl std::str::FromStr for Goal {
+    type Err = GoalError;
+
+    fn from_str(text: &str) -> Result<Self, GoalError> {
+        let wrong = || GoalError { given: text.to_string() };
+        let mut goal = Self::default();
+        for part in text.split(',') {
+            let (name, time) = part.split_once('=').ok_or_else(wrong)?;
+            let ns = nanoseconds(time).ok_or_else(wrong)?;
+            match name.trim() {
+                "ttft" => goal.ttft_ns = Some(ns),
+                "tpot" => goal.tpot_ns = Some(ns),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(goal)
+    }
+}
+
+/// A time such as `50ms`, `0.2s`, `800us`; milliseconds without a unit.
+fn nanoseconds(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let units = [("ms", 1e6), ("us", 1e3), ("µs", 1e3), ("ns", 1.0), ("s", 1e9)];
+    let (number, unit) =
+        units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns))).unwrap_or((text, 1e6));
+    number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|value| value * unit)
+}
+
+/// How a model is stored, and what it is asked.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Scenario {
+    /// Format of the weights.
+    pub weights: Format,
+    /// Format of cached keys and values; that of the activations if not given.
+    pub cached: Option<Format>,
+    /// Sequences at once.
+    pub batch: u64,
+    /// Tokens of a prompt.
+    pub prompt: u64,
+    /// Tokens to generate.
+    pub output: u64,
+    /// Context at which the time of a token is told; the prompt and half of the output if not given.
+    pub context: Option<u64>,
+    /// Devices that share every matrix.
+    pub devices: u64,
+    /// Goal that a batch is recommended for.
+    pub goal: Goal,
+    /// Bytes of memory where the device does not say, or other than it says.
+    pub memory: Option<f64>,
+}
+
+impl Scenario {
+    /// One sequence of 512 tokens and 128 more, on one device.
+    pub fn new(weights: Format) -> Self {
+        Self {
+            weights,
+            cached: None,
+            batch: 1,
+            prompt: 512,
+            output: 128,
+            context: None,
+            devices: 1,
+            goal: Goal::default(),
+            memory: None,
+        }
+    }
+
+    /// Format of cached keys and values.
+    #[must_use]
+    pub fn cached(self, cached: Option<Format>) -> Self {
+        Self { cached, ..self }
+    }
+
+    /// Sequences at once, at least one.
+    #[must_use]
+    pub fn batch(self, batch: u64) -> Self {
+        Self { batch: batch.max(1), ..self }
+    }
+
+    /// Tokens of a prompt and tokens to generate, at least one each.
+    #[must_use]
+    pub fn tokens(self, prompt: u64, output: u64) -> Self {
+        Self { prompt: prompt.max(1), output: output.max(1), ..self }
+    }
+
+    /// Context at which the time of a token is told.
+    #[must_use]
+    pub fn context(self, context: Option<u64>) -> Self {
+        Self { context: context.map(|context| context.max(1)), ..self }
+    }
+
+    /// Devices that share every matrix, at least one.
+    #[must_use]
+    pub fn devices(self, devices: u64) -> Self {
+        Self { devices: devices.max(1), ..self }
+    }
+
+    /// Goal that a batch is recommended for.
+    #[must_use]
+    pub fn goal(self, goal: Goal) -> Self {
+        Self { goal, ..self }
+    }
+
+    /// Bytes of memory of a device.
+    #[must_use]
+    pub fn memory(self, memory: Option<f64>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// The same in another format.
+    #[must_use]
+    pub fn in_format(self, weights: Format) -> Self {
+        Self { weights, ..self }
+    }
+
+    /// Context at which the time of a token is told.
+    pub fn told_context(&self) -> u64 {
+        self.context.unwrap_or(self.prompt + self.output / 2).max(1)
+    }
+
+    /// Tokens of a sequence at its end.
+    pub fn longest(&self) -> u64 {
+        (self.prompt + self.output).max(self.context.unwrap_or(0))
+    }
+
+    /// How its values are stored on a device.
+    pub fn storage(&self, device: &Device) -> Storage {
+        // On a CPU candle holds what it quantised or what is f32 in f32, and 16-bit floats as they are.
+        let activation = self.weights.activation_bits / 8.0;
+        let widens = device.kind == DeviceKind::Cpu && device.multiplies(Multiply::F16) == Multiply::F32;
+        Storage {
+            weights: self.weights,
+            activation,
+            cached: self.cached.map_or(activation, |format| format.bits / 8.0),
+            product: if widens { 4.0 } else { activation },
+        }
+    }
+}

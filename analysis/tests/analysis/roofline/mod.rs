@@ -1,0 +1,7 @@
+//! Rooflines: models and devices against published figures, predictions by hand, runs against their roofs.
+
+mod calibration;
+mod models;
+mod peaks;
+mod predictions;
+mod runs;

@@ -1,0 +1,52 @@
+//! Peaks from files.
+
+use candlescope_analysis::roofline::{DeviceKind, Multiply, Origin, known_device, peaks_device};
+
+#[test]
+fn a_file_of_measured_figures() {
+    let text = r#"{
+        "format": "candlescope-peaks", "format_version": 1, "candle": "0.11.1", "measured_ns": 1,
+        "device": { "kind": "cuda", "id": "GPU-1", "name": "NVIDIA H200", "host": "a" },
+        "figures": [
+            { "kind": "flops", "dtype": "bf16", "condition": "sustained", "value": 6.6e14, "at": "8192", "n": 5,
+              "range": [6e14, 7e14] },
+            { "kind": "flops", "dtype": "bf16", "condition": "boost", "value": 7.6e14, "at": "1024", "n": 5,
+              "range": [7e14, 8e14] },
+            { "kind": "copy", "value": 9e12, "at": "2 GiB", "n": 5, "range": [1, 2] },
+            { "kind": "read", "value": 4.17e12, "at": "2 GiB", "n": 5, "range": [4e12, 4.2e12] },
+            { "kind": "launch", "value": 7e-6, "at": "one", "n": 9, "range": [6e-6, 9e-6] },
+            { "kind": "warp_speed", "value": "unheard of" }
+        ] }"#;
+    let device = peaks_device(text, None).unwrap();
+    assert_eq!((device.name.as_str(), device.kind, device.origin), ("NVIDIA H200", DeviceKind::Gpu, Origin::Measured));
+    assert_eq!(device.flops.get(&Multiply::Bf16), Some(&7.6e14));
+    assert_eq!(device.bandwidth, 4.17e12, "reading, not the copy");
+    let launch = device.launch.unwrap();
+    assert!((launch.mid - 7000.0).abs() < 1e-6 && (launch.low - 6000.0).abs() < 1e-6, "{launch:?}");
+    // What a file does not say, the datasheet of the same device does.
+    assert_eq!(device.memory, known_device("H200").unwrap().memory);
+    assert!(device.source.contains("candle 0.11.1"), "{}", device.source);
+}
+
+#[test]
+fn a_list_as_in_a_run_and_a_file_by_hand() {
+    let list = r#"{ "name": "a board", "peaks": [
+        { "kind": "flops", "dtype": "f32", "value": 1e12, "label": "measured", "source": "a bench" },
+        { "kind": "bandwidth", "value": 5e10, "label": "measured" } ] }"#;
+    let device = peaks_device(list, None).unwrap();
+    assert_eq!((device.bandwidth, device.memory, device.source.as_str()), (5e10, None, "a bench"));
+    let hand = r#"{ "kind": "cpu", "flops": { "f32": 4e11 }, "bandwidth": 3e10, "memory_bytes": 16e9, "sync_ns": 10 }"#;
+    let device = peaks_device(hand, None).unwrap();
+    assert_eq!((device.kind, device.memory, device.sync), (DeviceKind::Cpu, Some(16e9), Some(10.0)));
+    assert_eq!(device.launch, None, "nothing is launched on a CPU");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let says = |text: &str| peaks_device(text, None).unwrap_err().to_string();
+    assert!(says("nonsense").contains("not JSON"));
+    assert!(says("{}").contains("`bandwidth`"));
+    assert!(says(r#"{ "bandwidth": 1e9 }"#).contains("`flops`"));
+    assert!(says(r#"{ "bandwidth": -1, "flops": {"f32": 1} }"#).contains("`bandwidth`"));
+    assert!(says(r#"{ "figures": [ { "kind": "read", "value": null } ] }"#).contains("`read`"));
+}

@@ -1,0 +1,328 @@
+//! `candlescope roofline`: what a model can reach on a device, and how near runs came to it.
+
+use crate::limits::limits;
+use crate::output::say;
+use anyhow::{Context, Result, bail};
+use candlescope_analysis::render::roofline as render;
+use candlescope_analysis::roofline::{
+    CalibrationError, CalibrationRun, Device, DeviceKind, Format, Goal, LoadTest, Measured, ModelShape, Multiply,
+    Outlook, Scenario, Thresholds, batch_and_context, calibrate, config_shape, known_device, known_model, load_stages,
+    peaks_device,
+};
+use candlescope_analysis::{Analysis, Run};
+use candlescope_core::files::{read_limited, write_whole};
+use candlescope_core::run::MANIFEST_FILE;
+use clap::Args;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The largest config.json or peaks file that is read: a thousand times what one holds.
+const MOST_BYTES: u64 = 16 << 20;
+/// Columns of a terminal.
+const WIDTH: usize = 120;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope roofline meta-llama/Llama-2-7b-hf --gpu H100-SXM --slo ttft=200ms,tpot=20ms
+      latency, memory, batches and number formats, without running anything
+  candlescope roofline path/to/config.json --peaks peaks.json --dtype q4_k --context 4096
+      another model, on peaks that were measured
+  candlescope roofline --calibrate runs/a runs/b runs/c --out peaks
+      effective peaks of the device that these ran on, for --peaks peaks/calibrated-peaks.json
+  candlescope roofline runs/first --gpu H200
+      a run: measured against predicted, with roofline.html beside it";
+
+#[derive(Debug, Args)]
+pub(crate) struct RooflineArgs {
+    /// A model (a hub id, a short name such as llama-3-8b, or a config.json), directories of runs, or
+    /// load_test_results.json and the model that was served
+    #[arg(value_name = "MODEL|RUN", required = true)]
+    targets: Vec<String>,
+    /// Device, by its datasheet: H100-SXM, H200, L4, MI300X, EPYC-9654, …; a wrong name lists them all
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    /// Peaks of the device, measured: what `bench peaks` or a calibration wrote, or JSON with `flops` and `bandwidth`
+    #[arg(long, value_name = "FILE")]
+    peaks: Option<PathBuf>,
+    /// Format of the weights: f32, bf16, f16, fp8, int8, int4, q8_0, q4_k, … [default: bf16 on a GPU, f32 on a CPU]
+    #[arg(long, value_name = "FORMAT")]
+    dtype: Option<String>,
+    /// Format of cached keys and values [default: that of the activations]
+    #[arg(long, value_name = "FORMAT")]
+    kv_dtype: Option<String>,
+    /// Sequences at once [default: 1]
+    #[arg(long, value_name = "N", value_parser = size())]
+    batch: Option<u64>,
+    /// Tokens of each prompt [default: 512]
+    #[arg(long, value_name = "N", value_parser = size())]
+    prompt: Option<u64>,
+    /// Tokens to generate for each [default: 128]
+    #[arg(long, value_name = "N", value_parser = size())]
+    output: Option<u64>,
+    /// Context at which the time of a token is told [default: the prompt and half of the output]
+    #[arg(long, value_name = "N", value_parser = size())]
+    context: Option<u64>,
+    /// Devices that share every matrix (tensor parallelism) [default: 1]
+    #[arg(long, value_name = "N", value_parser = size())]
+    tp: Option<u64>,
+    /// Memory of a device in 10⁹ bytes, where its datasheet does not say
+    #[arg(long, value_name = "GB")]
+    memory_gb: Option<f64>,
+    /// Latency to keep, for which a batch is recommended: ttft=TIME, tpot=TIME or both, as in ttft=200ms,tpot=50ms
+    #[arg(long, value_name = "GOAL")]
+    slo: Option<String>,
+    /// Threshold of a run's rating: ttft=100,500 (ms), tpot=50,100, throughput=200,150, utilisation=0.8,0.95; can be
+    /// repeated
+    #[arg(long, value_name = "NAME=GOOD,FAIR")]
+    rate: Vec<String>,
+    /// Fit effective peaks to runs, with the errors of runs left out; writes calibrated-peaks.json, which --peaks takes
+    #[arg(long)]
+    calibrate: bool,
+    /// Where to put roofline.html and the JSON files [default: the run's directory; for a model nowhere]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
+    #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
+    limits: Vec<String>,
+    /// Print the JSON on standard output instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sizes of prompts, batches and the like: beyond this no figure means anything.
+fn size() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::builder::RangedU64ValueParser::new().range(1..=10_000_000)
+}
+
+pub(crate) fn run(args: &RooflineArgs) -> Result<()> {
+    let first = Path::new(&args.targets[0]);
+    if first.is_file() && is_load_test(first) {
+        return of_load_test(args, first);
+    }
+    if args.calibrate {
+        return calibrate_runs(args);
+    }
+    if args.targets.iter().any(|target| is_run(Path::new(target))) {
+        return of_runs(args);
+    }
+    if args.targets.len() > 1 {
+        bail!("one model at a time: give `{}` alone, or directories of runs", args.targets[0]);
+    }
+    of_model(args)
+}
+
+/// Whether a path is meant as a run: a directory without a model in it.
+fn is_run(path: &Path) -> bool {
+    path.is_dir() && (path.join(MANIFEST_FILE).exists() || !path.join("config.json").exists())
+}
+
+fn is_load_test(path: &Path) -> bool {
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("load_test_results"));
+    named && path.extension().is_some_and(|e| e == "json")
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = read_limited(path, MOST_BYTES).with_context(|| format!("cannot read `{}`", path.display()))?;
+    String::from_utf8(bytes).with_context(|| format!("`{}` is not text", path.display()))
+}
+
+/// The device of `--gpu` and `--peaks`, if either is given.
+fn device(args: &RooflineArgs) -> Result<Option<Device>> {
+    let known = args.gpu.as_deref().map(known_device).transpose()?;
+    match &args.peaks {
+        None => Ok(known),
+        Some(path) => {
+            let read = peaks_device(&read(path)?, known);
+            Ok(Some(read.with_context(|| format!("in `{}`", path.display()))?))
+        }
+    }
+}
+
+fn shape(target: &str) -> Result<ModelShape> {
+    let path = Path::new(target);
+    let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
+    if file.is_file() {
+        let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
+        return config_shape(&name, &read(&file)?).with_context(|| format!("in `{}`", file.display()));
+    }
+    if target.ends_with(".json") {
+        bail!("`{target}` is not there: give the path of a config.json, or the name of a model");
+    }
+    Ok(known_model(target)?)
+}
+
+/// bf16 where the device multiplies it, f16 where only that, f32 on a CPU.
+fn usual_format(device: &Device) -> &'static str {
+    match device.kind {
+        DeviceKind::Cpu => "f32",
+        _ if device.flops.contains_key(&Multiply::F16) && !device.flops.contains_key(&Multiply::Bf16) => "f16",
+        _ => "bf16",
+    }
+}
+
+fn scenario(args: &RooflineArgs, device: &Device) -> Result<Scenario> {
+    let weights = Format::named(args.dtype.as_deref().unwrap_or(usual_format(device)))?;
+    if args.memory_gb.is_some_and(|gb| !gb.is_finite() || gb <= 0.0) {
+        bail!("--memory-gb is not a number above 0");
+    }
+    let goal = args.slo.as_deref().map(str::parse::<Goal>).transpose().context("in --slo")?;
+    Ok(Scenario::new(weights)
+        .cached(args.kv_dtype.as_deref().map(Format::named).transpose()?)
+        .batch(args.batch.unwrap_or(1))
+        .tokens(args.prompt.unwrap_or(512), args.output.unwrap_or(128))
+        .context(args.context)
+        .devices(args.tp.unwrap_or(1))
+        .memory(args.memory_gb.map(|gb| gb * 1e9))
+        .goal(goal.unwrap_or_default()))
+}
+
+fn of_model(args: &RooflineArgs) -> Result<()> {
+    let shape = shape(&args.targets[0])?;
+    let Some(device) = device(args)? else {
+        bail!("no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE");
+    };
+    if !args.rate.is_empty() {
+        bail!("--rate is for runs: a prediction has nothing to rate");
+    }
+    let outlook = Outlook::of(&shape, &device, &scenario(args, &device)?);
+    let json = render::static_json(&outlook);
+    let mut files = Vec::new();
+    if let Some(out) = &args.out {
+        let page = render::static_page(&outlook)?;
+        files = write(out, &[("static_analysis.json", pretty(&json)), ("roofline.html", page)])?;
+    }
+    show(args, &json, || render::static_text(&outlook, WIDTH), &files)
+}
+
+fn of_runs(args: &RooflineArgs) -> Result<()> {
+    refuse_with_runs(args)?;
+    let limits = limits(&args.limits)?;
+    let thresholds = thresholds(args)?;
+    let device = device(args)?;
+    let mut runs = Vec::new();
+    for target in &args.targets {
+        let run = Run::open_within(target, limits.clone())?;
+        let analysis = Analysis::of(&run);
+        let measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
+        runs.push((run, analysis, measured));
+    }
+    let all: Vec<_> = runs.iter().map(|(run, analysis, measured)| (run, analysis, measured)).collect();
+    let contexts = batch_and_context(&all);
+    let measured: Vec<Measured> = runs.iter().map(|(_, _, measured)| measured.clone()).collect();
+    let json = render::dynamic_json(&measured, contexts.as_ref());
+    let mut contents = Vec::new();
+    if let Some(outlook) = measured[0].outlook.as_ref() {
+        contents.push(("static_analysis.json", pretty(&render::static_json(outlook))));
+    }
+    contents.push(("dynamic_analysis.json", pretty(&json)));
+    contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())?));
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
+    let files = write(&out, &contents)?;
+    show(args, &json, || render::dynamic_text(&measured, contexts.as_ref(), WIDTH), &files)
+}
+
+fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
+    refuse_with_runs(args)?;
+    if args.gpu.is_some() || args.peaks.is_some() {
+        bail!("--calibrate fits the peaks: leave out --gpu and --peaks");
+    }
+    let limits = limits(&args.limits)?;
+    let mut runs = Vec::new();
+    let mut device: Option<Device> = None;
+    for target in &args.targets {
+        let analysis = Analysis::of(&Run::open_within(target, limits.clone())?);
+        let (run, own) = CalibrationRun::of(target, &analysis)?;
+        let known = device.get_or_insert_with(|| own.clone());
+        if (known.kind, &known.name) != (own.kind, &own.name) {
+            return Err(CalibrationError::Mixed(target.clone()).into());
+        }
+        runs.push(run);
+    }
+    let device = device.ok_or(CalibrationError::Nothing)?;
+    let calibration = calibrate(&runs, &device)?;
+    let json = render::calibration_json(&calibration);
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
+    let files = write(&out, &[("calibrated-peaks.json", pretty(&json))])?;
+    show(args, &json, || render::calibration_text(&calibration, WIDTH), &files)
+}
+
+/// Options that say what is asked of a model.
+const ASKED: &[&str] = &["--batch", "--prompt", "--output", "--context", "--slo"];
+/// Options that say how a model is stored, and where.
+const STORED: &[&str] = &["--dtype", "--kv-dtype", "--tp", "--memory-gb"];
+
+/// What a run says itself must not be said otherwise.
+fn refuse_with_runs(args: &RooflineArgs) -> Result<()> {
+    refuse(args, "a run says itself what it ran", ASKED)?;
+    refuse(args, "a run says itself what it ran", STORED)
+}
+
+fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
+    let given = [
+        ("--dtype", args.dtype.is_some()),
+        ("--kv-dtype", args.kv_dtype.is_some()),
+        ("--batch", args.batch.is_some()),
+        ("--prompt", args.prompt.is_some()),
+        ("--output", args.output.is_some()),
+        ("--context", args.context.is_some()),
+        ("--tp", args.tp.is_some()),
+        ("--memory-gb", args.memory_gb.is_some()),
+        ("--slo", args.slo.is_some()),
+    ];
+    match given.iter().find(|(name, given)| *given && options.contains(name)) {
+        Some((name, _)) => bail!("{name} cannot be given here: {why}; leave it out"),
+        None => Ok(()),
+    }
+}
+
+/// A load test says what it asked; which model on which device in which format it does not say.
+fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
+    refuse(args, "a load test says itself what it asked", ASKED)?;
+    let named = || format!("in `{}`", file.display());
+    let test = LoadTest::read(BufReader::new(File::open(file).with_context(named)?)).with_context(named)?;
+    let model = args.targets.get(1).map_or(test.model(), String::as_str);
+    let shape = shape(model).context("which model was served? Give it after the results: RESULTS MODEL")?;
+    let Some(device) = device(args)? else {
+        bail!("a load test does not know the server's device: give --gpu NAME or --peaks FILE");
+    };
+    let (scenario, thresholds) = (scenario(args, &device)?, thresholds(args)?);
+    let outlook = Outlook::of(&shape, &device, &scenario);
+    let stages = load_stages(&test, &shape, &device, &scenario, &thresholds);
+    let json = render::load_json(&shape.name, &stages);
+    let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages)?)];
+    let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;
+    show(args, &json, || render::load_text(&outlook, &stages, WIDTH), &files)
+}
+
+fn thresholds(args: &RooflineArgs) -> Result<Thresholds> {
+    args.rate.iter().try_fold(Thresholds::default(), |all, given| all.with(given)).context("in --rate")
+}
+
+fn pretty(json: &Value) -> String {
+    format!("{json:#}\n")
+}
+
+fn write(out: &Path, contents: &[(&str, String)]) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot make the directory `{}`: give another one with --out", out.display()))?;
+    let mut files = Vec::new();
+    for (name, text) in contents {
+        let path = out.join(name);
+        write_whole(&path, |file| file.write_all(text.as_bytes())).with_context(|| {
+            format!("cannot write `{}`: free space or give another directory with --out", path.display())
+        })?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+fn show(args: &RooflineArgs, json: &Value, text: impl FnOnce() -> String, files: &[PathBuf]) -> Result<()> {
+    if args.json {
+        return say(&serde_json::to_string(json)?);
+    }
+    say(text().trim_end())?;
+    files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+}

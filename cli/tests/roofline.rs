@@ -1,0 +1,201 @@
+//! `roofline`: predictions without a run, runs against their roofs, and what it says where it cannot.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use common::*;
+use std::fs;
+
+#[test]
+fn a_prediction_for_a_well_known_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("new/folder");
+    let model = "meta-llama/Llama-2-7b-hf";
+    let text =
+        ok(&["roofline", model, "--gpu", "H100-SXM", "--slo", "ttft=1s,tpot=20ms", "--out", out.to_str().unwrap()]);
+    for shown in
+        ["6,738,415,616 parameters", "not measured here", "recommended batch: ", "Assumptions", "roofline.html"]
+    {
+        assert!(text.contains(shown), "`{shown}` is not in\n{text}");
+    }
+    let written = json(&fs::read_to_string(out.join("static_analysis.json")).unwrap());
+    assert_eq!(written["parameters"], 6_738_415_616u64);
+    assert!(fs::read_to_string(out.join("roofline.html")).unwrap().contains("llama-2-7b on H100-SXM"));
+    let printed = json(&ok(&["roofline", model, "--gpu", "H100-SXM", "--slo", "ttft=1s,tpot=20ms", "--json"]));
+    assert_eq!(printed, written);
+    // More sequences, longer contexts and narrower weights change what they should.
+    let ns = |more: &[&str]| {
+        let all = [&["roofline", model, "--gpu", "H100-SXM", "--json"][..], more].concat();
+        json(&ok(&all))["decode"]["device_ns"].as_f64().unwrap()
+    };
+    assert!(ns(&["--batch", "64"]) > ns(&[]) && ns(&["--context", "4000"]) > ns(&[]));
+    assert!(ns(&["--dtype", "q4_k"]) < ns(&[]) && ns(&["--tp", "2"]) < ns(&[]));
+}
+
+#[test]
+fn a_config_file_and_peaks_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.json");
+    let text = r#"{"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+        "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "tie_word_embeddings": true}"#;
+    fs::write(&config, text).unwrap();
+    let peaks = dir.path().join("peaks.json");
+    fs::write(&peaks, r#"{"device": "my board", "flops": {"f32": 1e12}, "bandwidth": 5e10}"#).unwrap();
+    let args = ["roofline", config.to_str().unwrap(), "--peaks", peaks.to_str().unwrap(), "--dtype", "f32", "--json"];
+    let told = json(&ok(&args));
+    assert_eq!(told["parameters"], 134_515_008);
+    assert_eq!(
+        (told["device"]["origin"].as_str(), told["device"]["name"].as_str()),
+        (Some("measured"), Some("my board"))
+    );
+    // The directory of a model will do.
+    let by_directory = json(&ok(&[&["roofline", dir.path().to_str().unwrap()], &args[2..]].concat()));
+    assert_eq!(by_directory["decode"], told["decode"]);
+
+    fs::write(&config, text.replace("vocab_size", "words")).unwrap();
+    let message = fails(&args);
+    assert!(message.contains("config.json") && message.contains("`vocab_size`"), "{message}");
+    fs::write(&config, text).unwrap();
+    fs::write(&peaks, r#"{"flops": {"f32": 1e12}}"#).unwrap();
+    let message = fails(&args);
+    assert!(message.contains("peaks.json") && message.contains("`bandwidth`"), "{message}");
+}
+
+#[test]
+fn a_run_against_its_roofs() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let run = run.to_str().unwrap();
+    ok(&["profile", "--out", run, "--max-new-tokens", "8", "--repeats", "2", "--warmup", "1"]);
+    // No peaks: nothing is guessed.
+    let bare = json(&ok(&["roofline", run, "--json"]));
+    let points = bare["runs"][0]["points"].as_array().unwrap();
+    assert!(points.len() > 10 && points.iter().all(|point| point["under"].as_array().unwrap().is_empty()), "{bare}");
+    assert!(bare["runs"][0]["outlook_missing"].as_str().unwrap().contains("--gpu"));
+    // Roofs that no machine reaches: every point is below them, and the embedded model is predicted.
+    let peaks = dir.path().join("peaks.json");
+    fs::write(&peaks, r#"{"name": "a test", "kind": "cpu", "flops": {"f32": 1e15}, "bandwidth": 1e15}"#).unwrap();
+    let args = ["roofline", run, "--peaks", peaks.to_str().unwrap()];
+    let text = ok(&[&args[..], &["--rate", "ttft=100000,200000"]].concat());
+    for shown in [
+        "Bottleneck",
+        "Ratings",
+        "good",
+        "Measured against predicted",
+        "time per output token",
+        "dynamic_analysis.json",
+    ] {
+        assert!(text.contains(shown), "`{shown}` is not in\n{text}");
+    }
+    let told = json(&fs::read_to_string(dir.path().join("run/dynamic_analysis.json")).unwrap());
+    let points = told["runs"][0]["points"].as_array().unwrap();
+    let operators: Vec<_> = points.iter().filter(|p| p["name"].as_str().unwrap().ends_with("down_proj")).collect();
+    assert_eq!(operators.len(), 2, "prefill and decode");
+    for point in operators {
+        assert_eq!(point["under"][0]["status"], "ok", "{point}");
+        let share = point["under"][0]["utilisation"].as_f64().unwrap();
+        assert!(share > 0.0 && share < 1.0 && point["predicted_ns"].as_f64().unwrap() > 0.0, "{point}");
+    }
+    assert_eq!(told["runs"][0]["layers"][0]["rows"].as_array().unwrap().len(), 4, "layers of the embedded model");
+    let predicted = json(&fs::read_to_string(dir.path().join("run/static_analysis.json")).unwrap());
+    assert_eq!(predicted["model"]["layers"], 4);
+    // Roofs that every machine exceeds: nothing is clipped.
+    fs::write(&peaks, r#"{"name": "a test", "kind": "cpu", "flops": {"f32": 1}, "bandwidth": 1}"#).unwrap();
+    let told = json(&ok(&[&args[..], &["--json"]].concat()));
+    let invalid = told["runs"][0]["points"].as_array().unwrap().iter().filter(|p| p["under"][0]["status"] == "invalid");
+    assert!(invalid.count() > 5, "{told}");
+    let message = fails(&[&args[..], &["--batch", "4"]].concat());
+    assert!(message.contains("--batch") && message.contains("says itself"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_predicted_is_named() {
+    let says = |args: &[&str], parts: &[&str]| {
+        let message = fails(&[&["roofline"], args].concat());
+        assert!(parts.iter().all(|part| message.contains(part)), "{args:?}: {message}");
+    };
+    says(&["llama-3-8b"], &["--gpu", "--peaks"]);
+    says(&["lama-3-8b", "--gpu", "H200"], &["lama-3-8b", "did you mean `llama-3-8b`"]);
+    says(&["llama-3-8b", "--gpu", "H20O"], &["H20O", "H200-SXM"]);
+    says(&["llama-3-8b", "--gpu", "H200", "--dtype", "int3"], &["int3", "q4_k"]);
+    says(&["llama-3-8b", "--gpu", "H200", "--slo", "fast"], &["--slo", "ttft=TIME"]);
+    says(&["llama-3-8b", "--gpu", "H200", "--batch", "0"], &["--batch"]);
+    says(&["llama-3-8b", "gpt2", "--gpu", "H200"], &["one model at a time"]);
+    says(&["llama-3-8b", "--peaks", "/nowhere.json"], &["/nowhere.json"]);
+    says(&["/nowhere/config.json", "--gpu", "H200"], &["/nowhere/config.json"]);
+    let dir = tempfile::tempdir().unwrap();
+    says(&[dir.path().to_str().unwrap()], &["holds no run"]);
+    // The FLOP/s of this one are not published: no figure, and no failure either.
+    let text = ok(&["roofline", "llama-3.2-1b", "--gpu", "M4", "--memory-gb", "16"]);
+    assert!(text.contains("no FLOP/s for bf16"), "{text}");
+}
+
+/// Two stages of a load test: a client alone, and eight.
+const LOAD: &str = r#"{ "schema_version": 1, "candlescope": "0.1.0",
+    "target": { "url": "http://server", "model": "meta-llama/Llama-3.1-8B-Instruct", "streams": true },
+    "stages": [
+        { "level": { "kind": "concurrency", "value": 1 }, "figures": { "in_flight": 0.98, "output_tokens_per_s": 120.5,
+            "ttft_ns": { "n": 30, "median": 6e7, "p95": 9e7 }, "tpot_ns": { "n": 30, "median": 8e6, "p95": null },
+            "prompt_tokens": { "n": 30, "median": 128 }, "output_tokens": { "n": 30, "median": 64 } } },
+        { "level": { "kind": "concurrency", "value": 8 }, "figures": { "in_flight": 7.9, "output_tokens_per_s": 800,
+            "ttft_ns": { "n": 200, "median": 2e8, "p95": 3e8 }, "tpot_ns": { "n": 200, "median": 9e6, "p95": 1e7 },
+            "prompt_tokens": null, "output_tokens": { "n": 30, "median": 64 } } },
+        { "level": { "kind": "rate", "value": 2.5 }, "figures": null } ],
+    "requests": [ { "id": 1, "tokens_ns": [1, 2, 3] } ] }"#;
+
+#[test]
+fn a_load_test_against_its_prediction() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("load_test_results.json");
+    fs::write(&file, LOAD).unwrap();
+    let results = file.to_str().unwrap();
+    let text = ok(&["roofline", results, "--gpu", "H200", "--rate", "ttft=50,70"]);
+    for shown in ["1 client", "8 clients", "fair", "8 clients: no prediction", "dynamic_analysis.json"] {
+        assert!(text.contains(shown), "`{shown}` is not in\n{text}");
+    }
+    let told = json(&fs::read_to_string(dir.path().join("dynamic_analysis.json")).unwrap());
+    let alone = &told["load"][0];
+    let predicted =
+        json(&ok(&["roofline", "llama-3.1-8b", "--gpu", "H200", "--prompt", "128", "--output", "64", "--json"]));
+    assert_eq!(alone["tpot"]["predicted_ns"], predicted["decode"]["ns"], "as of the model alone");
+    let error = predicted["decode"]["ns"]["mid"].as_f64().unwrap() / 8e6 - 1.0;
+    assert!((alone["tpot"]["error"].as_f64().unwrap() - error).abs() < 1e-12);
+    assert_eq!(told["load"].as_array().map(Vec::len), Some(2), "the stage without figures is left out");
+    assert!(told["load"][1]["tpot"]["predicted_ns"].is_null() && told["load"][1]["tpot"]["median_ns"] == 9e6);
+    assert!(fs::read_to_string(dir.path().join("roofline.html")).unwrap().contains("under load"));
+
+    let says = |args: &[&str], part: &str| {
+        let message = fails(&[&["roofline", results], args].concat());
+        assert!(message.contains(part), "{args:?}: {message}");
+    };
+    says(&[], "--gpu");
+    says(&["--gpu", "H200", "--batch", "8"], "--batch cannot be given here");
+    fs::write(&file, LOAD.replace("meta-llama/Llama-3.1-8B-Instruct", "my-fine-tune-of-something-else")).unwrap();
+    says(&["--gpu", "H200"], "RESULTS MODEL");
+    ok(&["roofline", results, "llama-3-8b", "--gpu", "H200", "--out", dir.path().join("b").to_str().unwrap()]);
+    fs::write(&file, LOAD.replace("\"schema_version\": 1", "\"schema_version\": 9")).unwrap();
+    says(&["llama-3-8b", "--gpu", "H200"], "schema version 9");
+    fs::write(&file, "{}").unwrap();
+    says(&["llama-3-8b", "--gpu", "H200"], "not the result of a load test");
+}
+
+#[test]
+fn runs_calibrate_the_machine_that_they_ran_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let runs = [("a", "8"), ("b", "100"), ("c", "400")].map(|(name, prompt)| {
+        let (out, tokens) = (path(name), ["--max-new-tokens", "6", "--repeats", "2", "--warmup", "1"]);
+        ok(&[&["profile", "--out", &out, "--prompt-tokens", prompt, "--ignore-eos"][..], &tokens].concat());
+        out
+    });
+    let [a, b, c] = &runs;
+    let peaks = path("peaks");
+    let text = ok(&["roofline", "--calibrate", a, b, c, "--out", &peaks]);
+    assert!(text.contains("bandwidth") && text.contains("Left out, one run at a time"), "{text}");
+    let file = path("peaks/calibrated-peaks.json");
+    let written = json(&fs::read_to_string(&file).unwrap());
+    assert_eq!(written["held_out"].as_array().map(Vec::len), Some(6), "first token and output token of three runs");
+    // The file is what the next prediction takes.
+    let told = json(&ok(&["roofline", b, "--peaks", &file, "--json"]));
+    assert!(told["runs"][0]["comparisons"].as_array().is_some_and(|all| all.len() == 2), "{told}");
+    let message = fails(&["roofline", "--calibrate", a, "--gpu", "H200"]);
+    assert!(message.contains("leave out --gpu"), "{message}");
+}

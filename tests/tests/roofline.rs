@@ -1,0 +1,118 @@
+//! Rooflines are predicted from formulas of their own, because the analysis knows no model. They equal those by which
+//! the instrumented layers say what they cost.
+#![allow(missing_docs, reason = "a test")]
+use candlescope_analysis::roofline::work::{Input, Operation, Storage, step};
+use candlescope_analysis::roofline::{FeedForward, Format, ModelShape, known_model};
+use candlescope_models::config::{FeedForward as Network, ModelConfig, NAMED};
+use candlescope_models::cost::{Cost, DecoderCost, Widths, Work, decoder_step};
+
+fn shape(config: &ModelConfig) -> ModelShape {
+    let size = (config.vocab_size as u64, config.hidden_size as u64, config.num_layers as u64);
+    let heads = (config.num_heads as u64, config.num_kv_heads as u64, config.head_dim as u64);
+    let mut shape =
+        ModelShape::decoder(&config.name, size, heads, config.intermediate() as u64).built_as(&config.architecture);
+    shape.tied = config.tie_embeddings;
+    if let Network::MoeSwiGlu { intermediate, experts, active } = config.feed_forward {
+        let [intermediate, experts, active] = [intermediate, experts, active].map(|n| n as u64);
+        shape.feed_forward = FeedForward::Experts { intermediate, experts, active };
+    }
+    shape
+}
+
+fn sum(operations: &[Operation], names: &[&str]) -> [f64; 5] {
+    let mut all = [0.0; 5];
+    for o in operations.iter().filter(|o| names.contains(&o.name)) {
+        let work = [o.flops, o.surplus_flops, o.weight_bytes, o.kv_bytes, o.activation_bytes];
+        all.iter_mut().zip(work).for_each(|(sum, work)| *sum += work * o.calls);
+    }
+    all
+}
+
+fn of(cost: Cost) -> [f64; 5] {
+    [cost.flops, cost.surplus_flops, cost.weight_bytes, cost.kv_bytes, cost.activation_bytes].map(|n| n as f64)
+}
+
+/// Every operation by the term that it belongs to; biases, which the cost model counts among the small weights, are
+/// told apart by the model that has them.
+fn assert_equal(operations: &[Operation], cost: &DecoderCost, biased: bool, what: &str) {
+    let qkv = ["q_proj", "k_proj", "v_proj"];
+    let small = ["input_layernorm", "post_attention_layernorm", "norm", "embed_tokens"];
+    let pointwise = ["rotary", "softmax", "act_fn", "residual", "logits"];
+    let terms: [(&[&str], Cost); 6] = [
+        (&["scores"], cost.scores),
+        (&["context"], cost.context),
+        (&["kv_cache"], cost.kv_write),
+        (&["o_proj"], cost.output),
+        (&["gate_proj", "up_proj", "down_proj"], cost.ffn),
+        (&["lm_head"], cost.lm_head),
+    ];
+    for (names, cost) in terms {
+        assert_eq!(sum(operations, names), of(cost), "{names:?} of {what}");
+    }
+    // The copy of several sequences' last positions is with the norm here and with the pointwise operations there.
+    if biased {
+        let all = [&qkv[..], &small, &pointwise].concat();
+        assert_eq!(sum(operations, &all), of(cost.qkv + cost.small_weights + cost.pointwise), "the rest of {what}");
+        assert_eq!(sum(operations, &qkv)[0], cost.qkv.flops as f64);
+    } else {
+        assert_eq!(sum(operations, &qkv), of(cost.qkv), "q, k, v of {what}");
+        let all = [&small[..], &pointwise].concat();
+        assert_eq!(sum(operations, &all), of(cost.small_weights + cost.pointwise), "the rest of {what}");
+    }
+}
+
+#[test]
+fn the_work_of_every_operation_is_that_of_the_cost_model() {
+    let widths = [(2, 2, 2), (4, 4, 4), (2, 2, 4), (2, 4, 4)];
+    for name in NAMED {
+        let config = ModelConfig::named(name).unwrap();
+        for (batch, tokens, position) in [(1, 1, 0), (1, 1, 999), (4, 1, 127), (1, 512, 0), (3, 64, 0), (2, 16, 100)] {
+            for (weights, activations, products) in widths {
+                let work = Work::new(batch, tokens, position);
+                let both = Widths { weights, activations, products };
+                let format = Format::named(if weights == 2 { "bf16" } else { "f32" }).unwrap();
+                let storage = Storage {
+                    weights: format,
+                    activation: activations as f64,
+                    cached: activations as f64,
+                    product: products as f64,
+                };
+                let (batch, tokens) = (batch as u64, tokens as u64);
+                let input = Input { batch, tokens, context: (position as u64) + tokens, encoded: 0 };
+                let operations = step(&shape(&config), input, &storage, 1);
+                let what = format!("{name} {work:?} {both:?}");
+                assert_equal(&operations, &decoder_step(&config, work, both), config.qkv_bias, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mixture_reads_the_experts_that_the_cost_model_reads() {
+    let mut config = ModelConfig::named("llama-3-8b").unwrap();
+    config.feed_forward = Network::MoeSwiGlu { intermediate: 14_336, experts: 8, active: 2 };
+    for rows in [1, 2, 3, 4, 5, 64] {
+        let work = Work::new(rows, 1, 100);
+        let storage = Storage { weights: Format::named("bf16").unwrap(), activation: 2.0, cached: 2.0, product: 2.0 };
+        let operations = step(&shape(&config), Input::token(rows as u64, 101), &storage, 1);
+        let cost = decoder_step(&config, work, Widths::of(2));
+        assert_eq!(sum(&operations, &["gate_proj", "up_proj", "down_proj"]), of(cost.ffn), "{rows} rows");
+    }
+}
+
+#[test]
+fn known_models_have_the_dimensions_of_the_named_configurations() {
+    for name in NAMED.iter().filter(|name| **name != "embedded") {
+        let config = ModelConfig::named(name).unwrap();
+        let known = known_model(name).unwrap();
+        assert_eq!(known.parameters(), config.parameters(), "{name}");
+        let own = shape(&config);
+        assert_eq!((known.layers, known.heads, known.kv_heads), (own.layers, own.heads, own.kv_heads), "{name}");
+        assert_eq!(
+            (known.feed_forward, known.head_dim, known.tied),
+            (own.feed_forward, own.head_dim, own.tied),
+            "{name}"
+        );
+        assert_eq!(known.max_context, Some(config.max_context as u64), "{name}");
+    }
+}
