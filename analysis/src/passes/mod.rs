@@ -2,6 +2,7 @@
 //!
 //! `figures` streams a run once through all of them.
 
+pub mod account;
 pub mod busy;
 pub mod covered;
 pub mod device_work;
