@@ -72,6 +72,8 @@ limits! {
     Requests = "requests", 1_000_000, "requests held in memory";
     /// Kernels that an analysis holds.
     Kernels = "kernels", 3_000_000, "kernels held in memory";
+    /// Kernels that an account of a device's time holds, of some 80 bytes each.
+    AccountKernels = "account-kernels", 20_000_000, "kernels held by an account of a device's time";
     /// Samples that an analysis reads.
     Samples = "samples", 20_000_000, "samples of an analysis";
     /// Intervals that wait for their parent or their children at once.

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Profile(Box<ProfileArgs>),
     /// Turn a run into report.html, report.md, operators.md, metrics.json and a terminal summary
     Report(ReportArgs),
+    /// Say where the GPUs' time went: busy, idle and why, by stream, kernel and path
+    Analyze(crate::analyze::AnalyzeArgs),
     /// Turn a run into a timeline for another tool
     Export(ExportArgs),
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
@@ -230,7 +232,7 @@ pub(crate) struct ExportArgs {
     /// Directory of the run
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// File to write [default: RUN/trace.json or RUN/trace.pftrace]
+    /// File to write [default: RUN/trace.json, trace.pftrace or kineto.json]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
@@ -250,6 +252,8 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// Protobuf for ui.perfetto.dev and trace_processor
     Perfetto,
+    /// The PyTorch profiler's JSON, for HolisticTraceAnalysis, TraceLens and others; .gz compresses it
+    Kineto,
     /// OpenTelemetry traces, sent to a collector such as Jaeger
     Otlp,
 }

@@ -5,9 +5,10 @@ use crate::limits::limits;
 use crate::output::{note, say};
 use anyhow::{Context, Result};
 use candlescope_analysis::{Batches, Run};
+use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{Finding, RunManifest};
-use candlescope_exporters::{chrome, perfetto};
+use candlescope_exporters::{chrome, kineto, perfetto};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;
@@ -25,22 +26,64 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
             let hint = "open it at ui.perfetto.dev (it stays in your browser) or with trace_processor";
             ("trace.pftrace", hint, |out, run, batches| perfetto::write(out, run, batches))
         }
+        ExportFormat::Kineto => return kineto(args, &run),
         ExportFormat::Otlp => return otlp(args, &run),
     };
-    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    no_endpoint(args)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
     let cannot = || format!("cannot write {}: choose another place with --out", file.display());
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = run.batches();
     write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(cannot)?;
     let findings = batches.findings();
-    let spans = batches.records(candlescope_core::RecordKind::Span);
+    let (spans, kernels) = (batches.records(RecordKind::Span), batches.records(RecordKind::Kernel));
     if args.json {
-        return say(&json!({ "file": file, "spans": spans, "findings": findings }).to_string());
+        return say(&json!({ "file": file, "spans": spans, "kernels": kernels, "findings": findings }).to_string());
     }
     warn(&findings);
-    say(&format!("wrote {spans} intervals to {}", file.display()))?;
+    let and_kernels = if kernels > 0 { format!(" and {kernels} kernels") } else { String::new() };
+    say(&format!("wrote {spans} intervals{and_kernels} to {}", file.display()))?;
     say(hint)
+}
+
+fn no_endpoint(args: &ExportArgs) -> Result<()> {
+    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    Ok(())
+}
+
+fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
+    no_endpoint(args)?;
+    anyhow::ensure!(
+        run.rows(RecordKind::Kernel) > 0,
+        "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti, or export the \
+         intervals with `export chrome` or `export perfetto`",
+        args.run.display()
+    );
+    let file = args.out.clone().unwrap_or_else(|| args.run.join("kineto.json"));
+    let cannot = || format!("cannot write {}: choose another place with --out", file.display());
+    let manifest = run.manifest().cloned().unwrap_or_default();
+    let mut batches = run.batches();
+    let gzip = file.extension().is_some_and(|extension| extension == "gz");
+    let written = write_whole(&file, |out| match gzip {
+        true => kineto::write_gzip(out, &manifest, &mut batches),
+        false => kineto::write(out, &manifest, &mut batches),
+    })
+    .with_context(cannot)?;
+    let findings = batches.findings();
+    let kineto::Written { kernels, launches, intervals, steps } = written;
+    if args.json {
+        let counts = json!({
+            "file": file, "spans": intervals, "kernels": kernels, "launches": launches, "steps": steps,
+            "findings": findings,
+        });
+        return say(&counts.to_string());
+    }
+    warn(&findings);
+    say(&format!(
+        "wrote {kernels} kernels, {launches} launch calls and {intervals} intervals of {steps} steps to {}",
+        file.display()
+    ))?;
+    say("open it with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1), TraceLens, or at ui.perfetto.dev")
 }
 
 fn warn(findings: &[Finding]) {

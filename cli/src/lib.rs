@@ -6,6 +6,7 @@
 // The macros panic if the output is closed: `output` prints instead.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod analyze;
 mod args;
 #[cfg(feature = "lab")]
 mod bench;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Analyze(args) => analyze::run(&args),
         Command::Export(args) => export::run(&args),
         // The command ends with the status of the program it ran.
         Command::Nsys(args) => match nsys::run(&args) {

@@ -17,6 +17,10 @@
     doc = "| [`chrome`] | `chrome` | one JSON trace | chrome://tracing, Perfetto, speedscope |"
 )]
 #![cfg_attr(
+    feature = "kineto",
+    doc = "| [`kineto`] | `kineto` | the PyTorch profiler's JSON, of a run on disk | HolisticTraceAnalysis, TraceLens |"
+)]
+#![cfg_attr(
     feature = "otlp",
     doc = "| [`otlp`] | `otlp`, `otlp-grpc` | spans and metrics over OTLP, by HTTP or gRPC | Jaeger, Tempo, OpenTelemetry Collector |"
 )]
@@ -33,6 +37,10 @@ pub mod chrome;
 #[doc(hidden)]
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod fuzz;
+#[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
+mod kernel_tracks;
+#[cfg(feature = "kineto")]
+pub mod kineto;
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod metrics;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]

@@ -59,7 +59,11 @@ def check(trace: pb.Trace) -> tuple[int, list[str]]:
     if len(processes) != 1:
         say(f"{len(processes)} process tracks")
     for track in tracks.values():
-        if not track.HasField("process") and track.parent_uuid not in processes:
+        above = track
+        # As deep as tracks are: process, thread or device, launch calls or stream.
+        for _ in range(3):
+            above = tracks.get(above.parent_uuid, above)
+        if above.uuid not in processes:
             say(f"track {track.uuid} ({track.name}) does not hang below the process")
 
     slices, depth = 0, collections.Counter()

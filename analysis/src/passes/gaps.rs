@@ -5,6 +5,7 @@
 //! windows of time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
 use candlescope_core::stretches::length;
+use serde::Serialize;
 
 /// A kernel, copy or memset on one device. Times are Unix nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub enum Gap {
 }
 
 /// Number and sum of gaps of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct GapSum {
     /// How many.
     pub n: u64,
@@ -53,7 +54,7 @@ pub struct GapSum {
 }
 
 impl GapSum {
-    fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, ns: u64) {
         self.n += 1;
         self.ns = self.ns.saturating_add(ns);
     }
@@ -116,29 +117,11 @@ impl Occupancy {
     /// Divides the `windows`, which are in order and do not overlap, by the `blocks` of one device. `bound_ns` is how
     /// far the device's times may be off on the host's time line.
     pub fn within(blocks: &[Block], windows: &[(i64, i64)], bound_ns: u64) -> Self {
-        let mut out = Self { wall_ns: length(windows), ..Self::default() };
-        let mut at = 0;
-        for &(from, to) in windows {
-            while blocks.get(at).is_some_and(|block| block.end_ns <= from) {
-                at += 1;
-            }
-            let mut idle_from = None;
-            // A block may reach into the next window: it is looked at again there.
-            for block in blocks[at..].iter().take_while(|block| block.start_ns < to) {
-                let (start, end) = (block.start_ns.max(from), block.end_ns.min(to));
-                match idle_from {
-                    None => out.edges_ns = out.edges_ns.saturating_add(start.abs_diff(from)),
-                    Some(idle_from) => {
-                        let ns = start.abs_diff(idle_from);
-                        out.sum_of(classify(block.launch_ns, idle_from, ns, bound_ns)).add(ns);
-                    }
-                }
-                out.busy_ns = out.busy_ns.saturating_add(end.abs_diff(start));
-                idle_from = Some(end);
-            }
-            out.edges_ns = out.edges_ns.saturating_add(to.abs_diff(idle_from.unwrap_or(from)));
-        }
-        out
+        let mut out = Self::default();
+        let divided = divide(blocks, windows, |_, after, idle_from, ns| {
+            out.sum_of(classify(after.launch_ns, idle_from, ns, bound_ns, LAUNCH_OVERHEAD_NS)).add(ns);
+        });
+        Self { wall_ns: divided.wall_ns, busy_ns: divided.busy_ns, edges_ns: divided.edges_ns, ..out }
     }
 
     fn sum_of(&mut self, gap: Gap) -> &mut GapSum {
@@ -151,14 +134,67 @@ impl Occupancy {
     }
 }
 
+/// Something that takes a stretch of a device's time.
+pub(crate) trait Stretched {
+    /// Start and end, Unix nanoseconds.
+    fn stretch(&self) -> (i64, i64);
+}
+
+impl Stretched for Block {
+    fn stretch(&self) -> (i64, i64) {
+        (self.start_ns, self.end_ns)
+    }
+}
+
+/// How windows divide; what is missing to `wall_ns` are the gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Divided {
+    /// Length of the windows.
+    pub(crate) wall_ns: u64,
+    /// Time in a block.
+    pub(crate) busy_ns: u64,
+    /// Time at a window's ends: before its first block, and after its last.
+    pub(crate) edges_ns: u64,
+}
+
+/// Divides `windows`, in order and apart, by `blocks`, in order and apart. `gap` is called with the blocks before and
+/// after each gap, its start and its length.
+pub(crate) fn divide<B: Stretched>(
+    blocks: &[B],
+    windows: &[(i64, i64)],
+    mut gap: impl FnMut(&B, &B, i64, u64),
+) -> Divided {
+    let mut out = Divided { wall_ns: length(windows), ..Divided::default() };
+    let mut at = 0;
+    for &(from, to) in windows {
+        while blocks.get(at).is_some_and(|block| block.stretch().1 <= from) {
+            at += 1;
+        }
+        let mut before: Option<(&B, i64)> = None;
+        // A block may reach into the next window: it is looked at again there.
+        for block in blocks[at..].iter().take_while(|block| block.stretch().0 < to) {
+            let (start, end) = block.stretch();
+            let (start, end) = (start.max(from), end.min(to));
+            match before {
+                None => out.edges_ns = out.edges_ns.saturating_add(start.abs_diff(from)),
+                Some((before, idle_from)) => gap(before, block, idle_from, start.abs_diff(idle_from)),
+            }
+            out.busy_ns = out.busy_ns.saturating_add(end.abs_diff(start));
+            before = Some((block, end));
+        }
+        out.edges_ns = out.edges_ns.saturating_add(to.abs_diff(before.map_or(from, |(_, idle_from)| idle_from)));
+    }
+    out
+}
+
 /// Classifies the gap of `ns` between `idle_from`, when the device ran out of work, and an activity launched at
-/// `launch_ns`.
-fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64) -> Gap {
+/// `launch_ns`. A gap below `overhead_ns` is launch overhead.
+pub(crate) fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64, overhead_ns: u64) -> Gap {
     let after = |launch: i64| launch.saturating_sub(idle_from);
     match launch_ns.map(after) {
         Some(after) if after > 0 && after.unsigned_abs() > bound_ns => Gap::HostBound,
         Some(after) if after.unsigned_abs() <= bound_ns && bound_ns > 0 => Gap::Uncertain,
-        _ if ns < LAUNCH_OVERHEAD_NS => Gap::LaunchOverhead,
+        _ if ns < overhead_ns => Gap::LaunchOverhead,
         _ => Gap::Other,
     }
 }

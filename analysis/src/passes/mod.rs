@@ -3,6 +3,7 @@
 //! `figures` streams a run once through all of them. What an [`Analysis`] consists of is public here. Modules that are
 //! hidden from the documentation are reachable for this crate's tests and may change at any time.
 
+pub mod account;
 #[doc(hidden)]
 pub mod busy;
 #[doc(hidden)]

@@ -45,7 +45,8 @@ pub(super) fn timelines<'a>(
     if clocks.apart() {
         return Vec::new();
     }
-    let beside = Arc::new(beside_windows(steps, recorded));
+    let numbers = numbers(recorded);
+    let beside = Arc::new(beside_windows(steps, &numbers));
     let mut devices: BTreeMap<&Arc<str>, Vec<(&StepRow, &[Activity])>> = BTreeMap::new();
     let by_number: HashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, step)).collect();
     let mut work: BTreeMap<&Arc<str>, Vec<&[Activity]>> = BTreeMap::new();
@@ -59,7 +60,7 @@ pub(super) fn timelines<'a>(
     for (device, activities) in &recorded.loose {
         work.entry(device).or_default().push(activities);
     }
-    let around = around_others(steps, recorded);
+    let around = around_others(steps, &numbers);
     devices
         .into_iter()
         .map(|(device, mut own)| {
@@ -83,9 +84,14 @@ pub(super) fn timelines<'a>(
         .collect()
 }
 
+/// Numbers of the steps with recorded work.
+fn numbers(recorded: &DeviceWork) -> BTreeSet<u64> {
+    recorded.steps.keys().map(|(step, _)| *step).collect()
+}
+
 /// Time in which steps without recorded kernels ran, of kinds that have recorded kernels elsewhere: see [`beside`].
-fn beside_windows(steps: &[StepRow], recorded: &DeviceWork) -> Vec<(i64, i64)> {
-    let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
+/// `numbers` are those of the steps with recorded kernels.
+pub(super) fn beside_windows(steps: &[StepRow], numbers: &BTreeSet<u64>) -> Vec<(i64, i64)> {
     let kinds: BTreeSet<&str> = steps.iter().filter(|s| numbers.contains(&s.step)).map(StepRow::group).collect();
     let (with, without): (Vec<&StepRow>, Vec<&StepRow>) = steps.iter().partition(|step| numbers.contains(&step.step));
     let of_kinds = without.into_iter().filter(|step| kinds.contains(step.group()));
@@ -211,8 +217,7 @@ fn add(all: &mut Busy, one: &Busy) {
 /// Recorded steps with another recorded one inside, on the same thread.
 ///
 /// The sum over all steps leaves them out: their time includes that of the inner steps and the time in between.
-fn around_others(steps: &[StepRow], recorded: &DeviceWork) -> BTreeSet<u64> {
-    let numbers: BTreeSet<u64> = recorded.steps.keys().map(|(step, _)| *step).collect();
+pub(super) fn around_others(steps: &[StepRow], numbers: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut open: HashMap<u32, Vec<&StepRow>> = HashMap::new();
     let mut around = BTreeSet::new();
     // By start; if two start together, the longer one is outside.

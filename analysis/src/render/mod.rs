@@ -4,6 +4,7 @@
 //! `gpu_sheets`), the table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and
 //! none depends on another.
 
+pub mod account;
 mod conclusion;
 mod format;
 mod gpu_sheets;

@@ -2,12 +2,13 @@
 //!
 //! Format: "Trace Event Format", <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
+use crate::kernel_tracks::{self, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers, thread_of};
 use crate::nesting::{Edge, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, SpanRecord, ThreadInfo};
+use candlescope_core::{Batch, KernelRecord, SpanRecord};
 use serde_json::{Map, Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 /// Converts the batches of one run.
@@ -22,10 +23,21 @@ pub struct Chrome {
     named: HashSet<u64>,
     /// Whether an event was written before, so that a comma is needed.
     started: bool,
+    kernels: KernelTracks,
+    /// Product names by UUID.
+    gpus: HashMap<String, (u64, String)>,
+    /// Track of each thread's intervals, by the thread's number.
+    tids: HashMap<u64, u64>,
+    /// Track of each thread whose launch calls came before its intervals.
+    called: HashMap<u64, u64>,
 }
 
 /// Thread numbers of device tracks start here, above any thread's.
 const GPU_THREADS: u64 = 1 << 32;
+/// Thread numbers of streams start here.
+const STREAMS: u64 = 1 << 33;
+/// Threads that are known by their launch calls only, so far, start here.
+const UNNAMED: u64 = 100_000;
 
 impl TraceFormat for Chrome {
     const NAME: &'static str = "chrome";
@@ -47,6 +59,10 @@ impl TraceFormat for Chrome {
             origin: (run.started_ns > 0).then_some(run.started_ns),
             named: HashSet::new(),
             started: false,
+            kernels: KernelTracks::default(),
+            gpus: kernel_tracks::gpus(run),
+            tids: HashMap::new(),
+            called: HashMap::new(),
         }
     }
 
@@ -62,18 +78,24 @@ impl TraceFormat for Chrome {
 
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         let first = batch.spans.iter().map(|s| s.host_start.0).chain(batch.requests.iter().map(|r| r.host_start.0));
-        let first = first.chain(batch.samples.iter().map(|s| s.time.0)).min();
+        let first = first.chain(batch.samples.iter().map(|s| s.time.0));
+        let first = first.chain(batch.kernels.iter().map(|k| k.launch_start.unwrap_or(k.gpu_start).0)).min();
         self.origin = self.origin.or(first);
+        self.kernels.expect(batch);
 
         for edge in edges(&batch.spans, |s| Some((s.host_start.0, s.host_dur_ns))) {
             if let Edge::Begin { index, start, end } = edge {
-                let tid = self.thread(out, &batch.spans[index].thread, false);
-                self.slice(out, &batch.spans[index], tid, start, end);
+                let span = &batch.spans[index];
+                let tid = self.thread(out, span, false);
+                self.slice(out, span, tid, start, end);
+                if self.kernels.begins_arrow(span.seq) {
+                    self.arrow(out, "s", kernel_tracks::arrow_of_interval(span.seq), tid, start);
+                }
             }
         }
         for edge in edges(&batch.spans, |s| s.gpu.map(|g| (g.start.0, g.dur_ns))) {
             if let Edge::Begin { index, start, end } = edge {
-                let tid = self.thread(out, &batch.spans[index].thread, true);
+                let tid = self.thread(out, &batch.spans[index], true);
                 self.slice(out, &batch.spans[index], tid, start, end);
             }
         }
@@ -114,6 +136,9 @@ impl TraceFormat for Chrome {
             put(out, &sample.value);
             out.extend_from_slice(b"}}");
         }
+        for at in KernelTracks::in_order(batch) {
+            self.kernel(out, &batch.kernels[at]);
+        }
     }
 
     fn forget(&mut self) {
@@ -138,19 +163,81 @@ impl Chrome {
         put_micros(out, key, ns - self.origin.unwrap_or(0));
     }
 
-    fn thread(&mut self, out: &mut Vec<u8>, thread: &ThreadInfo, gpu: bool) -> u64 {
-        let tid = if thread.os_id > 0 { thread.os_id } else { 1000 + u64::from(thread.index) };
-        let tid = if gpu { GPU_THREADS + u64::from(thread.index) } else { tid };
+    fn thread(&mut self, out: &mut Vec<u8>, span: &SpanRecord, gpu: bool) -> u64 {
+        let thread = &span.thread;
+        // A run read from disk does not have the system's thread ids.
+        let own = if thread.os_id > 0 { thread.os_id } else { 1000 + u64::from(thread.index) };
+        // If its launch calls came first, they are on this track.
+        let tid = match gpu {
+            true => GPU_THREADS + u64::from(thread.index),
+            false => self.called.get(&thread_of(span.seq)).copied().unwrap_or(own),
+        };
+        if !gpu {
+            self.tids.insert(thread_of(span.seq), tid);
+        }
+        self.name(out, tid, || match gpu {
+            true => format!("GPU: stream of {}", thread.name),
+            false => thread.name.to_string(),
+        });
+        tid
+    }
+
+    /// Names a track the first time it is used.
+    fn name(&mut self, out: &mut Vec<u8>, tid: u64, name: impl FnOnce() -> String) {
         if self.named.insert(tid) {
             self.event(out, "M", "thread_name", tid);
             out.extend_from_slice(b",\"args\":{\"name\":");
-            match gpu {
-                true => put(out, &format!("GPU: stream of {}", thread.name)),
-                false => put(out, &*thread.name),
-            }
+            put(out, &name());
             out.extend_from_slice(b"}}");
         }
-        tid
+    }
+
+    /// A kernel on the track of its stream, its call on the track of the thread, and an arrow between them.
+    fn kernel(&mut self, out: &mut Vec<u8>, kernel: &KernelRecord) {
+        let arrow = kernel_tracks::arrow(kernel);
+        if let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of))
+            && self.kernels.is_new_call(thread, kernel)
+        {
+            let known = self.tids.get(&thread).copied();
+            let tid = known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread));
+            self.event(out, "X", kernel.launch.unwrap_or("launch"), tid);
+            self.time(out, "ts", launch.0);
+            put_micros(out, "dur", i64::try_from(kernel.launch_dur_ns.unwrap_or(0)).unwrap_or(i64::MAX));
+            let _ = write!(out, ",\"cat\":\"launch\",\"args\":{{\"correlation\":{}}}}}", kernel.correlation);
+            arrow.into_iter().for_each(|id| self.arrow(out, "s", id, tid, launch.0));
+        }
+        let track = self.kernels.place(kernel);
+        let tid = STREAMS + track.number;
+        let (gpus, stream) = (&self.gpus, kernel.stream);
+        let device =
+            gpus.get(&*kernel.device).map_or_else(|| kernel.device.to_string(), |(n, name)| format!("{n} {name}"));
+        let more = if track.lane > 0 { " (overlapping)" } else { "" };
+        self.name(out, tid, || format!("GPU {device}: stream {stream}{more}"));
+        self.event(out, "X", &kernel_name(kernel), tid);
+        self.time(out, "ts", kernel.gpu_start.0);
+        put_micros(out, "dur", i64::try_from(kernel.gpu_dur_ns).unwrap_or(i64::MAX));
+        let _ = write!(out, ",\"cat\":\"{}\",\"args\":{{\"stream\":{stream}", kernel.kind.as_str());
+        for (name, value) in kernel_numbers(kernel) {
+            if let Some(value) = value {
+                let _ = write!(out, ",\"{name}\":{value}");
+            }
+        }
+        for (name, word) in kernel_words(kernel) {
+            if let Some(word) = word {
+                let _ = write!(out, ",\"{name}\":");
+                put(out, &word);
+            }
+        }
+        out.extend_from_slice(b"}}");
+        arrow.into_iter().for_each(|id| self.arrow(out, "f", id, tid, kernel.gpu_start.0));
+    }
+
+    /// One end of an arrow, which is drawn from and to the slice that is open there.
+    fn arrow(&mut self, out: &mut Vec<u8>, ph: &str, id: u64, tid: u64, time: i64) {
+        self.event(out, ph, "launch", tid);
+        self.time(out, "ts", time);
+        // A number of 64 bits does not survive in JavaScript.
+        let _ = write!(out, ",\"cat\":\"launch\",\"bp\":\"e\",\"id\":\"{id:#x}\"}}");
     }
 
     fn slice(&mut self, out: &mut Vec<u8>, span: &SpanRecord, tid: u64, start: i64, end: i64) {
@@ -166,16 +253,7 @@ impl Chrome {
             put(out, &**module);
         }
         let _ = write!(out, ",\"seq\":{}", span.seq);
-        let numbers = [
-            ("step", span.step),
-            ("flops", span.flops),
-            ("bytes", span.bytes),
-            ("io_bytes", span.io_bytes),
-            ("tokens", span.tokens.map(u64::from)),
-            ("context_len", span.context_len.map(u64::from)),
-            ("batch", span.batch.map(u64::from)),
-        ];
-        for (name, value) in numbers {
+        for (name, value) in span_numbers(span) {
             if let Some(value) = value {
                 let _ = write!(out, ",\"{name}\":{value}");
             }

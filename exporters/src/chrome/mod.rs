@@ -1,6 +1,7 @@
 //! The Chrome JSON trace event format: read by chrome://tracing, Perfetto and speedscope, and by any script.
 //!
-//! Intervals are complete (`X`) events, counters `C`, requests async `b`/`e` pairs. Times are microseconds with three
+//! Intervals, kernels and launch calls are complete (`X`) events, counters `C`, requests async `b`/`e` pairs, arrows from
+//! launch calls to kernels `s`/`f` pairs. Times are microseconds with three
 //! decimals since the start of the run, because a double cannot hold Unix time to the nanosecond; the origin is in
 //! `otherData`. A file is several times the size of a Perfetto trace: prefer that for long runs.
 

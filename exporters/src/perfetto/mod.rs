@@ -1,7 +1,8 @@
 //! Native Perfetto traces: open them at <https://ui.perfetto.dev> or query them with `trace_processor`.
 //!
 //! One process track with a track per thread, a track for the device beside each thread whose intervals have device
-//! time, one counter track per metric and a track for requests. Slices have path, FLOPs, bytes, tokens, dtype and shape
+//! time, one counter track per metric and a track for requests; where kernels were recorded, a track for each stream of
+//! each device, and their launch calls below the thread's track, with an arrow from each call to its kernels. Slices have path, FLOPs, bytes, tokens, dtype and shape
 //! as arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
 
 mod perfetto_packets;

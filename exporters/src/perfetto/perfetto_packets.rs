@@ -1,10 +1,11 @@
 //! Batches → Perfetto packets. Pure.
 
 use super::proto::*;
+use crate::kernel_tracks::{self, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers, thread_of};
 use crate::nesting::{Edge, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, RequestRecord, SampleRecord, SpanRecord, ThreadInfo};
+use candlescope_core::{Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -27,6 +28,15 @@ pub struct Perfetto {
     fresh: InternedData,
     tracks: HashSet<u64>,
     counters: HashMap<(Arc<str>, &'static str), u64>,
+    kernels: KernelTracks,
+    /// Product names by UUID.
+    gpus: HashMap<String, (u64, String)>,
+    /// Offset of each device's track of streams, by UUID.
+    devices: HashMap<Arc<str>, u64>,
+    /// Offset of each thread's track, by the thread's number.
+    threads: HashMap<u64, u64>,
+    /// Offset of the track of each thread whose launch calls came before its intervals.
+    called: HashMap<u64, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +60,11 @@ const THREADS: u64 = 1 << 8;
 const GPU: u64 = 1 << 24;
 const COUNTERS: u64 = 1 << 28;
 const REQUESTS: u64 = 1 << 32;
+/// Threads that are known by their launch calls only, so far.
+const UNNAMED: u64 = 1 << 23;
+const CALLS: u64 = 1 << 25;
+const DEVICES: u64 = 1 << 26;
+const STREAMS: u64 = 1 << 27;
 
 impl TraceFormat for Perfetto {
     const NAME: &'static str = "perfetto";
@@ -75,6 +90,11 @@ impl TraceFormat for Perfetto {
             fresh: InternedData::default(),
             tracks: HashSet::new(),
             counters: HashMap::new(),
+            kernels: KernelTracks::default(),
+            gpus: kernel_tracks::gpus(run),
+            devices: HashMap::new(),
+            threads: HashMap::new(),
+            called: HashMap::new(),
         }
     }
 
@@ -96,12 +116,14 @@ impl TraceFormat for Perfetto {
 
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         self.process(out);
+        self.kernels.expect(batch);
         self.slices(batch, out, None);
         if batch.spans.iter().any(|s| s.gpu.is_some()) {
             self.slices(batch, out, Some("GPU"));
         }
         batch.requests.iter().for_each(|request| self.request(request, out));
         batch.samples.iter().for_each(|sample| self.sample(sample, out));
+        KernelTracks::in_order(batch).into_iter().for_each(|at| self.kernel(&batch.kernels[at], out));
     }
 
     fn forget(&mut self) {
@@ -140,15 +162,19 @@ impl Perfetto {
         });
     }
 
-    fn thread(&mut self, out: &mut Vec<u8>, thread: &ThreadInfo, device: Option<&str>) -> u64 {
+    fn thread(&mut self, out: &mut Vec<u8>, span: &SpanRecord, device: Option<&str>) -> u64 {
+        let thread = &span.thread;
         let index = u64::from(thread.index);
+        // If its launch calls came first, they hang below this track.
+        let own = self.called.get(&thread_of(span.seq)).copied().unwrap_or(THREADS + index);
+        self.threads.insert(thread_of(span.seq), own);
         match device {
             Some(device) => self.track(out, GPU + index, |this| TrackDescriptor {
                 name: Some(format!("{device}: stream of {}", thread.name)),
                 parent_uuid: Some(this.base + PROCESS),
                 ..TrackDescriptor::default()
             }),
-            None => self.track(out, THREADS + index, |this| TrackDescriptor {
+            None => self.track(out, own, |this| TrackDescriptor {
                 parent_uuid: Some(this.base + PROCESS),
                 thread: Some(ThreadDescriptor {
                     pid: Some(this.pid),
@@ -170,17 +196,16 @@ impl Perfetto {
             match edge {
                 Edge::Begin { index, start, .. } => {
                     let span = &batch.spans[index];
-                    let track = self.thread(out, &span.thread, device);
-                    let event = self.begin(span, track);
+                    let track = self.thread(out, span, device);
+                    let mut event = self.begin(span, track);
+                    if device.is_none() && self.kernels.begins_arrow(span.seq) {
+                        event.flow_ids.push(self.flow(kernel_tracks::arrow_of_interval(span.seq)));
+                    }
                     self.event(out, start, event);
                 }
                 Edge::End { index, end } => {
-                    let track = self.thread(out, &batch.spans[index].thread, device);
-                    self.event(
-                        out,
-                        end,
-                        TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() },
-                    );
+                    let track = self.thread(out, &batch.spans[index], device);
+                    self.end(out, end, track);
                 }
             }
         }
@@ -192,13 +217,7 @@ impl Perfetto {
     }
 
     fn begin(&mut self, span: &SpanRecord, track: u64) -> TrackEvent {
-        let mut event = TrackEvent {
-            r#type: Some(SLICE_BEGIN),
-            track_uuid: Some(track),
-            name_iid: Some(self.name(&span.path.name)),
-            category_iids: vec![self.category(&span.path.target)],
-            ..TrackEvent::default()
-        };
+        let mut event = self.begin_named(&span.path.name, &span.path.target, track);
         let arguments = &mut event.debug_annotations;
         arguments.push(self.interned("path", &span.path.path));
         arguments.extend(span.path.module.as_ref().map(|module| self.interned("module", module)));
@@ -206,22 +225,83 @@ impl Perfetto {
         arguments.extend(span.phase.map(|p| self.interned("phase", p.as_str())));
         arguments.extend(span.dtype.map(|d| self.interned("dtype", d.as_str())));
         arguments.extend(span.shape.map(|s| self.interned("shape", &s.to_string())));
-        let numbers = [
-            ("step", span.step),
-            ("flops", span.flops),
-            ("bytes", span.bytes),
-            ("io_bytes", span.io_bytes),
-            ("tokens", span.tokens.map(u64::from)),
-            ("context_len", span.context_len.map(u64::from)),
-            ("batch", span.batch.map(u64::from)),
-        ];
-        for (name, value) in numbers {
+        for (name, value) in span_numbers(span) {
             arguments.extend(value.map(|v| self.number(name, v)));
         }
         if span.depth == 0 {
             arguments.push(self.text("trace_id", span.trace_id.to_string()));
         }
         event
+    }
+
+    /// Number of an arrow in the file, so that traces of several ranks can be concatenated.
+    fn flow(&self, arrow: u64) -> u64 {
+        arrow ^ self.base.rotate_left(12)
+    }
+
+    /// A kernel on the track of its stream, its call on a track below its thread's, and an arrow between them.
+    fn kernel(&mut self, kernel: &KernelRecord, out: &mut Vec<u8>) {
+        let flow_ids: Vec<u64> = kernel_tracks::arrow(kernel).map(|arrow| self.flow(arrow)).into_iter().collect();
+        if let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of))
+            && self.kernels.is_new_call(thread, kernel)
+        {
+            let known = self.threads.get(&thread).copied();
+            let parent = known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread));
+            // Not among the intervals: by the error of the clocks a call could reach out of its interval there.
+            let track = self.track(out, CALLS + thread, |this| TrackDescriptor {
+                name: Some("launch calls".to_string()),
+                parent_uuid: Some(this.base + parent),
+                ..TrackDescriptor::default()
+            });
+            let mut event = self.begin_named(kernel.launch.unwrap_or("launch"), "launch", track);
+            event.debug_annotations.push(self.number("correlation", u64::from(kernel.correlation)));
+            event.flow_ids.clone_from(&flow_ids);
+            self.event(out, launch.0, event);
+            self.end(out, launch.plus_ns(kernel.launch_dur_ns.unwrap_or(0)).0, track);
+        }
+        let place = self.kernels.place(kernel);
+        let next = self.devices.len() as u64;
+        let device = DEVICES + *self.devices.entry(kernel.device.clone()).or_insert(next);
+        let parent = self.track(out, device, |this| TrackDescriptor {
+            name: Some(match this.gpus.get(&*kernel.device) {
+                Some((number, name)) => format!("GPU {number} {name}"),
+                None => kernel.device.to_string(),
+            }),
+            parent_uuid: Some(this.base + PROCESS),
+            ..TrackDescriptor::default()
+        });
+        let more = if place.lane > 0 { " (overlapping)" } else { "" };
+        let track = self.track(out, STREAMS + place.number, |_| TrackDescriptor {
+            name: Some(format!("stream {}{more}", kernel.stream)),
+            parent_uuid: Some(parent),
+            ..TrackDescriptor::default()
+        });
+        let mut event = self.begin_named(&kernel_name(kernel), kernel.kind.as_str(), track);
+        event.flow_ids = flow_ids;
+        let arguments = &mut event.debug_annotations;
+        for (name, word) in kernel_words(kernel) {
+            arguments.extend(word.map(|word| self.interned(name, &word)));
+        }
+        for (name, value) in kernel_numbers(kernel) {
+            arguments.extend(value.map(|value| self.number(name, value)));
+        }
+        self.event(out, kernel.gpu_start.0, event);
+        self.end(out, kernel.gpu_start.plus_ns(kernel.gpu_dur_ns).0, track);
+    }
+
+    fn begin_named(&mut self, name: &str, category: &str, track: u64) -> TrackEvent {
+        TrackEvent {
+            r#type: Some(SLICE_BEGIN),
+            track_uuid: Some(track),
+            name_iid: Some(self.name(name)),
+            category_iids: vec![self.category(category)],
+            ..TrackEvent::default()
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>, time: i64, track: u64) {
+        let end = TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() };
+        self.event(out, time, end);
     }
 
     fn request(&mut self, request: &RequestRecord, out: &mut Vec<u8>) {
@@ -251,8 +331,7 @@ impl Perfetto {
             arguments.extend(value.map(|v| self.number(name, v)));
         }
         self.event(out, request.host_start.0, event);
-        let end = TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() };
-        self.event(out, request.host_start.plus_ns(request.host_dur_ns).0, end);
+        self.end(out, request.host_start.plus_ns(request.host_dur_ns).0, track);
     }
 
     fn sample(&mut self, sample: &SampleRecord, out: &mut Vec<u8>) {

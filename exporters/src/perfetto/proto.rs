@@ -116,6 +116,9 @@ pub(super) struct TrackEvent {
     pub(super) track_uuid: Option<u64>,
     #[prost(double, optional, tag = "44")]
     pub(super) double_counter_value: Option<f64>,
+    /// Arrows: events with the same number are joined in order of time.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub(super) flow_ids: Vec<u64>,
 }
 
 /// `TrackEvent.Type.TYPE_SLICE_BEGIN`.

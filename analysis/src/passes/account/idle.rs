@@ -1,0 +1,212 @@
+//! How a device's time divides while steps were open, and why it was idle.
+
+use super::Context;
+use super::tables::Waits;
+use super::works::{DeviceWorks, Unbroken, Work, Works, unbroken};
+use crate::passes::gaps::{Gap, GapSum, classify, divide};
+use crate::passes::step_rows::StepRow;
+use candlescope_core::stretches::{Stretch, intersection, length, merged};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A device's time while steps were open: `wall = busy + gaps + edges`, to the nanosecond. Times are nanoseconds over
+/// the *union* of the steps, so that steps of several threads that overlap do not count twice.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Line {
+    /// Steps with work on the device.
+    pub steps: u64,
+    /// Time in which at least one of them was open.
+    pub wall_ns: u64,
+    /// Sum of their durations, those of one thread that are inside each other counted once.
+    pub open_ns: u64,
+    /// Time in which something ran, whoever launched it.
+    pub busy_ns: u64,
+    /// Sum of all gaps.
+    pub idle_ns: u64,
+    /// Time before the first work in a window of open steps, and after the last.
+    pub edges_ns: u64,
+    /// Busy time summed over streams: if two streams work at once, both count.
+    pub streams_ns: u64,
+    /// Gaps by class.
+    pub gaps: Gaps,
+    /// Part of the host-bound gaps in which the host was occupied with recording intervals: intervals begun between the
+    /// two launches × the measured cost of one. Derived; `None` if the run does not say what an interval costs.
+    pub profiler_ns: Option<u64>,
+}
+
+/// Gaps by class. The classes are those of `docs/definitions.md`, divided further where the data carry it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Gaps {
+    /// The next work was launched only after the device had run out of work.
+    pub host_bound: GapSum,
+    /// The same after a copy that the host had waited for: the queue was empty because the host had drained it.
+    pub sync: GapSum,
+    /// Shorter than what a device needs between two kernels.
+    pub launch_overhead: GapSum,
+    /// Launched in time, but before or after a copy or memset, which takes its own time to begin.
+    pub copy: GapSum,
+    /// All other gaps: launched in time, but something else delayed the work; or nothing is known about the launch.
+    pub other: GapSum,
+    /// The clocks are not exact enough to tell whether the host was late.
+    pub uncertain: GapSum,
+}
+
+impl Gaps {
+    /// Name and sum of each class.
+    pub fn classes(&self) -> [(&'static str, GapSum); 6] {
+        [
+            ("host-bound", self.host_bound),
+            ("sync", self.sync),
+            ("launch overhead", self.launch_overhead),
+            ("copy", self.copy),
+            ("other", self.other),
+            ("within the clocks' error", self.uncertain),
+        ]
+    }
+
+    /// All of them.
+    pub fn ns(&self) -> u64 {
+        self.classes().iter().fold(0, |sum, (_, gaps)| sum.saturating_add(gaps.ns))
+    }
+}
+
+/// The steps of one phase, or of one name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PhaseLine {
+    /// The phase, or the steps' name.
+    pub name: String,
+    /// How the device's time divides while they were open.
+    #[serde(flatten)]
+    pub line: Line,
+}
+
+/// Classifies gaps.
+pub(super) struct Judge<'a> {
+    works: &'a Works,
+    /// How far the device's times may be off; if that is not known, every gap may be within it.
+    bound_ns: u64,
+    overhead_ns: u64,
+    /// What an interval costs the thread that enters it, in nanoseconds.
+    per_interval_ns: Option<f64>,
+}
+
+/// Class of a gap, finer than [`Gap`].
+enum Class {
+    HostBound,
+    Sync,
+    LaunchOverhead,
+    Copy,
+    Other,
+    Uncertain,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn of(works: &'a Works, context: &Context<'_>) -> Self {
+        Self {
+            works,
+            bound_ns: context.clocks.within().unwrap_or(u64::MAX),
+            overhead_ns: context.options.overhead_ns,
+            per_interval_ns: Some(context.manifest.overhead.per_interval_ns).filter(|ns| *ns > 0.0),
+        }
+    }
+
+    fn class(&self, before: &Work, after: &Work, idle_from: i64, ns: u64) -> Class {
+        let launch = after.call().map(|(start, _)| start);
+        match classify(launch, idle_from, ns, self.bound_ns, self.overhead_ns) {
+            Gap::HostBound if before.is_blocking_copy() && before.thread() == after.thread() => Class::Sync,
+            Gap::HostBound => Class::HostBound,
+            Gap::LaunchOverhead => Class::LaunchOverhead,
+            Gap::Uncertain => Class::Uncertain,
+            Gap::Other if !before.is_kernel() || !after.is_kernel() => Class::Copy,
+            Gap::Other => Class::Other,
+        }
+    }
+
+    /// Nanoseconds of a host-bound gap that recording took: the intervals that the thread began between the two
+    /// launches are taken to lie evenly between them.
+    fn profiler_ns(&self, before: &Work, after: &Work, idle_from: i64) -> f64 {
+        let (Some(cost), Some(called), Some(launched)) = (self.per_interval_ns, before.call(), after.call()) else {
+            return 0.0;
+        };
+        if before.thread().is_none() || before.thread() != after.thread() {
+            return 0.0;
+        }
+        let between = launched.0.saturating_sub(called.1).max(1) as f64;
+        let in_gap = launched.0.saturating_sub(idle_from.max(called.1)).max(0) as f64;
+        let intervals = after.seq.saturating_sub(before.seq) as f64;
+        (intervals * cost).min(between) * (in_gap / between).min(1.0)
+    }
+}
+
+/// How the device's time divides within `windows`, in which `steps` were open. Gaps are booked to the paths whose work
+/// ended them in `waits`.
+pub(super) fn line(
+    device: &DeviceWorks,
+    steps: &[&StepRow],
+    windows: &[Stretch],
+    judge: &Judge<'_>,
+    mut waits: Option<&mut Waits>,
+) -> Line {
+    let work = &device.work;
+    let blocks = unbroken(work, 0..work.len() as u32);
+    let (mut gaps, mut profiler) = (Gaps::default(), 0.0);
+    let divided = divide(&blocks, windows, |before: &Unbroken, after: &Unbroken, idle_from, ns| {
+        let (before, after) = (&work[before.last as usize], &work[after.first as usize]);
+        let class = judge.class(before, after, idle_from, ns);
+        let late = matches!(class, Class::HostBound | Class::Sync);
+        let sum = match class {
+            Class::HostBound => &mut gaps.host_bound,
+            Class::Sync => &mut gaps.sync,
+            Class::LaunchOverhead => &mut gaps.launch_overhead,
+            Class::Copy => &mut gaps.copy,
+            Class::Other => &mut gaps.other,
+            Class::Uncertain => &mut gaps.uncertain,
+        };
+        sum.add(ns);
+        if late {
+            profiler += judge.profiler_ns(before, after, idle_from);
+        }
+        if let Some(waits) = waits.as_deref_mut() {
+            waits.add(judge.works, after, ns, late);
+        }
+    });
+    let mut threads: BTreeMap<u32, Vec<Stretch>> = BTreeMap::new();
+    steps.iter().for_each(|step| threads.entry(step.thread).or_default().push(step.window()));
+    let open_ns = threads.into_values().map(|open| length(&intersection(&merged(open), windows)));
+    Line {
+        steps: steps.len() as u64,
+        wall_ns: divided.wall_ns,
+        open_ns: open_ns.fold(0, u64::saturating_add),
+        busy_ns: divided.busy_ns,
+        idle_ns: gaps.ns(),
+        edges_ns: divided.edges_ns,
+        streams_ns: streams_ns(device, windows),
+        gaps,
+        profiler_ns: judge.per_interval_ns.map(|_| profiler.round() as u64),
+    }
+}
+
+fn streams_ns(device: &DeviceWorks, windows: &[Stretch]) -> u64 {
+    let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    device.work.iter().enumerate().for_each(|(at, work)| streams.entry(work.stream).or_default().push(at as u32));
+    let busy =
+        |indices: Vec<u32>| divide(&unbroken(&device.work, indices.into_iter()), windows, |_, _, _, _| {}).busy_ns;
+    streams.into_values().map(busy).fold(0, u64::saturating_add)
+}
+
+impl Line {
+    /// A part of time as a share of the steps' wall time.
+    pub fn of_wall(&self, ns: u64) -> Option<f64> {
+        (self.wall_ns > 0).then(|| ns as f64 / self.wall_ns as f64)
+    }
+
+    /// Streams at work at once, on average over the time in which any was.
+    pub fn streams_at_once(&self) -> Option<f64> {
+        (self.busy_ns > 0).then(|| self.streams_ns as f64 / self.busy_ns as f64)
+    }
+
+    /// Steps open at once, on average over the time in which any was.
+    pub fn steps_at_once(&self) -> Option<f64> {
+        (self.wall_ns > 0).then(|| self.open_ns as f64 / self.wall_ns as f64)
+    }
+}

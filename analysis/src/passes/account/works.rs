@@ -1,0 +1,258 @@
+//! Recorded work on the devices, as small as it can be kept: a run may have tens of millions of rows.
+
+use crate::limits::Limit;
+use crate::passes::gaps::Stretched;
+use crate::passes::step_rows::StepRow;
+use crate::passes::warmup::Warmup;
+use crate::reader::Run;
+use candlescope_core::run::Finding;
+use candlescope_core::stretches::Stretch;
+use candlescope_core::{KernelKind, KernelRecord, PathInfo, RecordKind};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// No time.
+pub(super) const NONE: i64 = i64::MIN;
+/// No step, no path.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// A kernel, copy or memset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    /// Start on the device, Unix nanoseconds.
+    pub(super) start: i64,
+    /// End on the device.
+    pub(super) end: i64,
+    /// Start of the call that launched it, or [`NONE`].
+    pub(super) launch: i64,
+    /// End of that call; its start if the duration is not known.
+    pub(super) launch_end: i64,
+    /// `seq` of the interval that launched it; `u64::MAX` without one.
+    pub(super) seq: u64,
+    /// Bytes copied or set; `u64::MAX` if unknown.
+    pub(super) bytes: u64,
+    /// Index into [`Works::names`].
+    pub(super) name: u32,
+    /// Index into [`Works::paths`], or [`NOWHERE`].
+    pub(super) path: u32,
+    /// Index into the steps, or [`NOWHERE`].
+    pub(super) step: u32,
+    /// Stream.
+    pub(super) stream: u32,
+    pub(super) kind: KernelKind,
+    /// Whether it is in the tables: not of the warm-up, not before the first step.
+    pub(super) counts: bool,
+}
+
+impl Work {
+    pub(super) fn is_kernel(&self) -> bool {
+        self.kind == KernelKind::Kernel
+    }
+
+    pub(super) fn ns(&self) -> u64 {
+        self.end.abs_diff(self.start)
+    }
+
+    pub(super) fn stretch_of(&self) -> Stretch {
+        (self.start, self.end)
+    }
+
+    /// The call that launched it, if it is known.
+    pub(super) fn call(&self) -> Option<(i64, i64)> {
+        (self.launch != NONE).then_some((self.launch, self.launch_end))
+    }
+
+    /// Number of the thread that launched it.
+    pub(super) fn thread(&self) -> Option<u64> {
+        (self.seq != u64::MAX).then_some(self.seq >> THREAD_SHIFT)
+    }
+
+    /// A copy whose call returned only after the device was done: the host waited for it.
+    pub(super) fn is_blocking_copy(&self) -> bool {
+        self.kind == KernelKind::Memcpy && self.launch != NONE && self.launch_end >= self.end
+    }
+}
+
+/// `seq` is thread × 2⁴⁰ + a counter.
+const THREAD_SHIFT: u32 = 40;
+
+/// What ran on one device, in order of start.
+#[derive(Debug)]
+pub(super) struct DeviceWorks {
+    pub(super) device: Arc<str>,
+    pub(super) work: Vec<Work>,
+    /// Numbers of the steps that launched any of it and count.
+    pub(super) steps: BTreeSet<u64>,
+}
+
+/// All recorded work of a run.
+#[derive(Debug, Default)]
+pub(super) struct Works {
+    pub(super) devices: Vec<DeviceWorks>,
+    /// Names of kernels, directions of copies.
+    pub(super) names: Vec<Arc<str>>,
+    /// Paths, by the number that the reader gave them.
+    pub(super) paths: Vec<Option<Arc<PathInfo>>>,
+    /// Numbers of the run's steps, by [`Work::step`].
+    pub(super) steps: Vec<u64>,
+    /// Rows that count.
+    pub(super) records: u64,
+    /// Rows of the warm-up.
+    pub(super) warmup: u64,
+    /// By address: the reader gives equal names the same allocation.
+    numbers: FxHashMap<usize, u32>,
+}
+
+impl Works {
+    /// Reads the table of kernels. `steps` are all steps of the run, in order of start; work before `loaded_until` belongs
+    /// to loading the model.
+    pub(super) fn read(
+        run: &Run,
+        steps: &[StepRow],
+        warmup: &Warmup,
+        loaded_until: Option<i64>,
+    ) -> (Self, Vec<Finding>) {
+        let mut out = Self { steps: steps.iter().map(|step| step.step).collect(), ..Self::default() };
+        let places: FxHashMap<u64, (u32, bool)> = steps
+            .iter()
+            .enumerate()
+            .map(|(at, step)| (step.step, (at as u32, warmup.has_step(Some(step.step)))))
+            .collect();
+        let most = run.limits().get(Limit::AccountKernels);
+        let (mut rows, mut full) = (0, false);
+        let mut last = (u64::MAX, (NOWHERE, false));
+        let mut batches = run.table(RecordKind::Kernel);
+        'table: for batch in batches.by_ref() {
+            for record in &batch.kernels {
+                if rows >= most {
+                    full = true;
+                    break 'table;
+                }
+                rows += 1;
+                if let Some(step) = record.step
+                    && step != last.0
+                {
+                    last = (step, places.get(&step).copied().unwrap_or((NOWHERE, false)));
+                }
+                let (step, warms_up) = if record.step.is_some() { last.1 } else { (NOWHERE, false) };
+                let loads = record.step.is_none() && loaded_until.is_some_and(|until| record.gpu_start.0 < until);
+                out.warmup += u64::from(warms_up);
+                out.add(record, step, !warms_up && !loads);
+            }
+        }
+        let mut seen = batches.findings();
+        if full {
+            let effect = "further rows are left out, and figures cover only the part before them";
+            seen.push(run.limits().reached(Limit::AccountKernels).finding("table `kernels`", effect));
+        }
+        for device in &mut out.devices {
+            let in_order = device.work.is_sorted_by_key(|work| work.start);
+            if !in_order {
+                // Stable: rows come nearly in order, which it makes use of.
+                device.work.sort_by_key(|work| work.start);
+            }
+        }
+        out.devices.sort_by(|a, b| a.device.cmp(&b.device));
+        (out, seen)
+    }
+
+    fn add(&mut self, record: &KernelRecord, step: u32, counts: bool) {
+        let name = self.number(&record.name);
+        // Without an interval there is no path, whatever the row says.
+        let path = record.path.as_ref().filter(|_| record.seq.is_some()).map_or(NOWHERE, |path| {
+            let at = path.id as usize;
+            if self.paths.len() <= at {
+                self.paths.resize(at + 1, None);
+            }
+            self.paths[at].get_or_insert_with(|| path.clone());
+            path.id
+        });
+        let launch = record.launch_start.map_or(NONE, |at| at.0);
+        let start = record.gpu_start.0;
+        let work = Work {
+            start,
+            end: start.saturating_add_unsigned(record.gpu_dur_ns),
+            launch,
+            launch_end: launch.saturating_add_unsigned(record.launch_dur_ns.unwrap_or(0)),
+            seq: record.seq.unwrap_or(u64::MAX),
+            bytes: record.bytes.unwrap_or(u64::MAX),
+            name,
+            path,
+            step,
+            stream: record.stream,
+            kind: record.kind,
+            counts,
+        };
+        let at = match self.devices.iter().position(|device| *device.device == *record.device) {
+            Some(at) => at,
+            None => {
+                let device = record.device.clone();
+                self.devices.push(DeviceWorks { device, work: Vec::new(), steps: BTreeSet::new() });
+                self.devices.len() - 1
+            }
+        };
+        let device = &mut self.devices[at];
+        self.records += u64::from(counts);
+        if counts && let Some(step) = record.step {
+            device.steps.insert(step);
+        }
+        device.work.push(work);
+    }
+
+    fn number(&mut self, name: &Arc<str>) -> u32 {
+        *self.numbers.entry(name.as_ptr() as usize).or_insert_with(|| {
+            self.names.push(name.clone());
+            self.names.len() as u32 - 1
+        })
+    }
+
+    /// The path of a piece of work.
+    pub(super) fn path(&self, work: &Work) -> Option<&Arc<PathInfo>> {
+        self.paths.get(work.path as usize)?.as_ref()
+    }
+
+    /// Whether it is a kernel of a communication library [HTA `hta/utils/utils.py`, `NCCL_KERNEL_RE`].
+    pub(super) fn is_communication(&self, work: &Work) -> bool {
+        work.is_kernel() && self.names[work.name as usize].starts_with("nccl")
+    }
+
+    /// Whether it is a kernel that computes, and counts.
+    pub(super) fn is_compute(&self, work: &Work) -> bool {
+        work.counts && work.is_kernel() && !self.is_communication(work)
+    }
+}
+
+/// A stretch in which the device worked without a break.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unbroken {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Index of the work that began it.
+    pub(super) first: u32,
+    /// Index of the work that ended it.
+    pub(super) last: u32,
+}
+
+impl Stretched for Unbroken {
+    fn stretch(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+}
+
+/// The stretches of the works with these indices, which are in order of start.
+pub(super) fn unbroken(work: &[Work], indices: impl Iterator<Item = u32>) -> Vec<Unbroken> {
+    let mut out: Vec<Unbroken> = Vec::new();
+    for at in indices {
+        let one = &work[at as usize];
+        match out.last_mut() {
+            Some(last) if one.start <= last.end => {
+                if one.end > last.end {
+                    (last.end, last.last) = (one.end, at);
+                }
+            }
+            _ => out.push(Unbroken { start: one.start, end: one.end, first: at, last: at }),
+        }
+    }
+    out
+}

@@ -1,0 +1,331 @@
+//! Batches → events as Kineto writes them. Pure.
+//!
+//! Format: `output_json.cpp` of <https://github.com/pytorch/kineto>, and what HolisticTraceAnalysis reads
+//! (`hta/common/trace_parser.py`, `trace_symbol_table.py`).
+
+use super::Written;
+use crate::kernel_tracks::{KernelTracks, thread_of};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Write;
+use std::sync::Arc;
+
+/// Thread numbers begin here: a run on disk does not have the system's.
+const THREADS: u64 = 1000;
+
+/// A step that waits until it is known whether it has kernels.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    number: u64,
+    thread: u64,
+    start: i64,
+    ns: u64,
+}
+
+/// Converts the batches of one run.
+#[derive(Debug)]
+pub(super) struct Kineto {
+    pid: u64,
+    head: Value,
+    /// Unix time that is zero in the file.
+    origin: i64,
+    /// Number of each device, by UUID.
+    devices: HashMap<Arc<str>, u64>,
+    known: BTreeMap<String, u64>,
+    started: bool,
+    named: HashSet<u64>,
+    steps: Vec<Step>,
+    with_kernels: HashSet<u64>,
+    calls: KernelTracks,
+    written: Written,
+}
+
+impl Kineto {
+    pub(super) fn new(run: &RunManifest) -> Self {
+        let gpus = run.environment.get("gpus").and_then(Value::as_array).cloned().unwrap_or_default();
+        let known = gpus.iter().enumerate().filter_map(|(at, gpu)| {
+            Some((gpu["uuid"].as_str()?.to_string(), gpu["index"].as_u64().unwrap_or(at as u64)))
+        });
+        Self {
+            pid: run.environment.get("pid").and_then(Value::as_u64).unwrap_or(1),
+            origin: run.started_ns,
+            known: known.collect(),
+            head: json!({
+                "schemaVersion": 1,
+                "deviceProperties": gpus.iter().enumerate().map(properties).collect::<Vec<_>>(),
+                "distributedInfo": { "rank": run.rank },
+                "baseTimeNanoseconds": run.started_ns,
+                "displayTimeUnit": "ms",
+                "trace_id": run.run_id,
+                "candlescope": { "run_id": run.run_id, "host": run.host, "model": run.model.get("name") },
+            }),
+            devices: HashMap::new(),
+            started: false,
+            named: HashSet::new(),
+            steps: Vec::new(),
+            with_kernels: HashSet::new(),
+            calls: KernelTracks::default(),
+            written: Written::default(),
+        }
+    }
+
+    pub(super) fn written(&self) -> Written {
+        self.written
+    }
+
+    pub(super) fn header(&mut self, out: &mut Vec<u8>) {
+        put(out, &self.head);
+        // The object goes on with its events.
+        out.pop();
+        out.extend_from_slice(b",\"traceEvents\":[");
+    }
+
+    pub(super) fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
+        self.steps.extend(batch.steps.iter().map(|step| Step {
+            number: step.step,
+            thread: thread_of(step.seq),
+            start: step.host_start.0,
+            ns: step.host_dur_ns,
+        }));
+        for kernel in &batch.kernels {
+            self.with_kernels.extend(kernel.step);
+            self.kernel(kernel, out);
+        }
+        if !batch.spans.is_empty() {
+            self.steps(out);
+        }
+        for span in &batch.spans {
+            if span.step.is_some_and(|step| self.with_kernels.contains(&step)) {
+                self.span(span, out);
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+        self.steps(out);
+        out.extend_from_slice(b"\n]}\n");
+    }
+
+    /// Writes the steps that have kernels, once all kernels are known.
+    fn steps(&mut self, out: &mut Vec<u8>) {
+        for step in std::mem::take(&mut self.steps) {
+            if self.with_kernels.contains(&step.number) {
+                self.written.steps += 1;
+                let name = format!("ProfilerStep#{}", step.number);
+                self.event(out, "user_annotation", &name, self.pid, THREADS + step.thread, step.start, step.ns);
+                out.extend_from_slice(b"}}");
+            }
+        }
+    }
+
+    /// A kernel, copy or memset; the call that launched it; and the arrow between them.
+    fn kernel(&mut self, kernel: &KernelRecord, out: &mut Vec<u8>) {
+        self.written.kernels += 1;
+        let device = self.device(&kernel.device);
+        let (category, name) = match kernel.kind {
+            KernelKind::Kernel => ("kernel", kernel.name.to_string()),
+            KernelKind::Memcpy => ("gpu_memcpy", format!("Memcpy {}", direction(&kernel.name))),
+            KernelKind::Memset => ("gpu_memset", "Memset (Device)".to_string()),
+        };
+        let (start, stream) = (kernel.gpu_start.0, u64::from(kernel.stream));
+        self.event(out, category, &name, device, stream, start, kernel.gpu_dur_ns);
+        let _ =
+            write!(out, "\"device\":{device},\"context\":1,\"stream\":{stream},\"correlation\":{}", kernel.correlation);
+        if let Some(seq) = kernel.seq {
+            let _ = write!(out, ",\"External id\":{seq}");
+        }
+        axes(out, "grid", kernel.grid);
+        axes(out, "block", kernel.block);
+        let shared = kernel.shared_static.zip(kernel.shared_dynamic).map(|(a, b)| u64::from(a) + u64::from(b));
+        let numbers = [
+            ("registers per thread", kernel.registers.map(u64::from)),
+            ("shared memory", shared),
+            ("bytes", kernel.bytes),
+            ("graph id", kernel.graph.map(u64::from)),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                let _ = write!(out, ",\"{name}\":{value}");
+            }
+        }
+        if let Some(bytes) = kernel.bytes.filter(|_| kernel.gpu_dur_ns > 0) {
+            let _ = write!(out, ",\"memory bandwidth (GB/s)\":{}", bytes as f64 / kernel.gpu_dur_ns as f64);
+        }
+        if let Some(path) = &kernel.path {
+            out.extend_from_slice(b",\"path\":");
+            put(out, &path.path);
+        }
+        out.extend_from_slice(b"}}");
+        self.launch(kernel, device, out);
+    }
+
+    fn launch(&mut self, kernel: &KernelRecord, device: u64, out: &mut Vec<u8>) {
+        let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of)) else { return };
+        let tid = THREADS + thread;
+        if self.calls.is_new_call(thread, kernel) {
+            self.written.launches += 1;
+            let call = kernel.launch.unwrap_or("launch");
+            let (name, ns) = (runtime_name(call), kernel.launch_dur_ns.unwrap_or(0));
+            self.event(out, "cuda_runtime", name, self.pid, tid, launch.0, ns);
+            let _ = write!(out, "\"correlation\":{},\"cbid\":0", kernel.correlation);
+            if let Some(seq) = kernel.seq {
+                let _ = write!(out, ",\"External id\":{seq}");
+            }
+            out.extend_from_slice(b",\"call\":");
+            put(out, call);
+            out.extend_from_slice(b"}}");
+            self.arrow(out, "s", kernel.correlation, self.pid, tid, launch.0);
+        }
+        self.arrow(out, "f", kernel.correlation, device, u64::from(kernel.stream), kernel.gpu_start.0);
+    }
+
+    fn span(&mut self, span: &SpanRecord, out: &mut Vec<u8>) {
+        self.written.intervals += 1;
+        let tid = THREADS + thread_of(span.seq);
+        if self.named.insert(tid) {
+            self.begin(out, "M", "thread_name", self.pid, tid);
+            out.extend_from_slice(b",\"args\":{\"name\":");
+            put(out, &*span.thread.name);
+            out.extend_from_slice(b"}}");
+        }
+        self.event(out, "cpu_op", &span.path.name, self.pid, tid, span.host_start.0, span.host_dur_ns);
+        let _ = write!(out, "\"External id\":{},\"path\":", span.seq);
+        put(out, &span.path.path);
+        if let Some(module) = &span.path.module {
+            out.extend_from_slice(b",\"module\":");
+            put(out, &**module);
+        }
+        let numbers = [("flops", span.flops), ("bytes", span.bytes), ("tokens", span.tokens.map(u64::from))];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                let _ = write!(out, ",\"{name}\":{value}");
+            }
+        }
+        out.extend_from_slice(b"}}");
+    }
+
+    fn device(&mut self, uuid: &Arc<str>) -> u64 {
+        if let Some(number) = self.devices.get(uuid) {
+            return *number;
+        }
+        // A device that the environment does not name comes after all that it does.
+        let unknown = self.known.values().max().map_or(0, |most| most + 1);
+        let number = self.known.get(&**uuid).copied().unwrap_or(unknown + self.devices.len() as u64);
+        self.devices.insert(uuid.clone(), number);
+        number
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>, ph: &str, name: &str, pid: u64, tid: u64) {
+        out.extend_from_slice(if std::mem::replace(&mut self.started, true) { b",\n" } else { b"\n" });
+        let _ = write!(out, "{{\"ph\":\"{ph}\",\"pid\":{pid},\"tid\":{tid},\"name\":");
+        put(out, name);
+    }
+
+    /// A complete event up to its arguments; the caller adds them and closes both braces.
+    #[allow(clippy::too_many_arguments)]
+    fn event(&mut self, out: &mut Vec<u8>, cat: &str, name: &str, pid: u64, tid: u64, start: i64, ns: u64) {
+        self.begin(out, "X", name, pid, tid);
+        let _ = write!(out, ",\"cat\":\"{cat}\"");
+        self.micros(out, "ts", start.saturating_sub(self.origin));
+        self.micros(out, "dur", i64::try_from(ns).unwrap_or(i64::MAX));
+        out.extend_from_slice(b",\"args\":{");
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn arrow(&mut self, out: &mut Vec<u8>, ph: &str, id: u32, pid: u64, tid: u64, time: i64) {
+        self.begin(out, ph, "ac2g", pid, tid);
+        let _ = write!(out, ",\"cat\":\"ac2g\",\"id\":{id},\"bp\":\"e\"");
+        self.micros(out, "ts", time.saturating_sub(self.origin));
+        out.push(b'}');
+    }
+
+    /// Microseconds with three decimals since the origin: a double holds them to the nanosecond.
+    fn micros(&self, out: &mut Vec<u8>, key: &str, ns: i64) {
+        let sign = if ns < 0 { "-" } else { "" };
+        let ns = ns.unsigned_abs();
+        let _ = write!(out, ",\"{key}\":{sign}{}.{:03}", ns / 1000, ns % 1000);
+    }
+}
+
+/// What is known of a device, under the profiler's names.
+fn properties((at, gpu): (usize, &Value)) -> Value {
+    let mut out = json!({ "id": gpu["index"].as_u64().unwrap_or(at as u64), "uuid": gpu["uuid"], "name": gpu["name"] });
+    let capability = gpu["compute_capability"].as_str().and_then(|text| text.split_once('.'));
+    if let (Some((major, minor)), Some(out)) = (capability, out.as_object_mut()) {
+        let number = |text: &str| text.parse::<u64>().ok();
+        out.extend(number(major).map(|major| ("computeMajor".to_string(), json!(major))));
+        out.extend(number(minor).map(|minor| ("computeMinor".to_string(), json!(minor))));
+    }
+    if let (Some(bytes), Some(out)) = (gpu["memory_bytes"].as_u64(), out.as_object_mut()) {
+        out.insert("totalGlobalMem".to_string(), json!(bytes));
+    }
+    out
+}
+
+/// `htod` as `HtoD`.
+fn direction(name: &str) -> String {
+    match name.split_once("to") {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => {
+            format!("{}to{}", from.to_uppercase(), to.to_uppercase())
+        }
+        _ => name.to_string(),
+    }
+}
+
+/// A call of the driver under the name of the runtime's that does the same: the tools know no others.
+fn runtime_name(call: &str) -> &str {
+    let asynchronous = call.ends_with("Async");
+    match call {
+        "cuLaunchKernel" => "cudaLaunchKernel",
+        "cuLaunchKernelEx" => "cudaLaunchKernelExC",
+        "cuLaunchCooperativeKernel" => "cudaLaunchCooperativeKernel",
+        "cuGraphLaunch" => "cudaGraphLaunch",
+        _ if call.starts_with("cuMemcpy") => {
+            if asynchronous {
+                "cudaMemcpyAsync"
+            } else {
+                "cudaMemcpy"
+            }
+        }
+        _ if call.starts_with("cuMemset") => {
+            if asynchronous {
+                "cudaMemsetAsync"
+            } else {
+                "cudaMemset"
+            }
+        }
+        _ => call,
+    }
+}
+
+fn axes(out: &mut Vec<u8>, name: &str, axes: Option<[u32; 3]>) {
+    if let Some([x, y, z]) = axes {
+        let _ = write!(out, ",\"{name}\":[{x},{y},{z}]");
+    }
+}
+
+/// Appends a value as JSON. Writing these values to a vector does not fail, here and elsewhere.
+fn put<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_the_names_that_tools_look_for() {
+        for (call, expected) in [
+            ("cuLaunchKernel", "cudaLaunchKernel"),
+            ("cuMemcpyHtoDAsync", "cudaMemcpyAsync"),
+            ("cuMemcpyDtoH", "cudaMemcpy"),
+            ("cuMemsetD8Async", "cudaMemsetAsync"),
+            ("cudaLaunchKernelExC", "cudaLaunchKernelExC"),
+        ] {
+            assert_eq!(runtime_name(call), expected);
+        }
+        assert_eq!(["htod", "dtoh", "ptop", "atod", "other"].map(direction), ["HtoD", "DtoH", "PtoP", "AtoD", "other"]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The JSON of the PyTorch profiler (Kineto), of a run on disk: HolisticTraceAnalysis, TraceLens and other tools that
+//! were made for PyTorch open it.
+//!
+//! As a profile of PyTorch has only the steps of its schedule, the file has the steps whose kernels were recorded, each
+//! as `ProfilerStep#n`. Intervals are `cpu_op`, launches `cuda_runtime` under the runtime's names, which these tools
+//! look for; the name of the call that was really made is in `args`. What a run does not have is not in the file: calls
+//! that wait for the device (`cudaStreamSynchronize`, `cuda_sync`), shapes of inputs, occupancy.
+
+mod kineto_events;
+
+use candlescope_core::Batch;
+use candlescope_core::run::RunManifest;
+use kineto_events::Kineto;
+use std::borrow::Borrow;
+use std::io::{self, Write};
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Kernels, copies and memsets.
+    pub kernels: u64,
+    /// Launch calls.
+    pub launches: u64,
+    /// Intervals, all in steps with kernels.
+    pub intervals: u64,
+    /// Steps with kernels.
+    pub steps: u64,
+}
+
+/// Writes a whole run, whose batches have steps before kernels and kernels before intervals. Holds its steps, nothing
+/// else.
+///
+/// # Errors
+/// If `out` cannot be written.
+pub fn write<B: Borrow<Batch>>(
+    mut out: impl Write,
+    run: &RunManifest,
+    batches: impl IntoIterator<Item = B>,
+) -> io::Result<Written> {
+    let mut format = Kineto::new(run);
+    let mut buffer = Vec::new();
+    format.header(&mut buffer);
+    for batch in batches {
+        format.batch(batch.borrow(), &mut buffer);
+        out.write_all(&buffer)?;
+        buffer.clear();
+    }
+    format.end(&mut buffer);
+    out.write_all(&buffer)?;
+    out.flush()?;
+    Ok(format.written())
+}
+
+/// The same, compressed: the tools open `.json.gz` as it is.
+///
+/// # Errors
+/// If `out` cannot be written.
+pub fn write_gzip<B: Borrow<Batch>>(
+    out: impl Write,
+    run: &RunManifest,
+    batches: impl IntoIterator<Item = B>,
+) -> io::Result<Written> {
+    let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+    let written = write(&mut out, run, batches)?;
+    out.finish()?.flush()?;
+    Ok(written)
+}
