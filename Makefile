@@ -73,7 +73,7 @@ check-msrv:
 # As docs.rs builds: nightly, the features of `package.metadata.docs.rs`.
 check-docs:
 	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
-		-p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-cli \
+		-p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-lab -p candlescope-cli \
 		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
 
 # What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.

@@ -1,4 +1,4 @@
-//! Options of a session, as users name them.
+//! The options of a session, under the names that users see.
 
 use crate::InitError;
 use crate::guard::Scope;
@@ -7,24 +7,24 @@ use candlescope_core::{CandlescopeLayer, Collector, Exporter, Problem, Schedule,
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
-/// Options of a session: destinations, collectors, schedule. End with [`install`](Builder::install), or with
-/// [`layer`](Builder::layer) where the program has a subscriber of its own.
+/// Options of a session: destinations, collectors, schedule. Finish with [`install`](Builder::install), or with
+/// [`layer`](Builder::layer) if the program has its own subscriber.
 #[must_use]
 #[derive(Debug)]
 pub struct Builder {
     session: SessionBuilder,
     destinations: Vec<String>,
     report_at_end: bool,
-    /// Whether the program hears of problems itself.
+    /// Whether the program handles problems itself (`on_problem`).
     tells: bool,
     gpu: crate::gpu::Gpu,
     #[cfg(feature = "host")]
     host: bool,
 }
 
-/// Options of a new session, with no destination yet. The host collector is on (feature `host`), and so is whatever of the GPU the
-/// build and the machine have, except kernels: adaptive GPU time (`cuda`), power and memory (`nvml`), ranges where a tool is
-/// attached (`nvtx`).
+/// Options of a new session, with no destination yet. The host collector is on (feature `host`), and so is everything
+/// of the GPU that the build and the machine have, except kernels: adaptive GPU time (`cuda`), power and memory
+/// (`nvml`), ranges if a tool is attached (`nvtx`).
 pub fn builder() -> Builder {
     Builder {
         session: Session::builder(),
@@ -38,13 +38,13 @@ pub fn builder() -> Builder {
 }
 
 impl Builder {
-    /// Writes a run into the directory `run`, which must be empty or absent: see `candlescope report`.
+    /// Writes a run into the directory `run`, which must be empty or absent. `candlescope report` reads it.
     #[cfg(feature = "parquet")]
     pub fn parquet(self, run: impl AsRef<std::path::Path>) -> Self {
         self.parquet_with(candlescope_exporters::parquet::ParquetConfig::new(run.as_ref()))
     }
 
-    /// As [`parquet`](Builder::parquet), with rotation, budget and compression as given.
+    /// Like [`parquet`](Builder::parquet), with the given rotation, budget and compression.
     #[cfg(feature = "parquet")]
     pub fn parquet_with(mut self, config: candlescope_exporters::parquet::ParquetConfig) -> Self {
         let exporter = candlescope_exporters::parquet::ParquetExporter::new(config);
@@ -76,7 +76,8 @@ impl Builder {
         self.otlp_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
     }
 
-    /// As [`otlp`](Builder::otlp), with limits, headers and resource as given; what is not given comes from the `OTEL_*` variables.
+    /// Like [`otlp`](Builder::otlp), with the given limits, headers and resource; the rest comes from the `OTEL_*`
+    /// variables.
     #[cfg(feature = "otlp")]
     pub fn otlp_with(mut self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
         let exporter = candlescope_exporters::otlp::OtlpExporter::new(config);
@@ -90,8 +91,8 @@ impl Builder {
         self.otlp_metrics_with(candlescope_exporters::otlp::OtlpConfig::new(endpoint))
     }
 
-    /// As [`otlp_metrics`](Builder::otlp_metrics), with interval, headers and resource as given; what is not given comes from the
-    /// `OTEL_*` variables.
+    /// Like [`otlp_metrics`](Builder::otlp_metrics), with the given interval, headers and resource; the rest comes from
+    /// the `OTEL_*` variables.
     #[cfg(feature = "otlp")]
     pub fn otlp_metrics_with(self, config: candlescope_exporters::otlp::OtlpConfig) -> Self {
         self.exporter(candlescope_exporters::otlp::OtlpMetricsExporter::new(config))
@@ -103,7 +104,7 @@ impl Builder {
         self.prometheus_with(candlescope_exporters::prometheus::PrometheusConfig::new(address))
     }
 
-    /// As [`prometheus`](Builder::prometheus), with the limit on paths as given.
+    /// Like [`prometheus`](Builder::prometheus), with the given limit on paths.
     #[cfg(feature = "prometheus")]
     pub fn prometheus_with(self, config: candlescope_exporters::prometheus::PrometheusConfig) -> Self {
         self.exporter(candlescope_exporters::prometheus::PrometheusExporter::new(config))
@@ -114,15 +115,15 @@ impl Builder {
         self.destinations.push(path.display().to_string());
     }
 
-    /// Turns the host collector (memory, CPU use, context switches) on or off; on unless told otherwise.
+    /// Turns the host collector (memory, CPU use, context switches) on or off; on by default.
     #[cfg(feature = "host")]
     pub fn host(mut self, on: bool) -> Self {
         self.host = on;
         self
     }
 
-    /// Takes GPU time as `timing` says, and says so in the run where there is no GPU. Without this call GPU time is adaptive where
-    /// there is a CUDA device, and silently absent where there is none.
+    /// Takes GPU time as `timing` says; if there is no GPU, the run says so. Without this call GPU time is adaptive if
+    /// there is a CUDA device, and absent without a message if there is none.
     #[cfg(feature = "cuda")]
     pub fn gpu_timing(mut self, timing: candlescope_core::GpuTiming) -> Self {
         self.gpu.timing = match timing.tier {
@@ -132,47 +133,47 @@ impl Builder {
         self
     }
 
-    /// How marks are made: which streams, how many may be under way.
+    /// How marks are made: in which streams, and how many may be under way.
     #[cfg(feature = "cuda")]
     pub fn gpu_clock(mut self, options: candlescope_collectors::cuda::CudaClockOptions) -> Self {
         self.gpu.clock = options;
         self
     }
 
-    /// Records kernels through CUPTI in the windows of a schedule that counts recorded steps, or on request only. Off unless told
-    /// otherwise, because a step in a window takes noticeably longer.
+    /// Records kernels through CUPTI, in the windows of a schedule that counts recorded steps, or only on request. Off
+    /// by default, because a step in a window takes noticeably longer.
     #[cfg(feature = "cupti")]
     pub fn cupti(mut self, windows: impl Into<crate::KernelWindows>) -> Self {
         self.gpu.kernels = Some(windows.into());
         self
     }
 
-    /// Turns samples of power, energy, memory, clocks and temperature of the GPUs on or off. Where turned on, the run says so if
-    /// there is no GPU; without this call they are taken where there is one.
+    /// Turns samples of power, energy, memory, clocks and temperature of the GPUs on or off. If they are turned on and
+    /// there is no GPU, the run says so; without this call they are taken if there is one.
     #[cfg(feature = "nvml")]
     pub fn nvml(mut self, on: bool) -> Self {
         self.gpu.nvml = if on { crate::gpu::Choice::On(()) } else { crate::gpu::Choice::Off };
         self
     }
 
-    /// Turns NVTX ranges on or off. They cost nothing where no tool such as Nsight Systems is attached, so they are on.
+    /// Turns NVTX ranges on or off. On by default: they cost nothing unless a tool such as Nsight Systems is attached.
     #[cfg(feature = "nvtx")]
     pub fn nvtx(mut self, on: bool) -> Self {
         self.gpu.nvtx = if on { crate::gpu::Choice::On(()) } else { crate::gpu::Choice::Off };
         self
     }
 
-    /// Adds an exporter of your own.
+    /// Adds your own exporter.
     pub fn exporter(self, exporter: impl Exporter) -> Self {
         self.session(|s| s.exporter(exporter))
     }
 
-    /// Adds a collector of your own.
+    /// Adds your own collector.
     pub fn collector(self, collector: impl Collector) -> Self {
         self.session(|s| s.collector(collector))
     }
 
-    /// Adds a tap on the application's threads.
+    /// Adds a tap, which is called on the application's threads.
     pub fn tap(self, tap: impl Tap) -> Self {
         self.session(|s| s.tap(tap))
     }
@@ -182,24 +183,24 @@ impl Builder {
         self.session(|s| s.schedule(schedule))
     }
 
-    /// Starts with capture off.
+    /// Starts with recording off; the [`Handle`](crate::Handle) turns it on.
     pub fn paused(self, paused: bool) -> Self {
         self.session(|s| s.paused(paused))
     }
 
-    /// Measures in place what recording costs: one step in `every` of each kind is left plain, without rows, and held
-    /// against the recorded ones beside it; the result is `overhead.in_place` of `run.json`. At least 2. Off unless
-    /// told otherwise.
+    /// Measures the cost of recording in place: one step in `every` of each kind is left plain, without rows, and is
+    /// compared with the recorded step beside it. The result is `overhead.in_place` of `run.json`. `every` is at least
+    /// 2. Off by default.
     pub fn overhead_probe(self, every: u64) -> Self {
         self.session(|s| s.overhead_probe(every))
     }
 
-    /// Leaves out spans of a target and everything below it.
+    /// Leaves out spans whose target is `target` or below it.
     pub fn exclude_target(self, target: &str) -> Self {
         self.session(|s| s.exclude_target(target))
     }
 
-    /// Name of the run.
+    /// Name of the run; made from time and process id if not given.
     pub fn run_id(self, run_id: &str) -> Self {
         self.session(|s| s.run_id(run_id))
     }
@@ -209,30 +210,30 @@ impl Builder {
         self.session(|s| s.shutdown_timeout(timeout))
     }
 
-    /// Tells `callback` of problems as they come: an exporter that fails, a GPU that is not there. They are `tracing`
-    /// events too, of the target [`sdk::diagnostics::TARGET`](crate::sdk::diagnostics::TARGET). Without this call
-    /// [`install`](Builder::install), whose subscriber shows events only where `RUST_LOG` asks for them,
-    /// writes problems on standard error.
+    /// Calls `callback` with each problem as it occurs: an exporter that fails, a GPU that is missing. Problems are
+    /// also `tracing` events of the target [`sdk::diagnostics::TARGET`](crate::sdk::diagnostics::TARGET). Without this
+    /// call [`install`](Builder::install), whose subscriber shows events only if `RUST_LOG` asks for them, writes
+    /// problems to standard error.
     pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.tells = true;
         self.session(|s| s.on_problem(callback))
     }
 
-    /// Prints the account of the run on standard error when it ends, where there is somebody to read it. Off unless
-    /// told otherwise.
+    /// Prints the account of the run to standard error when it ends; if that cannot be written to, nothing happens. Off
+    /// by default.
     pub fn report_at_end(mut self, on: bool) -> Self {
         self.report_at_end = on;
         self
     }
 
-    /// Reaches the options that have no method here.
+    /// Sets options of the session that have no method here.
     pub fn session(mut self, f: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Self {
         self.session = f(self.session);
         self
     }
 
-    /// The layer for a subscriber of your own, and the scope to keep. Add the layer *before the model loads*, and not behind a
-    /// per-layer filter.
+    /// The layer for your own subscriber, and the scope to keep. Add the layer *before the model loads*, and not behind
+    /// a per-layer filter.
     ///
     /// ```
     /// use tracing_subscriber::prelude::*;
@@ -244,7 +245,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// When a destination cannot be used; the message names it and the remedy.
+    /// If a destination cannot be used; the message names it and the remedy.
     pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
         #[allow(unused_mut, reason = "changed only with the feature `host`")]
         let mut session = self.gpu.apply(self.session);
@@ -256,11 +257,11 @@ impl Builder {
         Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
     }
 
-    /// Starts, with a global subscriber that holds the layer, and the program's own log lines on standard error where `RUST_LOG`
-    /// asks for them.
+    /// Starts with a global subscriber that has the layer, and that writes the program's own log lines to standard
+    /// error if `RUST_LOG` asks for them.
     ///
     /// # Errors
-    /// When a destination cannot be used or a global subscriber is in place already.
+    /// If a destination cannot be used or a global subscriber is installed already.
     pub fn install(self) -> Result<Scope, InitError> {
         if tracing::dispatcher::has_been_set() {
             return Err(InitError::SubscriberInPlace);
@@ -269,12 +270,12 @@ impl Builder {
         let (layer, scope) = this.layer()?;
         let logs = std::env::var_os("RUST_LOG").map(|_| {
             let filter = tracing_subscriber::EnvFilter::from_default_env();
-            // What is told on standard error already is not told there twice.
+            // What is written to standard error already must not be logged there again.
             let filter = match quiet.map(|directive| directive.parse()) {
                 Some(Ok(directive)) => filter.add_directive(directive),
                 _ => filter,
             };
-            // A line that cannot be written is lost; telling of it where it could not be written would panic.
+            // A line that cannot be written is lost: the attempt to report it there would panic.
             tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter)
         });
         let subscriber = tracing_subscriber::registry().with(layer).with(logs);
@@ -282,7 +283,8 @@ impl Builder {
         Ok(scope)
     }
 
-    /// Where nobody hears of problems they are lines on standard error, and no log lines.
+    /// If the program does not handle problems itself, they are written to standard error, but not logged as events as
+    /// well.
     fn tell_on_stderr(self) -> (Self, Option<&'static str>) {
         if self.tells {
             return (self, None);

@@ -8,71 +8,71 @@ use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";
 
-/// What the variable says. Keys, joined by commas, named as the options of `candlescope profile` and the methods of
-/// [`Builder`] are:
+/// The options in the variable: keys joined by commas, with the names of the options of `candlescope profile` and of
+/// the methods of [`Builder`]:
 ///
 /// | key | meaning |
 /// |---|---|
 /// | `parquet=DIR` | a run for each process, in a new directory below `DIR` |
 /// | `perfetto=FILE` | a native Perfetto trace |
 /// | `chrome=FILE` | Chrome's JSON trace format |
-/// | `otlp=URL`, `otlp` | traces to an OpenTelemetry collector; without a URL to the one that the `OTEL_*` variables name |
+/// | `otlp=URL`, `otlp` | traces to an OpenTelemetry collector; without a URL, to that of the `OTEL_*` variables |
 /// | `otlp-metrics=URL`, `otlp-metrics` | metrics to an OpenTelemetry collector, likewise |
-/// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is of this machine only |
+/// | `prometheus=ADDR` | metrics at `http://ADDR/metrics`; a port alone is for this machine only |
 /// | `prometheus-host=NAME` | a further name of that address, see `PrometheusConfig::allow_host`; can be repeated |
 /// | `host`, `host=off` | samples of the process; on by default |
-/// | `gpu-timing=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, `adaptive`; adaptive by default where there is a CUDA device |
-/// | `gpu-budget=SHARE` | what the adaptive tier may cost, `0.02` (2 % of step time) unless told otherwise |
-/// | `cupti=N/EVERY`, `cupti`, `cupti=on-request` | record kernels of N steps in EVERY, of all steps, or when asked to |
-/// | `nvml`, `nvml=off` | power, memory, clocks of the GPUs; on by default where there are any |
-/// | `nvtx`, `nvtx=off` | ranges for Nsight Systems; on by default where it is attached |
+/// | `gpu-timing=TIER` | GPU time: `off`, `steps`, `blocks`, `all`, or `adaptive`, the default with a CUDA device |
+/// | `gpu-budget=SHARE` | what the adaptive tier may cost; default `0.02` (2 % of step time) |
+/// | `cupti=N/EVERY`, `cupti`, `cupti=on-request` | record kernels of N steps in EVERY, of all steps, or on request |
+/// | `nvml`, `nvml=off` | power, memory, clocks of the GPUs; on by default if there are any |
+/// | `nvtx`, `nvtx=off` | ranges for Nsight Systems; on by default if it is attached |
 /// | `schedule=N/EVERY` | record N steps in EVERY, or by `skip_first/wait/warmup/active/repeat` |
-/// | `overhead-probe=EVERY` | leave one step in EVERY without a record, to measure what recording the others costs |
-/// | `paused` | start with capture off |
+/// | `overhead-probe=EVERY` | leave one step in EVERY plain, to measure what recording the others costs |
+/// | `paused` | start with recording off |
 /// | `report`, `report=off` | the account of the run on standard error when it ends; on by default |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnvConfig {
-    /// Directory for runs.
+    /// Directory in which each process makes a run.
     pub parquet: Option<String>,
-    /// Perfetto trace.
+    /// File for the Perfetto trace.
     pub perfetto: Option<String>,
-    /// Chrome trace.
+    /// File for the Chrome trace.
     pub chrome: Option<String>,
-    /// Collector of traces; empty where the `OTEL_*` variables say which.
+    /// OpenTelemetry collector for traces; empty if the `OTEL_*` variables name it.
     pub otlp: Option<RedactedUrl>,
-    /// Collector of metrics; empty where the `OTEL_*` variables say which.
+    /// OpenTelemetry collector for metrics; empty if the `OTEL_*` variables name it.
     pub otlp_metrics: Option<RedactedUrl>,
-    /// Address of the metrics.
+    /// Address at which metrics are served.
     pub prometheus: Option<String>,
     /// Further names of that address.
     pub prometheus_hosts: Vec<String>,
     /// Whether the host collector is off.
     pub no_host: bool,
-    /// GPU time, where the variable says something of it.
+    /// Tier of GPU time, if the variable states it.
     pub gpu: Option<GpuTier>,
-    /// Budget of the adaptive tier, a share of step time, as written.
+    /// Budget of the adaptive tier, a share of step time, in the text form that was given.
     pub gpu_budget: Option<String>,
     /// Whether kernels are recorded, and in which windows.
     pub cupti: Option<KernelWindows>,
-    /// Whether the GPUs are sampled, where the variable says something of it.
+    /// Whether the GPUs are sampled, if the variable states it.
     pub nvml: Option<bool>,
-    /// Whether NVTX ranges are made, where the variable says something of it.
+    /// Whether NVTX ranges are made, if the variable states it.
     pub nvtx: Option<bool>,
-    /// Schedule.
+    /// Which steps are recorded; all if `None`.
     pub schedule: Option<Schedule>,
-    /// One step in so many is left plain.
+    /// One step in this many is left plain.
     pub overhead_probe: Option<u64>,
-    /// Whether capture starts off.
+    /// Whether the session starts with recording off.
     pub paused: bool,
-    /// Whether the account at the end is left out.
+    /// Whether the account at the end of the run is not printed.
     pub no_report: bool,
-    /// Excluded targets.
+    /// Targets whose spans are left out.
     pub exclude: Vec<String>,
 }
 
-/// `CANDLESCOPE` is not understood.
+/// The value of `CANDLESCOPE` is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -81,20 +81,20 @@ pub enum ConfigError {
         "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET"
     )]
     UnknownKey(String),
-    /// A key without the value it needs, or with one it cannot take.
+    /// A key without the value that it needs, or with an impossible value.
     #[error("{VARIABLE}: `{key}` wants {wanted}{}", not(value))]
     Value {
         /// The key.
         key: &'static str,
-        /// What it wants.
+        /// What values it accepts.
         wanted: &'static str,
-        /// What it got.
+        /// The value that was given.
         value: String,
     },
-    /// Keys are joined by something else than commas.
+    /// Keys are joined by something other than commas.
     #[error("{VARIABLE}: keys are joined by commas, but `{0}` stands behind a semicolon")]
     Separator(String),
-    /// The build lacks what the key needs.
+    /// The build lacks a feature that the key needs.
     #[error(
         "{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild"
     )]
@@ -123,7 +123,7 @@ const KEYS: [&str; 18] = [
     "exclude",
 ];
 
-/// What was there instead, if anything was.
+/// The rest of a message that says which value was given instead, if any was.
 fn not(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(", not `{value}`") }
 }
@@ -140,11 +140,11 @@ impl EnvConfig {
     /// ```
     ///
     /// # Errors
-    /// Names the key that is not understood and what it wants.
+    /// Names the key that is not understood and what it accepts.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            // In a value it is its own: addresses and file names may have it.
+            // Inside a value a semicolon is accepted: addresses and file names may contain one.
             let second = part.split(';').skip(1).map(|rest| rest.split('=').next().unwrap_or_default().trim());
             if let Some(key) = second.into_iter().find(|rest| KEYS.contains(rest)) {
                 return Err(ConfigError::Separator(key.to_string()));
@@ -184,7 +184,7 @@ impl EnvConfig {
         Ok(config)
     }
 
-    /// Whether what is recorded goes anywhere.
+    /// Whether records go anywhere.
     pub(crate) fn has_destination(&self) -> bool {
         let files = [&self.parquet, &self.perfetto, &self.chrome, &self.prometheus];
         let collectors = [&self.otlp, &self.otlp_metrics];
@@ -226,7 +226,7 @@ impl EnvConfig {
         }
         if self.gpu.is_some() || self.gpu_budget.is_some() {
             let timing = GpuTiming::tier(self.gpu.unwrap_or(GpuTier::Adaptive));
-            // Checked when it was read.
+            // The text was checked when it was read.
             let share = self.gpu_budget.and_then(|text| text.parse().ok()).unwrap_or(timing.budget);
             b = gpu(b, timing.budget(share))?;
         }
@@ -346,7 +346,7 @@ fn tier(value: &str) -> Result<GpuTier, ConfigError> {
     GpuTier::from_word(value).ok_or_else(|| ConfigError::Value { key: "gpu-timing", wanted, value: value.into() })
 }
 
-/// The text itself: a configuration can be compared, and floats cannot.
+/// Returns the text itself: configurations are compared, and floats have no exact equality.
 fn budget(value: &str) -> Result<String, ConfigError> {
     match value.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(value.to_string()),
@@ -358,7 +358,7 @@ fn budget(value: &str) -> Result<String, ConfigError> {
     }
 }
 
-/// As much of a key as can be one: what was given in a key's place may be an address with a password in it.
+/// The start of the key, as far as it can be one: text in a key's place may be an address with a password in it.
 fn word(key: &str) -> String {
     let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
     let word: String = key.chars().take_while(is_part).collect();

@@ -1,15 +1,15 @@
-//! The GPU's side of a session: what is asked for, and what this machine can give.
+//! The GPU's side of a session: what was asked for, and what this machine provides.
 
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Code, Finding, Severity};
 use candlescope_core::{Schedule, SessionBuilder};
 
-/// The steps whose kernels are recorded.
+/// The steps for which kernels are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelWindows {
-    /// Those that [`Handle::capture_kernels`](crate::Handle::capture_kernels) asks for.
+    /// The steps that [`Handle::capture_kernels`](crate::Handle::capture_kernels) asks for.
     OnRequest,
-    /// Those that a schedule of recorded steps says, and those that are asked for.
+    /// The steps of a schedule, which counts recorded steps, and those that are asked for.
     Scheduled(Schedule),
 }
 
@@ -29,7 +29,7 @@ impl From<Schedule> for KernelWindows {
     }
 }
 
-/// What was asked for.
+/// The GPU options of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Gpu {
     #[cfg(feature = "cuda")]
@@ -45,21 +45,22 @@ pub(crate) struct Gpu {
     pub(crate) nvtx: Choice<()>,
 }
 
-/// Something that is on where it works, unless somebody said more.
+/// Something that is on if it works, unless the program says more.
 #[cfg(any(feature = "cuda", feature = "nvml", feature = "nvtx"))]
 #[derive(Debug, Default)]
 pub(crate) enum Choice<T> {
-    /// On where the machine has it, and silent where not.
+    /// On if the machine has it; no message if not.
     #[default]
     Auto,
-    /// Asked for: where the machine lacks it, the run says so.
+    /// Asked for: if the machine lacks it, the run says so.
     On(T),
     /// Off.
     Off,
 }
 
 impl Gpu {
-    /// Adds to the session what was asked for and is there. What is not there is said once, and the session goes on without.
+    /// Adds to the session what was asked for and is available. What is not available is reported once, and the session
+    /// goes on without it.
     pub(crate) fn apply(self, session: SessionBuilder) -> SessionBuilder {
         #[allow(unused_mut, reason = "changed only with features")]
         let mut session = session;
@@ -70,7 +71,7 @@ impl Gpu {
         #[cfg(feature = "cupti")]
         if let Some(windows) = self.kernels {
             use candlescope_collectors::cupti::{Cupti, CuptiOptions};
-            // Whether it works turns out in the background, and is said in the run's verdict.
+            // Whether it works becomes known in the background and is stated in the run's verdict.
             session = session.kernels(Cupti::new(CuptiOptions::default()), windows.schedule());
         }
         #[cfg(feature = "nvml")]
@@ -125,7 +126,7 @@ fn nvml(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
     }
 }
 
-/// The GPUs that CUDA shows this process; all of them where it cannot be asked.
+/// The GPUs that CUDA shows to this process; all of them if CUDA cannot be asked.
 #[cfg(feature = "nvml")]
 fn visible_gpus() -> Vec<candlescope_collectors::nvml::GpuId> {
     #[cfg(feature = "cuda")]
@@ -140,7 +141,7 @@ fn nvtx(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
     use candlescope_exporters::nvtx::NvtxTap;
     match choice {
         Choice::Off => session,
-        // Without a tool attached a session is better off without the tap, whatever was asked for.
+        // Without a tool attached, the tap would only cost time, even if it was asked for.
         _ => match NvtxTap::attached() {
             Some(tap) => session.tap(tap),
             None => session,
@@ -148,11 +149,11 @@ fn nvtx(session: SessionBuilder, choice: &Choice<()>) -> SessionBuilder {
     }
 }
 
-/// Says what the session goes on without: at once, and in the run's verdict.
+/// Reports what the session goes on without: at once, and in the run's verdict.
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 fn lacking(session: SessionBuilder, code: Code, what: &'static str, why: &str) -> SessionBuilder {
     session.report_problem("gpu", &format!("{what}: {why}"));
     let finding = Finding::new(code, "{what}: {why}", "`candlescope doctor` shows what this machine has");
-    // The machine lacks it, and the rest of the run is whole: no error.
+    // The machine lacks it, but the rest of the run is complete, so this is not an error.
     session.finding(finding.severity(Severity::Warning).text("what", what).text("why", why))
 }

@@ -1,10 +1,10 @@
-//! What keeps a session alive.
+//! The scope, which keeps a session alive.
 
 use candlescope_core::run::{Code, RunManifest};
 use candlescope_core::{FlushError, Handle, Session};
 use std::time::Duration;
 
-/// Keeps candlescope recording; dropping it flushes and ends the session within the shutdown timeout.
+/// Keeps candlescope recording. Dropping it flushes and ends the session within the shutdown timeout.
 #[must_use = "recording ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct Scope {
@@ -23,32 +23,32 @@ impl Scope {
         Self { session: Some(session), report_at_end, destinations }
     }
 
-    /// Whether anything is being recorded.
+    /// Whether there is a session.
     pub fn is_enabled(&self) -> bool {
         self.session.is_some()
     }
 
-    /// Start, stop, capture the next steps, statistics; `None` where nothing is recorded.
+    /// The handle, to start, stop, capture the next steps, or get statistics; `None` if nothing is recorded.
     pub fn handle(&self) -> Option<&Handle> {
         self.session.as_ref().map(Session::handle)
     }
 
-    /// Makes durable what has been recorded so far.
+    /// Makes everything that was recorded so far durable.
     ///
     /// # Errors
-    /// When that takes longer than `timeout`.
+    /// If that takes longer than `timeout`, or an exporter cannot flush.
     pub fn flush(&self, timeout: Duration) -> Result<(), FlushError> {
         self.handle().map_or(Ok(()), |handle| handle.flush(timeout))
     }
 
-    /// Ends the session and returns what became of it; `None` where nothing was recorded.
+    /// Ends the session and returns its final manifest; `None` if nothing was recorded.
     pub fn finish(mut self) -> Option<RunManifest> {
         self.end()
     }
 
     fn end(&mut self) -> Option<RunManifest> {
         let manifest = self.session.take()?.finish();
-        // In a forked child there is no account: the run is the parent's, and that has been told.
+        // A forked child has no account: the run belongs to the parent, and that was reported already.
         let forked = manifest.verdict.findings.iter().any(|f| f.code == Code::ForkedProcess);
         if self.report_at_end && !forked {
             candlescope_core::diagnostics::print(&account(&manifest, &self.destinations));
@@ -68,7 +68,7 @@ impl Drop for Scope {
     }
 }
 
-/// The lines printed at the end of a run.
+/// The account that is printed at the end of a run.
 fn account(m: &RunManifest, destinations: &[String]) -> String {
     let intervals = m.counts.get("spans").copied().unwrap_or(0);
     let mut text = format!(

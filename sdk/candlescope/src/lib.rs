@@ -26,12 +26,16 @@
 //! ```
 //!
 //! # Features
-//! Additive. `candle`: the modules of a model by name (`observe`), for programs on the version of candle that this
-//! release was written for. On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process). For
-//! NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml` (power, energy,
-//! memory, clocks), or all three as `gpu`; they load the driver's libraries when they run, so they build anywhere. `nvtx` (ranges
-//! for Nsight Systems) needs libclang to build. For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an
-//! OpenTelemetry collector over HTTP, without an async runtime), `otlp-grpc` (the same by gRPC). With everything off the crate still records and hands records to exporters of your own.
+//! Features are additive. With everything off the crate still records, and hands records to your own exporters.
+//!
+//! - On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process).
+//! - For NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml`
+//!   (power, energy, memory, clocks), or all three as `gpu`. They load the driver's libraries at run time, so they
+//!   build anywhere. `nvtx` (ranges for Nsight Systems) needs libclang to build.
+//! - For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an OpenTelemetry collector
+//!   over HTTP, without an async runtime), `otlp-grpc` (the same over gRPC).
+//! - `candle`: the modules of a model by name (`observe`), for programs on the version of candle that this release was
+//!   written for.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -45,8 +49,8 @@ mod observe;
 pub use builder::{Builder, builder};
 #[cfg(feature = "cuda")]
 pub use candlescope_collectors::cuda;
-/// What exporters, collectors and taps of your own are written with: records, manifests, traits. The names that most programs need
-/// stand in the crate's root.
+/// What you need to write your own exporters, collectors and taps: records, manifests, traits. The names that most
+/// programs need are in the crate's root.
 pub use candlescope_core as sdk;
 pub use candlescope_core::modules::{begin_loading, loaded, model};
 pub use candlescope_core::run::RunManifest;
@@ -74,10 +78,10 @@ pub enum InitError {
     /// An exporter or the pipeline could not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// `CANDLESCOPE` says something that is not understood.
+    /// The value of `CANDLESCOPE` is not understood.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Another global `tracing` subscriber is in place.
+    /// Another global `tracing` subscriber is installed.
     #[error(
         "a global tracing subscriber is installed already; add the layer to it instead: \
          let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, \
@@ -86,15 +90,15 @@ pub enum InitError {
     SubscriberInPlace,
 }
 
-/// Sets candlescope up from the environment variable `CANDLESCOPE`. Unset, it costs one look at the environment and does nothing.
+/// Sets candlescope up from the environment variable `CANDLESCOPE`. If it is unset, this only reads the environment.
 ///
-/// Call it first thing in `main`, before any model loads, and keep what it returns until the end. A value that is not understood,
-/// or a destination that cannot be used, is reported on standard error with the remedy, and the program goes on without
-/// candlescope: profiling never stops the program it is to explain.
+/// Call it first in `main`, before any model loads, and keep the returned scope until the end. If the value is not
+/// understood, or a destination cannot be used, that is reported on standard error with the remedy, and the program
+/// goes on without candlescope: profiling never stops the program that it observes.
 ///
-/// It installs the global `tracing` subscriber. A program that installs one of its own takes [`layer_from_env`]
-/// instead: of two subscribers the second fails, and `registry().init()` panics then, on the day that somebody sets
-/// the variable.
+/// It installs the global `tracing` subscriber. A program that installs its own must use [`layer_from_env`] instead.
+/// Otherwise the second of the two subscribers fails as soon as somebody sets the variable, and `registry().init()`
+/// then panics.
 ///
 /// ```
 /// let _scope = candlescope::init();
@@ -106,8 +110,8 @@ pub fn init() -> Scope {
     }
 }
 
-/// As [`init`], for a program with a subscriber of its own, which gets the layer. `None` where the variable is unset
-/// or cannot be followed: the layer is an `Option`, which a subscriber takes as it is.
+/// Like [`init`], for a program with its own subscriber, which gets the layer. `None` if the variable is unset, or
+/// cannot be followed: subscribers accept an `Option` of a layer.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -122,21 +126,21 @@ pub fn layer_from_env() -> (Option<CandlescopeLayer>, Scope) {
     }
 }
 
-/// What the variable says, if it says anything.
+/// The variable's value, if it is set and not empty.
 fn said_by_env() -> Option<String> {
     std::env::var(VARIABLE).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Goes on without candlescope, and says so: on standard error, because there may be nobody else yet to hear it.
+/// Goes on without candlescope and reports that: on standard error, because nothing else may be listening yet.
 fn without(error: InitError) -> Scope {
     candlescope_core::diagnostics::to_stderr(&Problem::new("", format!("{error}; going on without it")));
     Scope::disabled()
 }
 
-/// As [`init`], from a given value, with errors returned.
+/// Like [`init`], from a given value, and returns errors.
 ///
 /// # Errors
-/// When the value is not understood, a destination cannot be used, or a global subscriber is in place.
+/// If the value is not understood, a destination cannot be used, or a global subscriber is installed.
 pub fn init_from(value: &str) -> Result<Scope, InitError> {
     builder_from(value)?.install()
 }

@@ -1,4 +1,4 @@
-//! Standard error that nobody reads, or that has no room: the profiled program ends as if nothing were wrong.
+//! Standard error that nobody reads, or that is full: the profiled program ends as if nothing were wrong.
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 
@@ -7,10 +7,10 @@ use candlescope::sdk::{ExportError, Ledger};
 use candlescope::{Batch, Exporter, MemoryExporter};
 use std::process::{Command, Stdio};
 
-/// Says that this process is the program, and how it uses the library.
+/// Set in the process that is the program; says how the program uses the library.
 const ROLE: &str = "CANDLESCOPE_TEST_BROKEN_STDIO";
 
-/// Has a problem with every batch, and says another thing itself.
+/// Fails with every batch, and reports a problem in addition.
 struct Complains;
 
 impl Exporter for Complains {
@@ -29,12 +29,12 @@ impl Exporter for Complains {
     }
 }
 
-/// The program. Not run by itself: what it does to its standard streams would be the harness'.
+/// The program. It is not run by itself, because its standard streams would then be the test harness's.
 #[test]
 fn program() {
     let Ok(role) = std::env::var(ROLE) else { return };
     if role == "environment" {
-        // A value that is not understood is told where there may be nobody.
+        // A value that is not understood is reported although nobody may be listening.
         let scope = candlescope::init();
         assert!(!scope.is_enabled());
         std::process::exit(40);
@@ -48,7 +48,7 @@ fn program() {
             let manifest = scope.finish().expect("recorded");
             assert!(manifest.exporters.iter().all(|e| e.conserved()));
         }
-        // In the middle of another panic, where a second one would abort.
+        // During another panic, where a second panic would abort.
         "unwinding" => {
             std::panic::set_hook(Box::new(|_| ()));
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -63,8 +63,8 @@ fn program() {
     std::process::exit(40);
 }
 
-/// Standard error of the program. Its standard output is the test harness' own, and the libraries' sources are held
-/// to print nothing.
+/// Standard error of the program. Its standard output is the test harness's own; another test checks that the
+/// libraries' sources print nothing.
 fn broken(kind: &str) -> Stdio {
     if kind == "full" {
         return Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full"));
@@ -89,7 +89,7 @@ fn a_program_that_nobody_listens_to_ends_as_it_would_have() {
                 .stderr(broken(kind))
                 .status()
                 .expect("starts");
-            // Its own number: the harness ends with 0 or 101, an abort with none.
+            // A status of its own: the harness ends with 0 or 101, and an abort without a status.
             assert_eq!(status.code(), Some(40), "{kind}, {role}: {status}");
         }
     }

@@ -1,11 +1,11 @@
-//! A program that forks while it writes a run: the child touches nothing of it, and the parent's run is whole.
+//! A program that forks while it writes a run: the child changes nothing of it, and the parent's run is complete.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, unsafe_code, reason = "a test; fork has no safe form")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Every file of the run with its size and when it was written.
+/// Every file of the run, with its size and the time when it was written.
 fn files(dir: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let entry = entry.expect("an entry");
@@ -37,7 +37,7 @@ fn a_forked_child_touches_nothing_of_the_run() {
         found
     };
     let before = state();
-    // SAFETY: the child does what a careless program does; whatever becomes of it, it ends with `_exit`.
+    // SAFETY: the child does what a careless program does; in any case it ends with `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork");
     if child == 0 {
@@ -47,11 +47,11 @@ fn a_forked_child_touches_nothing_of_the_run() {
             drop(scope.take());
             begin.elapsed() < Duration::from_secs(8)
         }));
-        // SAFETY: ends the process without running what belongs to the parent.
+        // SAFETY: ends the process without running anything that belongs to the parent.
         unsafe { libc::_exit(if matches!(ended, Ok(true)) { 40 } else { 1 }) }
     }
     let mut status = 0;
-    // SAFETY: `status` is there to be written, and `child` is ours.
+    // SAFETY: `status` is a valid place to write to, and `child` is our child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 40, "the child ended with {status}");
     assert_eq!(state(), before, "the child touched the run");

@@ -1,4 +1,4 @@
-//! A program with a subscriber of its own, whatever the variable `CANDLESCOPE` says: its own `init()` works.
+//! A program with its own subscriber: whatever the variable `CANDLESCOPE` says, its `init()` works.
 #![allow(missing_docs, reason = "a test")]
 
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use tracing_subscriber::prelude::*;
 
 const CHILD: &str = "CANDLESCOPE_TEST_LAYER_FROM_ENV";
 
-/// The program; run by the test below, because a process has one subscriber and one environment.
+/// The program. The test below runs it in other processes, because a process has one subscriber and one environment.
 #[test]
 fn program() {
     if std::env::var_os(CHILD).is_none() {
@@ -16,7 +16,7 @@ fn program() {
     assert_eq!(layer.is_some(), scope.is_enabled());
     tracing_subscriber::registry().with(layer).init();
     tracing::trace_span!("step").in_scope(|| ());
-    // 0 where nothing is recorded.
+    // 0 if nothing was recorded.
     let spans = scope.finish().map_or(0, |manifest| manifest.counts["spans"]);
     std::process::exit(40 + i32::try_from(spans).expect("few"));
 }

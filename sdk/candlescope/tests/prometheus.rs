@@ -1,4 +1,4 @@
-//! Metrics through the facade: one call, and the session's own account is among them.
+//! Metrics through the builder: one call, and the session's own account is among them.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_testkit::services::{free_addresses, get};
@@ -12,7 +12,7 @@ fn one_call_serves_metrics_and_the_sessions_account() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let _step = candlescope::llm::decode(candlescope::llm::Tokens::new(1).context(2));
     });
-    // Twice, because the account is read while the last records are on their way.
+    // Twice, because the account is read while the last records are still on their way.
     for _ in 0..2 {
         scope.flush(Duration::from_secs(5)).expect("flushes");
     }

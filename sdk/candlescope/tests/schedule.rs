@@ -1,4 +1,5 @@
-//! The same work with and without a schedule: what is told of requests is the same, and what became of steps is said.
+//! The same work with and without a schedule: metrics of requests are the same, and steps are counted by what became of
+//! them.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope::MemoryExporter;
@@ -14,7 +15,7 @@ const REQUESTS: u64 = 10;
 const TOKENS: u64 = 20;
 const BATCH: u64 = 3;
 const PROMPT: u64 = 5;
-/// Least time of a step.
+/// Minimum duration of a step.
 const STEP: Duration = Duration::from_micros(200);
 
 fn serve() {
@@ -32,7 +33,7 @@ fn serve() {
     }
 }
 
-/// Series of a page by their names.
+/// Values of a page's series, by name.
 fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
     let page = get(address, "/metrics").expect("metrics");
     let series = page.lines().filter_map(|line| line.rsplit_once(' '));
@@ -53,7 +54,7 @@ fn what_is_served_of_requests_does_not_depend_on_the_schedule() {
         let (layer, scope) = builder.layer().expect("starts");
         let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
         let flush = || {
-            // Twice, because the account is read while the last records are on their way.
+            // Twice, because the account is read while the last records are still on their way.
             (0..2).for_each(|_| scope.flush(Duration::from_secs(5)).expect("flushes"));
             scrape(address)
         };
@@ -91,7 +92,7 @@ fn what_is_served_of_requests_does_not_depend_on_the_schedule() {
         assert_eq!((outcome("recorded"), outcome("scheduled_out")), (recorded, begun - recorded));
         assert_eq!(["captured", "paused", "lost"].map(outcome), [0, 0, 0]);
 
-        // Gaps between tokens are those of recorded steps that follow each other.
+        // Gaps between tokens are measured between recorded steps that follow each other.
         let mut contexts: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for step in memory.batch().steps {
             contexts.entry(step.request.expect("of a request")).or_default().extend(step.context_len);

@@ -1,14 +1,14 @@
-//! The hot path of two builds, held against each other: what it costs to enter and leave a span, to annotate, to skip a
-//! step, to be paused, to count a token.
+//! Compares the hot path of two builds: the cost of entering and leaving a span, annotating, skipping a step, being
+//! paused, counting a token.
 //!
 //! ```text
 //! hot_path                          a round of every case, nanoseconds each
 //! hot_path --against OTHER [N]      N rounds (default 12) in turns with the program OTHER, and the ratios
 //! ```
 //!
-//! Each case runs in a process of its own, because an application has one subscriber for its whole life. The two programs
-//! take turns, so that a busy spell of the machine meets both; a process' figure is the 5th percentile of its bursts. See
-//! `tests/bench/hot_path.sh`.
+//! Each case runs in a process of its own, because an application has one subscriber for its whole life. The two
+//! programs run in turn, so that a busy period of the machine affects both; the figure of a process is the 5th
+//! percentile of its bursts. See `tests/bench/hot_path.sh`.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program")]
 
 use candlescope_core::llm::Request;
@@ -39,9 +39,9 @@ impl Exporter for Null {
     }
 }
 
-/// Nanoseconds of one operation of the case.
+/// Nanoseconds per operation of the case.
 fn measure(case: &str) -> f64 {
-    // The rings are emptied between bursts, and not while the clock is running.
+    // The rings are emptied between bursts, not while the time is measured.
     let mut builder = Session::builder().exporter(Null).drain_interval(Duration::from_secs(3600));
     builder = builder.paused(case == "paused");
     if case == "skipped" {
@@ -94,7 +94,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
     values[((values.len() - 1) as f64 * q).round() as usize]
 }
 
-/// The figure of a case in a process of `program`.
+/// The figure of a case, measured in a process of `program`.
 fn ask(program: &std::path::Path, case: &str) -> f64 {
     let output = Command::new(program).args(["--case", case]).output().expect("runs");
     assert!(output.status.success(), "{} --case {case}: {output:?}", program.display());
@@ -133,7 +133,7 @@ fn compare(this: &std::path::Path, other: &std::path::Path, rounds: usize) {
             after.push(pair.1);
             ratios.push(pair.1 / pair.0);
         }
-        // A machine that is busy, or slow for a while, makes things dearer and never cheaper.
+        // A machine that is busy or slow for a while only ever makes operations slower.
         let (before, after) = (quantile(&mut before, 0.0), quantile(&mut after, 0.0));
         let [low, ratio, high] = [0.1, 0.5, 0.9].map(|q| quantile(&mut ratios, q));
         let least = after / before;

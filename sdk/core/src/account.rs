@@ -1,4 +1,4 @@
-//! The end of a run's account: what was counted becomes its manifest, of a session and of a capture alike.
+//! Closes the account of a run: turns what was counted into its final manifest, for sessions and captures alike.
 
 use crate::host_ns::HostNs;
 use crate::record::RecordKind;
@@ -14,32 +14,32 @@ use crate::verdict::{Evidence, verdict};
 pub(crate) struct Closing<'a> {
     pub(crate) ended: HostNs,
     pub(crate) tally: Tally,
-    /// Of the model that was loaded.
+    /// The model that was loaded.
     pub(crate) modules: Option<LoadedModel>,
     pub(crate) clock: ClockInfo,
     pub(crate) exporters: Vec<ExporterReport>,
     /// Exporters that did not answer in time.
     pub(crate) unresponsive: &'a [&'static str],
-    /// How GPU time was taken, where it was asked for.
+    /// How GPU time was taken, if it was asked for.
     pub(crate) gpu: Option<GpuAccount>,
-    /// What one interval costs, by a loop.
+    /// What one interval costs, measured in a loop.
     pub(crate) per_interval_ns: f64,
-    /// What plain steps showed that recording costs.
+    /// The cost of recording, as plain steps show it.
     pub(crate) in_place: Option<InPlaceOverhead>,
     pub(crate) background_cpu_ns: Option<u64>,
     pub(crate) collector_failures: &'a [(&'static str, String)],
     /// Whether the thread of the collectors is still busy.
     pub(crate) collectors_hang: bool,
-    /// What was noticed while setting up, and on the application's threads.
+    /// Findings from the start of the session and from the application's threads.
     pub(crate) noticed: &'a [Finding],
-    /// Recording was never on; of a capture: no step came.
+    /// Recording was never on; for a capture: no step came.
     pub(crate) paused_throughout: bool,
-    /// The run is a capture: it is cut out of one that goes on.
+    /// Whether the run is a capture, which shows a part of a session.
     pub(crate) capture: bool,
 }
 
 impl Closing<'_> {
-    /// Writes into `m` what the run came to, and whether it can be trusted.
+    /// Writes the run's outcome into `m`, and whether the run can be trusted.
     pub(crate) fn close(self, m: &mut RunManifest) {
         let tally = &self.tally;
         m.ended_ns = Some(self.ended.0);
@@ -73,7 +73,8 @@ impl Closing<'_> {
     }
 }
 
-/// Time taken from the application's threads in nanoseconds as a loop says, and its share of the time in steps.
+/// Time taken from the application's threads in nanoseconds, by the loop's estimate, and its share of the time in
+/// steps.
 pub(crate) fn overhead(per_interval_ns: f64, tally: &Tally) -> (u64, Option<f64>) {
     let application_ns = (per_interval_ns * tally.loss.emitted as f64) as u64 + tally.marks_ns;
     (application_ns, (tally.step_ns > 0).then(|| application_ns as f64 / tally.step_ns as f64))

@@ -1,11 +1,11 @@
-//! Numbers attached to the interval that is open right now, without a span field.
+//! Attaches numbers to the innermost open interval, for code that has no span of its own to give fields to.
 
 use crate::annotation::Annotation;
 
-/// Attaches `annotation` to the interval that is open on this thread (the innermost one).
+/// Attaches `annotation` to the innermost interval that is open on this thread.
 ///
-/// Costs a few nanoseconds, allocates nothing, and does nothing where no interval is being recorded: library code can
-/// call it unconditionally. FLOPs and bytes add up over several calls; everything else is replaced.
+/// Costs a few nanoseconds, allocates nothing, and does nothing if no interval is being recorded, so library code can
+/// call it unconditionally. FLOPs and bytes of several calls add up; all other values are replaced.
 ///
 /// ```
 /// use candlescope_core::{Annotation, DType, annotate};

@@ -1,19 +1,20 @@
-//! What can be said about an interval: what it does, and whom it works for.
+//! Annotations: what an interval does, and for whom.
 
 use crate::vocabulary::{DType, Shape};
 
-/// What can be said about an interval. Build it with the methods, hand it to [`annotate`](crate::annotate()).
+/// What an interval states about its own work. Build it with the methods and pass it to
+/// [`annotate`](crate::annotate()).
 ///
-/// It is a plain value of a few words: making one costs nothing but the arithmetic that goes into it. It has two
-/// halves, because a thread's ring takes records of 64 bytes: what an operation does, and whom a step works for. Only
-/// the halves that say something are written.
+/// It is a small plain value: making one costs only the arithmetic for its numbers. It has two halves, what an
+/// operation does and for whom a step works, because a record in a thread's ring has 64 bytes. Only halves with content
+/// are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Annotation {
     pub(crate) work: Work,
     pub(crate) counts: Counts,
 }
 
-/// What an operation does. What is not said is 0.
+/// What an operation does. Values that are not set are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Work {
     pub(crate) flops: u64,
@@ -59,7 +60,7 @@ impl Work {
     }
 }
 
-/// Whom a step works for.
+/// For whom a step works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     context_sum: u64,
@@ -115,21 +116,21 @@ impl Counts {
     }
 }
 
-/// A count as it is recorded.
+/// A count in the width in which it is recorded.
 #[inline]
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Annotation {
-    /// Nothing said yet.
+    /// An annotation without any values.
     #[inline]
     pub const fn new() -> Self {
         Self { work: Work::NOTHING, counts: Counts::NOTHING }
     }
 
-    /// Floating-point operations that the model needs, a multiply and an add being two: of masked attention the part
-    /// that is attended to. Several annotations of one interval add up. They make MFU.
+    /// Floating-point operations that the model needs; a multiply and an add are two, and masked attention counts only
+    /// with the part that is attended to. Several annotations of one interval add up. MFU is computed from them.
     #[must_use]
     #[inline]
     pub const fn flops(mut self, flops: u64) -> Self {
@@ -139,7 +140,7 @@ impl Annotation {
     }
 
     /// Floating-point operations that are executed: [`Annotation::flops`] and what the model does not need, such as the
-    /// masked half of a prompt's attention. Several annotations of one interval add up. They make HFU.
+    /// masked half of a prompt's attention. Several annotations of one interval add up. HFU is computed from them.
     #[must_use]
     #[inline]
     pub const fn flops_executed(mut self, flops: u64) -> Self {
@@ -148,8 +149,8 @@ impl Annotation {
         self
     }
 
-    /// Bytes of weights read and of cached keys and values read and written: what the model cannot do without. Several
-    /// annotations of one interval add up. They make MBU.
+    /// Bytes of weights read and of cached keys and values read and written: the least that the model needs. Several
+    /// annotations of one interval add up. MBU is computed from them.
     #[must_use]
     #[inline]
     pub const fn bytes(mut self, bytes: u64) -> Self {
@@ -159,8 +160,8 @@ impl Annotation {
     }
 
     /// All bytes that the operation moves: [`Annotation::bytes`] and the activations that go in and come out, each read
-    /// or written once. Several annotations of one interval add up. They make arithmetic intensity and GB/s of an
-    /// operation.
+    /// or written once. Several annotations of one interval add up. Arithmetic intensity and an operation's GB/s are
+    /// computed from them.
     #[must_use]
     #[inline]
     pub const fn io_bytes(mut self, bytes: u64) -> Self {
@@ -169,7 +170,7 @@ impl Annotation {
         self
     }
 
-    /// Tokens processed, padding and sequences that have ended included.
+    /// Tokens processed, including padding and sequences that have ended.
     #[must_use]
     #[inline]
     pub fn tokens(mut self, tokens: usize) -> Self {
@@ -187,7 +188,7 @@ impl Annotation {
         self
     }
 
-    /// Sequences in the batch, those that have ended included.
+    /// Sequences in the batch, including those that have ended.
     #[must_use]
     #[inline]
     pub fn batch(mut self, batch: usize) -> Self {
@@ -196,8 +197,8 @@ impl Annotation {
         self
     }
 
-    /// Of a step: tokens that are new in it and belong to sequences that go on. Neither padding, nor ended sequences of
-    /// a batch, nor earlier tokens that are passed again.
+    /// For a step: tokens that are new in it and belong to sequences that go on. Padding, ended sequences of a batch
+    /// and earlier tokens that are passed again do not count.
     #[must_use]
     #[inline]
     pub fn new_tokens(mut self, tokens: usize) -> Self {
@@ -206,7 +207,7 @@ impl Annotation {
         self
     }
 
-    /// Of a step: sum of the context lengths after it, in tokens, over the sequences that go on.
+    /// For a step: sum of the context lengths after it, in tokens, over the sequences that go on.
     #[must_use]
     #[inline]
     pub const fn context_sum(mut self, tokens: u64) -> Self {
@@ -215,7 +216,7 @@ impl Annotation {
         self
     }
 
-    /// Of a step: sequences that go on.
+    /// For a step: sequences that go on.
     #[must_use]
     #[inline]
     pub fn sequences(mut self, sequences: usize) -> Self {
@@ -224,7 +225,7 @@ impl Annotation {
         self
     }
 
-    /// Element type.
+    /// Element type of the operation.
     #[must_use]
     #[inline]
     pub const fn dtype(mut self, dtype: DType) -> Self {
@@ -246,12 +247,12 @@ impl Annotation {
         self
     }
 
-    /// Whether nothing was said.
+    /// Whether no value is set.
     pub const fn is_empty(&self) -> bool {
         self.work.is_empty() && self.counts.is_empty()
     }
 
-    /// Adds `other` to `self`: FLOPs and bytes add up, everything else is replaced where `other` says something.
+    /// Adds `other` to `self`: FLOPs and bytes add up; every other value that `other` has replaces that of `self`.
     pub fn merge(&mut self, other: &Annotation) {
         if !other.work.is_empty() {
             self.work.merge(&other.work);
@@ -261,51 +262,51 @@ impl Annotation {
         }
     }
 
-    /// FLOPs that the model needs, if said.
+    /// FLOPs that the model needs, if set.
     pub fn get_flops(&self) -> Option<u64> {
         self.work.get(Work::FLOPS, self.work.flops)
     }
-    /// FLOPs that are executed, if said.
+    /// FLOPs that are executed, if set.
     pub fn get_flops_executed(&self) -> Option<u64> {
         self.work.get(Work::FLOPS_EXECUTED, self.work.flops_executed)
     }
-    /// Bytes of weights and KV cache, if said.
+    /// Bytes of weights and KV cache, if set.
     pub fn get_bytes(&self) -> Option<u64> {
         self.work.get(Work::BYTES, self.work.bytes)
     }
-    /// Bytes with activations, if said.
+    /// Bytes with activations, if set.
     pub fn get_io_bytes(&self) -> Option<u64> {
         self.work.get(Work::IO_BYTES, self.work.io_bytes)
     }
-    /// Tokens, if said.
+    /// Tokens, if set.
     pub fn get_tokens(&self) -> Option<u32> {
         self.counts.get(Counts::TOKENS, self.counts.tokens)
     }
-    /// Context length, if said.
+    /// Context length, if set.
     pub fn get_context_len(&self) -> Option<u32> {
         self.counts.get(Counts::CONTEXT_LEN, self.counts.context_len)
     }
-    /// Batch, if said.
+    /// Sequences in the batch, if set.
     pub fn get_batch(&self) -> Option<u32> {
         self.counts.get(Counts::BATCH, self.counts.batch)
     }
-    /// New tokens of sequences that go on, if said.
+    /// New tokens of sequences that go on, if set.
     pub fn get_new_tokens(&self) -> Option<u32> {
         self.counts.get(Counts::NEW_TOKENS, self.counts.new_tokens)
     }
-    /// Sum of context lengths of sequences that go on, if said.
+    /// Sum of context lengths of sequences that go on, if set.
     pub fn get_context_sum(&self) -> Option<u64> {
         self.counts.get(Counts::CONTEXT_SUM, self.counts.context_sum)
     }
-    /// Sequences that go on, if said.
+    /// Sequences that go on, if set.
     pub fn get_sequences(&self) -> Option<u32> {
         self.counts.get(Counts::SEQUENCES, self.counts.sequences)
     }
-    /// Element type, if said.
+    /// Element type, if set.
     pub fn get_dtype(&self) -> Option<DType> {
         self.work.dtype
     }
-    /// Shape, if said.
+    /// Shape, if set.
     pub fn get_shape(&self) -> Option<Shape> {
         (self.work.set & Work::SHAPE != 0).then_some(self.work.shape)
     }

@@ -1,4 +1,4 @@
-//! A run of the next steps, taken from a session that goes on.
+//! Captures: a run of the next steps, written while the session goes on.
 
 use crate::exporter::{ExportError, describe};
 use crate::run::RunManifest;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). Dropping it lets the capture go on by
-/// itself.
+/// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). If it is dropped, the capture still
+/// goes on to its end.
 #[derive(Debug)]
 pub struct Capture {
     pub(crate) steps: Range<u64>,
@@ -23,40 +23,40 @@ impl Capture {
         self.steps.clone()
     }
 
-    /// Waits until the run is written, and returns its manifest; `None` where that takes longer than `timeout`, or
-    /// where it was returned before.
+    /// Waits until the run is written, and returns its manifest; `None` if that takes longer than `timeout`, or if the
+    /// manifest was returned before.
     pub fn wait(&self, timeout: Duration) -> Option<RunManifest> {
         self.finished.recv_timeout(timeout).ok()
     }
 
-    /// Ends the capture with the steps there are, for one that waits for steps which do not come.
-    /// [`wait`](Capture::wait) then returns soon.
+    /// Ends the capture with the steps it has, for example because no more steps will come. [`wait`](Capture::wait)
+    /// then returns soon.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 }
 
-/// A window of steps is being captured already.
+/// Another window of steps is being captured already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a capture is under way, {remaining} more steps; ask again when it is done")]
 pub struct CaptureBusy {
-    /// Steps it still needs.
+    /// Steps that the other window still needs.
     pub remaining: u64,
 }
 
-/// Why a capture does not begin.
+/// Why a capture could not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// Another one is under way.
+    /// Another capture is under way.
     #[error(transparent)]
     Busy(#[from] CaptureBusy),
-    /// The exporter refused; its message names the file or service and the remedy.
+    /// The exporter could not start; its message names the file or service and the remedy.
     #[error("the {name} exporter cannot start: {}", describe(.cause))]
     Exporter {
         /// Name of the exporter.
         name: &'static str,
-        /// Why.
+        /// The reason.
         cause: ExportError,
     },
     /// No steps were asked for.

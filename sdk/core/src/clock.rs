@@ -1,10 +1,9 @@
-//! The one place where clocks are read and converted. Everywhere else time wears [`HostNs`] or is a plain duration.
+//! The one place where clocks are read and converted. Everywhere else time is a [`HostNs`] or a plain duration.
 //!
-//! The hot path reads raw ticks (the CPU's time-stamp counter where it is invariant, through `quanta`) and nothing
-//! else. The drain thread converts ticks to Unix nanoseconds with a linear mapping that it re-anchors against the
-//! monotonic clock now and then, so that a calibration error of a few parts per million does not add up over a long
-//! run. The system's wall clock is read once for the origin: a step of the wall clock later on does not tear the time
-//! line.
+//! The hot path reads raw ticks (the CPU's time-stamp counter if it is invariant, through `quanta`) and nothing else.
+//! The drain thread converts ticks to Unix nanoseconds with a linear mapping, which it regularly re-anchors against the
+//! monotonic clock, so that a calibration error of a few parts per million does not add up over a long run. The
+//! system's wall clock is read once for the origin: if it is set later, the time line goes on unchanged.
 
 mod device_clock;
 
@@ -14,7 +13,7 @@ pub(crate) use device_clock::DeviceMapper;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Raw reading of the hot path's clock. Meaningless outside this process.
+/// Raw reading of the hot path's clock, meaningless outside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Ticks(pub(crate) u64);
 
@@ -35,7 +34,7 @@ impl TickSource {
     }
 }
 
-/// The moment `timeout` from now; for a timeout beyond all time, a century on.
+/// The moment `timeout` from now; at most a century from now, because a longer timeout would overflow.
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     Instant::now() + timeout.min(CENTURY)
@@ -45,10 +44,10 @@ pub(crate) fn deadline(timeout: Duration) -> Instant {
 #[derive(Debug)]
 pub(crate) struct TickMapper {
     source: TickSource,
-    /// Start of the run: long baseline for the slope.
+    /// Start of the run: a long baseline for the slope.
     first: (Ticks, Instant),
-    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece it falls into, so
-    /// it maps to the same time whenever it is converted, and a request is never shorter than its steps.
+    /// The mapping: straight pieces that join, the current one last. A tick is converted by the piece that it falls
+    /// into, so it maps to the same time whenever it is converted, and a request is never shorter than its steps.
     pieces: Vec<Piece>,
     anchors: Vec<ClockAnchor>,
     last_resync: Instant,
@@ -65,7 +64,7 @@ pub(crate) struct HostClock {
 
 impl HostClock {
     pub(crate) fn now(&self) -> HostNs {
-        // The lock first: what it costs must not lie between reading the clock and using it.
+        // The lock is taken first: waiting for it must not lie between reading the clock and using the reading.
         let piece = *self.piece.lock().unwrap_or_else(PoisonError::into_inner);
         piece.map(self.source.now())
     }
@@ -85,10 +84,10 @@ impl Piece {
     }
 }
 
-/// Pieces kept: at one every ten seconds, half an hour. What began earlier is mapped by the oldest piece.
+/// Pieces kept: at one every ten seconds, half an hour. Earlier ticks are mapped by the oldest piece.
 const MAX_PIECES: usize = 192;
 
-/// More anchors than this are thinned out: a long run keeps a bounded list.
+/// More anchors than this are thinned out, so that the list of a long run stays bounded.
 const MAX_ANCHORS: usize = 512;
 
 impl TickMapper {
@@ -108,7 +107,7 @@ impl TickMapper {
         }
     }
 
-    /// The host's clock for other threads.
+    /// A host clock for other threads.
     pub(crate) fn host_clock(&self) -> HostClock {
         HostClock { source: self.source.clone(), piece: self.shared.clone() }
     }
@@ -131,7 +130,7 @@ impl TickMapper {
         &self.pieces[after.saturating_sub(1)]
     }
 
-    /// Nanoseconds in a tick.
+    /// Nanoseconds per tick, by the current piece.
     pub(crate) fn ns_per_tick(&self) -> f64 {
         self.pieces[self.pieces.len() - 1].ns_per_tick
     }
@@ -142,7 +141,7 @@ impl TickMapper {
         self.to_host(end).since(self.to_host(start))
     }
 
-    /// Re-anchors when it is due: every second at first, every ten later.
+    /// Re-anchors if it is due: every second in the first ten seconds, every ten seconds later.
     pub(crate) fn maybe_resync(&mut self) {
         let age = self.last_resync.duration_since(self.first.1);
         let due = if age < Duration::from_secs(10) { Duration::from_secs(1) } else { Duration::from_secs(10) };
@@ -151,12 +150,12 @@ impl TickMapper {
         }
     }
 
-    /// Re-anchors now. The mapping stays continuous at this moment; only its slope changes.
+    /// Re-anchors now. The mapping stays continuous; only its slope changes.
     pub(crate) fn resync(&mut self) {
         let (ticks, instant, system) = simultaneous(&self.source);
         let mapped = self.to_host(ticks).0;
         let elapsed = instant.duration_since(self.first.1);
-        // A long baseline makes the reading errors at both ends, some 50 ns, negligible.
+        // A long baseline makes the reading errors at both ends, about 50 ns, negligible.
         let measurable = elapsed >= Duration::from_millis(200) && ticks > self.first.0;
         let ns_per_tick =
             if measurable { elapsed.as_nanos() as f64 / (ticks.0 - self.first.0.0) as f64 } else { self.ns_per_tick() };
@@ -193,7 +192,7 @@ impl TickMapper {
     }
 }
 
-/// Ticks, monotonic and wall clock as close together as a few tries allow: the try with the shortest bracket wins.
+/// Ticks, monotonic clock and wall clock read at nearly the same moment: the try with the shortest bracket of a few.
 fn simultaneous(source: &TickSource) -> (Ticks, Instant, i64) {
     let mut best: Option<(u64, (Ticks, Instant, i64))> = None;
     for _ in 0..5 {
@@ -252,7 +251,7 @@ mod tests {
             mapper.resync();
         }
         assert_eq!(mapper.to_host(early), early_mapped);
-        // The pieces join: time never runs backwards over them.
+        // The pieces join: time never runs backwards across them.
         let (first, last) = (early.0, source.now().0);
         let times: Vec<_> = (0..=1000).map(|i| mapper.to_host(Ticks(first + (last - first) / 1000 * i))).collect();
         assert!(times.windows(2).all(|w| w[0] <= w[1]));

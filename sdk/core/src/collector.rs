@@ -1,4 +1,4 @@
-//! The collector's contract: a source of samples that are taken on a background thread.
+//! The collector's contract: a source of samples, called on a background thread.
 
 use crate::host_ns::HostNs;
 use crate::record::SampleRecord;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A collector could not take its samples. It is asked again later; the message goes into the run's findings once.
+/// A collector could not take its samples. It is called again later; the message becomes a finding of the run once.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CollectError(pub String);
 
 /// A source of samples of the host or a device: memory, CPU use, power, clocks.
 ///
-/// Collectors share one background thread, so `sample` should take well under its period. Nothing of a collector ever
-/// runs on the application's threads.
+/// Collectors share one background thread, so `sample` should take much less than its period. A collector never runs on
+/// the application's threads.
 pub trait Collector: Send + 'static {
     /// Short stable name: `host`, `nvml`, …
     fn name(&self) -> &'static str;
@@ -30,22 +30,22 @@ pub trait Collector: Send + 'static {
     /// Takes one round of samples. Absent metrics are left out, never reported as zero.
     ///
     /// # Errors
-    /// When nothing could be read at all.
+    /// If nothing could be read at all.
     fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError>;
 
     /// Takes the session's last round; by default a round like any other.
     ///
-    /// For collectors that do not ask for everything in every round: a counter whose difference over the run matters
-    /// has to be read once more here. It holds up the end of the session, so it should take some milliseconds at most.
+    /// For collectors that do not read everything in every round: a counter whose difference over the run matters has
+    /// to be read once more here. It delays the end of the session, so it should take a few milliseconds at most.
     ///
     /// # Errors
-    /// As [`sample`](Collector::sample).
+    /// As for [`sample`](Collector::sample).
     fn last(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
         self.sample(out)
     }
 }
 
-/// Where a collector puts its samples; all of one round carry one time-stamp.
+/// Takes a collector's samples; all samples of one round have the same time.
 #[derive(Debug)]
 pub struct Samples<'a> {
     time: HostNs,

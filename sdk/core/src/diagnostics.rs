@@ -1,8 +1,10 @@
-//! Where the libraries say that something went wrong. One place, and nothing in it can panic or stop a program.
+//! Where the libraries report that something went wrong. This is the one place, and nothing in it can panic or stop a
+//! program.
 //!
-//! A problem goes two ways: as a `tracing` event of the target [`TARGET`], for the program's own logs, and to the
-//! function given to [`SessionBuilder::on_problem`](crate::SessionBuilder::on_problem). Standard output and error
-//! belong to the program: they may be a closed pipe or a full disk, where `eprintln!` panics.
+//! A problem is reported in two ways: as a `tracing` event of the target [`TARGET`], for the program's own logs, and to
+//! the function given to [`SessionBuilder::on_problem`](crate::SessionBuilder::on_problem). Nothing is printed:
+//! standard output and error belong to the program, and may be a closed pipe or a full disk, on which `eprintln!`
+//! panics.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,7 +12,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Target of the events. The profiler records no span of it.
+/// Target of these events. The profiler records no spans of this target.
 pub const TARGET: &str = "candlescope::diagnostics";
 
 /// Something that went wrong inside the profiler. The program is not affected.
@@ -22,17 +24,17 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// What happened to `source`: an exporter, a collector, or the empty text where it was the session itself.
+    /// A problem of `source`, which is an exporter, a collector, or the empty text for the session itself.
     pub fn new(source: impl Into<String>, message: impl Into<String>) -> Self {
         Self { source: source.into(), message: message.into() }
     }
 
-    /// The part of the profiler that it happened to, such as `otlp`; empty for the session itself.
+    /// The part of the profiler where it happened, such as `otlp`; empty for the session itself.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What happened, and where there is a remedy, the remedy.
+    /// What happened, and the remedy if there is one.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -47,35 +49,35 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Tells a problem of `source` on behalf of the session that the calling thread belongs to: for exporters and
-/// collectors, whose errors are told for them, and who have something to say beside. Never panics.
+/// Reports a problem of `source` to the session that the calling thread belongs to. For exporters and collectors that
+/// have something to report besides the errors they return, which the session reports for them. Never panics.
 pub fn report(source: &str, message: impl Into<String>) {
     let current = CURRENT.try_with(|current| current.try_borrow().map(|d| d.clone()).unwrap_or_default());
     current.unwrap_or_default().report(source, message);
 }
 
-/// Writes a problem as one line on standard error, for [`on_problem`](crate::SessionBuilder::on_problem). Where
-/// nobody can read it, it is lost without a word.
+/// Writes a problem as one line to standard error, for use with [`on_problem`](crate::SessionBuilder::on_problem). If
+/// it cannot be written, it is lost silently.
 pub fn to_stderr(problem: &Problem) {
     print(&format!("candlescope: {problem}\n"));
 }
 
-/// Writes text on standard error, as far as that is possible.
+/// Writes text to standard error; failures are ignored.
 pub fn print(text: &str) {
     // A closed pipe or a full disk is no reason to end a program.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it said nothing")
 }
 
-/// What a program wants done with a problem.
+/// The function that a program wants called with each problem.
 type Callback = dyn Fn(&Problem) + Send + Sync;
 
-/// Whom a session tells its problems.
+/// Where a session's problems are reported.
 #[derive(Clone, Default)]
 pub(crate) struct Diagnostics(Option<Arc<Callback>>);
 
@@ -89,12 +91,12 @@ impl Diagnostics {
         Self(Some(Arc::new(callback)))
     }
 
-    /// From now on [`report`] on the calling thread goes to this session.
+    /// From now on, [`report`] on the calling thread reports to this session.
     pub(crate) fn adopt_thread(&self) {
         let _ = CURRENT.try_with(|current| current.try_borrow_mut().map(|mut c| *c = self.clone()));
     }
 
-    /// Runs `f` with [`report`] going to this session.
+    /// Runs `f`; [`report`] reports to this session meanwhile.
     pub(crate) fn within<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Restore(Diagnostics);
         impl Drop for Restore {
@@ -108,8 +110,8 @@ impl Diagnostics {
         f()
     }
 
-    /// Tells a problem. What happens while one is told on the same thread is not told, so that there is no end
-    /// without an end.
+    /// Reports a problem. Problems that occur on the same thread while one is being reported are not reported, so that
+    /// there is no endless recursion.
     pub(crate) fn report(&self, source: &str, message: impl Into<String>) {
         struct Done;
         impl Drop for Done {
@@ -122,8 +124,8 @@ impl Diagnostics {
         }
         let _done = Done;
         let problem = Problem::new(source, message);
-        // Each by itself: a subscriber that panics, because standard error is closed, must not keep the other from
-        // hearing it.
+        // Each is protected separately: a subscriber that panics, because standard error is closed, must not keep the
+        // callback from being called.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             tracing::warn!(target: TARGET, source = problem.source(), "{}", problem.message());
         }));
@@ -139,7 +141,7 @@ mod tests {
     use std::sync::Mutex;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-    /// A subscriber whose standard error is closed.
+    /// A subscriber that panics because its standard error is closed.
     struct Breaks;
     impl<S: tracing::Subscriber> Layer<S> for Breaks {
         fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
@@ -153,7 +155,7 @@ mod tests {
         let kept = told.clone();
         let diagnostics = Diagnostics::new(move |problem| {
             kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(problem.to_string());
-            // Asking for more of it from within must come to an end.
+            // Reporting from within must not recurse endlessly.
             report("nested", "again");
             panic!("in the callback");
         });

@@ -1,25 +1,26 @@
-//! Sampled GPU time → a total: one formula, for reports, live metrics and traces alike. Pure.
+//! From sampled GPU time to a total: one formula for reports, live metrics and traces. Pure.
 //!
-//! GPU time is *sampled*: in the adaptive tier only one step in N has marks on every interval, and kernels are
-//! recorded in windows of steps. What is known of all intervals of a path is then
+//! GPU time is *sampled*: in the adaptive tier only one step in N has marks on every interval, and kernels are recorded
+//! in windows of steps. The total of all intervals of a path is then
 //!
 //! > total = mean of the measured intervals × number of all intervals
 //!
-//! of one path and one source. Sources are never added: `event` is elapsed on the stream with its gaps, `cupti` the
-//! sum of kernels. Sums of a parent that every step measures and of children that few do are not comparable either;
-//! their totals are.
+//! for one path and one source. Sources are never added up: `event` is time elapsed on the stream with its gaps,
+//! `cupti` the sum of kernels. The measured sums of a parent, which every step measures, and of its children, which few
+//! steps measure, cannot be compared; their totals can.
 //!
-//! An interval is measured by `event` where it has both marks. It is measured by `cupti` where its step's kernels
-//! were recorded, whether or not it launched any: there no kernel is a measurement, and zero.
+//! An interval is measured by `event` if it has both marks. It is measured by `cupti` if its step's kernels were
+//! recorded, whether or not it launched any: no kernel is then a measurement too, of zero.
 
 use crate::vocabulary::GpuSource;
 
-/// Mean over the measured intervals × number of `all`, in the unit of `total_ns`; `None` where none was measured.
+/// Mean over the measured intervals × number of `all` intervals, in the unit of `total_ns`; `None` if none was
+/// measured.
 pub fn extrapolated(total_ns: u64, measured: u64, all: u64) -> Option<f64> {
     (measured > 0).then(|| total_ns as f64 / measured as f64 * all as f64)
 }
 
-/// What one source measured of the intervals of one path.
+/// What one source measured for the intervals of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
     /// Intervals that were measured.
@@ -29,29 +30,29 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// One more measured interval, of `ns` nanoseconds.
+    /// Adds a measured interval of `ns` nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.absorb(Self { n: 1, total_ns: ns });
     }
 
-    /// What was measured of further intervals of the same path by the same source.
+    /// Adds the measurements of further intervals of the same path by the same source.
     pub fn absorb(&mut self, more: Self) {
         self.n = self.n.saturating_add(more.n);
         self.total_ns = self.total_ns.saturating_add(more.total_ns);
     }
 
-    /// GPU time of `all` intervals of the path in nanoseconds, by [`extrapolated`]; `None` where none was measured.
+    /// GPU time of `all` intervals of the path in nanoseconds, by [`extrapolated`]; `None` if none was measured.
     pub fn total_of(self, all: u64) -> Option<f64> {
         extrapolated(self.total_ns, self.n, all)
     }
 }
 
-/// The same by source, which keeps them apart.
+/// What each source measured for the intervals of one path; the sources are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeasuredBySource {
-    /// Between two marks on the stream.
+    /// By the time between two marks on the stream.
     pub event: Measured,
-    /// Sum of the kernels.
+    /// By the sum of the kernels.
     pub cupti: Measured,
 }
 
@@ -64,7 +65,7 @@ impl MeasuredBySource {
         }
     }
 
-    /// The same, to add to.
+    /// What one source measured, to add to it.
     pub fn of_mut(&mut self, source: GpuSource) -> &mut Measured {
         match source {
             GpuSource::Event => &mut self.event,
@@ -72,14 +73,14 @@ impl MeasuredBySource {
         }
     }
 
-    /// What was measured of further intervals of the same path.
+    /// Adds the measurements of further intervals of the same path.
     pub fn absorb(&mut self, more: Self) {
         self.event.absorb(more.event);
         self.cupti.absorb(more.cupti);
     }
 
-    /// The source to show where there is room for one: the one that measured more intervals, kernels where both
-    /// measured as many. `None` where nothing was measured.
+    /// The source to show if there is room for only one: the one that measured more intervals, or kernels if both
+    /// measured the same number. `None` if nothing was measured.
     pub fn shown(&self) -> Option<GpuSource> {
         match (self.event.n, self.cupti.n) {
             (0, 0) => None,
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(extrapolated(0, 0, 12), None, "not measured is not zero");
     }
 
-    /// A kernel of 1 ms in one of ten recorded calls is 0.1 ms a call, and 10 ms of 100 calls.
+    /// A kernel of 1 ms in one of ten recorded calls is 0.1 ms per call, and 10 ms for 100 calls.
     #[test]
     fn a_recorded_call_without_a_kernel_counts() {
         let mut measured = Measured::default();

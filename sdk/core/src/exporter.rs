@@ -10,7 +10,7 @@ use crate::stats::SessionStats;
 #[error("{message}")]
 pub struct ExportError {
     message: String,
-    /// Whether nothing later can succeed either: the exporter gets no more batches.
+    /// Whether nothing later can succeed either; the exporter then gets no more batches.
     fatal: bool,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -42,13 +42,14 @@ impl ExportError {
 
 /// A destination of records: files, a service, a tool.
 ///
-/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes: when it is
-/// slow its queue fills, further batches are dropped *for this exporter only* and counted, and neither the application
-/// nor another exporter notices. A panic ends the exporter, not the application.
+/// Each exporter runs on a thread of its own behind a bounded queue, so it may block as long as it likes. If it is too
+/// slow, its queue fills and further batches are dropped *for this exporter only* and counted; neither the application
+/// nor another exporter is affected. A panic ends the exporter, not the application.
 ///
 /// **Accounting.** For every record of every batch passed to [`export`](Exporter::export) the exporter calls exactly
-/// one of [`Ledger::exported`] (once it is where it should be) or [`Ledger::dropped`], at the latest in
-/// [`close`](Exporter::close). The pipeline counts what is left over after `close` as dropped for reason `unaccounted`.
+/// one of [`Ledger::exported`] (once the record is at its destination) and [`Ledger::dropped`], at the latest in
+/// [`close`](Exporter::close). What is left over after `close` is counted by the pipeline as dropped for the reason
+/// `unaccounted`.
 ///
 /// Calls come in this order: `attach`, `start`, then any mix of `update`, `export`, `flush` and `tick`, then `close`,
 /// then `finish`; or `attach`, `start`, then `abandon`.
@@ -56,28 +57,28 @@ pub trait Exporter: Send + 'static {
     /// Short stable name, used in reports, metrics and thread names: `parquet`, `perfetto`, `otlp`, …
     fn name(&self) -> &'static str;
 
-    /// Called right before `start`, with where to ask how the session stands: for exporters that show its own account,
-    /// its losses and what became of the records of each exporter.
+    /// Called right before `start`. `session` gives the state of the session at any time: for exporters that show the
+    /// session's account, its losses and what became of the records of each exporter.
     fn attach(&mut self, session: &SessionStats) {
         let _ = session;
     }
 
-    /// Called before any record comes, with the manifest as known at the start.
+    /// Called before any record comes, with the manifest as it is known at the start.
     ///
     /// # Errors
-    /// When the destination cannot be used; the session then fails to start and names the reason. What `start` had made
-    /// until then it takes back itself.
+    /// If the destination cannot be used; the session then fails to start and gives the reason. An exporter whose
+    /// `start` fails removes what it had made so far itself.
     fn start(&mut self, run: &RunManifest) -> Result<(), ExportError> {
         let _ = run;
         Ok(())
     }
 
-    /// Called after a `start` that went well where the session could not start for another reason, such as a port that
-    /// another exporter found in use: takes back what `start` made, and only that, so that it is not in the way of the
-    /// next try. No other call follows.
+    /// Called after a successful `start` if the session cannot start for another reason, such as a port that another
+    /// exporter found in use. It removes what `start` made, and nothing else, so that the next try does not find it in
+    /// its way. No other call follows.
     fn abandon(&mut self) {}
 
-    /// Called when facts about the run became known after the start, such as the model that was loaded.
+    /// Called when something about the run became known after the start, such as the model that was loaded.
     ///
     /// # Errors
     /// As for `export`.
@@ -86,13 +87,13 @@ pub trait Exporter: Send + 'static {
         Ok(())
     }
 
-    /// Takes one batch. May keep records back; see the accounting rule above.
+    /// Takes one batch. The exporter may keep records back; see the accounting rule above.
     ///
     /// # Errors
-    /// Logged at most once a minute and kept as the exporter's last error.
+    /// An error is reported at most once a minute, and kept as the exporter's last error.
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError>;
 
-    /// Makes everything taken so far durable, as far as that makes sense for the destination.
+    /// Makes everything taken so far durable, as far as the destination allows.
     ///
     /// # Errors
     /// As for `export`.
@@ -101,7 +102,7 @@ pub trait Exporter: Send + 'static {
         Ok(())
     }
 
-    /// Called about once a second while nothing comes in, for rotation by time and the like.
+    /// Called about once a second while no batches come, for rotation by time and the like.
     ///
     /// # Errors
     /// As for `export`.
@@ -110,7 +111,7 @@ pub trait Exporter: Send + 'static {
         Ok(())
     }
 
-    /// No more batches come: everything kept back is exported or dropped now.
+    /// No more batches come: every record kept back must be exported or dropped now.
     ///
     /// # Errors
     /// As for `export`.
@@ -129,7 +130,7 @@ pub trait Exporter: Send + 'static {
     }
 }
 
-/// An error with its causes on one line.
+/// An error and its causes on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
 
-/// Fields that end up on the interval.
+/// Fields whose values are recorded with the interval.
 const KNOWN: [&str; 12] = [
     "tokens",
     "flops",
@@ -25,10 +25,10 @@ const KNOWN: [&str; 12] = [
     "dtype",
     "shape",
 ];
-/// Renames an interval, as tracing-opentelemetry does.
+/// Renames an interval, as in tracing-opentelemetry.
 const NAME_FIELD: &str = "otel.name";
 
-/// What a callsite's field names promise.
+/// What the names of a callsite's fields say about its spans.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FieldKinds {
     pub(crate) annotation: bool,
@@ -77,7 +77,7 @@ pub(crate) struct FieldValues {
 impl FieldValues {
     fn number(&mut self, name: &str, value: u64) {
         let small = u32::try_from(value).unwrap_or(u32::MAX) as usize;
-        // Replaced, not added: a field has one value at a time.
+        // Set, not added: a field has one value at a time.
         let annotation = match name {
             "tokens" => Annotation::new().tokens(small),
             "context_len" => Annotation::new().context_len(small),
@@ -126,7 +126,7 @@ impl FieldValues {
                 self.annotation = self.annotation.dtype(DType::from_word(&word).unwrap_or(DType::Other));
             }
             "shape" => {
-                // Both `1x5x576` and Debug of a slice, `[1, 5, 576]`.
+                // Accepts `1x5x576` and the Debug form of a slice, `[1, 5, 576]`.
                 let plain: String = value.trim_matches(['[', ']', '(', ')']).replace(", ", "x").replace(',', "x");
                 if let Ok(shape) = plain.parse::<Shape>() {
                     self.annotation = self.annotation.with_shape(shape);
@@ -173,7 +173,7 @@ impl Visit for FieldValues {
             field.name(),
             PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD
         ) || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
-        // Other values are never formatted: they may be large, or private.
+        // Other values are never formatted: they may be large or private.
         if known {
             self.text(field.name(), &format!("{value:?}"));
         }

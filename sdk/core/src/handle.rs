@@ -32,15 +32,15 @@ pub(crate) struct Inner {
     pub(crate) per_interval_ns: f64,
     /// Whether a captured run is under way.
     pub(crate) capturing: Arc<AtomicBool>,
-    /// Captured runs so far.
+    /// Number of captured runs so far.
     pub(crate) captures: AtomicU64,
     pub(crate) background: Arc<BackgroundCpu>,
     pub(crate) queue_records: u64,
-    /// For exporters of captures.
+    /// Passed to exporters of captures.
     pub(crate) stats: SessionStats,
 }
 
-/// Controls a session from anywhere in the program. Cheap to clone; useless, but harmless, after the session has ended.
+/// Controls a session from anywhere in the program. Cheap to clone. After the session has ended it does nothing.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
 
@@ -54,39 +54,39 @@ impl std::fmt::Debug for Handle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelsRefused {
-    /// The session was started without one.
+    /// The session was started without a recorder of kernels.
     #[error("this session has no recorder of kernels; add one when building it")]
     NoRecorder,
-    /// It failed; the session's verdict says why.
+    /// The recorder failed; the session's verdict says why.
     #[error("kernels cannot be recorded in this session any more; its verdict says why")]
     Failed,
-    /// A window is open.
+    /// A window of kernels is open.
     #[error("a window of kernels is under way, {remaining} more steps; ask again when it is done")]
     Busy {
-        /// Steps it still needs.
+        /// Steps that the window still needs.
         remaining: u64,
     },
 }
 
-/// Not everything was flushed. Nothing is lost by that.
+/// Not everything was flushed. Nothing is lost because of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// It took longer than allowed; what was not flushed yet is on its way.
+    /// It took longer than allowed; flushing goes on in the background.
     #[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]
     Timeout {
         /// The limit.
         timeout: Duration,
-        /// Exporters that had not answered.
+        /// Exporters that have not answered yet.
         waiting: usize,
     },
-    /// The session is the parent's of this process, which was forked after it started.
+    /// This process was forked after the session started, so the session belongs to its parent.
     #[error(
         "this process was forked from the one that records, and has nothing to flush: start a session of its own after \
          the fork"
     )]
     Forked,
-    /// Exporters that have failed for good, or whose queue is full, did not flush.
+    /// Exporters did not flush, because they have failed permanently or their queue is full.
     #[error("{exporters} exporters could not flush; the session's statistics say why")]
     Failed {
         /// How many.
@@ -95,23 +95,23 @@ pub enum FlushError {
 }
 
 impl Handle {
-    /// Turns capture on, from the next step of each thread on. Resumes the schedule if there is one.
+    /// Turns recording on, from the next step of each thread on. If there is a schedule, it is resumed.
     pub fn start(&self) {
         self.0.ever_started.store(true, Ordering::Relaxed);
         self.0.shared.control.start();
     }
 
-    /// Turns capture off, from the next step of each thread on. Requests that begin and end while it is off are not
+    /// Turns recording off, from the next step of each thread on. Requests that begin and end while it is off are not
     /// recorded but counted ([`LossCounts::requests_paused`](crate::run::LossCounts::requests_paused)), unless a
     /// captured step works for them.
     pub fn stop(&self) {
         self.0.shared.control.stop();
     }
 
-    /// Captures the next `steps` steps, over all threads, even while capture is off.
+    /// Records the next `steps` steps, over all threads, even while recording is off.
     ///
     /// # Errors
-    /// While an earlier window is still open, and in a process that was forked from the one that records.
+    /// If an earlier window is still open, or the process was forked from the one that records.
     pub fn capture_next(&self, steps: u64) -> Result<(), CaptureBusy> {
         if !self.0.shared.is_forked() && self.0.shared.control.open_window(steps, false).is_some() {
             self.0.ever_started.store(true, Ordering::Relaxed);
@@ -125,20 +125,22 @@ impl Handle {
         CaptureBusy { remaining: self.capture_remaining() }
     }
 
-    /// Steps of the window that have not begun. In a forked child nobody may be there to give back the lock.
+    /// Steps of the window that have not begun. In a forked child the lock may never be released, so it is not taken.
     fn capture_remaining(&self) -> u64 {
         if self.0.shared.is_forked() { 0 } else { self.0.shared.control.remaining() }
     }
 
-    /// Writes the next `steps` steps, over all threads, to `exporter`, as a run of their own and with all the detail
-    /// there is: even while capture is off, on the GPU every interval, and kernels where the session has a recorder of
-    /// them. The session goes on as it is meanwhile. The application's threads notice nothing but the detail.
+    /// Writes the next `steps` steps, over all threads, to `exporter` as a run of their own, in full detail and even
+    /// while recording is off: every interval gets its GPU time, and kernels are recorded if the session has a recorder
+    /// of them. Meanwhile the session goes on unchanged. The application's threads are affected only by the cost of the
+    /// detail.
     ///
-    /// Steps that come after the window must not pay for the recorder for ever: five seconds after the first of them it
-    /// is switched off. A captured step that still goes on has the kernels until then, and its GPU time from marks.
+    /// The recorder slows down the steps after the window too, so it is switched off at the latest five seconds after
+    /// the first of them. A captured step that still goes on then has the kernels up to that time, and its GPU time
+    /// from marks.
     ///
-    /// Returns when the window is open, which takes no time to speak of without kernels; with them up to ten seconds
-    /// the first time.
+    /// Returns when the window is open: almost at once without kernels, after up to ten seconds the first time with
+    /// them.
     ///
     /// ```
     /// use candlescope_core::llm::{self, Tokens};
@@ -157,8 +159,8 @@ impl Handle {
     /// ```
     ///
     /// # Errors
-    /// While another window is open or another captured run is still being written, when the exporter cannot start, or
-    /// when the session has ended.
+    /// If another window is open, another captured run is still being written, the exporter cannot start, or the
+    /// session has ended.
     pub fn capture(&self, exporter: impl Exporter, steps: u64) -> Result<Capture, CaptureError> {
         if steps == 0 {
             return Err(CaptureError::NoSteps);
@@ -186,8 +188,8 @@ impl Handle {
         let request =
             CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
         self.0.commands.send(Command::Capture(Box::new(request))).map_err(|_| CaptureError::Ended)?;
-        // The pipeline answers when the recorder is on, with nothing where a window was opened meanwhile, and drops the
-        // question when it ends.
+        // The pipeline answers when the recorder is on, with `None` if a window was opened meanwhile. If the pipeline
+        // ends, it drops the sender.
         match begun.recv() {
             Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);
@@ -198,11 +200,11 @@ impl Handle {
         }
     }
 
-    /// Records the kernels of the next `steps` recorded steps, over all threads, from when the recorder is ready.
+    /// Records the kernels of the next `steps` recorded steps, over all threads, as soon as the recorder is ready.
     ///
     /// # Errors
-    /// While an earlier window is still open, or where the session has no recorder of kernels, or one that failed or is
-    /// another process's, from which this one was forked.
+    /// If an earlier window is still open, if the session has no recorder of kernels or the recorder has failed, or if
+    /// this process was forked from the one that records.
     pub fn capture_kernels(&self, steps: u64) -> Result<(), KernelsRefused> {
         let window = self.0.shared.control.kernels().ok_or(KernelsRefused::NoRecorder)?;
         if self.0.shared.is_forked() {
@@ -216,8 +218,8 @@ impl Handle {
     }
 
     /// Waits until the recorder of kernels is on, for a program that wants the very next step in its window; the first
-    /// time that can take seconds. `false` where it is not on after `timeout`, cannot be, or no window was asked for;
-    /// in a process that was forked from the one that records at once.
+    /// time that can take seconds. `false` if it is not on after `timeout`, cannot be switched on, or no window was
+    /// asked for; in a process that was forked from the one that records, `false` at once.
     pub fn wait_for_kernels(&self, timeout: Duration) -> bool {
         if self.0.shared.is_forked() {
             return false;
@@ -230,11 +232,12 @@ impl Handle {
         window.is_on() && !window.is_wanted()
     }
 
-    /// Empties the rings and asks every exporter to make durable what it has. Steps that have not ended are not
+    /// Empties the rings and asks every exporter to make its records durable. Steps that have not ended are not
     /// included. Does nothing once the session has ended.
     ///
     /// # Errors
-    /// When that takes longer than `timeout`, an exporter cannot, or the process was forked from the one that records.
+    /// If that takes longer than `timeout`, an exporter cannot flush, or the process was forked from the one that
+    /// records.
     pub fn flush(&self, timeout: Duration) -> Result<(), FlushError> {
         if self.0.shared.is_forked() {
             return Err(FlushError::Forked);
@@ -244,7 +247,8 @@ impl Handle {
         if self.0.commands.send(Command::Flush(done)).is_err() {
             return Ok(());
         }
-        // The channel closes when every exporter has answered, or has gone without a word because the session ended.
+        // The channel closes when every exporter has answered, or has ended without an answer because the session
+        // ended.
         let (mut answered, mut failed) = (0, 0);
         loop {
             match answers.recv_deadline(deadline) {
@@ -264,7 +268,7 @@ impl Handle {
         }
     }
 
-    /// Numbers so far, at most four drain intervals old.
+    /// The numbers so far, at most four drain intervals old.
     pub fn stats(&self) -> Stats {
         let tally = match self.0.shared.is_forked() {
             true => Tally::default(),
@@ -287,7 +291,7 @@ impl Handle {
         self.note(|m| m.model.insert(key.into(), value.into()));
     }
 
-    /// Adds a result of the program to `run.json`. A text under `error` says that the program failed: the verdict is
+    /// Adds a result of the program to `run.json`. A text under `error` states that the program failed; the verdict is
     /// then an error too.
     pub fn set_result(&self, key: &str, value: impl Into<Value>) {
         self.note(|m| m.results.insert(key.into(), value.into()));
@@ -303,7 +307,7 @@ impl Handle {
         self.note(|m| m.environment.insert(key.into(), value.into()));
     }
 
-    /// Cost of one enter+exit of a span on this machine as measured when the session started, in nanoseconds: registry
+    /// Cost of one enter+exit of a span on this machine, as measured when the session started, in nanoseconds: registry
     /// and layer, caches warm, in a loop.
     pub fn per_interval_ns(&self) -> f64 {
         self.0.per_interval_ns

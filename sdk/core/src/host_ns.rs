@@ -1,4 +1,4 @@
-//! Time on the host, as every record has it.
+//! Time on the host, as all records state it.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct HostNs(pub i64);
 
 impl HostNs {
-    /// The system clock's time now. Not for the hot path.
+    /// The system clock's time now. Makes a system call: not for the hot path.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         HostNs(since.as_nanos() as i64)
@@ -21,7 +21,7 @@ impl HostNs {
         HostNs(self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)))
     }
 
-    /// Nanoseconds from `earlier` to `self`, zero if it is not earlier.
+    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is later.
     pub fn since(self, earlier: HostNs) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Conservation: every record an exporter received is exported or dropped for a reason.
+//! Conservation: every record that an exporter received is exported, or dropped for a reason.
 
 use crate::record::{Batch, RecordKind};
 use crate::run::ExporterReport;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DropReason {
-    /// Its queue was full: the exporter is slower than the records come.
+    /// Its queue was full, because the exporter is slower than the records come.
     QueueFull,
     /// Writing or sending failed.
     Io,
-    /// Oldest data removed to stay within the disk budget.
+    /// Removed later as the oldest data, to stay within the disk budget.
     DiskBudget,
-    /// Left out on purpose by a limit of the exporter, such as spans a trace.
+    /// Left out on purpose by a limit of the exporter, such as the number of spans in a trace.
     Limit,
-    /// The exporter had failed for good, or panicked.
+    /// The exporter had failed permanently, or had panicked.
     Dead,
-    /// Shutdown did not wait any longer.
+    /// The shutdown timeout was over.
     Shutdown,
-    /// The exporter never said what became of it: a bug in the exporter.
+    /// The exporter reported neither export nor drop: a bug in the exporter.
     Unaccounted,
 }
 
@@ -55,7 +55,7 @@ impl DropReason {
 const KINDS: usize = RecordKind::ALL.len();
 const REASONS: usize = DropReason::ALL.len();
 
-/// One exporter's account. Cheap to read from any thread.
+/// One exporter's account. It can be read cheaply from any thread.
 #[derive(Debug, Default)]
 pub struct Ledger {
     received: [AtomicU64; KINDS],
@@ -91,7 +91,7 @@ impl Ledger {
 
     /// `n` records of `kind` were dropped.
     pub fn dropped(&self, kind: RecordKind, reason: DropReason, n: u64) {
-        // After what was taken back from elsewhere: see `report_without_pending`.
+        // After the subtraction in `take_back`: see `report_without_pending`.
         self.dropped[kind as usize][reason as usize].fetch_add(n, Ordering::Release);
     }
 
@@ -102,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// Moves `n` records from exported to dropped: something that had been written was removed again.
+    /// Moves `n` records from exported to dropped, because something that had been written was removed again.
     pub fn take_back(&self, kind: RecordKind, reason: DropReason, n: u64) {
         self.exported[kind as usize].fetch_sub(n, Ordering::Relaxed);
         self.dropped(kind, reason, n);
@@ -116,7 +116,7 @@ impl Ledger {
         self.received[k].load(Ordering::Relaxed).saturating_sub(settled)
     }
 
-    /// Books whatever is still pending as dropped.
+    /// Books everything that is still pending as dropped.
     pub fn settle(&self, reason: DropReason) {
         for kind in RecordKind::ALL {
             let pending = self.pending(kind);
@@ -133,10 +133,11 @@ impl Ledger {
         }
     }
 
-    /// The account as it would be if whatever is pending were dropped now. It adds up even while the exporter goes on.
+    /// The account as it would be if everything pending were dropped now. It adds up even while the exporter still
+    /// works.
     pub(crate) fn report_without_pending(&self, name: &str, reason: DropReason) -> ExporterReport {
-        // What was dropped is read before what was exported, because records are taken back from the one to the other:
-        // none may be seen twice, and one that is not seen is pending. What was received is settled already.
+        // Drops are read before exports, because records are moved from the one to the other (`take_back`): no record
+        // may be seen twice, and one that is seen in neither counts as pending. No more records are received by then.
         let mut report = self.report(name);
         for kind in RecordKind::ALL {
             let count = |counts: &BTreeMap<String, u64>| counts.get(kind.table()).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The manifest while its run goes on: what becomes known of the run is added from any thread, and goes out at once.
+//! The manifest while its run goes on: any thread adds what becomes known, and exporters get it at once.
 
 use crate::run::RunManifest;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct LiveManifest {
     manifest: Mutex<RunManifest>,
-    /// Whether exporters have not been told of the latest change.
+    /// Whether there is a change that exporters have not been told about.
     changed: AtomicBool,
 }
 
@@ -18,29 +18,29 @@ impl LiveManifest {
         Self { manifest: Mutex::new(manifest), changed: AtomicBool::new(false) }
     }
 
-    /// As it is now.
+    /// A copy of the manifest as it is now.
     pub(crate) fn get(&self) -> RunManifest {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds something that exporters are to be told of.
+    /// Makes a change that exporters are to be told about.
     pub(crate) fn note<R>(&self, add: impl FnOnce(&mut RunManifest) -> R) {
         add(&mut self.manifest.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Adds to the environment what nobody has said yet.
+    /// Adds facts to the environment, except those whose key is there already.
     pub(crate) fn note_environment(&self, facts: BTreeMap<String, Value>) {
         self.note(|m| add_environment(m, facts));
     }
 
-    /// The manifest where it has changed since it was last asked for here.
+    /// The manifest, if it has changed since this was last called.
     pub(crate) fn take_change(&self) -> Option<RunManifest> {
         self.changed.swap(false, Ordering::Acquire).then(|| self.get())
     }
 }
 
-/// Adds to the environment of `m` what nobody has said yet.
+/// Adds facts to the environment of `m`, except those whose key is there already.
 pub(crate) fn add_environment(m: &mut RunManifest, facts: BTreeMap<String, Value>) {
     for (key, value) in facts {
         m.environment.entry(key).or_insert(value);

@@ -1,8 +1,8 @@
 //! Spans for LLM inference: requests and their phases, with OpenTelemetry GenAI names.
 //!
-//! They are ordinary `tracing` spans, useful under any subscriber; candlescope's layer recognises them by their fields.
+//! They are ordinary `tracing` spans, useful with any subscriber; candlescope's layer recognises them by their fields.
 //! Names and attributes follow the OpenTelemetry semantic conventions for generative AI, version [`SEMCONV_VERSION`]
-//! (in development), fields of our own stand under `candlescope.`.
+//! (in development); our own fields have names under `candlescope.`.
 //!
 //! ```
 //! use candlescope_core::llm::{self, Request, Tokens};
@@ -49,11 +49,11 @@ pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
 /// Field that says whether the caller's trace is recorded: a boolean.
 pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
 
-/// Field that says when a request's latest output token existed on the host: seconds since the request's start, as a
+/// Field that states when a request's latest output token existed on the host: seconds since the request's start, as a
 /// float.
 pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
-/// What a step passes through the model.
+/// The tokens that a step passes through the model.
 ///
 /// ```
 /// use candlescope_core::llm::Tokens;
@@ -70,17 +70,17 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// So many new tokens, of all sequences together, in one sequence.
+    /// `tokens` new tokens, over all sequences together; one sequence, unless [`batch`](Tokens::batch) says otherwise.
     pub const fn new(tokens: usize) -> Self {
         Self { new: tokens, context: None, batch: 1 }
     }
 
-    /// Tokens that a sequence has after the step, the new ones included. Unless told, it is unknown.
+    /// Tokens that a sequence has after the step, including the new ones. Unknown by default.
     pub const fn context(self, tokens: usize) -> Self {
         Self { context: Some(tokens), ..self }
     }
 
-    /// Sequences that the step passes at once; 1 unless told.
+    /// Sequences that the step processes at once; default 1.
     pub const fn batch(self, sequences: usize) -> Self {
         Self { batch: sequences, ..self }
     }
@@ -88,8 +88,8 @@ impl Tokens {
 
 /// The prompt's phase.
 ///
-/// A phase is a *step* of the run unless it stands inside another phase. The guard ends it. Where prompts are padded to
-/// one length, say next how many tokens are real ones, as in [`decode`].
+/// A phase is a *step* of the run unless it stands inside another phase. It lasts as long as the guard. If prompts are
+/// padded to one length, state how many tokens are real ones right after this, as shown in [`decode`].
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn prefill(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
     info_span!(target: TARGET, "prefill", candlescope.phase = "prefill", tokens = new, context_len = context, batch)
@@ -98,8 +98,8 @@ pub fn prefill(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
 
 /// One decoding step: one new token for each sequence.
 ///
-/// The tokens are what the step passes through the model. Where sequences of the batch have ended, say next whom it still
-/// works for: figures such as tokens a second count those.
+/// The tokens are what the step passes through the model. If sequences of the batch have ended, state right after this
+/// how many it still works for, because figures such as tokens a second count only those.
 ///
 /// ```
 /// use candlescope_core::llm::{self, Tokens};
@@ -114,7 +114,8 @@ pub fn decode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
         .entered()
 }
 
-/// Choosing the next token. Best placed inside the `prefill` or `decode` it belongs to, so that a step is a token.
+/// Choosing the next token. Best placed inside the `prefill` or `decode` that it belongs to, so that one step is one
+/// token.
 #[must_use = "the phase ends when the guard is dropped"]
 pub fn sample() -> EnteredSpan {
     info_span!(target: TARGET, "sample", candlescope.phase = "sample").entered()
@@ -127,7 +128,7 @@ pub fn encode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
         .entered()
 }
 
-/// One inference request. Its span lives as long as this value and carries the request's context: enter it on every
+/// One inference request. Its span lasts as long as this value and carries the request's context: enter it on every
 /// thread that works for the request.
 #[derive(Debug)]
 pub struct Request {
@@ -174,16 +175,17 @@ impl Request {
         self
     }
 
-    /// Joins the trace of a caller: a W3C `traceparent` header's trace id, 32 hex digits. Anything else is ignored.
+    /// Joins the trace of a caller: the trace id of a W3C `traceparent` header, 32 hex digits. Any other text is
+    /// ignored.
     #[must_use]
     pub fn trace_id(self, trace_id: &str) -> Self {
         self.span.record("candlescope.trace_id", trace_id);
         self
     }
 
-    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it came. Anything else is
-    /// ignored, as the standard has it. Where the caller's trace is not recorded, exporters of traces leave the request
-    /// out by default.
+    /// Joins the trace of a caller, below the caller's span: a W3C `traceparent` header as it was received. Any other
+    /// text is ignored, as the standard requires. If the caller's trace is not recorded, exporters of traces leave the
+    /// request out by default.
     #[must_use]
     pub fn traceparent(self, header: &str) -> Self {
         if let Ok(caller) = header.parse::<Traceparent>() {
@@ -194,24 +196,24 @@ impl Request {
         self
     }
 
-    /// Enters the request on this thread: steps from here on belong to it.
+    /// Enters the request on this thread: steps that begin while the guard lives belong to it.
     #[must_use = "the request is left when the guard is dropped"]
     pub fn enter(&self) -> Entered<'_> {
         self.span.enter()
     }
 
-    /// The span, to instrument a future or to enter on another thread.
+    /// The request's span, to instrument a future or to enter it on another thread.
     pub fn span(&self) -> &Span {
         &self.span
     }
 
-    /// One more output token exists on the host.
+    /// Reports that one more output token exists on the host.
     pub fn token(&self) {
         self.record_tokens(1);
     }
 
-    /// `n` more output tokens exist on the host, one for each sequence of a batch. Call it from any thread; it reads
-    /// the clock and takes no lock but at the first token.
+    /// Reports that `n` more output tokens exist on the host, one for each sequence of a batch. Can be called from any
+    /// thread; it reads the clock, and takes a lock only for the first token.
     pub fn record_tokens(&self, n: usize) {
         if n == 0 {
             return;

@@ -1,4 +1,4 @@
-//! An exporter that keeps everything in memory: for tests, and for programs that look at their own records.
+//! An exporter that keeps everything in memory, for tests and for programs that look at their own records.
 
 use crate::exporter::{ExportError, Exporter};
 use crate::ledger::Ledger;
@@ -6,9 +6,9 @@ use crate::record::Batch;
 use crate::run::RunManifest;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Collects every record. Clones share what was collected, so keep one and give the other to the session.
+/// Collects every record. Clones share what was collected: keep one and give the other to the session.
 ///
-/// Grows without limit: not for long runs.
+/// It grows without limit: do not use it for long runs.
 ///
 /// ```
 /// use candlescope_core::{MemoryExporter, Session};
@@ -31,7 +31,7 @@ pub struct MemoryExporter {
 }
 
 impl MemoryExporter {
-    /// Nothing collected yet.
+    /// An exporter that has collected nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

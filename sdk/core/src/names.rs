@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What a span means to the layer beyond its name.
+/// What a span means to the layer, beyond its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     Plain,
     Phase(Phase),
     Request,
-    /// Of an excluded target: transparent, its children belong to its parent.
+    /// Of an excluded target: the span is transparent, and its children belong to its parent.
     Ignored,
 }
 
@@ -23,16 +23,16 @@ pub(crate) struct NameInfo {
     pub(crate) name: Arc<str>,
     pub(crate) target: Arc<str>,
     pub(crate) role: Role,
-    /// Number of the name's text: spans of one name and different targets are siblings of one name.
+    /// Number of the name's text: spans with one name are counted as siblings of one name whatever their targets.
     pub(crate) text: u32,
-    /// The module that the span stands for, of a model whose weights were told while it was loaded.
+    /// The module that the span stands for, if the names of the model's weights were reported while it was loaded.
     pub(crate) module: Option<Arc<Slot>>,
 }
 
-/// What tells names apart. A module that is not known yet is nobody else's, so its name is not looked for.
+/// What distinguishes names. A module that is not known yet differs from all others, so its name is not looked up.
 type Key = (Arc<str>, Arc<str>, Role, Option<Arc<Module>>);
 
-/// Distinct names kept; a program that makes up names without end gets [`OTHER`] from there on.
+/// Distinct names kept; if a program makes up names without end, further ones are [`OTHER`].
 const MAX_NAMES: usize = 65_536;
 
 /// Number of the name that stands for all names beyond [`MAX_NAMES`].
@@ -50,7 +50,7 @@ pub(crate) struct Names {
     list: RwLock<Vec<Arc<NameInfo>>>,
 }
 
-/// Held by a thread that interns a name, so that it does not wait for itself.
+/// Held by a thread while it interns a name, so that it does not wait for itself.
 struct Announcing;
 
 thread_local! {
@@ -70,7 +70,7 @@ impl Drop for Announcing {
 }
 
 impl NameInfo {
-    /// A name that stands where there is no span's.
+    /// A name made by candlescope, for use where there is no span's name.
     pub(crate) fn of_ours(name: &'static str) -> Self {
         Self { name: name.into(), target: "candlescope".into(), role: Role::Plain, text: 0, module: None }
     }
@@ -86,8 +86,8 @@ impl Names {
         Self { index: Mutex::new(index), list: RwLock::new(vec![Arc::new(other)]) }
     }
 
-    /// Number of the name. A new one is announced before any thread gets its number: whoever makes the same span
-    /// meanwhile waits. Spans that are made while announcing are [`OTHER`].
+    /// Number of the name. A new name is announced to the taps before any thread gets its number, and other threads
+    /// that make the same span wait meanwhile. Spans made during the announcement are [`OTHER`].
     pub(crate) fn intern(
         &self,
         name: &Arc<str>,
@@ -123,14 +123,14 @@ impl Names {
         id
     }
 
-    /// Copies names from `known` on; the drain keeps a list of its own.
+    /// Appends the names that `known` does not have yet; the drain keeps a list of its own.
     pub(crate) fn extend(&self, known: &mut Vec<Arc<NameInfo>>) {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         known.extend_from_slice(&list[known.len()..]);
     }
 }
 
-/// Describes the calling thread.
+/// Name and number of the calling thread.
 pub(crate) fn current_thread(index: u32) -> ThreadInfo {
     let current = std::thread::current();
     let name = match current.name() {

@@ -1,5 +1,6 @@
-//! What is noticed on the application's threads and has to be said: kept here, told by the drain, and part of the
-//! verdict. Those threads themselves tell nothing, because they may hold locks of `tracing` or of the program.
+//! Problems noticed on the application's threads. They are kept here until the drain reports them, and are part of the
+//! verdict. The application's threads report nothing themselves, because they may hold locks of `tracing` or of the
+//! program.
 
 use crate::diagnostics::Diagnostics;
 use crate::run::{Code, Finding};
@@ -9,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// The session's notices, one of each code.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// Whether there is one that has not been told.
+    /// Whether there is a notice that has not been reported.
     fresh: AtomicBool,
     list: Mutex<Vec<Notice>>,
 }
@@ -18,19 +19,19 @@ pub(crate) struct Notices {
 struct Notice {
     code: Code,
     line: String,
-    /// Absent where the verdict finds the words itself, from what was counted.
+    /// `None` if the verdict makes the finding itself, from what was counted.
     finding: Option<Finding>,
     told: bool,
 }
 
 impl Notices {
-    /// Keeps what was noticed, unless there is one of its code.
+    /// Keeps the finding, unless there is one with its code already.
     pub(crate) fn add(&self, finding: Finding) {
         let line = format!("{}; {}", finding.message(), finding.remedy());
         self.keep(Notice { code: finding.code.clone(), line, finding: Some(finding), told: false });
     }
 
-    /// Has a line told, once for each code.
+    /// Keeps a line to be reported, once for each code.
     pub(crate) fn say(&self, code: Code, line: &str) {
         self.keep(Notice { code, line: line.into(), finding: None, told: false });
     }
@@ -43,7 +44,7 @@ impl Notices {
         }
     }
 
-    /// Tells what has not been told.
+    /// Reports what has not been reported yet.
     pub(crate) fn tell(&self, diagnostics: &Diagnostics) {
         if !self.fresh.swap(false, Ordering::AcqRel) {
             return;
@@ -59,7 +60,7 @@ impl Notices {
         lines.into_iter().for_each(|line| diagnostics.report("", line));
     }
 
-    /// What the verdict says of them.
+    /// The findings for the verdict.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.iter().filter_map(|notice| notice.finding.clone()).collect()

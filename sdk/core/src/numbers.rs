@@ -1,4 +1,4 @@
-//! Numbers as people read them, in findings and in reports. Pure functions.
+//! Formats numbers for people, in findings and reports. Pure functions.
 
 /// Nanoseconds in the unit that leaves one to three digits before the point: `842 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`.
 pub fn duration(ns: f64) -> String {
@@ -52,7 +52,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A share as a percentage: `12.3 %`; `<0.1 %` for what is there but would read as nothing.
+/// A share as a percentage: `12.3 %`; `<0.1 %` for a positive share that would otherwise be rounded to zero.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if share > 0.0 && percent < 0.05 { "<0.1 %".to_string() } else { format!("{percent:.1} %") }
@@ -79,7 +79,7 @@ pub fn joules(value: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
-/// Watts.
+/// Watts, with three significant digits.
 pub fn watts(value: f64) -> String {
     format!("{} W", significant(value))
 }
@@ -94,7 +94,7 @@ fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     if unit == 0 { format!("{value:.0} {}", units[0]) } else { format!("{} {}", significant(value), units[unit]) }
 }
 
-/// A value of `unit`, as units are named in `run.json` and `metrics.json`.
+/// A value with its unit, which is one of the units of `run.json` and `metrics.json`.
 pub fn value(unit: &str, value: f64) -> String {
     match unit {
         "count" if value.fract() == 0.0 && (0.0..1e15).contains(&value) => count(value as u64),

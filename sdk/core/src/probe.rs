@@ -1,19 +1,19 @@
-//! Which steps are left plain, so that recorded ones can be held against them: the measure of what recording costs, in
+//! Which steps are left plain, so that recorded ones can be compared with them: this measures the cost of recording in
 //! place.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Kinds of steps that are counted apart; steps of a kind with a higher number are never left plain.
+/// Kinds of steps that are counted separately; steps of a kind with a higher number are never left plain.
 const KINDS: usize = 512;
 
-/// The first steps of a kind are cold, and left to be recorded.
+/// The first steps of a kind are cold, and never left plain.
 const WARM_UP: u64 = 3;
 
-/// Leaves one step in so many of each kind plain, over all threads.
+/// Leaves one step in `every` of each kind plain, over all threads.
 #[derive(Debug)]
 pub(crate) struct Probe {
     every: u64,
-    /// Steps begun, by number of the name.
+    /// Steps that have begun, by the number of their name.
     begun: Box<[AtomicU64]>,
     plain: AtomicU64,
 }
@@ -35,8 +35,8 @@ impl Probe {
         let Some(begun) = self.begun.get(kind as usize) else { return false };
         let Some(n) = begun.fetch_add(1, Relaxed).checked_sub(WARM_UP) else { return false };
         let (block, at) = (n / self.every, n % self.every);
-        // One in each block, at a place that changes from block to block, so that it keeps time with nothing the
-        // program does.
+        // One in each block, at a place that changes from block to block, so that plain steps are not in step with
+        // anything that the program does at regular intervals.
         let mixed = (block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(kind))
             .wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let plain = (mixed >> 32) % self.every == at;
@@ -56,7 +56,7 @@ mod tests {
             let plain: Vec<u64> = (0..WARM_UP + 1000 * every).filter(|_| probe.leaves_plain(7)).collect();
             assert_eq!((plain.len(), probe.plain()), (1000, 1000));
             assert!(plain.iter().enumerate().all(|(block, n)| (n - WARM_UP) / every == block as u64));
-            // At every place of a block about as often.
+            // Each place in a block is chosen about equally often.
             for at in 0..every {
                 let there = plain.iter().filter(|n| (*n - WARM_UP) % every == at).count() as u64;
                 assert!((700 / every..1400 / every).contains(&there), "{there} of 1000 at {at} of {every}");

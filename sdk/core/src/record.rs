@@ -1,7 +1,7 @@
 //! What a record *is*: the resolved forms that leave the pipeline and reach exporters.
 //!
 //! Data is converted once per boundary: the hot path writes a fixed-size raw record, the pipeline resolves it into the
-//! types here, and every exporter turns these into its own form. Nothing here refers back to the `tracing` registry.
+//! types here, and every exporter turns these into its own form. Nothing here depends on the `tracing` registry.
 
 use crate::host_ns::HostNs;
 use crate::vocabulary::{DType, GpuSource, KernelKind, Phase, Shape};
@@ -38,17 +38,17 @@ impl fmt::Debug for SpanId {
     }
 }
 
-/// Where an interval stands in the tree of names. Interned: equal paths share one allocation and one `id`.
+/// An interval's place in the tree of names. Interned: equal paths share one allocation and one `id`.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathInfo {
-    /// Dense number of this path within one session, from 0: exporters index tables with it instead of hashing strings.
+    /// Dense number of this path within one session, from 0. Exporters index tables with it instead of hashing strings.
     pub id: u32,
     /// Names from the step down, with a sibling ordinal where names repeat: `decode/block[12]/attn/linear[2]`.
     pub path: String,
-    /// What intervals alike are summed up under, for low-cardinality uses: the path without ordinals,
-    /// `decode/block/attn/linear`. Where the span stands for a module it is the step's name and the module's without
-    /// numbers, `decode/model.layers.*.self_attn.q_proj`: that tells apart what candle calls alike.
+    /// What intervals are grouped by in tables of operators and in metrics: the path without ordinals,
+    /// `decode/block/attn/linear`. If the span stands for a module, it is the step's name and the module without
+    /// numbers, `decode/model.layers.*.self_attn.q_proj`, which tells apart what candle gives the same name.
     pub rollup: String,
     /// Dense number of the rollup within one session, from 0. Many paths share one rollup.
     pub rollup_id: u32,
@@ -56,9 +56,9 @@ pub struct PathInfo {
     pub name: Arc<str>,
     /// The `tracing` target (module path) of the span.
     pub target: Arc<str>,
-    /// The module of the model that the span stands for, for example `model.layers.7.mlp.down_proj`, where the weights
-    /// were told while they were loaded ([`modules`](crate::modules)). Paths that read alike can be of different
-    /// modules, when two models are loaded.
+    /// The module of the model that the span stands for, for example `model.layers.7.mlp.down_proj`, if the names of
+    /// the weights were passed to [`modules`](crate::modules) while they were loaded. If two models are loaded, equal
+    /// path texts can belong to different modules.
     pub module: Option<Arc<str>>,
 }
 
@@ -84,7 +84,7 @@ impl PathInfo {
         let Some(step) = elements.next() else { return String::new() };
         let mut out = String::with_capacity(path.len());
         out.push_str(step);
-        // A span that is a step itself keeps its name, which is that of a kind of step.
+        // A step keeps its own name, which says what kind of step it is.
         if let Some(module) = module.filter(|_| path.contains('/')) {
             let numbered = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
             for (i, part) in module.split('.').enumerate() {
@@ -100,10 +100,10 @@ impl PathInfo {
         out
     }
 
-    /// Name above intervals whose parent's record never came.
+    /// Name of the path above intervals whose parent's record never came.
     pub(crate) const LOST: &str = "(lost)";
 
-    /// Whether the interval's place in its step is not known, because its parent's record never came.
+    /// Whether the interval's place in its step is unknown, because its parent's record never came.
     pub(crate) fn is_orphan(&self) -> bool {
         self.path.strip_prefix(Self::LOST).and_then(|rest| rest.strip_prefix('/')) == Some(&*self.name)
     }
@@ -121,21 +121,21 @@ fn without_ordinal(element: &str) -> &str {
 pub struct ThreadInfo {
     /// Dense number within one session, from 1.
     pub index: u32,
-    /// The operating system's thread id, 0 where it is not known.
+    /// The operating system's thread id; 0 if it is not known.
     pub os_id: u64,
-    /// The thread's name, or `thread-<index>` for unnamed threads; with `#<index>` where an earlier thread has the
-    /// same.
+    /// The thread's name, or `thread-<index>` for unnamed threads; with `#<index>` appended if an earlier thread has
+    /// the same name.
     pub name: Arc<str>,
 }
 
-/// Time on the device attached to an interval.
+/// An interval's time on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuTime {
     /// Start on the host's time line (Unix epoch), after clock correlation.
     pub start: HostNs,
     /// Duration in nanoseconds; what it includes depends on `source`.
     pub dur_ns: u64,
-    /// What measured it.
+    /// What measured the time.
     pub source: GpuSource,
 }
 
@@ -143,17 +143,18 @@ pub struct GpuTime {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SpanRecord {
-    /// Number of the interval, unique in a run; in enter order within one thread.
+    /// Number of the interval, unique in a run; ascending in enter order within one thread.
     pub seq: u64,
-    /// The interval open on the same thread when this one was entered.
+    /// The interval that was open on the same thread when this one was entered.
     pub parent_seq: Option<u64>,
-    /// Trace this interval belongs to: its request's, or else its step's own.
+    /// Trace that this interval belongs to: its request's, or else its step's own.
     pub trace_id: TraceId,
     /// Span id, the same in OTLP, NVTX payloads and Parquet.
     pub span_id: SpanId,
-    /// Number of the step this interval is part of; `None` for the entry of a request span, which stands above steps.
+    /// Number of the step that this interval is part of; `None` for an entry of a request's span, which stands above
+    /// steps.
     pub step: Option<u64>,
-    /// Innermost phase this interval is part of.
+    /// Innermost phase that this interval is part of.
     pub phase: Option<Phase>,
     /// Path, name and target.
     pub path: Arc<PathInfo>,
@@ -165,18 +166,18 @@ pub struct SpanRecord {
     pub host_start: HostNs,
     /// Duration on the host in nanoseconds.
     pub host_dur_ns: u64,
-    /// Device time, where measured.
+    /// Device time, if it was measured.
     pub gpu: Option<GpuTime>,
-    /// Floating-point operations annotated on this interval itself, analytic; its children's are not included.
+    /// Floating-point operations annotated on this interval itself (analytic); those of its children are not included.
     pub flops: Option<u64>,
     /// Floating-point operations that are executed, annotated on this interval itself: `flops` and what the model does
-    /// not need, for example the masked half of a prompt's attention. `None` where nobody said, which for `flops` means
-    /// the same number.
+    /// not need, for example the masked half of a prompt's attention. `None` if nobody stated them; the number is then
+    /// taken to be `flops`.
     pub flops_executed: Option<u64>,
     /// Bytes of weights and KV cache moved, annotated on this interval itself, analytic lower bound.
     pub bytes: Option<u64>,
-    /// The same with activations in and out of the operation: what arithmetic intensity and GB/s of an operation are
-    /// over.
+    /// `bytes` with the activations that go into and come out of the operation. Arithmetic intensity and an operation's
+    /// GB/s are computed from it.
     pub io_bytes: Option<u64>,
     /// Tokens processed.
     pub tokens: Option<u32>,
@@ -200,9 +201,9 @@ pub struct StepRecord {
     pub seq: u64,
     /// Trace of the step.
     pub trace_id: TraceId,
-    /// Phase, where the step is one.
+    /// Phase, if the step is one.
     pub phase: Option<Phase>,
-    /// Number of the request this step works for.
+    /// Number of the request that this step works for.
     pub request: Option<u64>,
     /// Path of the step's interval (its own name).
     pub path: Arc<PathInfo>,
@@ -212,9 +213,9 @@ pub struct StepRecord {
     pub host_start: HostNs,
     /// Duration on the host in nanoseconds.
     pub host_dur_ns: u64,
-    /// Device time of the whole step, where measured.
+    /// Device time of the whole step, if it was measured.
     pub gpu: Option<GpuTime>,
-    /// Energy in millijoules, where the window is long enough to be measured.
+    /// Energy in millijoules, if the time was long enough to measure it.
     pub energy_mj: Option<f64>,
     /// Tokens processed, all sequences of the batch together.
     pub tokens: Option<u32>,
@@ -222,8 +223,8 @@ pub struct StepRecord {
     pub context_len: Option<u32>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
-    /// Tokens that are new in this step and belong to a sequence that still goes on; `tokens` counts padding and ended
-    /// sequences, too.
+    /// Tokens that are new in this step and belong to a sequence that goes on; `tokens` also counts padding and ended
+    /// sequences.
     pub new_tokens: Option<u32>,
     /// Sum of the context lengths after the step over the sequences that go on.
     pub context_sum: Option<u64>,
@@ -231,7 +232,7 @@ pub struct StepRecord {
     pub sequences: Option<u32>,
     /// Sum of analytic FLOPs over the step.
     pub flops: Option<u64>,
-    /// Sum of executed FLOPs over the step; intervals that do not tell count with their `flops`.
+    /// Sum of executed FLOPs over the step; intervals that do not state any count with their `flops`.
     pub flops_executed: Option<u64>,
     /// Sum of analytic bytes (weights, KV cache) over the step.
     pub bytes: Option<u64>,
@@ -239,8 +240,8 @@ pub struct StepRecord {
     pub io_bytes: Option<u64>,
     /// Intervals recorded in the step, itself included.
     pub intervals: u64,
-    /// Intervals of the step that were dropped because its thread's ring was full: where this is not 0, layers are
-    /// missing from the step. 65,535 stands for that many or more, `None` is of a run that does not say.
+    /// Intervals of the step that were dropped because its thread's ring was full: if this is not 0, layers are missing
+    /// from the step. 65,535 stands for that many or more; `None` if the run does not record it.
     pub intervals_lost: Option<u64>,
 }
 
@@ -254,9 +255,9 @@ pub struct RequestRecord {
     pub trace_id: TraceId,
     /// Span id of the request itself.
     pub span_id: SpanId,
-    /// The caller's span, in another process, where the request was given one. Runs on disk do not keep it.
+    /// The caller's span, in another process, if the request was given one. Runs on disk do not keep it.
     pub parent_span_id: Option<SpanId>,
-    /// Whether the caller's trace is recorded, where there is a caller that says so. Runs on disk do not keep it.
+    /// Whether the caller's trace is recorded, if the caller says so. Runs on disk do not keep it.
     pub caller_sampled: Option<bool>,
     /// `gen_ai.operation.name`, for example `text_completion` or `chat`.
     pub operation: Arc<str>,
@@ -281,7 +282,7 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// Prompt tokens of all sequences of the batch together, as output tokens are counted.
+    /// Prompt tokens of all sequences of the batch together, to match how output tokens are counted.
     pub fn input_tokens(&self) -> Option<u64> {
         self.prompt_tokens.map(|tokens| tokens.saturating_mul(u64::from(self.batch.unwrap_or(1).max(1))))
     }
@@ -297,7 +298,7 @@ pub struct SampleRecord {
     pub device: Arc<str>,
     /// Name of the metric in base units, for example `process_resident_memory_bytes`.
     pub metric: &'static str,
-    /// The value.
+    /// The value, in `unit`.
     pub value: f64,
     /// Its unit: `bytes`, `ratio`, `watts`, `count`, …
     pub unit: &'static str,
@@ -307,11 +308,12 @@ pub struct SampleRecord {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct KernelRecord {
-    /// What it is.
+    /// Whether it is a kernel, a copy or a memset.
     pub kind: KernelKind,
-    /// Name: of a kernel demangled, of a copy its direction, of a memset `memset`.
+    /// Demangled name of a kernel, direction of a copy, or `memset`.
     pub name: Arc<str>,
-    /// `seq` of the innermost interval open on the launching thread at the launch; `None` outside all recorded ones.
+    /// `seq` of the innermost interval open on the launching thread at the launch; `None` if no recorded interval was
+    /// open.
     pub seq: Option<u64>,
     /// Span id of that interval.
     pub span_id: Option<SpanId>,
@@ -323,21 +325,21 @@ pub struct KernelRecord {
     pub path: Option<Arc<PathInfo>>,
     /// UUID of the device.
     pub device: Arc<str>,
-    /// Number of the stream, as the driver counts them.
+    /// Number of the stream, as the driver numbers them.
     pub stream: u32,
     /// Start on the host's time line (Unix epoch).
     pub gpu_start: HostNs,
     /// Duration on the device in nanoseconds.
     pub gpu_dur_ns: u64,
-    /// Blocks in x, y, z; of kernels only.
+    /// Blocks in x, y, z; only for kernels.
     pub grid: Option<[u32; 3]>,
-    /// Threads of a block in x, y, z; of kernels only.
+    /// Threads of a block in x, y, z; only for kernels.
     pub block: Option<[u32; 3]>,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: Option<u32>,
-    /// Static shared memory of a block in bytes.
+    /// Static shared memory per block in bytes.
     pub shared_static: Option<u32>,
-    /// Dynamic shared memory of a block in bytes.
+    /// Dynamic shared memory per block in bytes.
     pub shared_dynamic: Option<u32>,
     /// Bytes copied or set.
     pub bytes: Option<u64>,
@@ -347,14 +349,16 @@ pub struct KernelRecord {
     pub launch_start: Option<HostNs>,
     /// Duration of that call on the host in nanoseconds.
     pub launch_dur_ns: Option<u64>,
-    /// Time from the end of that call to the start on the device in nanoseconds, 0 where the device was quicker.
+    /// Time from the end of that call to the start on the device in nanoseconds; 0 if the device started before the
+    /// call returned.
     pub queue_delay_ns: Option<u64>,
-    /// Number that ties the call to what it launched, unique in the process.
+    /// Number that connects the call with what it launched, unique in the process.
     pub correlation: u32,
-    /// The CUDA graph it was launched by, if any.
+    /// The CUDA graph that launched it, if any.
     pub graph: Option<u32>,
 }
 
+<<<<<<< HEAD
 // Records are made by the pipeline and by readers of runs. The constructors take what every record of the kind has; the
 // rest is absent until it is set.
 
@@ -525,18 +529,21 @@ impl KernelRecord {
 }
 
 /// What the pipeline hands to every exporter: shared, never copied per exporter.
+=======
+/// What the pipeline hands to every exporter: shared, never copied for each exporter.
+>>>>>>> words
 ///
-/// Spans of one step stand together in enter order (ascending `seq`).
+/// Spans of one step follow each other in enter order (ascending `seq`).
 #[derive(Debug, Default, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Batch {
-    /// Intervals.
+    /// Intervals that ended.
     pub spans: Vec<SpanRecord>,
     /// Steps that ended.
     pub steps: Vec<StepRecord>,
     /// Requests that ended.
     pub requests: Vec<RequestRecord>,
-    /// Samples.
+    /// Samples of metrics.
     pub samples: Vec<SampleRecord>,
     /// Kernels, copies and memsets.
     pub kernels: Vec<KernelRecord>,
@@ -559,7 +566,7 @@ impl Batch {
         self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len() + self.kernels.len()
     }
 
-    /// Whether nothing is in it.
+    /// Whether it holds no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

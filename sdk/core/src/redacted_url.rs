@@ -3,33 +3,33 @@
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
-/// Stands for what is not shown.
+/// Shown in place of what is hidden.
 const HIDDEN: &str = "***";
 
-/// Shorter secrets are in every other text by chance.
+/// Shorter secrets would be found by chance in almost any text.
 const SHORTEST: usize = 4;
 
-/// The address of a service, which shows no credentials: `Display`, `Debug` and serialization leave out user,
-/// password, the query and the fragment, and of a text that reads as no address everything. Only
-/// [`expose`](RedactedUrl::expose) gives the address itself.
+/// The address of a service, which shows no credentials: `Display`, `Debug` and serialization leave out user, password,
+/// query and fragment. If the text cannot be read as an address, all but a scheme is hidden. Only
+/// [`expose`](RedactedUrl::expose) returns the address itself.
 ///
 /// ```
 /// let url = candlescope_core::RedactedUrl::new("https://me:pass@collector:4318/v1/traces?api_key=1234");
 /// assert_eq!(url.to_string(), "https://***@collector:4318/v1/traces?***");
 /// ```
 ///
-/// A path is shown: what must stay secret belongs into a header.
+/// The path is shown: put secrets into a header instead.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct RedactedUrl(String);
 
 impl RedactedUrl {
-    /// The address `url`. Any text will do; whether it is an address turns out where it is used.
+    /// The address `url`. Any text is accepted; whether it is an address shows when it is used.
     pub fn new(url: impl Into<String>) -> Self {
         Self(url.into())
     }
 
-    /// The address with everything in it, for connecting. Not for any text that somebody reads.
+    /// The address with everything in it, to connect to. Never put it into a text that somebody reads.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -39,8 +39,8 @@ impl RedactedUrl {
         self.0.is_empty()
     }
 
-    /// `text` without the credentials of this address: for words of libraries and servers that may repeat them.
-    /// Credentials shorter than 4 characters are left, for they are in other words too.
+    /// `text` without the credentials of this address, for messages of libraries and servers that may repeat them.
+    /// Credentials shorter than 4 characters are left in, because they occur in other words too.
     pub fn scrub(&self, text: &str) -> String {
         scrub(text, self.secrets())
     }
@@ -54,7 +54,7 @@ impl RedactedUrl {
         secrets
             .extend(parts.query.into_iter().flat_map(|q| q.split('&')).map(|p| p.split_once('=').map_or(p, |p| p.1)));
         secrets.extend(parts.fragment);
-        // The address itself only where it holds any.
+        // The address itself is a secret only if it holds credentials.
         if parts.user.is_none() && parts.query.is_none() && parts.fragment.is_none() {
             secrets.clear();
         }
@@ -62,10 +62,10 @@ impl RedactedUrl {
     }
 }
 
-/// `text` with `***` in place of each of `secrets`, but those shorter than 4 characters.
+/// `text` with `***` in place of each of `secrets`, except those shorter than 4 characters.
 pub fn scrub<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.into_iter().filter(|secret| secret.chars().count() >= SHORTEST).collect();
-    // The longest first, so that none is left in part.
+    // The longest first, so that no part of one is left.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.into_iter().fold(text.to_string(), |text, secret| text.replace(secret, HIDDEN))
 }
@@ -83,7 +83,7 @@ impl fmt::Display for RedactedUrl {
         }
         f.write_str(&printable(parts.place))?;
         if parts.query.is_some() {
-            // Not its keys either: an `&` in a value that nobody escaped makes a key of the rest.
+            // Not the query's keys either: a `&` in a value that was not escaped makes a key of the rest.
             write!(f, "?{HIDDEN}")?;
         }
         if parts.fragment.is_some() {
@@ -123,17 +123,17 @@ impl From<&String> for RedactedUrl {
     }
 }
 
-/// An address, or a text that was meant for one.
+/// The parts of an address, or of a text that was meant to be one.
 struct Parts<'a> {
-    /// With `://`.
+    /// Including `://`.
     scheme: &'a str,
     user: Option<&'a str>,
     /// Host, port and path.
     place: &'a str,
     query: Option<&'a str>,
     fragment: Option<&'a str>,
-    /// Whether it reads as one address only. With a second `@`, or what is no host, nobody can say where a password
-    /// ends.
+    /// Whether it can be read as an address in only one way. With a second `@`, or something that cannot be a host, it
+    /// is not known where a password ends.
     is_clear: bool,
 }
 
@@ -187,7 +187,7 @@ mod tests {
             ("user:pass@host:4318", "***@host:4318"),
             ("localhost:4317", "localhost:4317"),
             ("http://h/\u{1b}[2J", "http://h/\u{fffd}[2J"),
-            // Where a password may end anywhere, nothing is shown.
+            // If a password may end anywhere, nothing is shown.
             ("http://user:pa/ss@host", "http://***"),
             ("http://user:pa?s@s@host/x", "http://***"),
             ("http://user:12?ss@host", "http://***"),

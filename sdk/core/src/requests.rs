@@ -1,20 +1,20 @@
-//! What is known of open requests while their steps run, recorded or not: written by the application's threads without
-//! a lock, read when the request ends.
+//! The state of open requests while their steps run, recorded or not. The application's threads write it without a
+//! lock; it is read when the request ends.
 
 use crate::clock::Ticks;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Requests followed at once, at most; 24 bytes each.
+/// The most requests that are followed at once; 24 bytes each.
 ///
-/// Overload policy: of a request that finds no room the queue time is not known, and it counts as one with a recorded
-/// step, so that its row is there. Nothing else is lost.
+/// Overload policy: if a request finds no free slot, its queue time is unknown, and it counts as having a recorded
+/// step, so that it gets its row. Nothing else is lost.
 const SLOTS: usize = 4_096;
 
-/// Slots that a request may take, from the one its number points to.
+/// Slots that a request may take, starting at the one that its number maps to.
 const REACH: usize = 8;
 
-/// No step has begun.
+/// No step has begun yet.
 const NONE: u64 = u64::MAX;
 
 struct Slot {
@@ -24,7 +24,7 @@ struct Slot {
     recorded: AtomicBool,
     /// Ticks at the start of the first step.
     first_step: AtomicU64,
-    /// Tokens in its context after the latest step that says so, over all sequences.
+    /// Tokens in its context after the latest step that states them, over all sequences.
     context: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct OpenRequests {
     slots: Box<[Slot]>,
 }
 
-/// What a request that ends leaves behind.
+/// What is known of a request when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) first_step: Option<Ticks>,
@@ -51,8 +51,8 @@ impl OpenRequests {
         Self { slots: (0..SLOTS).map(slot).collect() }
     }
 
-    /// The slots that a request may have. Numbers in a row lie far apart, so that threads do not write to the same
-    /// cache line.
+    /// The slots that a request may have. Consecutive numbers map to distant slots, so that threads do not write to the
+    /// same cache line.
     #[inline]
     fn reach(&self, number: u32) -> impl Iterator<Item = &Slot> {
         let home = number.wrapping_mul(0x9e37_79b9) >> (u32::BITS - SLOTS.ilog2());
@@ -64,13 +64,13 @@ impl OpenRequests {
         self.reach(number).find(|slot| slot.number.load(Relaxed) == number)
     }
 
-    /// A request begins.
+    /// Called when a request begins.
     pub(crate) fn open(&self, number: u32) {
-        // A slot was wiped before its number was taken out: see `close`.
+        // `close` cleared the slot before it released the number, so the slot is clean.
         let _ = self.reach(number).find(|slot| slot.number.compare_exchange(0, number, Acquire, Relaxed).is_ok());
     }
 
-    /// A request ends: none of its spans is open on any thread.
+    /// Called when a request ends: none of its spans is open on any thread.
     pub(crate) fn close(&self, number: u32) -> Ended {
         let Some(slot) = self.find(number) else {
             return Ended { first_step: None, recorded: true };
@@ -82,7 +82,8 @@ impl OpenRequests {
         Ended { first_step: (first != NONE).then_some(Ticks(first)), recorded }
     }
 
-    /// A step of the request begins; whether its start has to be told because it is the first.
+    /// Called when a step of the request begins. Returns whether the caller must report the step's start, because it is
+    /// the request's first.
     #[inline]
     pub(crate) fn step(&self, number: u32, recorded: bool) -> bool {
         let Some(slot) = self.find(number) else { return false };
@@ -92,21 +93,21 @@ impl OpenRequests {
         slot.first_step.load(Relaxed) == NONE
     }
 
-    /// Something with the request's number is recorded besides steps.
+    /// Something with the request's number is recorded that is not a step.
     pub(crate) fn mark_recorded(&self, number: u32) {
         if let Some(slot) = self.find(number) {
             slot.recorded.store(true, Relaxed);
         }
     }
 
-    /// When the first step began. Of several threads the earliest counts.
+    /// Notes when the first step began. If several threads report one, the earliest counts.
     pub(crate) fn first_step(&self, number: u32, start: Ticks) {
         if let Some(slot) = self.find(number) {
             slot.first_step.fetch_min(start.0, Relaxed);
         }
     }
 
-    /// The context after a step of the request, in tokens over all its sequences.
+    /// Notes the context after a step of the request, in tokens over all its sequences.
     #[inline]
     pub(crate) fn context(&self, number: u32, tokens: u64) {
         if let Some(slot) = self.find(number) {
@@ -159,7 +160,7 @@ mod tests {
             }
         }
         assert!(known > SLOTS * 9 / 10 && known <= SLOTS, "{known}");
-        // All slots are free again, so a moderate number finds room.
+        // All slots are free again, so a moderate number of requests finds room.
         (1..=1_000).for_each(|number| requests.open(number));
         assert!((1..=1_000).all(|number| requests.step(number, true)));
     }

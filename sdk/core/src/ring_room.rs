@@ -1,24 +1,24 @@
-//! The room for all threads' rings together: whose first span comes when little is left gets a smaller ring, and at the
-//! end none.
+//! The memory for all threads' rings. A thread whose first span comes when little is left gets a smaller ring, or in
+//! the end none.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Records of the smallest ring that is worth its thread's other state; one of a session with smaller rings is as
-/// those.
+/// Records of the smallest ring that justifies its thread's other state. If a session's rings are smaller than this,
+/// its smallest ring has their size.
 const LEAST: usize = 256;
 
 /// Bytes of one record in a ring.
 const RECORD: u64 = size_of::<crate::raw::Raw>() as u64;
 
-/// What is left of the session's room.
+/// The room for a session's rings, and how much of it is used.
 #[derive(Debug)]
 pub(crate) struct RingRoom {
     limit: u64,
     used: AtomicU64,
 }
 
-/// A thread's part of the room, given back when it is dropped.
+/// A thread's part of the room, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RingShare {
     room: Arc<RingRoom>,
@@ -37,12 +37,12 @@ impl RingRoom {
         Self { limit, used: AtomicU64::new(0) }
     }
 
-    /// A ring for one more thread, which needs `state` bytes besides: how many records it holds, `capacity` at most.
-    /// `None` where there is no room for one.
+    /// Room for one more thread's ring, and for `state` bytes in addition. Returns how many records the ring holds, at
+    /// most `capacity`; `None` if there is no room for one.
     ///
-    /// Overload policy: while three quarters are free rings are as large as was asked for. From there on they shrink
-    /// with the fourth power of what is free, so that with the defaults a thousand threads have one, if a small one:
-    /// losing a part of many threads' records says more than losing all of some threads'.
+    /// Overload policy: while three quarters are free, rings are as large as was asked for. From there on they shrink
+    /// with the fourth power of the free share, so that with the defaults a thousand threads have at least a small one:
+    /// losing part of many threads' records leaves more information than losing all records of some.
     pub(crate) fn take(self: &Arc<Self>, capacity: usize, state: u64) -> Option<(usize, RingShare)> {
         let mut records = 0;
         let grant = |used: u64| {
@@ -58,7 +58,7 @@ impl RingRoom {
         Some((records, RingShare { room: self.clone(), bytes }))
     }
 
-    /// Whether rings are smaller than was asked for, so that those of threads that ended had better go soon.
+    /// Whether rings are smaller than was asked for; the rings of threads that have ended should then be freed soon.
     pub(crate) fn is_scarce(&self) -> bool {
         self.used.load(Relaxed) > self.limit / 4
     }
@@ -83,7 +83,7 @@ mod tests {
         assert!(all.windows(2).all(|pair| pair[1].0 <= pair[0].0) && all.iter().all(|(records, _)| *records >= LEAST));
         let bytes: u64 = all.iter().map(|(records, _)| *records as u64 * RECORD + STATE).sum();
         assert!(bytes <= 256 << 20 && room.used.load(Relaxed) == bytes && room.is_scarce());
-        // What threads that end give back goes to the next ones.
+        // Later threads get what threads that end give back.
         all.truncate(10);
         assert!(!room.is_scarce());
         assert_eq!(room.take(32_768, STATE).map(|(records, _)| records), Some(32_768));

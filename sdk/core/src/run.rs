@@ -1,6 +1,6 @@
-//! The run contract: what `RUN/run.json` says and which columns its tables have. Schema version 1.
+//! The run contract: the keys of `RUN/run.json` and the columns of its tables. Schema version 1.
 //!
-//! Whoever reads a run needs this module and nothing else of ours.
+//! A program that reads a run needs only this module of ours.
 
 mod code;
 mod evidence;
@@ -28,15 +28,15 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// File name of the manifest inside a run directory.
 pub const MANIFEST_FILE: &str = "run.json";
 
-/// How far a GPU's clock may be off from the host's, in nanoseconds, for times of both to be compared. Above it
-/// whatever rests on that is void: GPU start times on the host's time line, queue delays, classes of gaps. Durations on
-/// the device stay right.
+/// The largest error bound of a GPU's clock against the host's, in nanoseconds, with which times of both may be
+/// compared. Above it, everything based on that comparison is invalid: GPU start times on the host's time line, queue
+/// delays, classes of gaps. Durations on the device remain right.
 pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
 
-/// Suffix of a segment that is still being written: not a Parquet file yet.
+/// Suffix of a segment that is still being written and is not yet a Parquet file.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
 
-/// `RUN/run.json`.
+/// Contents of `RUN/run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct RunManifest {
@@ -50,9 +50,9 @@ pub struct RunManifest {
     pub rank: u32,
     /// Start, nanoseconds since the Unix epoch.
     pub started_ns: i64,
-    /// End; `None` while running and after a crash.
+    /// End, nanoseconds since the Unix epoch; `None` while the run goes on and after a crash.
     pub ended_ns: Option<i64>,
-    /// Whether the run was closed in order. `false` after a crash: the tables hold all finished segments.
+    /// Whether the run was closed properly. `false` after a crash: the tables then hold all finished segments.
     pub complete: bool,
     /// Machine, operating system, versions: everything that figures depend on.
     pub environment: BTreeMap<String, Value>,
@@ -60,33 +60,33 @@ pub struct RunManifest {
     pub model: BTreeMap<String, Value>,
     /// Options of the run as resolved.
     pub options: BTreeMap<String, Value>,
-    /// How time-stamps became nanoseconds.
+    /// How the hot path's ticks became nanoseconds.
     pub clock: ClockInfo,
-    /// How GPU time was taken and what became of it; absent where none was asked for.
+    /// How GPU time was taken and what became of it; absent if none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuAccount>,
-    /// Steps by what became of them; absent in runs that do not say.
+    /// Steps by what became of them; absent in runs that do not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepCounts>,
-    /// What was told of the model's weights while it was loaded; absent where nothing was.
+    /// What was reported about the model's weights while it was loaded; absent if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modules: Option<LoadedModel>,
-    /// Records per table handed to exporters.
+    /// Records handed to exporters, by table.
     pub counts: BTreeMap<String, u64>,
     /// Intervals that never became records, by reason.
     pub loss: LossCounts,
-    /// What each exporter did with what it was given.
+    /// What each exporter did with the records it received.
     pub exporters: Vec<ExporterReport>,
     /// The profiler's own cost.
     pub overhead: OverheadInfo,
-    /// Whether the data can be trusted, and what to do where it cannot.
+    /// Whether the data can be trusted, and what to do if not.
     pub verdict: Verdict,
-    /// Free results of the program that made the run, for example the generated text's hash.
+    /// Results that the program itself added, for example a hash of the generated text.
     pub results: BTreeMap<String, Value>,
 }
 
 impl RunManifest {
-    /// Requests that came before those that count, from the option `warmup`: those with numbers from 1 to this.
+    /// Number of warm-up requests, from the option `warmup`: the requests numbered from 1 to this are in no figure.
     pub fn warmup_requests(&self) -> u64 {
         let option = self.options.get("warmup");
         option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0)
@@ -96,28 +96,27 @@ impl RunManifest {
 /// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost`
 /// + `open_at_end`.
 ///
-/// The run of a capture has its own: the steps of its window, all of which were to be `captured`.
+/// The run of a capture has counts of its own: the steps of its window, all of which should be `captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct StepCounts {
-    /// Steps that began while the session lived, recorded or not.
+    /// Steps that began during the session, recorded or not.
     pub begun: u64,
-    /// Steps with a record because recording was on or the schedule said so.
+    /// Steps with a record, because recording was on or the schedule included them.
     pub recorded: u64,
-    /// Steps with a record only because a window was asked for while recording was off or the schedule said no.
+    /// Steps with a record only because of a window, while recording was off or the schedule left them out.
     pub captured: u64,
     /// Steps that the schedule left out.
     pub scheduled_out: u64,
-    /// Steps without a record that were timed all the same, to measure what recording costs.
+    /// Steps without a record of which only the duration was measured, for the cost of recording.
     pub left_plain: u64,
     /// Steps that began while recording was paused.
     pub paused: u64,
-    /// Steps that were to be recorded and have no record, because a ring was full or their thread has
-    /// none.
+    /// Steps that were to be recorded but have no record, because a ring was full or their thread has no ring.
     pub lost: u64,
-    /// Steps that were to be recorded and had not ended when the session did; while it goes on, those under way.
+    /// Steps that were to be recorded and had not ended when the session did; during the session, the steps under way.
     pub open_at_end: u64,
-    /// The schedule, where there is one.
+    /// The schedule, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<crate::control::Schedule>,
 }
@@ -128,7 +127,7 @@ impl StepCounts {
         self.recorded.saturating_add(self.captured)
     }
 
-    /// Steps that have no record, and not because they were still under way.
+    /// Steps that have no record although they ended.
     pub fn without_record(&self) -> u64 {
         [self.left_plain, self.paused, self.lost].into_iter().fold(self.scheduled_out, u64::saturating_add)
     }
@@ -155,11 +154,12 @@ impl fmt::Display for StepCounts {
     }
 }
 
-/// The element type that most FLOPs of a phase are done in, as far as a run's `model` says, or else `most` (the type
-/// that most FLOPs are annotated with); `None` where it is not known: a peak of another type says nothing.
+/// The element type in which most FLOPs of a phase are computed: as a run's `model` states it, or else `most` (the type
+/// that most FLOPs are annotated with). `None` if it is not known; the FLOPs are then compared with no peak, because a
+/// peak of another type would say nothing.
 ///
-/// A model says it in `compute_dtype` (a word, or an object with one for each phase), because that need not be the type
-/// of its weights: candle multiplies quantised weights by activations that it quantises to 8 bits.
+/// A model states it in `compute_dtype` (a word, or an object with one word per phase), because it can differ from the
+/// type of the weights: candle multiplies quantised weights by activations that it quantises to 8 bits.
 pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Option<&str>) -> Option<String> {
     if let Some(told) = model.get("compute_dtype") {
         let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
@@ -170,7 +170,7 @@ pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Opti
     (!is_quantised).then(|| most.to_string())
 }
 
-/// Clock used on the hot path and its relation to Unix time.
+/// The clock of the hot path, and how it relates to Unix time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct ClockInfo {
@@ -180,7 +180,7 @@ pub struct ClockInfo {
     pub ticks_per_second: f64,
     /// Cost of one reading in nanoseconds, measured at start.
     pub read_ns: f64,
-    /// Pairs of tick and Unix time taken during the run.
+    /// Pairs of ticks and Unix time taken during the run.
     pub anchors: Vec<ClockAnchor>,
 }
 
@@ -189,92 +189,92 @@ pub struct ClockInfo {
 pub struct ClockAnchor {
     /// Hot-path clock, raw ticks.
     pub ticks: u64,
-    /// Unix time in nanoseconds as candlescope maps these ticks.
+    /// Unix time in nanoseconds to which candlescope maps these ticks.
     pub mapped_ns: i64,
-    /// Unix time in nanoseconds as the system clock says at the same moment: the difference is the skew.
+    /// Unix time in nanoseconds by the system clock at the same moment: the difference is the skew.
     pub system_ns: i64,
 }
 
-/// GPU time of a run: how it was taken, what it cost, how certain it is.
+/// GPU time of a run: how it was taken, what it cost, and how certain it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct GpuAccount {
-    /// Source of marks, for example `cuda`; absent where only kernels were recorded.
+    /// Source of marks, for example `cuda`; absent if only kernels were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// Tier as asked for: `off`, `steps`, `blocks`, `all`, `adaptive`.
+    /// The tier that was asked for: `off`, `steps`, `blocks`, `all`, `adaptive`.
     pub timing: String,
     /// Share of step time that marks may cost in the adaptive tier.
     pub budget: f64,
     /// Steps in which every interval was marked.
     pub steps_full: u64,
-    /// Steps of which only some intervals were marked: the step itself, or its blocks.
+    /// Steps in which only some intervals were marked: the step itself, or its blocks.
     pub steps_partial: u64,
     /// Steps that were not marked.
     pub steps_unmarked: u64,
-    /// Marks by what became of them. `recorded` = `timed` + `lost` + `outstanding`; the others are marks that were
-    /// never made: `shared` (an earlier mark served, because nothing can have been launched since), and refusals
+    /// Marks by what became of them. `recorded` = `timed` + `lost` + `outstanding`. The others are marks that were
+    /// never made: `shared` (an earlier mark served, because nothing can have been launched since), and the refusals
     /// `no_context`, `capturing`, `full`, `failed`.
     pub marks: BTreeMap<String, u64>,
-    /// Intervals by what became of their marks: `timed`, or why not: `one_mark` (the other was refused), `lost`,
-    /// `forgotten` (began more marks ago than are remembered), `late` (given up waiting), `cold` (in the first step of
-    /// a kind, which others followed).
+    /// Intervals by what became of their marks: `timed`, or why they have no time: `one_mark` (the other mark was
+    /// refused), `lost`, `forgotten` (it began more marks ago than are remembered), `late` (no longer waited for),
+    /// `cold` (in the first step of a kind, and another step of that kind followed).
     pub intervals: BTreeMap<String, u64>,
-    /// Mean cost of one mark on the application's thread, in nanoseconds (measured); what it waited is left out.
+    /// Mean cost of one mark on the application's thread, in nanoseconds (measured), without the time that it waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_cost_ns: Option<f64>,
-    /// Time of the application's threads that all marks cost together, in nanoseconds (measured): of each what it took,
-    /// up to twice what marks cost. That is what the quickest eighth of a block of 32 took at most, the least of all
-    /// blocks.
+    /// Time of the application's threads that all marks cost together, in nanoseconds (measured). Each mark counts with
+    /// the time it took, up to twice the usual cost of a mark. The usual cost is the longest time among the quickest
+    /// eighth of a block of 32 marks; the lowest such value of all blocks is taken.
     pub marks_ns: u64,
-    /// Time that marks waited besides (measured): for room in the launch queue, where the next launch would have
-    /// waited, or for the driver while other threads launch. It is not part of the adaptive tier's budget, nor of the
-    /// overhead.
+    /// Time that marks waited in addition (measured): for room in the launch queue, where the next launch would have
+    /// waited instead, or for the driver while other threads launch. It counts neither towards the adaptive tier's
+    /// budget nor as overhead.
     pub marks_wait_ns: u64,
-    /// Steps in full of the adaptive tier that are cold, the first of their kind: no other of that kind was in full, so
-    /// their parts' times are there, but say nothing about a warm step.
+    /// Cold steps, the first of their kind, that the adaptive tier marked in full, if no other step of that kind was:
+    /// the times of their parts are in the run, but say nothing about a warm step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cold_steps: Vec<u64>,
-    /// Devices that marks were reported of.
+    /// Devices for which marks were reported.
     pub devices: Vec<GpuDeviceAccount>,
-    /// Intervals whose GPU time does not lie within their parent's, by more than the clocks can be off.
+    /// Intervals whose GPU time exceeds their parent's by more than the error of the clocks.
     pub outside_parent: u64,
-    /// Recorded kernels, where any were asked for.
+    /// Recorded kernels, if any were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernels: Option<KernelAccount>,
     /// Marks against kernels, for intervals of at least 100 µs that have both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_check: Option<CrossCheck>,
-    /// Further numbers of the clock itself.
+    /// Further statistics of the GPU clock.
     pub statistics: BTreeMap<String, Value>,
 }
 
 impl GpuAccount {
-    /// The worst bound of the clocks that GPU times on the host's time line rest on, in nanoseconds: of all devices'
-    /// marks and of the recorder of kernels. `None` where nothing was placed.
+    /// The worst error bound of the clocks behind all GPU times on the host's time line, in nanoseconds: those of all
+    /// devices with marks and of the recorder of kernels. `None` if no such times were made.
     pub fn clock_bound_ns(&self) -> Option<u64> {
         let devices = self.devices.iter().filter(|d| !d.anchors.is_empty()).map(|d| d.skew_bound_ns);
         devices.chain(self.kernels.iter().filter_map(|k| k.clock_bound_ns)).max()
     }
 }
 
-/// One device's clock against the host's.
+/// The clock of one device in relation to the host's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct GpuDeviceAccount {
-    /// UUID.
+    /// UUID of the device.
     pub uuid: String,
-    /// Name.
+    /// Name of the device.
     pub name: String,
-    /// How far GPU times of marks may be off on the host's time line, in nanoseconds (measured: half the width of the
-    /// bracket around the worst reading in use, and what readings were away from where they were expected); durations
+    /// How far GPU times from marks may be off on the host's time line, in nanoseconds (measured: half the width of the
+    /// bracket around the worst reading in use, plus how far readings were from where they were expected). Durations
     /// are not affected. Above [`GPU_CLOCK_BOUND_NS`] start times must not be compared with the host's.
     pub skew_bound_ns: u64,
     /// Drift of the device's clock in parts per million (measured).
     pub drift_ppm: f64,
-    /// Readings of both clocks that were not used, because others said more: taken while the driver was held up.
+    /// Readings of both clocks that were not used because others were more certain: the driver was delayed during them.
     pub anchors_dropped: u64,
-    /// Simultaneous readings of both clocks that are in use; a long run keeps a selection.
+    /// Simultaneous readings of both clocks that are in use; in a long run, a selection of them.
     pub anchors: Vec<DeviceAnchor>,
 }
 
@@ -283,9 +283,9 @@ pub struct GpuDeviceAccount {
 pub struct DeviceAnchor {
     /// The device's clock, nanoseconds from an origin of its own.
     pub device_ns: i64,
-    /// The host's, Unix nanoseconds.
+    /// The host's clock, Unix nanoseconds.
     pub host_ns: i64,
-    /// How far apart the readings may be.
+    /// Error bound of the reading, in nanoseconds.
     pub bound_ns: u64,
 }
 
@@ -299,40 +299,40 @@ pub struct KernelAccount {
     pub windows: u64,
     /// Steps inside windows.
     pub steps: u64,
-    /// Kernels, copies and memsets delivered: `attributed` + `unattributed` + `late` + `outside_window`.
+    /// Kernels, copies and memsets that were delivered: `attributed` + `unattributed` + `late` + `outside_window`.
     pub recorded: u64,
-    /// Of those, in the GPU time of the interval that launched them.
+    /// Those that are in the GPU time of the interval that launched them.
     pub attributed: u64,
-    /// Of those, launched while steps of a window ran, but outside every interval of theirs: they have rows without a
+    /// Those that were launched while steps of a window ran, but outside their intervals: they have rows without a
     /// path.
     pub unattributed: u64,
-    /// Of those, delivered after their interval had gone out, or of an interval without a record: they have rows, but
-    /// are in no GPU time.
+    /// Those that were delivered after their interval had been handed to the exporters, or whose interval has no
+    /// record: they have rows, but are in no GPU time.
     pub late: u64,
-    /// Of those, launched by steps that are in no window, or before the first and after the last step of one, as when
-    /// weights are made: the recorder is on a little longer than the window. They have no rows.
+    /// Those that were launched by steps in no window, or before the first or after the last step of a window, for
+    /// example when weights are made: the recorder is on a little longer than the window. They have no rows.
     pub outside_window: u64,
-    /// Lost by the recorder.
+    /// Kernels, copies and memsets that the recorder lost.
     pub dropped: u64,
-    /// How far the recorder's clock may be off from the host's, in nanoseconds, no less than: half the width of the
-    /// bracket around the worst reading of both, what readings were away from the line through their neighbours, and by
-    /// how much a kernel began before its launch call did (all measured). What the recorder's library does to bring the
-    /// device's clock to its own is in it only as far as the last of these shows it. `None` where there was no reading,
-    /// and in runs that do not say.
+    /// Lower limit of how far the recorder's clock may be off from the host's, in nanoseconds: half the width of the
+    /// bracket around the worst reading of both, how far readings were from the line through their neighbours, and how
+    /// long before its launch call a kernel began (all measured). An error in how the recorder's library converts the
+    /// device's clock to its own shows only in the last of these. `None` if there was no reading, and in runs that do
+    /// not record it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_bound_ns: Option<u64>,
     /// Kernels, copies and memsets that began before the call that launched them had returned: their queue delay is
     /// given as 0.
     pub negative_delays: u64,
-    /// The most of that, in nanoseconds.
+    /// The longest time by which one of them began early, in nanoseconds.
     pub most_negative_ns: u64,
     /// Why kernels are missing, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Elapsed between an interval's marks ÷ first kernel's start to last kernel's end inside it: 1 where both agree, above
-/// 1 by what the stream waited before and after.
+/// Time between an interval's marks ÷ time from the start of the first to the end of the last kernel inside it: 1 if
+/// both agree, above 1 by what the stream waited before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct CrossCheck {
@@ -350,33 +350,34 @@ pub struct CrossCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct LossCounts {
-    /// Intervals that ended while capture was on: everything below is part of it, the rest became records.
+    /// Intervals that ended while recording was on. Those that are counted as lost below are part of them; the rest
+    /// became records.
     pub emitted: u64,
     /// Dropped because the thread's ring was full.
     pub ring_full: u64,
     /// Dropped because the stack was deeper than supported.
     pub too_deep: u64,
-    /// Dropped because their thread has no ring: there was no room for one more (`ring_memory`).
+    /// Dropped because their thread has no ring: there was no room for another one (`ring_memory`).
     pub no_ring: u64,
-    /// Threads without a ring; their outermost intervals count as steps.
+    /// Threads without a ring; each of their outermost intervals counts as a step.
     pub threads_without_ring: u64,
     /// Ended after the pipeline had shut down.
     pub after_shutdown: u64,
-    /// Read from a ring and never made a record: a bug in the profiler.
+    /// Read from a ring but never made a record: a bug in the profiler.
     pub unresolved: u64,
     /// Still open when the run ended (never counted as emitted).
     pub open_at_end: u64,
     /// Exits that matched no enter (never counted as emitted).
     pub unmatched_exits: u64,
     /// Intervals that were still open when their step or request had ended and others began on the same thread, and
-    /// that were not left later: as a rule their guards were forgotten (never counted as emitted).
+    /// that were not left later: usually because their guards were forgotten (never counted as emitted).
     pub forgotten_guards: u64,
     /// Requests dropped because their queue was full.
     pub requests_lost: u64,
     /// Requests that had not ended when the run did.
     pub requests_open_at_end: u64,
-    /// Requests that began and ended while recording was off, and that no recorded step worked for: left out, as was
-    /// asked for.
+    /// Requests that began and ended while recording was off, and that no recorded step worked for. They are left out
+    /// on purpose.
     pub requests_paused: u64,
     /// Samples dropped because the drain did not keep up.
     pub samples_lost: u64,
@@ -397,7 +398,7 @@ impl LossCounts {
 pub struct ExporterReport {
     /// Name of the exporter.
     pub name: String,
-    /// Records resolved for it, by table, dropped ones included.
+    /// Records resolved for it, by table, including those it dropped.
     pub received: BTreeMap<String, u64>,
     /// Records it exported, by table.
     pub exported: BTreeMap<String, u64>,
@@ -408,7 +409,7 @@ pub struct ExporterReport {
 }
 
 impl ExporterReport {
-    /// Dropped records of one table over all reasons.
+    /// Dropped records of one table, for all reasons.
     pub fn dropped_total(&self, kind: RecordKind) -> u64 {
         self.dropped.get(kind.table()).map_or(0, |reasons| reasons.values().fold(0, |sum, n| sum.saturating_add(*n)))
     }
@@ -422,73 +423,74 @@ impl ExporterReport {
     }
 }
 
-/// The profiler's own cost on the application's threads, by a loop or in place. Derived, except where said.
+/// The profiler's own cost on the application's threads, measured in a loop or in place. Derived, unless stated
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct OverheadInfo {
     /// Cost of one enter+exit of a span on the application's thread in nanoseconds: registry and layer, caches warm, in
-    /// a loop, measured when the session started. Between a model's operations, with caches taken by other code, it is
-    /// two to three times that.
+    /// a loop, measured when the session started. Between a model's operations, when other code has filled the caches,
+    /// it is two to three times that.
     pub per_interval_ns: f64,
-    /// `per_interval_ns` × intervals (derived from the loop), and the time that GPU marks cost (measured, waiting left
-    /// out): taken from the application's threads.
+    /// Time taken from the application's threads, in nanoseconds: `per_interval_ns` × intervals (derived from the
+    /// loop), plus the time that GPU marks cost (measured, without waiting).
     pub application_ns: u64,
-    /// CPU time of the profiler's own threads in nanoseconds (measured), where the platform tells.
+    /// CPU time of the profiler's own threads in nanoseconds (measured), on platforms that report it.
     pub background_cpu_ns: Option<u64>,
     /// `application_ns` ÷ sum of step durations (derived from the loop).
     pub ratio: Option<f64>,
-    /// Which estimate of the cost is the better one of those here: `in_place` where there is one, else `loop`. Empty in
-    /// runs that do not say, which is `loop`.
+    /// The better estimate of the cost that is here: `in_place` if there is one, else `loop`. Empty in runs that do not
+    /// state it, which means `loop`.
     pub estimate: String,
-    /// What recording costs as measured in place, where some steps were left plain for that.
+    /// The cost of recording as measured in place, if some steps were left plain for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place: Option<InPlaceOverhead>,
 }
 
-/// The estimate of overhead that a loop gives: see [`OverheadInfo::estimate`].
+/// The estimate from a loop: see [`OverheadInfo::estimate`].
 pub const ESTIMATE_LOOP: &str = "loop";
-/// The estimate of overhead that plain steps give.
+/// The estimate from plain steps.
 pub const ESTIMATE_IN_PLACE: &str = "in_place";
 
-/// How much longer recorded steps are than plain ones, in which nothing was recorded (measured).
+/// How much longer recorded steps take than plain ones, in which nothing is recorded (measured).
 ///
-/// A plain step is held against the recorded one of its kind right before or right after it on its thread, by turns.
-/// What is left of the profiler in a plain step is not part of it: `tracing`'s registry, and the layer's look at each
-/// span, which is some tens of nanoseconds an interval. The figure is of a typical step; where only some steps get GPU
-/// marks in full, [`GpuAccount::marks_ns`] has what those cost.
+/// A plain step is compared with the recorded step of its kind right before it or right after it on its thread, by
+/// turns. What the profiler costs even in a plain step is not included: `tracing`'s registry, and the layer's check of
+/// each span, some tens of nanoseconds per interval. The figure is that of a typical step; if only some steps get GPU
+/// marks in full, their cost is in [`GpuAccount::marks_ns`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct InPlaceOverhead {
     /// Steps that were left plain; they have no rows.
     pub left_plain: u64,
-    /// Plain steps that were held against recorded ones.
+    /// Plain steps that were compared with recorded ones.
     pub n_plain: u64,
-    /// Recorded steps that they were held against.
+    /// Recorded steps that they were compared with.
     pub n_recorded: u64,
-    /// Recorded ÷ plain − 1: the kinds' ratios, weighted by the time in recorded steps; of kinds with an interval,
-    /// where any has one.
+    /// Recorded ÷ plain − 1: the ratios of the kinds, weighted by their time in recorded steps. If any kinds have a
+    /// confidence interval, only these count.
     pub ratio: f64,
     /// Lower end of its 95 % interval; `None` below six plain steps of each kind.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
     /// By kind of step, which is its span's name.
     pub kinds: BTreeMap<String, InPlaceKind>,
 }
 
-/// The same for one kind of step.
+/// The comparison for one kind of step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct InPlaceKind {
-    /// Plain steps that were held against recorded ones.
+    /// Plain steps that were compared with recorded ones.
     pub n_plain: u64,
-    /// Recorded steps that they were held against.
+    /// Recorded steps that they were compared with.
     pub n_recorded: u64,
     /// Median of recorded ÷ plain − 1.
     pub ratio: f64,
     /// Lower end of the median's 95 % interval, by order statistics; `None` below six plain steps.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
 }
 
@@ -510,7 +512,7 @@ pub enum ColumnType {
 pub struct Column {
     /// Name.
     pub name: &'static str,
-    /// Type.
+    /// Type of its values.
     pub kind: ColumnType,
     /// Whether values can be absent.
     pub nullable: bool,
@@ -708,7 +710,7 @@ pub const KERNELS: &[Column] = &[
     col("graph", Int64, true, "CUDA graph it was launched by"),
 ];
 
-/// Columns of a kind's table.
+/// Columns of the table of this kind of record.
 pub const fn columns(kind: RecordKind) -> &'static [Column] {
     match kind {
         RecordKind::Span => SPANS,

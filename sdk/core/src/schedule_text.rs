@@ -1,12 +1,12 @@
-//! Schedules as people write them, the same on the command line, in `CANDLESCOPE` and in files.
+//! Schedules as text, in the same form on the command line, in `CANDLESCOPE` and in files.
 
 use crate::control::Schedule;
 use std::str::FromStr;
 
-/// Steps ahead of a window in which the recorder of kernels gets ready.
+/// Steps ahead of a window in which the recorder of kernels is switched on.
 const GETS_READY: u64 = 8;
 
-/// A text that is no schedule.
+/// The text is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a schedule is `all`, N/EVERY such as 5/500, or skip_first/wait/warmup/active/repeat such as 10/0/1/5/1, not `{0}`"
@@ -19,7 +19,7 @@ impl Schedule {
         Self { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 }
     }
 
-    /// The last `active` steps of every `every` of them.
+    /// The last `active` steps of every `every` steps.
     pub const fn some(active: u64, every: u64) -> Self {
         let idle = every.saturating_sub(active);
         let warmup = if idle < GETS_READY { idle } else { GETS_READY };

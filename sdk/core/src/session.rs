@@ -1,4 +1,4 @@
-//! A session: its options. Its start is in `start`, its end in `ending`.
+//! A session's options. `start` starts it, `ending` ends it.
 
 mod ending;
 mod start;
@@ -21,23 +21,23 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An exporter refused; its message names the file or service and the remedy.
+    /// An exporter could not start; its message names the file or service and the remedy.
     #[error("the {name} exporter cannot start: {}", describe(.cause))]
     Exporter {
         /// Name of the exporter.
         name: &'static str,
-        /// Why.
+        /// The reason.
         cause: ExportError,
     },
-    /// The operating system gave no thread.
+    /// The operating system refused to start a thread.
     #[error("cannot start the profiler's thread {name}: {source}; {NO_THREAD}")]
     Thread {
         /// Name of the thread.
         name: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// An option has no meaning.
+    /// An option has an impossible value.
     #[error("{0}")]
     Option(String),
 }
@@ -115,92 +115,92 @@ impl SessionBuilder {
         self
     }
 
-    /// Takes GPU time with `clock`, as `timing` says. One clock a session: a second call replaces the first.
+    /// Takes GPU time with `clock`, as `timing` says. A session has one clock: a second call replaces the first.
     pub fn gpu(mut self, clock: impl GpuClock, timing: GpuTiming) -> Self {
         self.gpu = Some((Box::new(clock), timing));
         self
     }
 
-    /// Whether a run without any GPU time is worth a finding (default) or as good as another: where the clock was added
-    /// in case the program uses a GPU.
+    /// Whether a run without any GPU time gets a finding (default). Turn it off if the clock was added only in case the
+    /// program uses a GPU.
     pub fn expect_gpu(mut self, expect: bool) -> Self {
         self.expect_gpu = expect;
         self
     }
 
-    /// Adds something to the run's verdict that was noticed while setting up.
+    /// Adds a finding from the program's setup to the run's verdict.
     pub fn finding(mut self, finding: Finding) -> Self {
         self.findings.push(finding);
         self
     }
 
-    /// Records kernels with `activity`: in the windows of `schedule`, which counts recorded steps, or only on request
-    /// ([`Handle::capture_kernels`](crate::Handle::capture_kernels)) where there is none. A window begins with the
-    /// first step after the recorder is ready, which takes seconds the first time.
+    /// Records kernels with `activity` in the windows of `schedule`, which counts recorded steps, or, if there is none,
+    /// only on request ([`Handle::capture_kernels`](crate::Handle::capture_kernels)). A window begins with the first
+    /// step after the recorder is ready, which takes seconds the first time.
     pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
         self.kernels = Some((Box::new(activity), schedule));
         self
     }
 
-    /// Records steps by a schedule instead of all of them. Requests are recorded and counted all the same, whatever
-    /// becomes of their steps.
+    /// Records steps by a schedule instead of all of them. Requests are recorded and counted whatever becomes of their
+    /// steps.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// Starts with capture off; [`Handle::start`](crate::Handle::start) or
-    /// [`Handle::capture_next`](crate::Handle::capture_next) turns it on. Of requests that begin and end while it is
-    /// off only the number is kept.
+    /// Starts with recording off; [`Handle::start`](crate::Handle::start) or
+    /// [`Handle::capture_next`](crate::Handle::capture_next) turns it on. Requests that begin and end while it is off
+    /// are only counted.
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self
     }
 
-    /// Measures in place what recording costs: leaves one step in `every` of each kind plain, with nothing recorded of
-    /// it but how long it took, and holds it against the recorded ones beside it. The result is `overhead.in_place` of
-    /// `run.json`; without this option, which is off, there is only what a loop says. `every` is at least 2; with 10,
-    /// tight intervals want some hundred steps of a kind.
+    /// Measures the cost of recording in place: one step in `every` of each kind is left plain, with only its duration
+    /// recorded, and is compared with the recorded step beside it. The result is `overhead.in_place` of `run.json`.
+    /// Without this option, which is off by default, there is only the loop's estimate. `every` is at least 2; with 10,
+    /// narrow confidence intervals need some hundred steps of a kind.
     ///
-    /// A plain step has no rows and is in no figure; the first three steps of a kind and those of a window that was
-    /// asked for ([`Handle::capture`](crate::Handle::capture), [`Handle::capture_next`](crate::Handle::capture_next))
-    /// are never left plain.
+    /// A plain step has no rows and is in no figure. The first three steps of a kind are never left plain, and neither
+    /// are those of a window that was asked for ([`Handle::capture`](crate::Handle::capture),
+    /// [`Handle::capture_next`](crate::Handle::capture_next)).
     pub fn overhead_probe(mut self, every: u64) -> Self {
         self.overhead_probe = Some(every);
         self
     }
 
-    /// Records a thread's ring holds (64 bytes each; default 32,768).
+    /// Number of records that a thread's ring holds (64 bytes each; default 32,768).
     ///
     /// Overload policy: a full ring drops the *newest* record and counts it. Blocking would stop the application,
-    /// growing would take its memory, and dropping the oldest would tear records the drain may be reading.
+    /// growing would take its memory, and dropping the oldest would tear records that the drain may be reading.
     pub fn ring_capacity(mut self, records: usize) -> Self {
         self.ring_capacity = records;
         self
     }
 
-    /// Bytes that the rings of all threads may take together, with the some 75 KB that are kept for a thread besides
-    /// (default 256 MiB).
+    /// Bytes that the rings of all threads may take together, including about 75 KB of other state per thread (default
+    /// 256 MiB).
     ///
-    /// Overload policy: while three quarters are free, each thread that enters its first span gets a ring of
-    /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Those that come later get smaller ones, down to 256
-    /// records, and in the end none: with the defaults from about the 1,100th thread that lives at the same time. What
-    /// a thread without a ring would have recorded is counted
-    /// ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)), spans of excluded targets with it. Threads that end
-    /// give back what they had; a thread without a ring gets none later.
+    /// Overload policy: while three quarters of it are free, each thread that enters its first span gets a ring of
+    /// [`ring_capacity`](SessionBuilder::ring_capacity) records. Later threads get smaller rings, down to 256 records,
+    /// and in the end none: with the defaults, from about the 1,100th thread alive at the same time. What a thread
+    /// without a ring would have recorded is counted ([`LossCounts::no_ring`](crate::run::LossCounts::no_ring)),
+    /// including spans of excluded targets. Threads that end return their room; a thread without a ring does not get
+    /// one later.
     pub fn ring_memory(mut self, bytes: u64) -> Self {
         self.ring_memory = bytes;
         self
     }
 
-    /// How often the rings are emptied (default 10 ms). Rings that fill slowly are left up to four times as long,
-    /// because waking costs more than the work there is; ones that fill fast are emptied up to eight times as often.
+    /// How often the rings are emptied (default 10 ms). Rings that fill slowly are emptied up to four times less often,
+    /// because waking up costs more than emptying them; rings that fill fast are emptied up to eight times as often.
     pub fn drain_interval(mut self, interval: Duration) -> Self {
         self.drain_interval = interval;
         self
     }
 
-    /// Records that may wait for one exporter (default 262,144).
+    /// Number of records that may wait for one exporter (default 262,144).
     ///
     /// Overload policy: a batch that finds the queue full is dropped for that exporter only, and counted.
     pub fn queue_records(mut self, records: u64) -> Self {
@@ -215,31 +215,31 @@ impl SessionBuilder {
     }
 
     /// Leaves out spans whose target is `target` or below it (`hyper`, `tokio::runtime`); their children stay, as
-    /// children of the span around them. Cheaper than any filter around the layer.
+    /// children of the span around them. This is cheaper than any filter around the layer.
     pub fn exclude_target(mut self, target: impl Into<String>) -> Self {
         self.excluded_targets.push(target.into());
         self
     }
 
-    /// Tells `callback` of problems as they come: an exporter that fails, a recorder that gives up. They are also
-    /// `tracing` events of the target [`diagnostics::TARGET`](crate::diagnostics::TARGET), and the lasting ones are
-    /// in the run's verdict. A second call replaces the first.
+    /// Calls `callback` with each problem as it occurs: an exporter that fails, a recorder that gives up. Problems are
+    /// also `tracing` events of the target [`diagnostics::TARGET`](crate::diagnostics::TARGET), and lasting ones are in
+    /// the run's verdict. A second call replaces the first.
     ///
-    /// It is called on the profiler's own threads, one after the other or at once, and must not wait for the session.
-    /// A panic in it is caught. To have problems on standard error:
+    /// It is called on the profiler's own threads, possibly on several at once, and must not wait for the session. A
+    /// panic in it is caught. To write problems to standard error:
     /// `.on_problem(candlescope_core::diagnostics::to_stderr)`.
     pub fn on_problem(mut self, callback: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.diagnostics = Diagnostics::new(callback);
         self
     }
 
-    /// Tells a problem that was met while setting up, as [`on_problem`](SessionBuilder::on_problem) tells those of
-    /// the session.
+    /// Reports a problem found while setting up, in the same way as the session's own problems
+    /// ([`on_problem`](SessionBuilder::on_problem)).
     pub fn report_problem(&self, source: &str, message: &str) {
         self.diagnostics.report(source, message);
     }
 
-    /// Name of the run; made up from time and process id if not given.
+    /// Name of the run; made from time and process id if not given.
     pub fn run_id(mut self, run_id: impl Into<String>) -> Self {
         self.manifest.run_id = run_id.into();
         self
@@ -257,7 +257,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds an option as resolved to `run.json`.
+    /// Adds an option, as it was resolved, to `run.json`.
     pub fn option(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.manifest.options.insert(key.into(), value.into());
         self

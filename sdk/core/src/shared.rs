@@ -19,35 +19,36 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buckets of the table that tells when a span id was last given out.
+/// Buckets of the table of epochs, which shows when a span id was last given out.
 pub(crate) const EPOCHS: usize = 4096;
 
-/// Bits of a `seq` that number intervals within a thread; the rest is the thread.
+/// The lower bits of a `seq`, which number intervals within a thread; the other bits are the thread.
 const SEQ_BITS: u32 = 40;
 
 pub(crate) struct Shared {
     pub(crate) session: u64,
-    /// The process that started it.
+    /// The process that started the session.
     process: u32,
     pub(crate) ticks: TickSource,
     pub(crate) control: Control,
     pub(crate) names: Names,
-    /// Of models that are loaded.
+    /// Weights and modules of models that are loaded.
     pub(crate) watch: Watch,
     pub(crate) taps: Vec<TapSlot>,
     pub(crate) gpu: Option<Marking>,
-    /// Told of steps and their intervals, where the session has a recorder of kernels.
+    /// Is told about steps and their intervals; `None` if the session has no recorder of kernels.
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
-    /// Leaves some steps plain, where that was asked for.
+    /// Leaves some steps plain; `None` unless that was asked for.
     pub(crate) probe: Option<Probe>,
-    /// Whether anything besides a ring wants to know of enters and exits.
+    /// Whether enters and exits matter to anything besides a ring.
     pub(crate) hooked: bool,
     pub(crate) excluded_targets: Vec<String>,
     pub(crate) diagnostics: Diagnostics,
     pub(crate) notices: Notices,
     pub(crate) ring_capacity: usize,
     pub(crate) ring_room: Arc<RingRoom>,
-    /// Bumped whenever a span id of a bucket is given out anew: what makes the threads' caches safe against reused ids.
+    /// Incremented whenever a span id of the bucket is given out again, so that the threads' caches are safe although
+    /// ids are reused.
     pub(crate) epochs: Box<[AtomicU32]>,
     pub(crate) new_threads: Mutex<Vec<NewThread>>,
     next_thread: AtomicU32,
@@ -55,18 +56,18 @@ pub(crate) struct Shared {
     pub(crate) requests: Sender<RawRequest>,
     pub(crate) requests_lost: AtomicU64,
     pub(crate) samples_lost: AtomicU64,
-    /// Requests that are not recorded, because recording was off throughout.
+    /// Requests that are not recorded because recording was off throughout.
     pub(crate) requests_paused: AtomicU64,
     /// Spans of requests that have not closed.
     pub(crate) open_requests: AtomicU64,
-    /// What their steps say of them.
+    /// What steps report about open requests.
     pub(crate) steps_of_requests: OpenRequests,
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
     span_base: u64,
     trace_base: u128,
 }
 
-/// What a session does besides writing to rings, and whom it tells when that fails.
+/// What a session does besides writing to rings, and where it reports failures.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) taps: Vec<Arc<dyn Tap>>,
@@ -76,12 +77,12 @@ pub(crate) struct Hooks {
     pub(crate) diagnostics: Diagnostics,
 }
 
-/// How much the threads' rings hold.
+/// Sizes of the threads' rings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rings {
-    /// Records in one.
+    /// Records per ring.
     pub(crate) capacity: usize,
-    /// Bytes of all together, with what else is kept for a thread.
+    /// Bytes of all rings together, including the other state that is kept per thread.
     pub(crate) memory: u64,
 }
 
@@ -90,15 +91,15 @@ pub(crate) struct NewThread {
     pub(crate) info: Arc<ThreadInfo>,
     pub(crate) ring: rtrb::Consumer<Raw>,
     pub(crate) counts: Arc<ThreadCounts>,
-    /// Its part of the room for rings; `None` where there was none left, and the ring has no room for anything.
+    /// Its share of the room for rings; `None` if there was no room left. The ring then has room for nothing.
     pub(crate) share: Option<RingShare>,
 }
 
-/// One thread's counters: written by that thread only, read by the drain.
+/// One thread's counters: written only by that thread, read by the drain.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounts {
     pub(crate) emitted: AtomicU64,
-    /// Steps that began and are to be recorded.
+    /// Steps that began and were to be recorded.
     pub(crate) steps_due: AtomicU64,
     /// Steps that the schedule left out.
     pub(crate) steps_scheduled_out: AtomicU64,
@@ -107,19 +108,19 @@ pub(crate) struct ThreadCounts {
     /// Steps that began while recording was off.
     pub(crate) steps_paused: AtomicU64,
     pub(crate) ring_full: AtomicU64,
-    /// Those of them that were steps.
+    /// Steps among the intervals of `ring_full` and `no_ring`.
     pub(crate) steps_lost: AtomicU64,
     pub(crate) too_deep: AtomicU64,
-    /// Intervals of a thread that has no ring.
+    /// Intervals, if the thread has no ring.
     pub(crate) no_ring: AtomicU64,
     pub(crate) unmatched: AtomicU64,
-    /// Intervals that outlived their step and over which others began.
+    /// Intervals that outlived their step and had others begin after that.
     pub(crate) forgotten: AtomicU64,
     /// `seq` of the latest interval entered.
     pub(crate) entered: AtomicU64,
 }
 
-/// A request as its span closes.
+/// A request whose span closes.
 #[derive(Debug, Clone)]
 pub(crate) struct RawRequest {
     pub(crate) number: u32,
@@ -131,14 +132,14 @@ pub(crate) struct RawRequest {
 }
 
 impl Shared {
-    /// What there is to tell of models that were loaded.
+    /// What is known of models that were loaded.
     pub(crate) fn loaded_model(&self) -> Option<LoadedModel> {
         let mut names = Vec::new();
         self.names.extend(&mut names);
         self.watch.summary(&names)
     }
 
-    /// Tells the taps which module the spans of a name stand for, once that is known.
+    /// Tells the taps which module the spans of a name stand for, when that becomes known.
     pub(crate) fn tell_module(&self, name: u32, slot: &Slot) {
         if let Some(module) = slot.news() {
             self.taps.iter().for_each(|tap| tap.call(&self.notices, |tap| tap.module(name, &module.name)));
@@ -182,15 +183,16 @@ impl Shared {
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
             trace_overrides: Mutex::new(FxHashMap::default()),
-            // Ids grow from a random origin: unique over runs, and consecutive within one, so that they compress to
-            // nothing.
+            // Ids grow from a random base: they are unique over runs, and consecutive within a run, so that they
+            // compress to almost nothing.
             span_base: rand::random::<u64>() >> 1,
             trace_base: rand::random(),
         }
     }
 
-    /// Whether this process was forked from the one that started the session. Then there are no threads behind it, and
-    /// any lock may be held by one that is not there. Asks the system: not for the hot path.
+    /// Whether this process was forked from the one that started the session. It then has none of the session's
+    /// threads, and any lock may be held by a thread that does not exist here. Makes a system call: not for the hot
+    /// path.
     pub(crate) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
@@ -206,11 +208,11 @@ impl Shared {
         &self.epochs[span as usize % EPOCHS]
     }
 
-    /// Hands a thread's ring to the drain, unless the session is over: then nobody would take it.
+    /// Hands a thread's ring to the drain, unless the session has ended, because nobody would take it then.
     pub(crate) fn announce_thread(&self, thread: NewThread) {
         let mut list = self.new_threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked under the lock, which the drain takes after it has closed the session: what is let in here is still
-        // taken.
+        // Checked while the lock is held, which the drain takes after it has closed the session: what is added here is
+        // still read.
         if !self.control.is_closed() {
             list.push(thread);
         }
@@ -235,17 +237,17 @@ impl Shared {
         SpanId(if id == 0 { 1 } else { id })
     }
 
-    /// The interval whose span id this is.
+    /// The `seq` of the interval with this span id.
     pub(crate) fn seq_of(&self, span: SpanId) -> u64 {
         span.0.wrapping_sub(self.span_base)
     }
 
-    /// Span id of a request itself; requests take the numbers of a thread that cannot exist.
+    /// Span id of a request itself; requests use the numbers of a thread that cannot exist.
     pub(crate) fn request_span_id(&self, request: u64) -> SpanId {
         self.span_id((0x7f_ffff << SEQ_BITS) + request)
     }
 
-    /// Trace of a request.
+    /// Trace id of a request.
     pub(crate) fn request_trace(&self, request: u32) -> TraceId {
         let overrides = self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner);
         match overrides.get(&request) {
@@ -254,13 +256,13 @@ impl Shared {
         }
     }
 
-    /// Trace of a step that belongs to no request.
+    /// Trace id of a step that belongs to no request.
     pub(crate) fn step_trace(&self, step: u64) -> TraceId {
         self.derived_trace((1 << 63) | step)
     }
 
     fn derived_trace(&self, n: u64) -> TraceId {
-        // SplitMix64 of the number over a random base: distinct for distinct numbers.
+        // SplitMix64 of the number, added to a random base: distinct numbers give distinct ids.
         let mix = |mut z: u64| {
             z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -277,13 +279,13 @@ impl Shared {
         overrides.insert(request, trace);
     }
 
-    /// Requests that have joined their callers' traces and are remembered.
+    /// Number of requests that have joined their callers' traces and are remembered.
     #[cfg(test)]
     pub(crate) fn joined_traces(&self) -> usize {
         self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Forgets a request that ended.
+    /// Removes what is remembered of a request that ended.
     pub(crate) fn forget_request(&self, request: u32) {
         self.trace_overrides.lock().unwrap_or_else(PoisonError::into_inner).remove(&request);
     }

@@ -1,4 +1,4 @@
-//! Where a session stands: for whoever holds its handle, and for its exporters.
+//! The state of a running session, for whoever holds its handle and for its exporters.
 
 use crate::numbers;
 use crate::record::RecordKind;
@@ -19,15 +19,17 @@ pub struct Stats {
     pub exporters: Vec<ExporterReport>,
     /// Steps so far by what became of them.
     pub steps: StepCounts,
-    /// Requests that have begun and not ended, now.
+    /// Requests that have begun and have not ended yet.
     pub requests_open: u64,
-    /// Context of these requests after their latest steps, in tokens over all their sequences: of steps that say it
-    /// ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), recorded or not.
+    /// Context of these requests after their latest steps, in tokens over all their sequences. Only steps that state
+    /// their context count ([`llm::prefill`](crate::llm::prefill), [`llm::decode`](crate::llm::decode)), whether they
+    /// are recorded or not.
     pub tokens_in_flight: u64,
-    /// Steps of [`Handle::capture_next`](crate::Handle::capture_next) still to come.
+    /// Steps of [`Handle::capture_next`](crate::Handle::capture_next) that are still to come.
     pub capture_remaining: u64,
-    /// Time taken from the application's threads ÷ sum of step durations so far, as [`crate::run::OverheadInfo::ratio`]
-    /// of the final manifest (derived from the loop: registry and layer, caches warm); `None` before the first step.
+    /// Time taken from the application's threads ÷ sum of step durations so far, like
+    /// [`crate::run::OverheadInfo::ratio`] of the final manifest (derived from the loop: registry and layer, caches
+    /// warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
 }
 
@@ -47,8 +49,8 @@ impl fmt::Display for Stats {
 
 type Source = Box<dyn Fn() -> Option<Stats> + Send + Sync>;
 
-/// Where an exporter asks for the numbers of the session that it is part of, see
-/// [`Exporter::attach`](crate::Exporter::attach). Clones ask the same session.
+/// Gives an exporter the numbers of the session that it belongs to, see [`Exporter::attach`](crate::Exporter::attach).
+/// Clones ask the same session.
 #[derive(Clone, Default)]
 pub struct SessionStats(Arc<OnceLock<Source>>);
 
@@ -59,13 +61,13 @@ impl fmt::Debug for SessionStats {
 }
 
 impl SessionStats {
-    /// As [`Handle::stats`](crate::Handle::stats); `None` before the session has started, and when nobody holds it any
-    /// more. Takes locks: not for every batch.
+    /// The same numbers as [`Handle::stats`](crate::Handle::stats); `None` before the session has started and after it
+    /// has been dropped. It takes locks: do not call it for every batch.
     pub fn get(&self) -> Option<Stats> {
         self.0.get()?()
     }
 
-    /// The session has started. `source` must not keep it alive.
+    /// Called once the session has started. `source` must not keep the session alive.
     pub(crate) fn set(&self, source: impl Fn() -> Option<Stats> + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(source));
     }

@@ -1,9 +1,9 @@
-//! Stretches of time on one time line, and where rates of sampled steps can be taken: one rule, for reports and live
-//! metrics alike. Pure.
+//! Stretches of time on one time line, and the time over which rates of sampled steps can be taken: one rule for both
+//! reports and live metrics. Pure.
 //!
-//! Where some steps have no record (a schedule, a window of kernels, a probe), those that have one stand beside others
-//! on other threads at the ends of a window: there the device and the processor worked for steps that nobody recorded.
-//! Rates over such time would be too low, so it is left out of them: [`covered`], [`beside`].
+//! If some steps have no record (a schedule, a window of kernels, a probe), then at the ends of a window recorded steps
+//! run beside unrecorded ones on other threads: there the device and the processor also worked for unrecorded steps.
+//! Rates over such time would be too low, so it is left out: [`covered`], [`beside`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use std::ops::Range;
 /// Start and end, Unix nanoseconds.
 pub type Stretch = (i64, i64);
 
-/// When one step ran, and where.
+/// When and where one step ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepTime {
-    /// Number of the step: steps are numbered from 0 as they begin, on all threads together.
+    /// Number of the step: steps of all threads are numbered from 0 as they begin.
     pub step: u64,
     /// Number of the thread that ran it.
     pub thread: u32,
@@ -30,13 +30,13 @@ impl StepTime {
     }
 }
 
-/// Stretches in order, those that overlap or meet made one. Empty ones are left out.
+/// Stretches in order, with those that overlap or touch merged. Empty ones are left out.
 pub fn merged(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     joined(stretches, |start, end| start <= end)
 }
 
-/// Stretches in order, those that overlap made one. What only touches stays apart: what lies at their ends is at an
-/// end.
+/// Stretches in order, with those that overlap merged. Those that only touch stay apart, so that the point between them
+/// remains an end of both.
 pub fn merged_but_touching(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     joined(stretches, |start, end| start < end)
 }
@@ -54,12 +54,12 @@ fn joined(stretches: impl IntoIterator<Item = Stretch>, joins: fn(i64, i64) -> b
     out
 }
 
-/// Length of stretches that do not overlap, in nanoseconds.
+/// Total length, in nanoseconds, of stretches that do not overlap.
 pub fn length(stretches: &[Stretch]) -> u64 {
     stretches.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.abs_diff(*start)))
 }
 
-/// What both have; each in order and apart.
+/// The time that is in both; both lists must be in order and without overlaps.
 pub fn intersection(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     let mut out = Vec::new();
     let mut from = 0;
@@ -72,7 +72,7 @@ pub fn intersection(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     out
 }
 
-/// What `a` has and `b` has not; each in order and apart.
+/// The time that is in `a` and not in `b`; both lists must be in order and without overlaps.
 pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     let mut out = Vec::new();
     let mut from = 0;
@@ -92,15 +92,15 @@ pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
     out
 }
 
-/// Time in which every step that was open has a record, where some have none: in order, apart. `steps` are those that
-/// have one, in any order. `all` are the numbers of the steps that there were: what is not among `steps` has no record,
-/// what is outside of `all` does not matter. Where the number of steps is not known, it ends at `u64::MAX`.
+/// Time in which every open step has a record, if some steps have none: in order, without overlaps. `steps` are those
+/// that have a record, in any order. `all` are the numbers of all steps: a number that is not among `steps` has no
+/// record, and numbers outside `all` do not matter. If the number of steps is not known, `all` ends at `u64::MAX`.
 ///
-/// In a row of numbers without a hole every step has a record that began in its time, but at its ends steps that began
-/// before, or go on after, may have none. So time counts from when each thread has begun a step of the row until one of
-/// them has ended its last, or the last step of the row has begun: steps are numbered as they begin, so nothing else
-/// has until then. A row in which a thread is missing that worked before and after says nothing, nor does a step alone:
-/// it shows one thread, however many there are.
+/// While steps of a row of consecutive numbers run, every step that begins has a record. At the ends of the row,
+/// however, steps that began before, or go on after, may have none. So time counts from when each thread has begun a
+/// step of the row until one of the threads has ended its last, or the last step of the row has begun, whichever is
+/// later: steps are numbered as they begin, so no other step has begun by then. A row without a thread that worked both
+/// before and after it says nothing. Neither does a single step: it shows one thread, however many there are.
 pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
     let mut threads: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for step in steps {
@@ -112,7 +112,8 @@ pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
     let mut out: Vec<Stretch> = Vec::new();
     for row in ordered.chunk_by(|a, b| b.step.saturating_sub(a.step) <= 1) {
         let (Some(first), Some(last)) = (row.first(), row.last()) else { continue };
-        // Of a step around others only its start tells something: what ends the row is the last that a thread began.
+        // If a step is around others, only its start counts: the end of a row is that of the step that a thread began
+        // last.
         let mut own: BTreeMap<u32, Stretch> = BTreeMap::new();
         for step in row {
             let (_, end) = own.entry(step.thread).or_insert(step.stretch());
@@ -126,7 +127,8 @@ pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
         let to = own.values().map(|(_, end)| *end).min().map(|end| end.max(last.start_ns));
         let is_end = last.step.saturating_add(1) >= all.end;
         let stretch = (from.unwrap_or(i64::MIN), to.filter(|_| !is_end).unwrap_or(i64::MAX));
-        // Of two rows on different threads the first may end after the second begins: then not all is known any more.
+        // If two rows are on different threads, the first may end after the second begins: its time is cut off there,
+        // because not every open step is known to have a record.
         if let Some(before) = out.last_mut() {
             before.1 = before.1.min(stretch.0);
         }
@@ -137,14 +139,14 @@ pub fn covered(steps: &[StepTime], all: Range<u64>) -> Vec<Stretch> {
 }
 
 /// When steps ran whose kernels were not recorded (`without`), on other threads than steps whose kernels were (`with`):
-/// at the ends of a window of kernels. What the device did for them nobody knows, so this time cannot be divided into
+/// at the ends of a window of kernels. What the device did for them is not known, so this time cannot be divided into
 /// busy and idle.
 pub fn beside(with: impl Iterator<Item = StepTime>, without: impl Iterator<Item = StepTime>) -> Vec<Stretch> {
     let mut threads: BTreeMap<u32, Vec<Stretch>> = BTreeMap::new();
     with.for_each(|step| threads.entry(step.thread).or_default().push(step.stretch()));
     let threads: BTreeMap<u32, Vec<Stretch>> =
         threads.into_iter().map(|(thread, stretches)| (thread, merged_but_touching(stretches))).collect();
-    // A step around recorded ones, or inside one, is on their thread.
+    // A step around recorded ones, or inside one, runs on their thread.
     let apart = without.filter(|step| {
         threads.get(&step.thread).is_none_or(|own| {
             let next = own.partition_point(|(_, end)| *end <= step.start_ns);
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(merged_but_touching(list), [(0, 12), (20, 30), (30, 40)]);
     }
 
-    /// Steps of two threads in turns, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on both threads
+    /// Steps of two threads in turn, 4 ns each, 2 ns apart: from 2 ns after the first recorded one on, both threads
     /// have one open.
     #[test]
     fn the_ends_of_a_row_do_not_count() {
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(covered(&end, 0..26), [(42, i64::MAX)]);
         let one_thread: Vec<StepTime> = end.iter().map(|s| StepTime { thread: 0, ..*s }).collect();
         assert_eq!(covered(&one_thread, 0..u64::MAX), [(40, 54)]);
-        // Step 26 runs beside 25, and nobody recorded its kernels; one around recorded ones is no other's work.
+        // Step 26 runs beside 25, and its kernels were not recorded. A step around recorded ones is not other work.
         let around = StepTime { step: 19, thread: 0, start_ns: 38, end_ns: 53 };
         assert_eq!(beside(end.iter().copied(), [around, step(26)].into_iter()), [(52, 56)]);
     }
@@ -196,14 +198,14 @@ mod tests {
         let steps: Vec<StepTime> =
             [around].into_iter().chain((1..10).chain(100..110).chain(200..210).map(at)).collect();
         assert_eq!(covered(&steps, 0..u64::MAX), [(i64::MIN, 100), (1_000, 1_100), (2_000, 2_100)]);
-        // Where it is recorded as the last of a row it ends after the others, and so may the row; never later than the
+        // If it is recorded as the last of a row, it ends after the others, and so may the row, but no later than the
         // next one begins.
         let late = StepTime { step: 10, thread: 0, start_ns: 100, end_ns: 2_560 };
         let steps: Vec<StepTime> = (1..10).map(at).chain([late]).chain((100..110).map(at)).collect();
         assert_eq!(covered(&steps, 0..u64::MAX), [(10, 1_000), (1_000, 1_100)]);
     }
 
-    /// A worker that had one step and then nothing more to do does not end what is known of the others.
+    /// A worker that had one step and then nothing more to do does not end the covered time of the others.
     #[test]
     fn an_idle_thread_ends_nothing() {
         let at = |n: u64, thread| StepTime { step: n, thread, start_ns: 10 * n as i64, end_ns: 10 * n as i64 + 10 };

@@ -1,4 +1,4 @@
-//! What is counted while a run goes on: records, losses, steps.
+//! Counts that are kept while a run goes on: records, losses, steps.
 
 use crate::record::RecordKind;
 use crate::run::{LossCounts, StepCounts};
@@ -25,7 +25,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// What happened since `before`.
+    /// The counts since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
         Self {

@@ -1,4 +1,4 @@
-//! Taps: what happens on the application's own thread at enter and exit, such as an NVTX range.
+//! Taps: called on the application's own thread at enter and exit, for example to open and close an NVTX range.
 
 use crate::diagnostics::panic_message;
 use crate::notices::Notices;
@@ -21,19 +21,19 @@ pub struct TapInterval {
     pub phase: Option<Phase>,
     /// Whether the interval is a step.
     pub is_step: bool,
-    /// Number of intervals open on the thread around it.
+    /// Number of intervals open around it on the thread.
     pub depth: u16,
 }
 
-/// Runs on the application's threads: it must not allocate, lock, wait or panic. One that panics is not called again,
+/// Runs on the application's threads: it must not allocate, lock, wait or panic. A tap that panics is not called again,
 /// by any thread; the program goes on. Until then calls balance on each thread, and come only for recorded intervals.
-/// Exits come in the reverse order of enters, except where the application itself leaves spans out of order.
+/// Exits come in the reverse order of enters, unless the application itself leaves spans out of order.
 pub trait Tap: Send + Sync + 'static {
-    /// A name was interned; called before any interval uses it, not on the hot path, but while other threads that make
-    /// the same span wait.
+    /// A name was interned. Called before any interval uses the name; not on the hot path, but other threads that make
+    /// the same span wait meanwhile.
     fn name(&self, id: u32, name: &str, target: &str);
-    /// The intervals of a name stand for a module of the model (`model.layers.7.mlp.down_proj`); called after
-    /// [`name`](Tap::name), at times only when the first of them have ended, and on any thread.
+    /// The intervals of a name stand for a module of the model (`model.layers.7.mlp.down_proj`). Called after
+    /// [`name`](Tap::name), on any thread, and sometimes only after the first of these intervals have ended.
     fn module(&self, _id: u32, _module: &str) {}
     /// An interval begins on this thread.
     fn enter(&self, interval: TapInterval);
@@ -41,7 +41,7 @@ pub trait Tap: Send + Sync + 'static {
     fn exit(&self, interval: TapInterval);
 }
 
-/// A tap as a session calls it: a panic in it ends the tap, and nothing else.
+/// A tap as a session calls it: a panic in it ends the tap and nothing else.
 pub(crate) struct TapSlot {
     tap: Arc<dyn Tap>,
     gone: AtomicBool,

@@ -1,4 +1,4 @@
-//! The W3C `traceparent` header: how a request says whose trace it belongs to.
+//! The W3C `traceparent` header, by which a request states whose trace it belongs to.
 
 use crate::record::{SpanId, TraceId};
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct Traceparent {
     pub sampled: bool,
 }
 
-/// The text is no `traceparent` header.
+/// The text is not a `traceparent` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent header such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
 pub struct TraceparentError;
@@ -36,7 +36,7 @@ impl FromStr for Traceparent {
         let mut next = |digits| parts.next().and_then(|part| hex(part, digits)).ok_or(TraceparentError);
         let version = next(2)?;
         let (trace_id, parent_id, flags) = (next(32)?, next(16)?, next(2)?);
-        // Later versions may say more behind; version 0 may not, and 255 is no version.
+        // Later versions may append further parts, version 0 may not; 255 is not a version.
         let more = parts.next().is_some();
         let parent_id = u64::try_from(parent_id).map_err(|_| TraceparentError)?;
         if version == 0xff || (version == 0 && more) || trace_id == 0 || parent_id == 0 {
@@ -52,7 +52,7 @@ impl fmt::Display for Traceparent {
     }
 }
 
-/// Exactly so many lower-case hex digits, as the header wants them.
+/// Exactly `digits` lower-case hex digits, as the header requires.
 pub(crate) fn hex(text: &str, digits: usize) -> Option<u128> {
     let lower = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if lower { u128::from_str_radix(text, 16).ok() } else { None }
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(parsed.parent_id, SpanId(0x00f0_67aa_0ba9_02b7));
         assert_eq!(parsed.to_string(), GOOD);
         assert!(!GOOD.replace("-01", "-00").parse::<Traceparent>().unwrap().sampled);
-        // A version to come, with something behind.
+        // A future version with a further part.
         assert_eq!(format!("cc{}-more", &GOOD[2..]).parse::<Traceparent>(), Ok(parsed));
     }
 

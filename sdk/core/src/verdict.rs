@@ -1,24 +1,24 @@
-//! Whether a run can be trusted: what its manifest says, and what only the session knows that ends.
+//! Whether a run can be trusted, by its manifest and by what only the session knows when it ends.
 
 use crate::run::judge::{Circumstances, findings};
 use crate::run::{Code, Finding, Place, RunManifest, Verdict};
 use crate::tally::Tally;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
-/// Everything the verdict is drawn from.
+/// Everything that the verdict is based on.
 pub(crate) struct Evidence<'a> {
-    /// The final manifest, but for its verdict.
+    /// The final manifest, without its verdict.
     pub(crate) manifest: &'a RunManifest,
     pub(crate) facts: &'a Tally,
     pub(crate) collector_failures: &'a [(&'static str, String)],
     pub(crate) unresponsive: &'a [&'static str],
-    /// Why collectors' threads could not be joined, if so.
+    /// Why the collectors' thread could not be joined, if it could not.
     pub(crate) unresponsive_collectors: Option<&'static str>,
-    /// What was noticed while setting up, and on the application's threads.
+    /// Findings from the start of the session and from the application's threads.
     pub(crate) noticed: &'a [Finding],
-    /// Recording was never on: no data is what was asked for. Of a capture: no step came.
+    /// Recording was never on, so no data were asked for; for a capture: no step came.
     pub(crate) paused_throughout: bool,
-    /// The run is a capture: it is cut out of one that goes on.
+    /// Whether the run is a capture, which shows a part of a session.
     pub(crate) capture: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
     Verdict::of(found)
 }
 
-/// Were there spans, and of the model?
+/// Checks that spans were seen, and that some were the model's.
 fn spans_seen(e: &Evidence<'_>, of_manifest: &[Finding], found: &mut Vec<Finding>) {
     if STATIC_MAX_LEVEL < LevelFilter::TRACE && (e.capture || !e.paused_throughout) {
         let finding = Finding::new(
@@ -52,8 +52,8 @@ fn spans_seen(e: &Evidence<'_>, of_manifest: &[Finding], found: &mut Vec<Finding
     }
     let (facts, steps) = (e.facts, &e.facts.steps);
     let sampled = steps.scheduled_out + steps.paused > 0;
-    // Where steps were left out, those that have no model inside may be all that was recorded: sampling, or a request's
-    // entry.
+    // If steps were left out, it may be that only steps without a model inside were recorded: sampling, or the entry of
+    // a request.
     if (facts.model_spans == 0 && facts.helper_spans > 0 && (facts.phase_steps > 0 || !sampled))
         || (facts.phase_steps > 0 && facts.hollow_phase_steps == facts.phase_steps)
     {
@@ -86,7 +86,7 @@ fn out_of_order(facts: &Tally, found: &mut Vec<Finding>) {
     }
 }
 
-/// Exporters and collectors that failed, or did not answer.
+/// Exporters and collectors that failed or did not answer.
 fn unresponsive(e: &Evidence<'_>, found: &mut Vec<Finding>) {
     if let Some(why) = e.unresponsive_collectors {
         let finding = Finding::new(

@@ -1,4 +1,4 @@
-//! The small closed sets of words that records use: phases, element types, shapes, sources of GPU time.
+//! The small fixed sets of words that records use: phases, element types, shapes, sources of GPU time.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -14,12 +14,12 @@ macro_rules! words {
             /// Every value, in order.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
-            /// The word as it stands in records and on the wire.
+            /// The word as it is written in records and exports.
             pub const fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
 
-            /// Reads the word; `None` for any other.
+            /// The value with this word; `None` for any other word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some($name::$variant),)+ _ => None }
             }
@@ -43,7 +43,7 @@ words! {
         Prefill = "prefill",
         /// Generation of one output token for each sequence.
         Decode = "decode",
-        /// Choosing the next token from the logits.
+        /// Choice of the next token from the logits.
         Sample = "sample",
         /// A forward pass that generates nothing, such as an embedding model's.
         Encode = "encode",
@@ -97,13 +97,13 @@ words! {
         Q6K = "q6k",
         /// GGML k-quant, 8 bits.
         Q8K = "q8k",
-        /// Any other.
+        /// Any other type.
         Other = "other",
     }
 }
 
 impl DType {
-    /// Whether it is a block format of GGML, whose values are never multiplied as they are stored.
+    /// Whether it is a block format of GGML, whose values are never multiplied in the form in which they are stored.
     pub const fn is_quantised(self) -> bool {
         use DType::{Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, Q8_1, Q8K};
         matches!(self, Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 | Q8_1 | Q2K | Q3K | Q4K | Q5K | Q6K | Q8K)
@@ -123,17 +123,17 @@ words! {
 words! {
     /// Which intervals get GPU time.
     GpuTier {
-        /// None.
+        /// No intervals.
         Off = "off",
         /// Steps only.
         Steps = "steps",
-        /// Steps and, below them, intervals that have others inside, down to the first that repeats: the blocks of a
+        /// Steps, and below them the intervals that have others inside, down to the first that repeats: the blocks of a
         /// model.
         Blocks = "blocks",
         /// Every interval.
         All = "all",
-        /// Every interval of one step in N and the others' steps alone, N such that the measured cost stays in the
-        /// budget.
+        /// Every interval of one step in N, and of the other steps only the step itself. N is chosen so that the
+        /// measured cost stays within the budget.
         Adaptive = "adaptive",
     }
 }
@@ -145,7 +145,7 @@ words! {
         Kernel = "kernel",
         /// A copy.
         Memcpy = "memcpy",
-        /// Memory set to a value.
+        /// Setting memory to a value.
         Memset = "memset",
     }
 }
@@ -166,7 +166,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Dimensions kept; higher ranks are folded into the last one kept.
+    /// Dimensions kept; if there are more, the last ones are folded into one.
     pub const MAX_RANK: usize = 4;
 
     /// No dimensions.
@@ -207,7 +207,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The text was not dimensions joined by `x`.
+/// The text is not dimensions joined by `x`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a shape such as 1x5x576")]
 pub struct ParseShapeError(String);

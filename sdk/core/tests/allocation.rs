@@ -1,4 +1,4 @@
-//! The hot path allocates nothing once warm: counted.
+//! The hot path allocates nothing once warm: allocations are counted.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 mod scripted;
@@ -86,7 +86,7 @@ fn making_plain_spans_allocates_nothing_once_warm() {
                 let _e = trace_span!("plain").entered();
             }
         };
-        // Warms the registry's own pool.
+        // Fills the registry's own pool.
         steps(SPANS);
         assert_eq!(allocator_calls(|| steps(SPANS)), 0, "allocations in {SPANS} new spans");
     });

@@ -1,4 +1,4 @@
-//! A run of some steps, taken from a session that goes on.
+//! Captures: a run of some steps, taken from a session that goes on.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::run::{RunManifest, Severity};
@@ -41,7 +41,7 @@ fn a_capture_has_its_steps_and_the_session_all_of_them() {
     let (run, captured) = (own.expect("written"), captured.batch());
     assert_eq!(steps_of(&captured), (5..8).collect());
     assert_eq!(captured.spans.len(), 6);
-    // The same rows, not others like them.
+    // They are the same rows as in the session.
     assert!(captured.spans.iter().all(|s| batch.spans.contains(s)));
     assert_eq!((run.counts["spans"], run.counts["steps"]), (6, 3));
     assert!(run.complete && run.verdict.ok && run.verdict.findings.is_empty(), "{:?}", run.verdict);
@@ -62,7 +62,7 @@ fn a_paused_session_records_nothing_but_the_capture() {
         capture.wait(SOON).expect("written");
     });
     assert_eq!(steps_of(&captured.batch()), [4, 5].into());
-    // What was recorded goes to the session's exporters, too.
+    // Captured steps go to the session's exporters too.
     assert_eq!(steps_of(&batch), [4, 5].into());
     assert!(m.verdict.ok, "{:?}", m.verdict);
 }
@@ -120,7 +120,7 @@ fn steps_of_many_threads_are_captured_exactly() {
     });
     assert_eq!(run.counts["steps"], 50);
     assert_eq!(run.counts["spans"], 100);
-    // Requests that go on are not in it, and it says so.
+    // Requests that go on are not in the run, and it says so.
     assert_eq!(run.loss.requests_open_at_end, 3);
     let said = run.verdict.findings.iter().find(|f| f.code == "requests_open").expect("a finding");
     assert_eq!((said.severity, said.message().starts_with("3 requests went on")), (Severity::Info, true), "{said:?}");
@@ -144,7 +144,7 @@ fn requests_that_end_in_the_capture_are_in_it() {
         assert!(run.counts["requests"] >= 1, "{:?}", run.counts);
         assert_eq!(run.counts["requests"] + run.loss.requests_open_at_end, 2);
     });
-    // The run stands on its own: steps are outermost in it, though a request was around them.
+    // The run is complete in itself: its steps are outermost, although a request was around them.
     let seqs: BTreeSet<u64> = captured.batch().spans.iter().map(|s| s.seq).collect();
     let spans = captured.batch().spans;
     assert!(spans.iter().all(|s| s.parent_seq.is_none_or(|parent| seqs.contains(&parent))));
@@ -202,14 +202,14 @@ fn a_capture_that_lost_whole_steps_says_so() {
     let (_, m) = record(tight(), |handle| {
         let capture = handle.capture(captured.clone(), 100).expect("begins");
         flood();
-        // Slots that are kept for steps do not suffice for these.
+        // There are more steps than the slots reserved for steps.
         (1..=99).for_each(step);
         capture.end();
         handle.flush(SOON).expect("flushes");
         let run = capture.wait(SOON).expect("written");
         let steps = captured.batch().steps.len() as u64;
         assert!((10..90).contains(&steps) && run.counts["steps"] == steps, "{steps}");
-        // What was in the lost ones nobody can say, but it is not more than this.
+        // What was in the lost steps is not known, but it cannot be more than this.
         assert_eq!(run.loss.emitted, 1_001 + 99 * 2);
         assert!(!run.verdict.ok, "{:?}", run.verdict);
         let said = run.verdict.findings.iter().find(|f| f.code == "capture_cut_short").expect("a finding");
@@ -230,7 +230,7 @@ fn a_capture_that_waits_for_steps_can_be_ended() {
         assert_eq!(run.counts["steps"], 1);
         let findings: Vec<&str> = run.verdict.findings.iter().map(|f| f.code.as_str()).collect();
         assert!(findings.contains(&"capture_cut_short"), "{findings:?}");
-        // The window is closed, too.
+        // The window is closed too.
         assert_eq!(handle.stats().capture_remaining, 0);
         let empty = handle.capture(MemoryExporter::new(), 1).expect("room for another");
         empty.end();
@@ -268,7 +268,7 @@ fn a_capture_after_the_end_is_refused() {
     assert!(matches!(handle.capture(MemoryExporter::new(), 1), Err(CaptureError::Ended)));
 }
 
-/// An exporter that cannot start, or fails later.
+/// An exporter that cannot start, or that fails later.
 struct Bad {
     at_start: bool,
 }

@@ -14,17 +14,17 @@ pub fn record(builder: SessionBuilder, f: impl FnOnce(&candlescope_core::Handle)
     (memory.batch(), manifest)
 }
 
-/// A session with little room that nobody drains but at commands and at the end.
+/// A session with little room, which is drained only at commands and at the end.
 pub fn tight() -> SessionBuilder {
     Session::builder().ring_capacity(256).drain_interval(Duration::from_secs(3600))
 }
 
-/// Intervals that a step lost.
+/// Number of intervals that a step lost.
 pub fn lost(step: &StepRecord) -> u64 {
     step.intervals_lost.expect("known while it is recorded")
 }
 
-/// Intervals of a step, recorded or not.
+/// Number of intervals of a step, recorded or not.
 pub fn made(step: &StepRecord) -> u64 {
     step.intervals + lost(step)
 }

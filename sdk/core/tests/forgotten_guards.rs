@@ -1,5 +1,5 @@
-//! Guards that are forgotten, dropped too late, or left on another thread: what comes after them is recorded as if they
-//! had been left in order.
+//! Guards that are forgotten, dropped too late, or dropped on another thread: what comes after them is recorded as if
+//! they had been dropped in order.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 mod scripted;
@@ -34,7 +34,7 @@ fn a_guard_forgotten_in_every_step_leaves_every_step_whole() {
     let linear: Vec<_> = batch.spans.iter().filter(|s| &*s.path.name == "linear").collect();
     assert!(linear.iter().all(|s| s.path.path == "decode/linear" && s.depth == 1), "{:?}", linear.last());
     assert_eq!((linear.len(), m.loss.too_deep, m.loss.unmatched_exits), (STEPS, 0, 0));
-    // Over the last one nothing began.
+    // No interval began after the last one.
     assert_eq!((m.loss.forgotten_guards, m.loss.open_at_end), (STEPS as u64 - 1, STEPS as u64));
     let found = finding(&m, "guards_forgotten").expect("found");
     assert!(found.message().starts_with("1,999 intervals") && found.remedy().contains("mem::forget"), "{found:?}");
@@ -46,7 +46,7 @@ fn a_guard_forgotten_in_every_step_leaves_every_step_whole() {
 #[test]
 fn spans_of_a_model_that_were_forgotten_once_are_no_parents_later() {
     let (batch, m) = record_default(|| {
-        // As candle has them: made once, entered again and again.
+        // As in candle: spans are made once and entered again and again.
         let (forward, block, linear) = (trace_span!("forward"), trace_span!("block"), trace_span!("linear"));
         for n in 0..5 {
             let _forward = forward.enter();
@@ -86,7 +86,7 @@ fn the_guard_of_a_step_forgotten_inside_a_request_ends_with_the_request() {
         }
     });
     assert_conserved(&m);
-    // For `tracing` a span is open as long as one below it: a request with a forgotten step never ends.
+    // For `tracing` a span is open while one below it is open: a request with a forgotten step never ends.
     assert_eq!((batch.requests.len(), m.loss.requests_open_at_end), (150, 150));
     assert_eq!(batch.steps.len(), 300, "{:?}", m.loss);
     let requests: std::collections::BTreeSet<_> = batch.steps.iter().map(|s| s.request).collect();
@@ -104,7 +104,7 @@ fn one_that_is_only_late_is_recorded_and_not_called_forgotten() {
         drop(guard);
         next.in_scope(|| child.in_scope(|| ()));
         drop(late);
-        // The request is left before its step, which goes on and is whole.
+        // The request is left before its step, which goes on and is complete.
         let request = llm::Request::new("chat", "m");
         let in_request = request.enter();
         let decode = llm::decode(llm::Tokens::new(1).context(1));
@@ -207,7 +207,7 @@ fn a_span_left_on_another_thread_harms_neither() {
     assert!(batch.spans.iter().all(|s| s.path.path == "step" && s.depth == 0));
 }
 
-/// Counts enters less exits, and is told of each interval but once.
+/// Counts enters minus exits, and checks that each interval is reported only once.
 struct Balance(Arc<AtomicI64>, Arc<AtomicU64>);
 
 impl Tap for Balance {

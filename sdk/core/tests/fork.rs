@@ -1,5 +1,5 @@
-//! A program that forks while it records: the session is the parent's, and the child neither waits for its threads nor
-//! touches what it writes.
+//! A program that forks while it records: the session belongs to the parent, and the child neither waits for its
+//! threads nor changes what it writes.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, unsafe_code, reason = "a test; fork has no safe form")]
 mod common;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
 
-/// A child of one test must not inherit locks that another one holds.
+/// Tests run one at a time, because a forked child must not inherit locks that another test holds.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Writes into a file which process called it for what.
+/// An exporter that writes into a file which process called it, and for what.
 struct Diary(File);
 
 impl Diary {
@@ -65,24 +65,24 @@ fn steps(n: usize) {
     }
 }
 
-/// Runs `work` in a forked child and returns its exit status: what `work` says, or 99 where it panicked.
+/// Runs `work` in a forked child and returns the exit status: the result of `work`, or 99 if it panicked.
 fn in_child(work: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child does what a careless program does; whatever becomes of it, it ends with `_exit`.
+    // SAFETY: the child does what a careless program does; in any case it ends with `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork");
     if child == 0 {
         let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
-        // SAFETY: ends the process without running what belongs to the parent.
+        // SAFETY: ends the process without running anything that belongs to the parent.
         unsafe { libc::_exit(said.into()) }
     }
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let mut status = 0;
-        // SAFETY: `status` is there to be written, and `child` is ours.
+        // SAFETY: `status` is a valid place to write to, and `child` is our child.
         match unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } {
             0 if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
             0 => {
-                // SAFETY: it is our child and still there.
+                // SAFETY: it is our child, and it has not ended.
                 unsafe { libc::kill(child, libc::SIGKILL) };
                 panic!("the child hangs");
             }
@@ -110,7 +110,7 @@ fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
         let status = in_child(move || {
             let session = mine.take().expect("there");
             let handle = session.handle().clone();
-            // It goes on as if nothing were different, on this thread and on new ones.
+            // The child goes on as before, on this thread and on new ones.
             steps(100);
             let dispatch = tracing::dispatcher::get_default(tracing::Dispatch::clone);
             let work = move || tracing::dispatcher::with_default(&dispatch, || steps(100));
@@ -133,7 +133,7 @@ fn a_forked_child_leaves_the_session_to_its_parent_at_once() {
             let told = told.lock().unwrap();
             let lines = usize::from(ending != "goes on");
             assert!(told.len() == lines && told.iter().all(|t| t.contains("forked from the one")), "{told:?}");
-            // One of its own works.
+            // A session of the child's own works.
             drop(told);
             let (batch, own) = record(Session::builder(), |_| steps(3));
             assert!(own.complete && batch.steps.len() == 3);

@@ -1,4 +1,4 @@
-//! GPU time from marks and from kernels, on a device that exists on paper.
+//! GPU time from marks and from kernels, on a scripted device.
 #![allow(missing_docs)]
 mod common;
 mod scripted;
@@ -98,7 +98,7 @@ fn every_interval_has_the_time_of_its_work() {
     assert_eq!(batch.spans.len(), 20 * 13);
     assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
     assert_times(&batch, GpuSource::Event);
-    // Steps carry their root's; starts are on the host's time line and in order.
+    // Steps have their root interval's time; starts are on the host's time line and in order.
     assert!(batch.steps.iter().all(|s| s.gpu.is_some_and(|g| g.dur_ns == 150_000)));
     let starts: Vec<_> = sorted(&batch).iter().map(|s| s.gpu.unwrap().start).collect();
     assert!(starts.windows(2).all(|w| w[0] <= w[1]));
@@ -127,7 +127,7 @@ fn tiers_mark_what_they_say() {
     let (blocks, m) = timed(GpuTier::Blocks, &Device::new(), 10);
     assert_times(&blocks, GpuSource::Event);
     assert_eq!(with_gpu(&blocks, "decode").count(), 10);
-    // What a block is, is learnt during the first step: its first block is not known to be one yet, nor that it repeats.
+    // The first step teaches what a block is: its first block is not yet known to be one, nor that it repeats.
     assert_eq!(with_gpu(&blocks, "decode/block").count(), 19);
     let inside: usize = ["decode/block/attn", "decode/block/mlp"].iter().map(|p| with_gpu(&blocks, p).count()).sum();
     assert_eq!(inside, 0);
@@ -144,7 +144,7 @@ fn marks_are_shared_only_where_nothing_can_lie_between() {
     assert_eq!(gpu.intervals["timed"], 40 * 13);
     let (recorded, shared) = (gpu.marks["recorded"], gpu.marks["shared"]);
     assert_eq!(recorded + shared, 2 * 40 * 13);
-    // Of the 26 ends of a step's intervals 8 marks are needed: around six launches and two that stand outside a leaf.
+    // Of the 26 ends of a step's intervals, 8 need a mark: those around six launches, and two outside the leaves.
     assert!(recorded <= 16 + 40 * 12, "{recorded} recorded, {shared} shared");
     assert!(gpu.mark_cost_ns.unwrap() >= 40_000.0);
     assert!(m.overhead.application_ns >= recorded * 40_000);
@@ -166,11 +166,12 @@ fn the_adaptive_tier_keeps_to_its_budget() {
     assert_times(&batch, GpuSource::Event);
     let gpu = m.gpu.unwrap();
     assert_eq!(gpu.steps_full + gpu.steps_partial + gpu.steps_unmarked, 300);
-    // On a busy machine a thread is interrupted within a mark now and then, which looks dear: fewer steps are in full then.
+    // On a busy machine a thread is sometimes interrupted within a mark, which then seems expensive: fewer steps are in
+    // full.
     assert!(gpu.steps_full >= 2 && gpu.steps_full < 290, "{gpu:?}");
     let step_ns: u64 = batch.steps.iter().map(|s| s.host_dur_ns).sum();
     let share = gpu.marks_ns as f64 / step_ns as f64;
-    // All of them in full would take 6 %.
+    // If all steps were in full, marks would take 6 %.
     assert!(share < 0.03, "marks took {share}");
     // Steps without detail still have their own time.
     assert_eq!(with_gpu(&batch, "decode").count() as u64, gpu.steps_full + gpu.steps_partial);
@@ -179,7 +180,7 @@ fn the_adaptive_tier_keeps_to_its_budget() {
 
 #[test]
 fn waiting_is_no_cost_of_marks_and_does_not_starve_the_adaptive_tier() {
-    // A mark costs 4 µs; three of four wait 60 µs more, as where the launch queue is full.
+    // A mark costs 4 µs; three of four wait 60 µs longer, as if the launch queue were full.
     let device = Device::new().calls_take(Duration::from_micros(4)).marks_wait(4, Duration::from_micros(60));
     let timing = GpuTiming::tier(GpuTier::Adaptive).budget(0.05);
     let (_, m) = record(Session::builder().gpu(Clock(device.clone()), timing), |_| {
@@ -194,13 +195,14 @@ fn waiting_is_no_cost_of_marks_and_does_not_starve_the_adaptive_tier() {
     let gpu = m.gpu.unwrap();
     let recorded = gpu.marks["recorded"];
     assert!((4_000.0..9_000.0).contains(&gpu.mark_cost_ns.unwrap()), "{gpu:?}");
-    // Interrupted marks have waited, too: no less than the script's waits, but for those it shared.
+    // Interrupted marks have waited too, so the sum is no less than the scripted waits, except those of shared marks.
     assert!(gpu.marks_wait_ns > recorded / 2 * 60_000, "{} of {recorded}", gpu.marks_wait_ns);
-    // Twenty-odd marks of 4 µs fit 5 % of 5 ms in two steps of three; with the waits counted, in one of six.
+    // At 5 % of 5 ms, some twenty marks of 4 µs fit in two steps of three; if waits counted, in one of six.
     assert!(gpu.steps_full >= 35, "{gpu:?}");
 }
 
-/// Four threads with 30 calls each of one kind, the first of each cold: 30 times as long on the device.
+/// Four threads with 30 calls each of one kind. The first call of each is cold: it takes 30 times as long on the
+/// device.
 fn encode_on_four_threads(device: &Device) -> (Batch, RunManifest) {
     let timing = GpuTiming::tier(GpuTier::Adaptive).budget(0.05);
     record(Session::builder().gpu(Clock(device.clone()), timing), |_| {
@@ -255,10 +257,10 @@ fn calls_in_full_are_spread_over_the_run_and_its_threads_and_none_is_cold() {
         let there = full.iter().filter(|(_, call)| call / 10 == third).count();
         assert!(there >= 4, "{there} in a third of the run: {full:?}");
     }
-    // One cold call was marked in full, in case that it would stay the only one.
+    // One cold call was marked in full, in case it remained the only one.
     assert_eq!((gpu.intervals["cold"], gpu.cold_steps.len()), (12, 0));
     assert_eq!(gpu.steps_full + gpu.steps_partial + gpu.steps_unmarked, 120);
-    // Every call has its own time, the cold ones too, but where even that would be too dear.
+    // Every call has its own time, cold ones too, unless even that would have cost too much.
     assert_eq!(with_gpu(&batch, "encode").count() as u64, gpu.steps_full + gpu.steps_partial);
     common::assert_conserved(&m);
 }
@@ -270,7 +272,7 @@ fn a_kind_that_comes_once_has_its_detail_and_is_said_to_be_cold() {
     assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
     let gpu = m.gpu.as_ref().unwrap();
     assert_eq!((&*gpu.cold_steps, gpu.steps_full), (&[batch.steps[0].step][..], 1));
-    // With another one the cold one's parts go without.
+    // With a second step, the parts of the cold one lose their times.
     let (batch, m) = timed(GpuTier::Adaptive, &Device::new(), 2);
     let gpu = m.gpu.as_ref().unwrap();
     assert_eq!((gpu.cold_steps.len(), gpu.steps_full, gpu.steps_partial), (0, 1, 1));
@@ -288,9 +290,9 @@ fn intervals_wait_for_the_device_and_nothing_waits_for_them() {
     let (layer, session) = builder.exporter(memory.clone()).start().unwrap();
     use tracing_subscriber::prelude::*;
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        // If they waited for the device, they would wait for ever.
+        // If the steps waited for the device, they would wait forever.
         steps(&device, 5);
-        // That nothing comes can be given time, and not waited for.
+        // There is no event to wait for if nothing comes, so this gives it some time.
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(memory.batch().spans.len(), 0, "held back until the device has got that far");
         device.running.store(true, Ordering::Relaxed);
@@ -383,7 +385,7 @@ fn recorded(schedule: Option<Schedule>, tier: GpuTier, device: &Device, n: usize
         .gpu(Clock(device.clone()), GpuTiming::tier(tier))
         .kernels(Recorder(device.clone()), schedule);
     record(builder, |handle| {
-        // The window of a schedule that begins at once is open as soon as the recorder is, if it can be.
+        // The window of a schedule that begins at once is open as soon as the recorder is on, if that is possible.
         handle.wait_for_kernels(SOON);
         steps(device, n);
     })
@@ -410,7 +412,7 @@ fn kernels_find_their_intervals_and_are_the_truth() {
     let gpu = m.gpu.as_ref().unwrap();
     let kernels = gpu.kernels.as_ref().unwrap();
     assert_eq!((kernels.steps, kernels.recorded, kernels.unattributed, kernels.late), (6, 48, 0, 0));
-    // Steps of 150 µs have both; on paper nothing lies between a mark and its first kernel.
+    // Steps of 150 µs have both; on the scripted device no time lies between a mark and its first kernel.
     let check = gpu.cross_check.unwrap();
     assert_eq!((check.n, check.median_ratio), (6, 1.0));
     assert!(m.verdict.ok, "{:?}", m.verdict);
@@ -435,7 +437,7 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
     let (batch, m) = record(builder, |handle| {
         steps(&device, 5);
         for round in 1..=2_u64 {
-            // The recorder of the round before is switched off in the background.
+            // The recorder of the previous round is switched off in the background.
             let begins = || handle.capture_kernels(3).inspect_err(|refused| assert!(round > 1, "{refused}")).is_ok();
             wait_until(begins, "the recorder is free");
             assert!(matches!(handle.capture_kernels(3), Err(KernelsRefused::Busy { .. })));
@@ -455,7 +457,7 @@ fn a_window_on_request_takes_its_steps_and_switches_off() {
     assert!(batch.steps.len() > 6 && batch.steps.iter().all(|s| s.gpu.is_some()), "the others have marks");
     let attributed = batch.kernels.iter().filter(|k| k.path.is_some()).count();
     assert_eq!(attributed, 6 * 8);
-    // The recorder is on a little longer than the window: such kernels have no rows, and are counted.
+    // The recorder is on a little longer than the window: the kernels of that time have no rows, and are counted.
     assert_eq!((attributed, windows.unattributed), (batch.kernels.len(), 0));
     assert_kernels_conserved(&windows, &batch);
 }
@@ -470,7 +472,7 @@ fn what_steps_outside_the_window_launch_is_not_outside_every_interval() {
     let device = Device::new();
     // Wanted before the first step, so the recorder is on while the model loads.
     let window = Schedule { skip_first: 0, wait: 0, warmup: 0, active: 6, repeat: 1 };
-    // Of steps, numbers 0 to 3 are not recorded at all.
+    // Steps 0 to 3 are not recorded at all.
     let steps_of = Schedule { skip_first: 4, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
     let builder = Session::builder()
         .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
@@ -479,13 +481,13 @@ fn what_steps_outside_the_window_launch_is_not_outside_every_interval() {
     let mut outside = 0;
     let (batch, m) = record(builder, |handle| {
         assert!(handle.wait_for_kernels(Duration::from_secs(20)));
-        // Weights.
+        // Kernels of loading weights.
         (0..50).for_each(|_| device.launch("generate_seed_pseudo", 1_000));
         steps(&device, 4);
-        // Kernels are told apart by their times, so these must lie apart.
+        // These kernels are distinguished by their times only, so the times must lie apart.
         std::thread::sleep(Duration::from_millis(5));
         outside += 50 + 4 * 8;
-        // The window; between its steps something is launched that stands in no interval.
+        // The window. Between its steps something is launched outside all intervals.
         steps(&device, 3);
         std::thread::sleep(Duration::from_millis(2));
         (0..5).for_each(|_| device.launch("in between", 1_000));
@@ -551,7 +553,7 @@ fn kernels_that_begin_before_their_launch_bound_the_clocks() {
     // The call takes 400 ns, and the kernel starts after 900.
     assert_eq!(early(&account(900, None).0), (0, 0, None), "nothing was said of the clock");
     assert_eq!(early(&account(900, Some(70)).0), (0, 0, Some(70)));
-    // The device was quicker than the call: no error of clocks.
+    // The device was quicker than the call, which is no error of the clocks.
     assert_eq!(early(&account(300, Some(70)).0), (16, 100, Some(70)));
     // It cannot have been quicker than the beginning of the call.
     let (k, m) = account(-5_000, Some(70));
@@ -594,7 +596,7 @@ fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
         assert_eq!(capture.steps(), 4..7);
         steps(&device, 20);
         run = capture.wait(Duration::from_secs(20));
-        // At once after the first, while the recorder's window may still be closing.
+        // Directly after the first capture, when the recorder's window may still be closing.
         let capture = handle.capture(again.clone(), 3).expect("begins");
         steps(&device, 20);
         capture.wait(Duration::from_secs(20)).expect("written");
@@ -603,15 +605,15 @@ fn a_capture_has_every_interval_and_the_kernels_whatever_the_tier() {
     let (run, captured) = (run.expect("written"), captured.batch());
     assert_eq!((captured.steps.len(), captured.spans.len()), (3, 39));
     assert!(captured.spans.iter().all(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Cupti)));
-    // Eight launches a step.
+    // Eight launches per step.
     assert_eq!((captured.kernels.len(), run.counts["kernels"]), (24, 24));
     assert!(captured.kernels.iter().all(|k| k.step.is_some_and(|step| (4..7).contains(&step))));
-    // Before, and after the recorder's window, steps are marked as the tier says.
+    // Before the capture, and after the recorder's window, steps are marked as the tier says.
     let marked_layers =
         with_gpu(&batch, "decode/block").filter(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Event));
     assert_eq!(marked_layers.count(), 0);
     assert!(batch.spans.iter().any(|s| s.step == Some(20) && s.path.path == "decode" && s.gpu.is_some()));
-    // Without a recorder it is marks alone, but all of them.
+    // Without a recorder a capture has only marks, but all of them.
     let device = Device::new();
     let captured = MemoryExporter::new();
     let (batch, _) = record(Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps)), |handle| {
@@ -658,7 +660,7 @@ fn a_capture_leaves_the_recorder_off_however_it_ends() {
         .paused(true);
     let off = || wait_until(|| !device.recording(), "the recorder is off");
     record(session, |handle| {
-        // No steps but the captured ones are recorded, so none are left to use up the rest of the recorder's window.
+        // Only the captured steps are recorded, so there are no others that use up the rest of the recorder's window.
         let memory = MemoryExporter::new();
         let capture = handle.capture(memory.clone(), 40).expect("begins");
         assert!(device.recording());
@@ -671,7 +673,7 @@ fn a_capture_leaves_the_recorder_off_however_it_ends() {
         capture.end();
         assert_eq!(capture.wait(Duration::from_secs(20)).expect("written").counts["steps"], 0);
         off();
-        // Another capture finds it free.
+        // The next capture finds the recorder free.
         let memory = MemoryExporter::new();
         let capture = handle.capture(memory.clone(), 2).expect("begins");
         steps(&device, 5);

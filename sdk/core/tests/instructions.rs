@@ -1,12 +1,13 @@
-//! A guard of the hot path that a busy machine does not disturb: the instructions of an interval, counted by valgrind,
-//! are held to the figures of `instructions.txt` beside this file. After a change that is worth its price:
+//! Guards the cost of the hot path in a way that a busy machine does not disturb: the instructions per interval,
+//! counted by valgrind, are compared with the figures in `instructions.txt` beside this file. After a change that is
+//! worth its cost, update them:
 //!
 //! ```text
 //! make instructions
 //! ```
 //!
-//! Callgrind is driven from here, because gungraun would be a program to build first, in the very version of its library:
-//! that takes longer than this test.
+//! Callgrind is called directly, because gungraun's runner would have to be built first, in exactly the version of its
+//! library, which takes longer than this test.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(missing_docs, unsafe_code, reason = "a test that asks the system what no crate wraps")]
 
@@ -23,17 +24,17 @@ use tracing::{Span, trace_span};
 use tracing_subscriber::prelude::*;
 
 const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instructions.txt");
-/// Names the case to a process that is counted.
+/// Tells a process that is counted which case it is.
 const CASE: &str = "CANDLESCOPE_COUNTED";
-/// The case of a layer that does nothing, which leaves what tracing's registry takes.
+/// The case of a layer that does nothing: what is left is the cost of tracing's registry.
 const FLOOR: &str = "floor";
 /// Intervals inside a step, about as many as a small model has.
 const CHILDREN: usize = 400;
-/// Steps, and their intervals.
+/// Steps of a case, and all their intervals.
 const STEPS: usize = 20;
 const INTERVALS: usize = STEPS * (CHILDREN + 1);
 
-/// Takes everything.
+/// Accepts everything.
 struct Null;
 
 impl Exporter for Null {
@@ -50,14 +51,15 @@ struct Nothing;
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Nothing {}
 
-/// Callgrind's client requests, as `callgrind.h` numbers them: counting on all threads begins or ends.
+/// Callgrind's client requests, numbered as in `callgrind.h`: begin and end counting on all threads.
 const START: usize = 0x4354_0004;
 const STOP: usize = 0x4354_0005;
 
-/// Tells callgrind something; without it, nothing happens.
+/// Sends callgrind a request; without callgrind nothing happens.
 fn tell(request: usize) {
     let said = [request, 0, 0, 0, 0, 0];
-    // SAFETY: `valgrind.h` has these instructions: they leave all registers as they are but `rdx`, in which the answer is.
+    // SAFETY: these are the instructions in `valgrind.h`. They leave all registers unchanged except `rdx`, which gets
+    // the answer.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
@@ -78,7 +80,7 @@ fn step(step: &Span, children: &[Span], says_what_it_does: bool) {
 
 /// What the processes do that [`count`] starts.
 fn counted(case: &str) {
-    // Rings that hold everything and are read at the end alone, so that what the drain does is the same each time.
+    // Rings that hold everything and are read only at the end, so that the drain does the same each time.
     let mut builder =
         Session::builder().exporter(Null).drain_interval(Duration::from_secs(3600)).ring_capacity(1 << 17);
     builder = builder.paused(case == "paused");
@@ -90,7 +92,7 @@ fn counted(case: &str) {
     let work = || {
         let root = trace_span!("step");
         let alike: Vec<Span> = (0..CHILDREN).map(|_| trace_span!("linear")).collect();
-        // Names in another order at each step, so that no step has the shape of the one before.
+        // Names in another order in each step, so that no step has the shape of the one before.
         let names = [trace_span!("a"), trace_span!("b"), trace_span!("c"), trace_span!("d"), trace_span!("e")];
         let of_step = |n: usize| (0..CHILDREN).map(|child| names[child * (n % 4 + 1) % 5].clone()).collect::<Vec<_>>();
         let shapes: Vec<Vec<Span>> = (0..4).map(of_step).collect();
@@ -100,7 +102,7 @@ fn counted(case: &str) {
                 _ => step(&root, &alike, case == "annotate"),
             });
         };
-        // Once to learn names and fill caches.
+        // Once before counting, to learn names and fill caches.
         steps();
         handle.flush(SOON).expect("flushes");
         tell(START);
@@ -118,15 +120,15 @@ fn counted(case: &str) {
     assert_eq!(manifest.loss.lost(), 0, "what was dropped was not counted");
 }
 
-/// Makes the kernel one that does not know `PR_GET_AUXV` (Linux 6.4): rustix asks it where the page with the time is, which
-/// valgrind has taken away without knowing of that question. Elsewhere it reads a file that valgrind does know.
+/// Makes the kernel look like one without `PR_GET_AUXV` (Linux 6.4). rustix uses that call to find the vDSO, which
+/// valgrind has removed without knowing about the call. Otherwise rustix reads a file that valgrind does handle.
 fn without_auxv(command: &mut Command) {
     let step = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let (load, is, answer) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
     let mut filter = [
         step(load, 0, 0, 0),
         step(is, libc::SYS_prctl as u32, 0, 2),
-        // The first argument.
+        // The first argument of the call.
         step(load, 16, 0, 0),
         step(is, 0x4155_5856, 1, 0),
         step(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
@@ -134,7 +136,8 @@ fn without_auxv(command: &mut Command) {
     ];
     let set = move || {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: two system calls, which are allowed between fork and exec; the program and its filter live until they return.
+        // SAFETY: two system calls, which are allowed between fork and exec; the program and its filter live until they
+        // return.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
@@ -145,7 +148,7 @@ fn without_auxv(command: &mut Command) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Instructions of an interval, counted in a process of its own.
+/// Instructions per interval, counted in a process of its own.
 fn count(valgrind: &Path, case: &str) -> f64 {
     let mut command = Command::new(valgrind);
     command
@@ -162,14 +165,14 @@ fn count(valgrind: &Path, case: &str) -> f64 {
     counted as f64 / INTERVALS as f64
 }
 
-/// Each case with its instructions of one interval, beyond those of what it contains.
+/// Each case with its instructions per interval, minus those of the case that it contains.
 fn measured(valgrind: &Path) -> Vec<(&'static str, f64)> {
     let floor = count(valgrind, FLOOR);
     let enter_exit = count(valgrind, "enter_exit");
     let beyond = |less: f64| move |case| (case, count(valgrind, case) - less);
     let mut figures = vec![("enter_exit", enter_exit - floor)];
     figures.extend(["annotate", "paused", "skipped"].map(beyond(floor)));
-    // On the pipeline's own threads.
+    // These run on the pipeline's own threads.
     figures.extend(["drain", "resolve"].map(beyond(enter_exit)));
     figures
 }
@@ -197,7 +200,7 @@ fn an_interval_costs_no_more_instructions_than_it_did() {
     }
     let figures = std::fs::read_to_string(FIGURES).expect("figures");
     let figure = |name: &str| figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    // Another compiler makes other code of the same source.
+    // Another compiler makes other code from the same source.
     let margin = if figure("rustc") == Some(&rustc) { 1.04 } else { 1.20 };
     let mut dearer = String::new();
     for (case, n) in &found {

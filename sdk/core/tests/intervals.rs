@@ -1,4 +1,4 @@
-//! What an interval is, on spans of our own making. Real candle models are under `tests/`.
+//! What an interval is, with spans made here. Real candle models are tested under `tests/`.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::{Annotation, CandlescopeLayer, DType, MemoryExporter, Phase, Session, Shape, annotate, llm};
@@ -10,7 +10,7 @@ use tracing_subscriber::prelude::*;
 #[test]
 fn a_span_entered_again_is_another_interval_in_the_tree_of_the_moment() {
     let (batch, m) = record_default(|| {
-        // As candle does: all spans are made first, under one that is open while the weights load.
+        // As in candle: all spans are made first, under one that is open while the weights load.
         let load = trace_span!("load").entered();
         let block = trace_span!("block");
         let linears = [trace_span!("linear"), trace_span!("linear")];
@@ -133,7 +133,7 @@ fn polls_of_a_future_are_intervals_on_whatever_thread_they_run() {
         });
         assert!(future.as_mut().poll(&mut context).is_ready());
     });
-    // `instrument` enters its span once more to drop the finished future: that is an interval as well.
+    // `instrument` enters its span once more to drop the finished future: that is an interval too.
     let tasks: Vec<_> = batch.spans.iter().filter(|s| s.path.path == "task").collect();
     assert!(tasks.len() >= 3, "{}", tasks.len());
     assert_eq!(batch.spans.iter().filter(|s| s.path.path == "task/inner").count(), 3);
@@ -145,14 +145,14 @@ fn polls_of_a_future_are_intervals_on_whatever_thread_they_run() {
 fn ids_reused_after_close_do_not_carry_old_names_over() {
     let (batch, m) = record(Session::builder(), |handle| {
         for i in 0..20_000 {
-            // Created, entered and closed at once: the registry gives ids out again and again.
+            // Created, entered and closed at once, so the registry reuses ids again and again.
             if i % 2 == 0 {
                 trace_span!("even").in_scope(|| ())
             } else {
                 trace_span!("odd").in_scope(|| ())
             }
             if i % 4096 == 0 {
-                // So that the ring never runs full.
+                // So that the ring never gets full.
                 handle.flush(SOON).expect("flushes");
             }
         }
@@ -260,11 +260,11 @@ fn what_is_executed_and_moved_adds_up_over_a_step() {
     let step = &batch.steps[0];
     assert_eq!((step.new_tokens, step.sequences, step.context_sum), (Some(1), Some(1), Some(10)));
     assert_eq!((step.tokens, step.batch, step.context_len), (Some(4), Some(4), Some(10)));
-    // 150 and twice 4 told, 7 of the one that does not tell.
+    // 150 and twice 4 are stated; the interval that states none counts with its 7 `flops`.
     assert_eq!((step.flops, step.flops_executed), (Some(107), Some(150 + 7 + 2 * 4)));
     assert_eq!((step.bytes, step.io_bytes), (Some(13), None), "one tells its work, but nothing of activations");
     assert_eq!((batch.steps[2].flops, batch.steps[2].io_bytes), (Some(14), Some(33)));
-    // Where nobody tells, the step does not either.
+    // If no interval states a value, the step has none either.
     let step = &batch.steps[1];
     assert_eq!((step.flops, step.flops_executed, step.bytes, step.io_bytes), (Some(7), None, Some(3), None));
     assert_eq!((step.new_tokens, step.sequences, step.context_sum), (None, None, None));
@@ -365,7 +365,7 @@ fn a_run_inside_one_endless_span_is_resolved_in_parts() {
         drop(outer);
     });
     assert_eq!(batch.spans.len(), 2 * N + 2);
-    // Children of the endless spans carry no ordinals, so the number of distinct paths stays bounded.
+    // Children of the endless spans have no ordinals, so the number of distinct paths stays bounded.
     let distinct: std::collections::BTreeSet<_> = batch.spans.iter().map(|s| s.path.path.as_str()).collect();
     let first_part = distinct.iter().filter(|p| p.contains('[')).count();
     assert_eq!(first_part, 0, "{:?}", distinct.iter().take(9).collect::<Vec<_>>());
@@ -390,7 +390,7 @@ fn spans_made_before_the_layer_are_missing_and_the_verdict_says_so() {
     assert!(m.verdict.findings[0].remedy().contains("before the model loads"));
 }
 
-/// Passes everything on once it is told to.
+/// Passes everything on once it has a layer.
 #[derive(Clone)]
 struct Late(std::sync::Arc<std::sync::OnceLock<CandlescopeLayer>>);
 

@@ -1,4 +1,4 @@
-//! What recording costs, measured in place: plain steps beside recorded ones.
+//! The cost of recording, measured in place: plain steps beside recorded ones.
 #![allow(missing_docs)]
 mod common;
 
@@ -14,7 +14,7 @@ fn spin(time: Duration) {
     }
 }
 
-/// Makes every recorded interval dearer by a known time.
+/// Makes every recorded interval longer by a known time.
 struct Dear(Duration);
 
 impl Tap for Dear {
@@ -25,7 +25,7 @@ impl Tap for Dear {
     fn exit(&self, _: TapInterval) {}
 }
 
-/// Steps of ten intervals of `work` each.
+/// Steps of ten intervals, each of which works for `work`.
 fn steps(name: &'static str, n: usize, work: Duration) {
     let step = if name == "prefill" { trace_span!("prefill") } else { trace_span!("decode") };
     let layer = trace_span!("layer");
@@ -43,13 +43,13 @@ fn a_known_cost_is_measured_in_place() {
     let overhead = &m.overhead;
     let in_place = overhead.in_place.as_ref().expect("measured");
     assert_eq!((overhead.estimate.as_str(), in_place.left_plain), ("in_place", 100));
-    // Where two plain steps stand side by side, the first may have none to be held against.
+    // If two plain steps follow each other, the first may have none to be compared with.
     assert!((80..=100).contains(&in_place.n_plain) && in_place.n_plain == in_place.n_recorded, "{in_place:?}");
     assert!((0.22..0.40).contains(&in_place.ratio), "{in_place:?}");
     let (low, high) = (in_place.low.expect("an interval"), in_place.high.expect("an interval"));
     assert!(low > 0.1 && low <= in_place.ratio && in_place.ratio <= high, "{in_place:?}");
     assert_eq!(in_place.kinds["decode"].n_plain, in_place.n_plain);
-    // The loop's estimate knows nothing of the tap.
+    // The loop's estimate does not include the tap.
     assert!(overhead.ratio.expect("steps ran") < 0.1, "{overhead:?}");
     let counts = m.steps.expect("counted");
     assert_eq!((counts.begun, counts.recorded, counts.left_plain, counts.scheduled_out), (403, 303, 100, 0));
@@ -60,7 +60,7 @@ fn a_known_cost_is_measured_in_place() {
     assert!((0..3).all(|n| numbers.contains(&n)), "the first are cold");
     assert!(m.verdict.ok, "{:?}", m.verdict);
     common::assert_conserved(&m);
-    // It reads back as it was written, but for the last digit of a number.
+    // It is read back as it was written, except for the last digit of a number.
     let text = serde_json::to_string(&m).expect("JSON");
     let back = serde_json::from_str::<candlescope_core::run::RunManifest>(&text).expect("reads");
     let read = back.overhead.in_place.as_ref().expect("there");
@@ -105,7 +105,7 @@ fn a_window_has_steps_inside_a_plain_one_too() {
             });
         };
         work(5);
-        // Opened inside what may be a plain step, and again and again until it was one.
+        // Opened inside a step that may be plain, repeatedly, until it was.
         for _ in 0..4 {
             let _around = around.enter();
             let capture = handle.capture(captured.clone(), 2).expect("begins");

@@ -1,4 +1,4 @@
-//! What goes wrong inside the profiler is told, in words that say what it was, and stops nothing.
+//! Problems inside the profiler are reported, with a message that says what they are, and stop nothing.
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_core::gpu::{GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
-/// Fails as its name says.
+/// An exporter that fails as its name says.
 struct Bad(&'static str);
 
 impl Exporter for Bad {
@@ -25,7 +25,7 @@ impl Exporter for Bad {
     }
 
     fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
-        // Without the hook: a backtrace takes its time.
+        // Without calling the panic hook, whose backtrace takes time.
         if self.0 == "panics" {
             std::panic::resume_unwind(Box::new("index out of bounds"));
         }
@@ -36,13 +36,13 @@ impl Exporter for Bad {
 
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// Runs one step in a session, and returns what was told and what became of it.
+/// Runs one step in a session. Returns the reported problems and the manifest.
 fn run(builder: SessionBuilder) -> (Vec<String>, RunManifest) {
     let told = Told::default();
     let kept = told.clone();
     let builder = builder.on_problem(move |problem| {
         kept.lock().unwrap().push(problem.to_string());
-        // The profiler's own threads are muted, whatever is done on them.
+        // The profiler's own threads are muted: this span must not be recorded.
         tracing::trace_span!("in the callback").in_scope(|| ());
         panic!("a callback that panics stops nothing");
     });
@@ -51,7 +51,7 @@ fn run(builder: SessionBuilder) -> (Vec<String>, RunManifest) {
         tracing::trace_span!("step").in_scope(|| ());
         tracing::trace_span!(target: "candlescope::diagnostics", "left out").in_scope(|| ());
     });
-    // A pipeline that has ended says so.
+    // A pipeline that has ended must say so.
     let _ = session.handle().flush(Duration::from_secs(5));
     let manifest = session.finish();
     let mut told = told.lock().unwrap().clone();
@@ -78,7 +78,7 @@ fn exporters_that_fail_are_told_of_and_the_others_get_everything() {
     assert!(manifest.complete && manifest.exporters.iter().all(|e| e.conserved()), "{:?}", manifest.exporters);
 }
 
-/// Panics when it is asked for the first time.
+/// Panics at its first call.
 struct BrokenClock;
 struct NoLanes;
 struct NoLane;
@@ -121,14 +121,14 @@ fn a_panic_in_the_pipeline_is_called_one() {
     assert!(finding.message().ends_with("the driver went away"), "{}", finding.message());
 }
 
-/// Panics at the n-th call of a kind.
+/// Panics at the second call of the named kind.
 struct BadTap(&'static str, std::sync::atomic::AtomicU64);
 
 impl BadTap {
     fn called(&self, what: &str) {
         let calls = &self.1;
         if what == self.0 && calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
-            // Without the hook: a backtrace takes its time.
+            // Without calling the panic hook, whose backtrace takes time.
             std::panic::resume_unwind(Box::new(format!("at the second {what}")));
         }
     }

@@ -1,4 +1,4 @@
-//! Any sequence of enters and exits: nothing is lost uncounted, nothing panics, the tree is the one a simple model predicts.
+//! For any sequence of enters and exits, every loss is counted, nothing panics, and the tree is that of a simple model.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::Session;
@@ -24,10 +24,10 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 struct Open {
     span: usize,
     is_step: bool,
-    /// Span numbers from its step down to it, as they were when it was entered.
+    /// Numbers of the spans from its step down to it, at the time when it was entered.
     path: Vec<usize>,
     step: usize,
-    /// Its step has ended.
+    /// Whether its step has ended.
     detached: bool,
 }
 
@@ -61,7 +61,7 @@ proptest! {
                     Op::Enter(i) => {
                         dispatch.enter(&id(&spans[i]));
                         if stack.last().is_some_and(|top| top.detached) {
-                            // Over so many that have outlived their step the oldest are given up.
+                            // If more intervals than this have outlived their step, the oldest are given up.
                             while stack.iter().filter(|open| open.detached).count() > 16 {
                                 stack.remove(stack.iter().position(|open| open.detached).expect("there is one"));
                             }
@@ -88,7 +88,7 @@ proptest! {
                             None => expected_unmatched += 1,
                         }
                     }
-                    // Closes a span and makes a new one, whose id may be the old one.
+                    // Closes a span and makes a new one, which may get the same id.
                     Op::Reopen(i) => if !stack.iter().any(|open| open.span == i) {
                         spans[i] = make(i);
                     }
@@ -104,7 +104,7 @@ proptest! {
         prop_assert_eq!(batch.spans.len() as u64, expected_intervals);
         prop_assert_eq!(m.loss.unmatched_exits, expected_unmatched);
         common::assert_conserved(&m);
-        // Intervals that did not outlive their step stand exactly where the model says.
+        // Intervals that did not outlive their step are exactly where the model says.
         let mut ours: Vec<String> = batch.spans.iter()
             .filter(|s| !s.path.path.starts_with("(lost)")).map(|s| s.path.rollup.clone()).collect();
         let mut theirs: Vec<String> = expected_paths.iter()

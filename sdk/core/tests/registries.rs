@@ -1,5 +1,5 @@
-//! Layers where they do not belong: two sessions in one registry, one layer in two. The second steps back and says so;
-//! the first records as if it were alone.
+//! Layers in the wrong place: two sessions in one registry, or one layer in two. The second layer steps back and
+//! reports it; the first records as if it were alone.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::run::RunManifest;
@@ -12,7 +12,7 @@ use tracing_subscriber::prelude::*;
 
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// A session with its exporter and what it says.
+/// A session with its exporter and its reported problems.
 struct Observed {
     session: Session,
     memory: MemoryExporter,
@@ -49,7 +49,7 @@ fn work() {
     }
 }
 
-/// What `work` leaves behind where nobody else is.
+/// Checks that all of `work` was recorded, as without a second session.
 #[track_caller]
 fn assert_whole(batch: &Batch, manifest: &RunManifest) {
     let steps: Vec<_> = batch.steps.iter().map(|s| (s.path.name.to_string(), s.phase)).collect();
@@ -83,14 +83,14 @@ fn of_two_sessions_in_one_registry_the_second_steps_back() {
 
 #[test]
 fn it_does_so_in_whatever_it_is_wrapped() {
-    // As `layer_from_env` gives them; boxed; joined first.
+    // As `layer_from_env` returns them; boxed; joined first.
     let ((layer_one, one), (layer_two, two)) = (start(), start());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(Some(layer_one)).with(Some(layer_two)), work);
     let (batch, manifest, _) = one.finish();
     assert_whole(&batch, &manifest);
     assert_stepped_back(two.finish());
     let ((layer_one, one), (layer_two, two)) = (start(), start());
-    // `tracing` asks the outer one of two that are joined first.
+    // `tracing` asks the outer one of two layers that are joined first.
     let joined = layer_one.and_then(layer_two);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(joined.boxed()), work);
     let (batch, manifest, _) = two.finish();
@@ -120,7 +120,7 @@ fn a_layer_that_is_cloned_records_what_its_first_registry_sees() {
     let clone = layer.clone();
     let (first, second) = (tracing_subscriber::registry().with(layer), tracing_subscriber::registry().with(clone));
     let (first, second) = (tracing::Dispatch::new(first), tracing::Dispatch::new(second));
-    // The same ids mean other spans in the other registry.
+    // In the other registry the same ids belong to other spans.
     tracing::dispatcher::with_default(&second, || {
         let other = trace_span!("other");
         (0..3).for_each(|_| other.in_scope(|| drop(llm::sample())));
@@ -148,7 +148,7 @@ fn a_layer_that_stands_twice_in_one_registry_records_once() {
 
 #[test]
 fn a_place_is_free_again_when_its_registry_or_its_session_is_gone() {
-    // One layer in one registry after the other.
+    // One layer in one registry after another.
     let (layer, observed) = start();
     for _ in 0..2 {
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer.clone()), work);
@@ -156,7 +156,7 @@ fn a_place_is_free_again_when_its_registry_or_its_session_is_gone() {
     let (batch, manifest, told) = observed.finish();
     assert_eq!((batch.steps.len(), batch.requests.len(), told.len()), (10, 2, 0), "{told:?}");
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
-    // One session after the other beside it in a registry that stays.
+    // One session after another beside it, in a registry that stays.
     let (slot, handle) = tracing_subscriber::reload::Layer::new(Some(layer));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(slot), || {
         for _ in 0..3 {

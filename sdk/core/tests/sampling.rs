@@ -1,4 +1,5 @@
-//! What a schedule, a pause or a capture leaves of a run: requests are whole, steps are counted by what became of them.
+//! What is left of a run with a schedule, a pause or a capture: requests are complete, and steps are counted by what
+//! became of them.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::run::{RunManifest, Severity, StepCounts};
@@ -15,15 +16,15 @@ const WORKERS: usize = 2;
 const REQUESTS: usize = 8;
 const TOKENS: usize = 25;
 const BATCH: usize = 2;
-/// Steps of the script, one a token.
+/// Steps of the script, one per token.
 const STEPS: u64 = (WORKERS * REQUESTS * TOKENS) as u64;
 
 const TEN_IN_A_HUNDRED: Schedule = Schedule { skip_first: 0, wait: 90, warmup: 0, active: 10, repeat: 0 };
 
-/// Earliest and latest time at which something can have happened, in nanoseconds since the script began.
+/// Earliest and latest possible time of an event, in nanoseconds since the script began.
 type Moment = (u64, u64);
 
-/// When things happened to a request, by the script's own clock.
+/// When the events of a request happened, by the script's own clock.
 struct Truth {
     start: Moment,
     first_step: Moment,
@@ -32,7 +33,7 @@ struct Truth {
     end: Moment,
 }
 
-/// Does something, and says when.
+/// Calls `f` and returns the moment at which it happened.
 fn timed<T>(origin: Instant, f: impl FnOnce() -> T) -> (T, Moment) {
     let now = || origin.elapsed().as_nanos() as u64;
     let before = now();
@@ -44,7 +45,7 @@ fn layer_of_a_model() {
     trace_span!("linear").in_scope(|| std::thread::sleep(Duration::from_micros(200)));
 }
 
-/// One request that waits for its turn, and then has one step a token.
+/// A request that waits for its turn and then runs one step per token.
 fn serve(origin: Instant, model: &str) -> Truth {
     let (request, start) = timed(origin, || llm::Request::new("chat", model).prompt_tokens(7).batch(BATCH));
     std::thread::sleep(Duration::from_millis(1));
@@ -60,13 +61,13 @@ fn serve(origin: Instant, model: &str) -> Truth {
         last_token = timed(origin, || request.record_tokens(BATCH)).1;
     }
     drop(in_request);
-    // What is done after the last token is no time of a token.
+    // What happens after the last token must not count as a token's time.
     std::thread::sleep(Duration::from_millis(1));
     let ((), end) = timed(origin, || drop(request));
     Truth { start, first_step, first_token, last_token, end }
 }
 
-/// The script on its workers; requests by the name of their model.
+/// Runs the script on its workers. Returns the truth about the requests, by the name of their model.
 fn script(dispatch: &Dispatch) -> BTreeMap<String, Truth> {
     let origin = Instant::now();
     std::thread::scope(|scope| {
@@ -83,7 +84,7 @@ fn script(dispatch: &Dispatch) -> BTreeMap<String, Truth> {
     })
 }
 
-/// Whether a time between two moments is one that the script's clock allows. The profiler's clock may run off by 100
+/// Checks that a time between two moments is possible by the script's clock. The profiler's clock may be off by 100
 /// ppm.
 fn holds(measured: Option<u64>, from: Moment, to: Moment, what: &str) {
     let measured = measured.unwrap_or_else(|| panic!("{what} is not known"));
@@ -101,7 +102,7 @@ fn steps_of(m: &RunManifest) -> StepCounts {
     m.steps.expect("a run says what became of its steps")
 }
 
-/// No step names a request without a row.
+/// Checks that every request that a step names has a row.
 fn whole(batch: &Batch) {
     let rows: BTreeSet<u64> = batch.requests.iter().map(|r| r.request).collect();
     let named: BTreeSet<u64> = batch.steps.iter().filter_map(|s| s.request).collect();
@@ -149,7 +150,7 @@ fn figures_of_requests_are_the_same_with_and_without_a_schedule() {
         assert_eq!(m.counts["steps"], recorded);
         let on: BTreeSet<u64> = (0..STEPS).filter(|n| schedule.is_none() || n % 100 >= 90).collect();
         assert_eq!(batch.steps.iter().map(|s| s.step).collect::<BTreeSet<_>>(), on);
-        // Where the first step is recorded, its row says the same of the queue.
+        // If the first step is recorded, its row gives the same queue time.
         for r in &batch.requests {
             let prefill = batch.steps.iter().find(|s| s.request == Some(r.request) && s.phase == Some(Phase::Prefill));
             if let Some(prefill) = prefill {
@@ -239,7 +240,7 @@ fn the_counts_add_up_on_several_threads_whatever_is_switched() {
                         rounds += 1;
                         let request = llm::Request::new("chat", "m");
                         let _in_request = request.enter();
-                        // Of the fourth worker so many at a time that its ring runs full.
+                        // The fourth worker makes so many at a time that its ring gets full.
                         let n = if worker == 3 { 200 } else { rounds % 4 };
                         steps(n);
                         made.fetch_add(n as u64, Ordering::Relaxed);
@@ -256,7 +257,7 @@ fn the_counts_add_up_on_several_threads_whatever_is_switched() {
                 _ => {}
             }
             std::thread::sleep(Duration::from_millis(3));
-            // Also while it goes on.
+            // It must also hold while recording goes on.
             identity(&session.handle().stats().steps);
         }
         stop.store(true, Ordering::Relaxed);
@@ -303,7 +304,7 @@ fn requests_are_left_out_only_where_recording_was_off_all_the_while() {
     assert_eq!(m.loss.requests_paused, 1);
     let said = m.verdict.findings.iter().find(|f| f.code == "requests_paused").expect("a finding");
     assert_eq!((said.severity, m.verdict.ok), (Severity::Info, true), "{said:?}");
-    // Its queue ended with its first step, which was not recorded.
+    // Its queue time ended with its first step, which was not recorded.
     let captured = batch.requests.iter().find(|r| &*r.model == "captured").expect("has a row");
     assert!(captured.queue_ns < Some(batch.steps[0].host_start.since(captured.host_start)), "{captured:?}");
 }
@@ -413,7 +414,7 @@ fn a_run_in_which_a_schedule_recorded_nothing_says_why() {
 
 #[test]
 fn a_schedule_that_saw_no_model_in_its_steps_is_no_late_layer() {
-    // Sampling is a step of its own here, and the only ones that are recorded.
+    // Sampling is a step of its own here, and only such steps are recorded.
     let odd = Schedule { skip_first: 0, wait: 1, warmup: 0, active: 1, repeat: 0 };
     let script = || {
         for position in 0..20 {
@@ -427,7 +428,7 @@ fn a_schedule_that_saw_no_model_in_its_steps_is_no_late_layer() {
     let (batch, m) = record(Session::builder().schedule(odd), |_| script());
     assert!(batch.steps.len() == 20 && batch.steps.iter().all(|s| s.phase == Some(Phase::Sample)));
     assert!(m.verdict.ok && codes(&m).is_empty(), "{:?}", m.verdict);
-    // Whoever records all steps, and sees no model in any, has been late.
+    // If all steps are recorded and no model is seen in any, the layer was added too late.
     let (_, m) =
         record_default(|| (0..20).for_each(|position| drop(llm::decode(llm::Tokens::new(1).context(position)))));
     assert_eq!(codes(&m), ["no_model_spans"]);

@@ -64,8 +64,8 @@ fn start_stop_and_capture_next_take_effect_at_steps() {
 
 #[test]
 fn a_full_ring_takes_an_interval_with_all_it_says_or_not_at_all() {
-    // Each step says its own number: some in both halves of an annotation, some in one, some in none. In this order a
-    // ring of 256 has room for two records left when one with three comes.
+    // Each step states its own number: in both halves of an annotation, in one, or in none. In this order, a ring of
+    // 256 has room for two records when an interval with three comes.
     let say = |i: u64| match i % 5 {
         0 => Annotation::new(),
         1 | 2 => Annotation::new().io_bytes(i).tokens(i as usize),
@@ -145,7 +145,7 @@ fn a_full_ring_drops_the_newest_counts_it_and_keeps_the_steps() {
     assert_eq!(m.loss.emitted, 3 * N as u64 + 3);
     assert!(m.loss.ring_full > 0);
     assert_eq!(batch.steps.len(), 3, "steps have slots of their own");
-    // Each step says what it lacks.
+    // Each step says how many intervals it lacks.
     assert!(batch.steps.iter().all(|s| made(s) == N as u64 + 1), "{:?}", batch.steps);
     assert_eq!(batch.steps.iter().map(lost).sum::<u64>(), m.loss.ring_full);
     assert!(m.verdict.findings.iter().any(|f| f.code == "ring_full"), "{:?}", m.verdict);
@@ -168,7 +168,7 @@ fn many_threads_at_full_speed_lose_nothing_that_is_not_counted() {
     assert_conserved(&m);
 }
 
-/// An exporter that misbehaves as told.
+/// An exporter that misbehaves as `how` says.
 struct Awkward {
     how: How,
     calls: Arc<AtomicUsize>,
@@ -224,7 +224,7 @@ fn with_awkward(how: How, builder: SessionBuilder) -> RunManifest {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for round in 1..=10 {
             steps(100);
-            // So that each round is a batch of its own, and the first one is with the exporter before others come.
+            // So that each round is a batch of its own, and the exporter has the first one before others come.
             let all = || memory.batch().steps.len() == round * 100 && calls.load(Ordering::SeqCst) > 0;
             wait_until(all, "the records of the round have arrived");
         }
@@ -248,7 +248,7 @@ fn fast() -> SessionBuilder {
 #[test]
 fn a_slow_exporter_delays_nobody_and_its_loss_is_counted() {
     let m = with_awkward(How::Held, fast().queue_records(800).shutdown_timeout(Duration::from_secs(20)));
-    // Had the program waited for the exporter, which waits for it, nothing would have been dropped.
+    // If the program had waited for the exporter, which waits for the program, nothing would have been dropped.
     assert!(dropped(&m)["queue_full"] > 0, "{m:?}");
     assert!(m.verdict.findings.iter().any(|f| f.code == "exporter_dropped" && f.message().contains("queue_full")));
 }
@@ -354,7 +354,7 @@ fn an_exporter_that_cannot_start_is_named() {
 
 #[test]
 fn an_exporter_can_ask_how_its_session_stands() {
-    /// Notes how many steps it is told of, at the start and at each flush.
+    /// Notes how many steps it sees at the start and at each flush.
     #[derive(Clone, Default)]
     struct Asks(SessionStats, Arc<Mutex<Vec<Option<u64>>>>);
     impl Asks {
@@ -472,7 +472,7 @@ fn taps_balance_and_see_names_first() {
     assert!(!tap.unknown.load(Ordering::SeqCst));
 }
 
-/// Takes its time to learn a name, and makes a span of its own meanwhile.
+/// A tap that is slow to learn a name and makes a span of its own meanwhile.
 #[derive(Default)]
 struct Slow {
     known: Mutex<BTreeSet<u32>>,

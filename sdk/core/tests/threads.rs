@@ -1,4 +1,4 @@
-//! Threads in numbers: a thousand that live at once, ten thousand that come and go, some that outlive the session.
+//! Many threads: a thousand alive at once, ten thousand that come and go, some that outlive the session.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::*;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::{Dispatch, dispatcher, trace_span};
 use tracing_subscriber::prelude::*;
 
-/// Intervals of a step.
+/// Intervals per step.
 const INTERVALS: u64 = 3;
 
 fn steps(n: usize) {
@@ -21,7 +21,7 @@ fn steps(n: usize) {
     }
 }
 
-/// `threads` of them that live at the same time, and record `n` steps each after all have recorded one.
+/// `threads` threads that are alive at the same time. Each records `n` more steps after all have recorded one.
 fn at_once(threads: usize, n: usize) {
     let dispatch = dispatcher::get_default(Dispatch::clone);
     let all = Barrier::new(threads);
@@ -123,7 +123,7 @@ fn threads_that_outlive_the_session_do_no_harm() {
         until(after + 10_000);
         stop.store(true, Ordering::Relaxed);
     });
-    // Nothing came after the end, and a new session finds the same threads as if there had been none.
+    // Nothing was recorded after the end, and a new session finds the same threads in their initial state.
     let recorded = memory.batch().steps.len();
     let (batch, m) = record(Session::builder(), |_| at_once(4, 5));
     assert_eq!((batch.steps.len(), memory.batch().steps.len()), (24, recorded));
@@ -153,7 +153,7 @@ fn resident() -> u64 {
 
 const ALONE: &str = "CANDLESCOPE_TEST_THREADS_ALONE";
 
-/// Runs a test of this file in a process of its own, where nobody else takes memory. `true` in that process.
+/// Runs a test of this file in a process of its own, where no other test uses memory. `true` in that process.
 fn alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -173,7 +173,7 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
     let (layer, session) = Session::builder().exporter(Counts).start().expect("starts");
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let handle = session.handle();
-    // More of them show whether it goes on growing.
+    // With more threads it can be seen whether memory goes on growing.
     let each = std::env::var("CANDLESCOPE_THREADS").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(10_000) / 2;
     let mut most = [0; 2];
     let begin = Instant::now();
@@ -183,7 +183,8 @@ fn ten_thousand_threads_that_come_and_go_leave_no_memory_behind() {
             let work = move || dispatcher::with_default(&dispatch, || steps(2));
             std::thread::Builder::new().spawn(work).expect("a thread").join().expect("it ends");
             if n % 100 == 0 {
-                // On a machine that is busy the drain may be late with the rings of those that went: room for more is wanted here.
+                // On a busy machine the drain may be late in freeing the rings of ended threads, but this test needs
+                // room for more.
                 handle.flush(Duration::from_secs(30)).expect("a round of the drain");
                 *half = resident().max(*half);
             }
@@ -231,7 +232,7 @@ fn no_number_of_threads_takes_more_memory_than_was_allowed() {
     if !alone("no_number_of_threads_takes_more_memory_than_was_allowed") {
         return;
     }
-    // As many rings of the default size as there are threads would be 2 GiB, and each is filled to its end.
+    // Rings of the default size for all threads would take 2 GiB, and each ring is filled completely.
     let builder = Session::builder().exporter(Counts).ring_memory(32 << 20);
     let (layer, session) = builder.drain_interval(Duration::from_secs(3600)).start().expect("starts");
     let before = resident();
@@ -241,11 +242,11 @@ fn no_number_of_threads_takes_more_memory_than_was_allowed() {
     assert_conserved(&m);
     assert!(m.loss.ring_full > 0 && m.loss.threads_without_ring > 500, "{:?}", m.loss);
     eprintln!("1,000 threads, 32 MiB of rings: {grown} bytes more resident; {:?}", m.loss);
-    // Besides: what the system and `tracing` keep for a thousand threads.
+    // The rest is what the system and `tracing` keep for a thousand threads.
     assert!(grown < 96 << 20, "{grown} bytes");
 }
 
-/// Takes everything and keeps nothing.
+/// Accepts everything and keeps nothing.
 struct Counts;
 
 impl Exporter for Counts {

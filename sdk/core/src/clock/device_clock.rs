@@ -6,40 +6,40 @@ use crate::run::{DeviceAnchor, GPU_CLOCK_BOUND_NS};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Anchors that times are interpolated between; at one every four seconds, over four minutes.
+/// Anchors that times are interpolated between; with one every four seconds, they cover over four minutes.
 const RECENT: usize = 64;
 
-/// Anchors kept for the manifest; a long run thins them out.
+/// Anchors kept for the manifest; in a long run they are thinned out.
 const KEPT: usize = 256;
 
-/// A baseline shorter than this says nothing about drift: the anchors' own bounds drown it.
+/// A shorter baseline says nothing about drift: the anchors' own error bounds are larger than the drift.
 const DRIFT_BASELINE_NS: i64 = 1_000_000_000;
 
-/// An anchor whose bound is above [`GPU_CLOCK_BOUND_NS`] and so many times the best seen is *wide*: the reading was
-/// held up, by a driver that was loading modules for example.
+/// An anchor is *wide* if its bound is above [`GPU_CLOCK_BOUND_NS`] and this many times the best seen: the reading was
+/// delayed, for example by a driver that was loading modules.
 const WIDE: u64 = 8;
 
-/// How fast two clocks may drift apart while their drift has not been measured, and what is left of it once it has.
+/// How fast two clocks may drift apart before their drift has been measured, and how large its error is afterwards.
 const DRIFT_UNKNOWN: f64 = 100e-6;
 const DRIFT_LEFT: f64 = 5e-6;
 
 /// Maps one device's clock through anchors: between two by interpolation, after the last by its offset and the drift
 /// seen so far.
 ///
-/// A wide anchor is used only as long as there is nothing better: one that comes is dropped where the others say more
-/// about its moment than it does, and those that are there go when a better one comes.
+/// A wide anchor is used only as long as there is nothing better. A new wide anchor is dropped if the others are more
+/// certain about its moment than it is, and wide anchors in use are dropped when a better one comes.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceMapper {
     recent: VecDeque<DeviceAnchor>,
     first: Option<DeviceAnchor>,
     kept: Vec<DeviceAnchor>,
-    /// Worst distance between where an anchor was expected and where it was read.
+    /// Largest difference between an anchor's predicted host time and its reading.
     worst_surprise_ns: u64,
     /// Widest bracket among the anchors in use.
     widest_ns: u64,
-    /// Narrowest bracket of all that were read.
+    /// Narrowest bracket of all readings.
     best_ns: Option<u64>,
-    /// The largest bound that a time was converted under.
+    /// The largest error bound with which a time was converted.
     used_bound_ns: Cell<u64>,
     dropped: u64,
 }
@@ -57,7 +57,7 @@ impl DeviceMapper {
             return;
         }
         self.drop_wide_ones(&anchor);
-        // The first prediction has no drift to go by, and the reading itself is no better than its bound.
+        // The first prediction knows no drift yet, and the reading itself is no more exact than its bound.
         if self.recent.len() > 1
             && let Some(expected) = self.place(at)
         {
@@ -84,7 +84,7 @@ impl DeviceMapper {
         bound_ns > GPU_CLOCK_BOUND_NS && self.best_ns.is_none_or(|best| bound_ns > best.saturating_mul(WIDE))
     }
 
-    /// How far off a time would be that the anchors in use place at `at`, by their brackets and the drift since the
+    /// How far off a time could be that the anchors in use give for `at`, by their brackets and the drift since the
     /// last of them.
     fn uncertainty_at(&self, at: DeviceNs) -> Option<f64> {
         let last = self.recent.back()?;
@@ -100,12 +100,12 @@ impl DeviceMapper {
         }
     }
 
-    /// Takes out the wide anchors whose moments `better` knows more about.
+    /// Drops the wide anchors about whose moments `better` is more certain.
     fn drop_wide_ones(&mut self, better: &DeviceAnchor) {
         if !self.recent.iter().any(|a| self.is_wide(a.bound_ns)) {
             return;
         }
-        // With a bad anchor in it, the measured drift is not worth anything.
+        // The measured drift is not used here: the bad anchor is part of it.
         let worse = |a: &DeviceAnchor| {
             let distance = better.device_ns.abs_diff(a.device_ns) as f64;
             self.is_wide(a.bound_ns) && a.bound_ns as f64 > better.bound_ns as f64 + distance * DRIFT_UNKNOWN
@@ -120,7 +120,7 @@ impl DeviceMapper {
         self.widest_ns = self.recent.iter().chain(&self.kept).map(|a| a.bound_ns).max().unwrap_or(0);
     }
 
-    /// Unix nanoseconds on the host; `None` before the first anchor. What is converted counts towards
+    /// Unix nanoseconds on the host; `None` before the first anchor. The bound of each conversion counts towards
     /// [`skew_bound_ns`](Self::skew_bound_ns).
     pub(crate) fn to_host(&self, at: DeviceNs) -> Option<HostNs> {
         let placed = self.place(at)?;
@@ -139,7 +139,7 @@ impl DeviceMapper {
         Some(HostNs(from.host_ns + ((at.0 - from.device_ns) as f64 * slope) as i64))
     }
 
-    /// Host nanoseconds in a device nanosecond, over the whole run.
+    /// Host nanoseconds per device nanosecond, over the whole run.
     fn slope(&self) -> f64 {
         match (self.first, self.recent.back()) {
             (Some(a), Some(b)) if b.device_ns - a.device_ns >= DRIFT_BASELINE_NS => {
@@ -154,23 +154,23 @@ impl DeviceMapper {
         (self.slope() - 1.0) * 1e6
     }
 
-    /// Of the anchors in use: the widest bracket and the worst surprise at one of them.
+    /// The widest bracket of the anchors in use and the largest error of a prediction, together.
     fn bound_ns(&self) -> u64 {
         self.widest_ns.saturating_add(self.worst_surprise_ns)
     }
 
-    /// How far a converted time may be off: the bound of the mapping at the worst moment that it was used, and of the
-    /// mapping as it is now. An anchor that was thrown away before anything was placed by it counts for nothing.
+    /// How far a converted time may be off: the largest bound of the mapping when it was used, or its bound now. An
+    /// anchor that was dropped before any time was converted with it does not count.
     pub(crate) fn skew_bound_ns(&self) -> u64 {
         self.used_bound_ns.get().max(self.bound_ns())
     }
 
-    /// Anchors that were not used, or no longer, because others said more.
+    /// Anchors that were not used, or are not used any more, because others were more certain.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// For the manifest: those in use.
+    /// The anchors in use, for the manifest.
     pub(crate) fn anchors(&self) -> &[DeviceAnchor] {
         &self.kept
     }
@@ -202,7 +202,7 @@ mod tests {
     fn drift_is_followed_within_the_bound() {
         let mut mapper = DeviceMapper::default();
         for s in 0..20 {
-            // Readings are off by up to 4 µs to either side, as their brackets say.
+            // Readings are off by up to 4 µs in either direction, within their brackets.
             let error = if s % 2 == 0 { 4_000 } else { -4_000 };
             mapper.anchor(device(s * 4_000_000_000, 20.0), HostNs(s * 4_000_000_000 + error), 5_000);
         }
@@ -248,7 +248,7 @@ mod tests {
             assert!(off.abs() < 1_000_000, "{ms} ms is {off} ns off");
         }
         assert_eq!((mapper.dropped(), mapper.anchors().len()), (1, 5));
-        // Drift shows as a surprise at the second anchor, of 20 parts per million of half a second.
+        // At the second anchor the prediction is off by the drift: 20 parts per million of half a second.
         assert!(mapper.skew_bound_ns() < 20_000, "{}", mapper.skew_bound_ns());
         assert!((mapper.drift_ppm() + 20.0).abs() < 5.0, "{}", mapper.drift_ppm());
     }
@@ -288,7 +288,7 @@ mod tests {
         }
         assert_eq!((mapper.dropped(), mapper.anchors().len()), (0, 5));
         assert!((2_000_000..2_100_000).contains(&mapper.skew_bound_ns()), "{}", mapper.skew_bound_ns());
-        // After an hour without another reading a wide one knows more than a narrow one of then.
+        // After an hour without another reading, a wide anchor is more certain than a narrow one of an hour ago.
         mapper.anchor(device(20_000_000_000, 0.0), HostNs(20_000_000_000), 2_000);
         mapper.anchor(device(3_620_000_000_000, 0.0), HostNs(3_620_000_000_000), 1_000_000);
         assert_eq!(mapper.anchors().last().map(|a| a.bound_ns), Some(1_000_000));

@@ -1,35 +1,37 @@
-//! Of which steps kernels are recorded, and whether the recorder has to be on for that.
+//! Which steps have their kernels recorded, and whether the recorder has to be on for that.
 //!
-//! Switching a recorder on can take seconds, and the application must not wait for it. So a window is first asked for,
-//! a background thread switches the recorder on and says that it is ready, and what begins from then on is the window.
-//! There are two kinds: the next so many *recorded* steps, which are counted here, and the steps of a capture, whose
-//! numbers [`Control`](super::Control) knows. Both may be open at once; the recorder stays on for either.
+//! Switching the recorder on can take seconds, and the application must not wait for it. So a window is asked for
+//! first, a background thread switches the recorder on and reports that it is ready, and the steps that begin from then
+//! on are the window. There are two kinds of window: the next N *recorded* steps, which are counted here, and the steps
+//! of a capture, whose numbers [`Control`](super::Control) knows. Both may be open at once; the recorder stays on while
+//! either needs it.
 
 use super::schedule::{Schedule, StepAction};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The two highest bits of `counted` say how far its window is; those below, how many steps it still takes.
+/// The two highest bits of `counted` are the state of its window, the other bits the number of steps that it still
+/// takes.
 const NONE: u64 = 0;
 const ASKED: u64 = 1 << 62;
-/// The recorder is on. With no steps left the window is used up.
+/// The recorder is on. If no steps are left, the window is used up.
 const OPEN: u64 = 2 << 62;
 /// Nothing can be recorded in this session any more.
 const FAILED: u64 = 3 << 62;
 const PHASE: u64 = 3 << 62;
 
-/// Shared between application threads, the recorder's thread and the drain.
+/// Shared by the application's threads, the recorder's thread and the drain.
 #[derive(Debug)]
 pub(crate) struct KernelWindow {
-    /// When windows are asked for by themselves; it counts recorded steps.
+    /// When windows are asked for automatically; it counts recorded steps.
     schedule: Option<Schedule>,
-    /// Recorded steps begun, where there is a schedule.
+    /// Recorded steps that have begun; counted only if there is a schedule.
     recorded: AtomicU64,
-    /// Set once by a schedule that asks for everything.
+    /// Set once the schedule has asked for its first window.
     asked_once: AtomicBool,
-    /// The window of the next so many recorded steps.
+    /// The window of the next N recorded steps.
     counted: AtomicU64,
-    /// Steps whose kernels are recorded, so far.
+    /// Steps so far whose kernels are recorded.
     taken: AtomicU64,
     windows: AtomicU64,
     /// Whether a capture needs the recorder, for threads that must not take its lock.
@@ -49,14 +51,14 @@ pub(super) struct Recorder {
 enum Capture {
     #[default]
     None,
-    /// One is to begin when the recorder is on.
+    /// A capture is to begin when the recorder is on.
     Waits,
-    /// One goes on: its steps are those below this number.
+    /// A capture goes on: its steps are those below this number.
     Until(u64),
 }
 
 impl Recorder {
-    /// Has a capture that waited for the recorder go on until step `end`.
+    /// Lets a capture that waited for the recorder go on until step `end`.
     pub(super) fn capture_until(&mut self, end: u64) {
         self.capture = Capture::Until(end);
     }
@@ -84,7 +86,7 @@ impl KernelWindow {
             held: AtomicBool::new(false),
             recorder: Mutex::new(Recorder::default()),
         };
-        // Where the very first step is to be recorded, the recorder had better be on before it.
+        // If the very first step is to be recorded, the recorder should be on before it.
         if let Some(s) = schedule
             && s.skip_first == 0
             && s.wait == 0
@@ -96,7 +98,8 @@ impl KernelWindow {
         window
     }
 
-    /// A recorded step begins, one of a capture with kernels or not; whether its kernels are recorded.
+    /// Called when a recorded step begins; `captured` if it is a step of a capture with kernels. Returns whether its
+    /// kernels are recorded.
     pub(super) fn begin_step(&self, captured: bool) -> bool {
         let counted = self.counted.load(Ordering::Acquire);
         if let Some(schedule) = &self.schedule {
@@ -116,13 +119,13 @@ impl KernelWindow {
         captured
     }
 
-    /// Takes a step of the counted window, of which `counted` was read.
+    /// Takes a step of the counted window; `counted` is the value that was read before.
     fn take(&self, mut counted: u64) -> bool {
         let has_steps = |counted: u64| counted & PHASE == OPEN && counted != OPEN;
         if !has_steps(counted) {
             return false;
         }
-        // Before the step is taken: whoever sees that none is left sees all of them counted.
+        // Counted before the step is taken: whoever sees that no step is left sees all of them counted.
         self.taken.fetch_add(1, Ordering::Relaxed);
         while has_steps(counted) {
             match self.counted.compare_exchange_weak(counted, counted - 1, Ordering::AcqRel, Ordering::Acquire) {
@@ -134,12 +137,12 @@ impl KernelWindow {
         false
     }
 
-    /// Steps of the window that the schedule wants prepared at the `nth` recorded step.
+    /// The number of steps of the window to ask for at the `nth` recorded step, if the schedule wants one.
     fn due(&self, s: &Schedule, nth: u64) -> Option<u64> {
         let at = nth.checked_sub(s.skip_first)?;
         let cycle = s.wait.saturating_add(s.warmup).saturating_add(s.active);
         let wanted = s.action(nth) != StepAction::Skip && cycle > 0 && at % cycle >= s.wait;
-        // The window of a cycle is asked for once. One that became ready late may reach into the next cycle, which
+        // The window of a cycle is asked for once. If it became ready late, it may reach into the next cycle, which
         // then has none.
         let first = at % cycle.max(1) == s.wait || !self.asked_once.load(Ordering::Relaxed);
         (wanted && first && s.active > 0).then(|| {
@@ -148,14 +151,14 @@ impl KernelWindow {
         })
     }
 
-    /// Whether a window may be asked for. One that is used up is in the way until the recorder is off, but not of those
-    /// that come while a capture keeps it on.
+    /// Whether a window may be asked for. A window that is used up blocks others until the recorder is off, but not if
+    /// a capture keeps the recorder on.
     fn makes_room(&self, counted: u64) -> bool {
         counted == NONE || (counted == OPEN && self.held.load(Ordering::Relaxed))
     }
 
-    /// Asks for a window of the next `steps` recorded steps; `false` while another is under way, or where nothing can
-    /// be recorded.
+    /// Asks for a window of the next `steps` recorded steps; `false` if another is under way or nothing can be
+    /// recorded.
     pub(crate) fn ask(&self, steps: u64) -> bool {
         let asked = |counted: u64| self.makes_room(counted).then_some(ASKED | steps.min(!PHASE));
         let free = steps > 0 && self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked).is_ok();
@@ -163,7 +166,7 @@ impl KernelWindow {
         free
     }
 
-    /// Asks for the recorder for a capture that is to begin when it is on; `false` where nothing can be recorded.
+    /// Asks for the recorder, for a capture that is to begin when it is on; `false` if nothing can be recorded.
     pub(crate) fn ask_for_capture(&self) -> bool {
         let mut recorder = self.recorder();
         if self.has_failed() {
@@ -174,7 +177,7 @@ impl KernelWindow {
         true
     }
 
-    /// The recorder, where it is on for a capture that waits for it.
+    /// The locked recorder, if it is on and a capture waits for it.
     pub(super) fn on_for_capture(&self) -> Option<MutexGuard<'_, Recorder>> {
         let recorder = self.recorder();
         let ready = recorder.on && recorder.capture == Capture::Waits;
@@ -182,7 +185,7 @@ impl KernelWindow {
         ready.then_some(recorder)
     }
 
-    /// The capture that waited has begun without kernels: a recorder that comes later finds nobody who wants it.
+    /// The capture that waited has begun without kernels: it no longer needs a recorder that gets ready later.
     pub(crate) fn go_without(&self) {
         let mut recorder = self.recorder();
         if recorder.capture == Capture::Waits {
@@ -204,13 +207,13 @@ impl KernelWindow {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the recorder has something to do before a window can begin.
+    /// Whether something that was asked for waits for the recorder to be switched on.
     pub(crate) fn is_wanted(&self) -> bool {
         let recorder = self.recorder();
         self.counted.load(Ordering::Acquire) & PHASE == ASKED || (!recorder.on && recorder.capture != Capture::None)
     }
 
-    /// Whether the recorder is, or is about to be, on.
+    /// Whether the recorder is on, or is about to be.
     pub(crate) fn is_active(&self) -> bool {
         self.is_on() || self.is_wanted()
     }
@@ -239,18 +242,19 @@ impl KernelWindow {
         if !used_up || recorder.capture != Capture::None {
             return false;
         }
-        // One that is asked for at this moment has the recorder switched on again.
+        // If a window is asked for at this very moment, the recorder is switched on again.
         let _ = self.counted.compare_exchange(OPEN, NONE, Ordering::AcqRel, Ordering::Relaxed);
         *recorder = Recorder::default();
         true
     }
 
-    /// Whether a capture still waits for kernels, if only for those of steps that have begun.
+    /// Whether a capture still waits for kernels, even if only for those of steps that have begun.
     pub(crate) fn has_capture(&self) -> bool {
         self.recorder().capture != Capture::None
     }
 
-    /// No kernels can be recorded in this session; `then` is called before a capture can begin that does not know it.
+    /// No kernels can be recorded in this session any more. `then` is called before a capture can begin without knowing
+    /// that.
     pub(super) fn fail(&self, then: impl FnOnce()) {
         let mut recorder = self.recorder();
         self.counted.store(FAILED, Ordering::Release);
@@ -327,7 +331,7 @@ mod tests {
         assert!(window.ask(2) && window.is_wanted(), "a window is asked for besides");
         assert!(window.begin_step(true), "of the capture");
         window.ready();
-        // Steps of the capture are recorded ones, too.
+        // Steps of the capture are recorded steps too.
         assert!(window.begin_step(true) && window.begin_step(false) && !window.begin_step(false));
         assert_eq!((window.taken(), window.windows()), (3, 2));
         assert!(!window.is_used_up(7), "the capture's last step has just begun, and may be long");
@@ -359,7 +363,7 @@ mod tests {
         assert!(window.ask_for_capture());
         window.end_capture();
         assert!(!window.is_wanted());
-        // The recorder was being switched on meanwhile.
+        // The recorder was being switched on when the capture began.
         window.ready();
         assert!(window.is_used_up(0) && window.stop());
         // A capture that comes before the recorder is off keeps it on.
@@ -369,7 +373,7 @@ mod tests {
         assert!(window.ask_for_capture() && !window.stop() && window.on_for_capture().is_some());
     }
 
-    /// Which of `n` steps have kernels, with a recorder that is quick.
+    /// Which of `n` steps have kernels, with a recorder that is ready at once.
     fn taken(window: &KernelWindow, n: u64) -> Vec<u64> {
         let step = |_: &u64| {
             let taken = window.begin_step(false);
@@ -384,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_schedule_asks_before_its_window() {
-        // Asked for at step 5 of each ten, ready for the next ones.
+        // Asked for at step 5 of each ten, ready for the steps after it.
         let window = KernelWindow::new(schedule(0, 5, 2, 3, 0));
         assert_eq!(taken(&window, 30), [6, 7, 8, 16, 17, 18, 26, 27, 28]);
     }

@@ -1,5 +1,5 @@
-//! When to record: runtime start and stop, schedules, and windows of steps. What becomes of a step is decided in one
-//! call where it begins, so that enter and exit always balance.
+//! When to record: start and stop at run time, schedules, and windows of steps. What becomes of a step is decided by
+//! one call when it begins, so that enter and exit always balance.
 
 mod kernel_window;
 mod schedule;
@@ -12,14 +12,14 @@ use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError};
 use std::ops::Range;
 
-/// How often a window is tried to be opened between two steps.
+/// How often opening a window between two steps is tried.
 const OPENING_ATTEMPTS: usize = 1_000;
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
 const SCHEDULED: u8 = 2;
 
-/// Shared between the layer and the session's handle.
+/// Shared by the layer and the session's handle.
 #[derive(Debug)]
 pub(crate) struct Control {
     mode: AtomicU8,
@@ -27,23 +27,23 @@ pub(crate) struct Control {
     steps: AtomicU64,
     /// Steps below this number are recorded whatever the mode: the end of the latest window that was asked for.
     window_end: AtomicU64,
-    /// Steps below this number get all the detail there is.
+    /// Steps below this number are recorded in full detail.
     full_end: AtomicU64,
-    /// Steps below this number have their kernels recorded, because the recorder is on for them.
+    /// Steps below this number have their kernels recorded: the recorder is on for them.
     kernels_end: AtomicU64,
-    /// Where the session has a recorder of kernels.
+    /// `None` if the session has no recorder of kernels.
     kernels: Option<KernelWindow>,
     /// Held while a window is opened; no application thread takes it.
     opening: Mutex<()>,
     closed: AtomicBool,
 }
 
-/// What was decided for a step.
+/// What was decided about a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepDecision {
     pub(crate) number: u64,
     pub(crate) fate: StepFate,
-    /// It gets all the detail there is, whatever was chosen for the session.
+    /// It is recorded in full detail, whatever was chosen for the session.
     pub(crate) full: bool,
     /// Its kernels are recorded.
     pub(crate) kernels: bool,
@@ -56,13 +56,13 @@ pub(crate) enum StepFate {
     Recorded,
     /// Recorded only because of a window.
     Captured,
-    /// The schedule leaves it out.
+    /// Left out by the schedule.
     ScheduledOut,
-    /// Left plain, to measure what recording costs.
+    /// Left plain, to measure the cost of recording.
     Plain,
     /// Recording is off.
     Paused,
-    /// The session is over.
+    /// The session has ended.
     Closed,
 }
 
@@ -93,22 +93,22 @@ impl Control {
         }
     }
 
-    /// With a recorder of kernels, in the windows of `schedule` or only on request.
+    /// Adds a recorder of kernels, which is on in the windows of `schedule`, or only on request.
     pub(crate) fn with_kernels(mut self, schedule: Option<Schedule>) -> Self {
         self.kernels = Some(KernelWindow::new(schedule));
         self
     }
 
-    /// Windows of kernels, where the session has a recorder of them.
+    /// Windows of kernels; `None` if the session has no recorder of kernels.
     pub(crate) fn kernels(&self) -> Option<&KernelWindow> {
         self.kernels.as_ref()
     }
 
-    /// Called where a step begins. `own_kernels` is false where those of the step around it are recorded, or its own
-    /// cannot be. `leaves_plain` is asked of steps that are to be recorded although nobody asked for that very step.
+    /// Called when a step begins. `own_kernels` is false if the kernels of the step around it are recorded, or if its
+    /// own cannot be. `leaves_plain` is asked only about steps that are to be recorded and are in no window.
     #[inline]
     pub(crate) fn begin_step(&self, own_kernels: bool, leaves_plain: impl FnOnce() -> bool) -> StepDecision {
-        // The order of these two against those of `open_window` is what makes a window exact.
+        // A window is exact because of the order of these two operations and of those in `open_window`.
         let number = self.steps.fetch_add(1, SeqCst);
         let in_window = number < self.window_end.load(SeqCst);
         let fate = match self.closed.load(Ordering::Relaxed) {
@@ -141,15 +141,15 @@ impl Control {
         if in_window { StepFate::Captured } else { without_window }
     }
 
-    /// Whether intervals above steps are recorded now: whether a step that began now would be.
+    /// Whether intervals above steps are recorded now, that is, whether a step that began now would be.
     pub(crate) fn records_above_steps(&self) -> bool {
         let next = self.steps.load(Ordering::Relaxed);
         let in_window = next < self.window_end.load(Ordering::Relaxed);
         !self.closed.load(Ordering::Relaxed) && self.fate(next, in_window).is_recorded()
     }
 
-    /// Whether requests that begin or end now are recorded. A schedule says which steps are; requests are few, and a
-    /// part of them would be no sample of the rest.
+    /// Whether requests that begin or end now are recorded. A schedule does not leave out requests: they are few, and
+    /// some of them would be no sample of the rest.
     pub(crate) fn records_requests(&self) -> bool {
         self.mode.load(Ordering::Relaxed) != OFF
             || self.steps.load(Ordering::Relaxed) < self.window_end.load(Ordering::Relaxed)
@@ -163,32 +163,33 @@ impl Control {
         self.mode.store(OFF, Ordering::Relaxed);
     }
 
-    /// The schedule, where there is one.
+    /// The schedule, if there is one.
     pub(crate) fn schedule(&self) -> Option<Schedule> {
         self.schedule
     }
 
-    /// Records the next `steps` steps even where the mode says otherwise; `in_full` with all the detail there is, and
-    /// with their kernels where the recorder is on for that. Returns their numbers, or `None` while such a window is
-    /// open. All of these steps are recorded, over all threads, and it says so before the first begins.
+    /// Records the next `steps` steps even if the mode says otherwise. With `in_full` they are recorded in full detail,
+    /// and with their kernels if the recorder is on for a capture. Returns their numbers, or `None` if such a window is
+    /// open already. All of these steps are recorded, on all threads; their numbers are known before the first of them
+    /// begins.
     pub(crate) fn open_window(&self, steps: u64, in_full: bool) -> Option<Range<u64>> {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.steps.load(SeqCst);
         if self.window_end.load(SeqCst) > before {
             return None;
         }
-        // Held until all is said, so that a recorder that fails meanwhile is not taken for one that is on.
+        // Locked until everything is stored, so that a recorder that fails meanwhile is not taken for one that is on.
         let recorder = self.kernels.as_ref().filter(|_| in_full).and_then(KernelWindow::on_for_capture);
         let end_at = |end: u64| self.end_at(end, in_full, recorder.is_some());
-        // Where no step began while the end was written, those that come see it, and there are as many as were asked
-        // for.
+        // If no step began while the end was stored, all later steps see it, and the window has as many steps as were
+        // asked for.
         let mut window = before..before.saturating_add(steps);
         let mut attempts = 0..OPENING_ATTEMPTS;
         loop {
             if attempts.next().is_none() {
-                // Steps that follow one another that fast: until the first one's number is known every step is in the
-                // window. One that took its number after it was read cannot have missed that; one beyond the end may
-                // be recorded besides.
+                // Steps follow one another too fast: until the first step's number is known, every step is in the
+                // window. A step that takes its number after that number was read sees the window; a step beyond the
+                // final end may be recorded in addition.
                 end_at(u64::MAX);
                 let first = self.steps.load(SeqCst);
                 window = first..first.saturating_add(steps);
@@ -209,7 +210,7 @@ impl Control {
     }
 
     fn end_at(&self, end: u64, in_full: bool, with_kernels: bool) {
-        // The last of these lets steps in, which then see the others.
+        // The last of these stores opens the window; steps that see it also see the others.
         if with_kernels {
             self.kernels_end.store(end, SeqCst);
         }
@@ -219,7 +220,8 @@ impl Control {
         self.window_end.store(end, SeqCst);
     }
 
-    /// Ends the window before step `end`, for steps that have not begun; one that was opened since goes on.
+    /// Ends the window before step `end`, for steps that have not begun. A window that was opened since then stays
+    /// open.
     pub(crate) fn close_window(&self, end: u64) {
         let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.window_end.load(SeqCst) == end {
@@ -229,21 +231,21 @@ impl Control {
         }
     }
 
-    /// A capture is over, or does not begin: the recorder of kernels need not be on for it.
+    /// A capture has ended, or does not begin: the recorder of kernels need not be on for it any more.
     pub(crate) fn end_capture(&self) {
         if let Some(window) = &self.kernels {
             window.end_capture();
         }
     }
 
-    /// Whether the recorder of kernels is on and nobody needs more than the kernels of steps that have begun: a window
-    /// has no steps left, and after those of a capture another one has begun.
+    /// Whether the recorder of kernels is on and nobody needs more than the kernels of steps that have begun: the
+    /// counted window has no steps left, and a step has begun after those of the capture.
     pub(crate) fn kernels_used_up(&self) -> bool {
         self.kernels.as_ref().is_some_and(|window| window.is_used_up(self.steps.load(SeqCst)))
     }
 
-    /// Has a window of kernels that is used up be over; `false` where the recorder is still needed, if only by a capture
-    /// whose kernels have not come. From here on it counts as off.
+    /// Ends a window of kernels that is used up; `false` if the recorder is still needed, even if only by a capture
+    /// whose kernels have not all come. After `true`, the recorder counts as off.
     pub(crate) fn stop_recorder(&self) -> bool {
         self.kernels.as_ref().is_some_and(KernelWindow::stop)
     }
@@ -269,7 +271,7 @@ impl Control {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the session is over.
+    /// Whether the session has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
@@ -309,8 +311,8 @@ mod tests {
                 let recorded: Vec<u64> = workers.into_iter().flat_map(|w| w.join().expect("ends")).collect();
                 (recorded, window)
             });
-            // A step before it may be recorded besides, if it began while the window was being opened; none of it is
-            // missing.
+            // A step before the window may be recorded in addition, if it began while the window was being opened. No
+            // step of the window is missing.
             let inside = recorded.iter().filter(|n| window.contains(n)).count();
             assert_eq!(inside, 20, "{window:?}: {recorded:?}");
             assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");
@@ -342,7 +344,7 @@ mod tests {
         let plain = (StepFate::Plain, false, false);
         let kernels = control.kernels().expect("has a recorder");
         assert!(kernels.ask_for_capture());
-        // Without the recorder a capture has none, and does not wait for it any longer.
+        // If the recorder is not on, a capture has no kernels and does not wait for it any longer.
         control.end_capture();
         assert_eq!(
             (control.open_window(1, true), steps(2)),
@@ -359,7 +361,7 @@ mod tests {
         assert!(control.kernels_used_up() && !control.stop_recorder(), "the capture may still wait for kernels");
         control.end_capture();
         assert!(control.stop_recorder() && !control.stop_recorder());
-        // One that fails takes the kernels of those that come, and nothing else.
+        // If the recorder fails, later steps have no kernels; nothing else changes.
         assert!(kernels.ask_for_capture());
         kernels.ready();
         control.open_window(2, true);

@@ -1,8 +1,8 @@
 //! Which steps are recorded, by their number.
 
-/// Which steps are recorded, as in the PyTorch profiler: after `skip_first` steps, cycles of `wait` steps that are not
-/// recorded, `warmup` steps that are not recorded either but run right before the recorded ones, and `active` recorded
-/// steps; `repeat` cycles, 0 for no end.
+/// Which steps are recorded, as in the PyTorch profiler. After `skip_first` steps come cycles of `wait` steps that are
+/// not recorded, `warmup` steps that are not recorded either but run right before the recorded ones, and `active`
+/// recorded steps. There are `repeat` cycles; 0 means no end.
 ///
 /// ```
 /// use candlescope_core::{Schedule, StepAction};
@@ -17,20 +17,20 @@ pub struct Schedule {
     pub skip_first: u64,
     /// Steps skipped at the start of each cycle.
     pub wait: u64,
-    /// Steps after that which are not recorded yet.
+    /// Steps after those that are not recorded either.
     pub warmup: u64,
     /// Steps recorded in each cycle.
     pub active: u64,
-    /// Cycles; 0 repeats for ever.
+    /// Number of cycles; 0 repeats without end.
     pub repeat: u64,
 }
 
-/// What a schedule says of one step.
+/// What a schedule decides about one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAction {
     /// Not recorded.
     Skip,
-    /// Not recorded; the recorded ones come next.
+    /// Not recorded; recorded steps come next.
     Warmup,
     /// Recorded.
     Record,

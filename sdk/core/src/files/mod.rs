@@ -1,8 +1,8 @@
-//! Files of others: opened without waiting, read within a limit, written whole or not at all.
+//! Access to files whose paths and contents may come from others: opened without waiting, read within a limit, written
+//! completely or not at all.
 //!
-//! A path that somebody else chose can name a pipe that nobody writes to, a device without end, or a directory. Opening
-//! or reading such a thing as if it were a file hangs or fills memory, so it is refused by what it is before a byte is
-//! read.
+//! A path that somebody else chose can name a pipe that nobody writes to, an endless device, or a directory. To open or
+//! read such a thing like a file hangs or fills memory, so it is refused by its type before a byte is read.
 
 mod whole;
 
@@ -15,11 +15,11 @@ use std::path::Path;
 /// Opens the regular file at `path` for reading; links are followed.
 ///
 /// # Errors
-/// Where it cannot be opened, and where it is a pipe, a socket, a device or a directory: the error says which. Never
-/// waits for a pipe's other end.
+/// If it cannot be opened, or is a pipe, a socket, a device or a directory; the error says which. Never waits for the
+/// other end of a pipe.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Looked at before it is opened, because opening alone makes some devices act; and after, because it may have been
-    // replaced in between.
+    // The type is checked before opening, because opening alone has effects on some devices; and afterwards, because
+    // the file may have been replaced in between.
     regular(std::fs::metadata(path)?.file_type())?;
     let mut options = OpenOptions::new();
     options.read(true);
@@ -36,8 +36,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// All bytes of the regular file at `path`, if there are at most `limit`.
 ///
 /// # Errors
-/// Those of [`open_regular`] and of reading; [`ErrorKind::FileTooLarge`] where there are more bytes, whatever the
-/// file's size was said to be.
+/// Those of [`open_regular`] and of reading; [`ErrorKind::FileTooLarge`] if there are more bytes, whatever size the
+/// file system states.
 pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let size = file.metadata()?.len();
@@ -54,33 +54,33 @@ pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// All text of the regular file at `path`, if there are at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`read_limited`]; [`ErrorKind::InvalidData`] where it is no UTF-8.
+/// Those of [`read_limited`]; [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_limited(path, limit)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
-/// Makes the file at `path`, or empties the regular file that is there, for this process to write alone; says whether
-/// it was made. Nothing is written through a link; a device is opened as it is.
+/// Creates the file at `path`, or empties the regular file that is there, for this process alone to write to. Returns
+/// whether the file was created. Nothing is written through a link; a device is opened as it is.
 ///
 /// # Errors
-/// Where it cannot be opened, is a pipe, a socket or a directory, or another process that opened it in this way still
-/// writes. Then what is there is left as it is.
+/// If it cannot be opened, is a pipe, a socket or a directory, or is still being written by another process that opened
+/// it with this function. What is there is then left unchanged.
 pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => {
             let text = "a symbolic link stands there, and links are not followed";
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
-        // A device, such as /dev/null, keeps nothing that another could write into.
+        // A device, such as /dev/null, keeps nothing that two writers could mix up.
         Ok(there) if kind(there.file_type()) == Some(DEVICE) => {
             return OpenOptions::new().write(true).open(path).map(|file| (file, false));
         }
         Ok(there) => regular(there.file_type())?,
-        // It will be made, or opening it says why not.
+        // It does not exist and is created below, or opening it fails with the reason.
         Err(_) => {}
     }
     let mut options = OpenOptions::new();
@@ -102,7 +102,7 @@ pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
         Err(TryLockError::WouldBlock) => {
             return Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"));
         }
-        // Some file systems have no locks; there it must do without.
+        // Some file systems have no locks; the file is then used without one.
         Err(TryLockError::Error(_)) => {}
     }
     file.set_len(0)?;
@@ -120,7 +120,7 @@ fn regular(found: FileType) -> io::Result<()> {
 
 const DEVICE: &str = "a device";
 
-/// What it is instead of a regular file.
+/// What it is, if it is not a regular file.
 fn kind(found: FileType) -> Option<&'static str> {
     #[cfg(unix)]
     {
@@ -170,7 +170,7 @@ mod tests {
         let (first, made) = create_alone(&path).unwrap();
         assert!(!made && std::fs::read(&path).unwrap().is_empty());
         std::fs::write(&path, "first").unwrap();
-        // A lock belongs to an open file, so that a second one of this process stands for another process's.
+        // A lock belongs to an open file, so a second open file of this process behaves like another process's.
         assert_eq!(create_alone(&path).unwrap_err().kind(), ErrorKind::ResourceBusy);
         assert_eq!(std::fs::read(&path).unwrap(), b"first", "what the other wrote is left");
         drop(first);

@@ -1,17 +1,17 @@
-//! A file that is there whole or not at all.
+//! Writes a file completely or not at all.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-/// Writes `path` by way of a file beside it, synced and then renamed: whoever reads sees what was there before or all
-/// of the new, also after a crash. What is there and is no ordinary file, such as a symbolic link, is refused: nothing
-/// is written through a link. The name of the file beside it is one that nothing has: two processes that write `path`
-/// at once do not write into each other's file, and the last to finish is the one that stays.
+/// Writes `path` through a temporary file beside it, which is synced and then renamed: a reader sees either the old
+/// content or all of the new, also after a crash. If there is something other than a regular file at `path`, such as a
+/// symbolic link, it is refused: nothing is written through a link. The temporary file has a new name: two processes
+/// that write `path` at the same time do not write into each other's file, and the last to finish wins.
 ///
 /// # Errors
-/// Where something else than a regular file is at `path`, where the directory cannot be written to, and those of
-/// `write`; then nothing is left but what was there before.
+/// If there is something other than a regular file at `path`, if the directory cannot be written to, and those of
+/// `write`. Then only what was there before is left.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
     let before = ordinary(path)?;
     let (temporary, file) = beside(path)?;
@@ -20,13 +20,13 @@ pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> i
         sync_parent(path).map(|()| value)
     });
     if written.is_err() {
-        // Half a file is worse than none. After a rename there is nothing of this name any more.
+        // Half a file is worse than none. After a successful rename there is no file of this name any more.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// The file that is there, if any.
+/// Metadata of the file that is there, if any.
 fn ordinary(path: &Path) -> io::Result<Option<Metadata>> {
     let what = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -39,7 +39,7 @@ fn ordinary(path: &Path) -> io::Result<Option<Metadata>> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// A new file in the same directory, under a name that nothing has.
+/// Creates a new file in the same directory, under a name that does not exist yet.
 fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
     for attempt in 0..100 {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
@@ -59,7 +59,7 @@ fn fill<T>(
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> io::Result<T> {
     if let Some(before) = before {
-        // Who may read the file does not change with its contents.
+        // The new content keeps the old file's permissions.
         file.set_permissions(before.permissions())?;
     }
     let mut out = BufWriter::new(file);
@@ -68,7 +68,7 @@ fn fill<T>(
     Ok(value)
 }
 
-/// Makes the rename durable, where the directory may be read.
+/// Makes the rename durable, if the directory can be opened.
 fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match File::open(parent) {

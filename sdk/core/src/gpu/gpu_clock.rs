@@ -1,4 +1,4 @@
-//! The GPU clock's contract: marks in a stream, and when the device reached them.
+//! The contract of a GPU clock: marks in a stream, and the times when the device reached them.
 
 use crate::host_ns::HostNs;
 use serde_json::Value;
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Nanoseconds on one device's own time line; the origin is the clock's choice.
+/// Nanoseconds on one device's own time line; the clock chooses the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DeviceNs(pub i64);
 
-/// Number of a mark within its lane: ascending, consecutive, from 1; after `u32::MAX` comes 1 again.
+/// Number of a mark within its lane: ascending and consecutive, from 1; `u32::MAX` is followed by 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MarkId(pub NonZeroU32);
 
@@ -25,14 +25,14 @@ impl MarkId {
     }
 }
 
-/// Why there is no mark. None of these is an error of the application's, and none changes its state.
+/// Why no mark was made. None of these is an error of the application, and none changes its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoMark {
-    /// The thread has no device context: it does not use a GPU (yet).
+    /// The thread has no device context: it does not use a GPU, or not yet.
     NoContext,
     /// The stream is capturing a CUDA graph, and a mark would become part of it.
     Capturing,
-    /// As many marks are under way as may be.
+    /// The limit of marks under way is reached.
     Full,
     /// The driver refused.
     Failed,
@@ -48,14 +48,14 @@ pub trait GpuLane: Send + 'static {
     fn mark(&mut self) -> Result<MarkId, NoMark>;
 }
 
-/// Gives threads their lanes.
+/// Gives each thread its lane.
 pub trait GpuLanes: Send + Sync + 'static {
-    /// The lane of thread `thread` (its [`ThreadInfo::index`](crate::ThreadInfo::index)); asked for once a thread, on
+    /// The lane of thread `thread` (its [`ThreadInfo::index`](crate::ThreadInfo::index)); called once per thread, on
     /// that thread.
     fn lane(&self, thread: u32) -> Box<dyn GpuLane>;
 }
 
-/// A device, as a clock reports it before anything else about it.
+/// A device, which a clock reports before anything else about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its UUID, the same that samples and kernels carry.
@@ -64,17 +64,17 @@ pub struct DeviceInfo {
     pub name: Arc<str>,
 }
 
-/// What a clock has to say when it is polled. For each lane marks come in the order they were made.
+/// What a clock reports when it is polled. The marks of each lane are reported in the order in which they were made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GpuReport {
-    /// A device that marks will be reported of; `device` numbers are dense from 0.
+    /// A device whose marks will be reported; `device` numbers are consecutive from 0.
     Device {
         /// Number of the device within this clock.
         device: u8,
-        /// What it is.
+        /// Its UUID and name.
         info: DeviceInfo,
     },
-    /// The device's clock read `at` when the host's read `host`, give or take `bound_ns`.
+    /// The device's clock read `at` when the host's read `host`, to within `bound_ns`.
     Anchor {
         /// Number of the device.
         device: u8,
@@ -85,7 +85,7 @@ pub enum GpuReport {
         /// Half the width of the bracket around the reading.
         bound_ns: u64,
     },
-    /// A device reached a mark, or will never be known to.
+    /// A device reached a mark, or it is certain that this will never be known.
     Mark {
         /// Lane: the thread's index.
         thread: u32,
@@ -93,17 +93,17 @@ pub enum GpuReport {
         id: MarkId,
         /// Number of the device.
         device: u8,
-        /// When; `None` where the mark aged out or the driver refused to tell.
+        /// When; `None` if the mark aged out or the driver gave no time.
         at: Option<DeviceNs>,
     },
 }
 
-/// The off-thread half of a source of GPU marks. Lives on the drain thread.
+/// The part of a source of GPU marks that runs off the application's threads. It lives on the drain thread.
 pub trait GpuClock: Send + 'static {
     /// Short stable name: `cuda`.
     fn name(&self) -> &'static str;
 
-    /// What application threads mark with.
+    /// What application threads make marks with.
     fn lanes(&self) -> Arc<dyn GpuLanes>;
 
     /// Facts for `run.json`'s `environment`.
@@ -114,7 +114,8 @@ pub trait GpuClock: Send + 'static {
     /// Reports what has become known since the last call, without waiting for the device. `host` reads the host's
     /// clock.
     ///
-    /// A clock re-anchors each device at least every four seconds while marks come, and before the first of them.
+    /// A clock anchors each device before the first of its marks, and then at least every four seconds while marks
+    /// come.
     fn poll(&mut self, host: &dyn Fn() -> HostNs, report: &mut dyn FnMut(GpuReport));
 
     /// Numbers for the run's account of GPU time, such as the measured cost of a mark: name and value.

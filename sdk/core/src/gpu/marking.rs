@@ -1,24 +1,25 @@
-//! What a session's threads share about GPU marks: how they are made, what they cost, what became of them.
+//! What a session's threads share about GPU marks: how they are made, what they cost, and what became of them.
 
 use super::{GpuLanes, GpuTiming};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Kinds of steps that threads share what they know about; one with a higher number is known to its threads alone.
+/// Kinds of steps about which threads share what they know; for a kind with a higher number, each thread knows only its
+/// own steps.
 const KINDS: usize = 512;
 
-/// What the session's threads share about GPU time.
+/// What the session's threads share about GPU marks.
 pub(crate) struct Marking {
     pub(crate) lanes: Arc<dyn GpuLanes>,
     pub(crate) timing: GpuTiming,
     pub(crate) counts: MarkCounts,
-    /// What an interval costs on the host, in ticks: part of what the adaptive tier may spend.
+    /// Cost of an interval on the host, in ticks: a part of what the adaptive tier may spend.
     pub(crate) interval_ticks: AtomicU64,
-    /// After so many ticks without a step of a kind the next one counts as cold.
+    /// After this many ticks without a step of a kind, the next one counts as cold.
     pub(crate) pause_ticks: AtomicU64,
-    /// What a mark costs in ticks; `u64::MAX` before enough were made.
+    /// Cost of a mark in ticks; `u64::MAX` before enough marks were made.
     pub(crate) cost_ticks: AtomicU64,
-    /// What all threads know about kinds of steps.
+    /// What the threads know together about kinds of steps.
     pub(crate) kinds: StepKinds,
 }
 
@@ -36,7 +37,7 @@ impl Marking {
     }
 }
 
-/// What became of marks, over all threads.
+/// Counts of what became of marks, over all threads.
 #[derive(Debug, Default)]
 pub(crate) struct MarkCounts {
     pub(crate) recorded: AtomicU64,
@@ -45,7 +46,7 @@ pub(crate) struct MarkCounts {
     pub(crate) capturing: AtomicU64,
     pub(crate) full: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Ticks that recorded marks cost, and that they waited besides.
+    /// Ticks that recorded marks cost; `wait_ticks` are those that they waited in addition.
     pub(crate) ticks: AtomicU64,
     pub(crate) wait_ticks: AtomicU64,
     pub(crate) steps_full: AtomicU64,
@@ -53,16 +54,16 @@ pub(crate) struct MarkCounts {
     pub(crate) steps_unmarked: AtomicU64,
 }
 
-/// What all threads know about one kind of step.
+/// What the threads know together about one kind of step.
 #[derive(Debug, Default)]
 pub(crate) struct StepKind {
-    /// Whether one has begun.
+    /// Whether a step of this kind has begun.
     pub(crate) seen: AtomicBool,
-    /// Steps that were their thread's first since the last in full, on any thread.
+    /// Steps that were the first of their thread, counted over all threads since the last one in full.
     pub(crate) firsts: AtomicU32,
 }
 
-/// By number of the name.
+/// By the number of the kind's name.
 #[derive(Debug)]
 pub(crate) struct StepKinds(Box<[StepKind]>);
 

@@ -1,4 +1,4 @@
-//! What a thread knows about span ids, so that enter and exit need not ask the registry.
+//! Each thread's cache of what is known about span ids, so that enter and exit need not ask the registry.
 
 use crate::names;
 use crate::raw::NO_PHASE;
@@ -15,7 +15,7 @@ pub(crate) mod meta_flag {
     pub(crate) const IGNORED: u8 = 4;
 }
 
-/// What the hot path must know about a span. Never changes while the span lives.
+/// What the hot path must know about a span. It never changes while the span lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) name: u32,
@@ -35,7 +35,7 @@ struct Entry {
     meta: Meta,
 }
 
-/// Direct-mapped by the low bits of the span id, which the registry gives out consecutively.
+/// Direct-mapped by the low bits of the span id, because the registry gives ids out consecutively.
 #[derive(Debug)]
 pub(crate) struct MetaCache {
     entries: Box<[Entry]>,
@@ -44,10 +44,10 @@ pub(crate) struct MetaCache {
 const ENTRIES: usize = 1024;
 
 impl MetaCache {
-    /// What one takes.
+    /// Size of one cache in bytes.
     pub(crate) const BYTES: usize = ENTRIES * size_of::<Entry>();
 
-    /// For a thread that looks nothing up.
+    /// An empty cache, for a thread that looks nothing up.
     pub(crate) fn none() -> Self {
         Self { entries: Box::default() }
     }
@@ -57,7 +57,7 @@ impl MetaCache {
         Self { entries: vec![Entry { span: 0, epoch: 0, meta: Meta::OTHER }; ENTRIES].into_boxed_slice() }
     }
 
-    /// The span's meta; `load` asks the registry where the cache does not know it.
+    /// The span's meta; `load` asks the registry if the cache does not have it.
     #[inline]
     pub(crate) fn get(&mut self, shared: &Shared, span: u64, load: impl FnOnce() -> Option<Meta>) -> Option<Meta> {
         let epoch = shared.epoch(span).load(Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl MetaCache {
         Some(meta)
     }
 
-    /// Notes the meta of a span just made, whose epoch is `epoch`.
+    /// Stores the meta of a span that was just made, whose epoch is `epoch`.
     #[inline]
     pub(crate) fn put(&mut self, span: u64, epoch: u32, meta: Meta) {
         self.entries[span as usize % ENTRIES] = Entry { span, epoch, meta };

@@ -1,4 +1,4 @@
-//! What a thread knows about callsites, so that making a span of a known one looks nothing up in shared tables.
+//! Each thread's cache of callsites, so that making a span of a known callsite needs no look-up in shared tables.
 
 use super::cache::Meta;
 use crate::fields::FieldKinds;
@@ -6,20 +6,20 @@ use crate::modules::rules::Rule;
 use std::cell::Cell;
 use tracing_core::Metadata;
 
-/// A callsite's part in what its spans are.
+/// What a callsite says about its spans.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Callsite {
     pub(super) kinds: FieldKinds,
-    /// Present where all spans of the callsite are alike; absent where a field's value decides.
+    /// Present if all spans of the callsite are alike; absent if the value of a field decides.
     pub(super) meta: Option<Meta>,
-    /// What its spans have to do with weights, where it is one of candle's.
+    /// How its spans relate to weights, if it is one of candle's callsites.
     pub(super) rule: Option<Rule>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     session: u64,
-    /// Address of the metadata, which is `'static`: it is never another callsite's.
+    /// Address of the metadata, which is `'static`: no other callsite ever has it.
     metadata: usize,
     callsite: Callsite,
 }
@@ -30,11 +30,11 @@ thread_local! {
     static KNOWN: [Cell<Option<Entry>>; ENTRIES] = const { [const { Cell::new(None) }; ENTRIES] };
 }
 
-/// The callsite of `metadata` as seen by a session; `describe` is asked where this thread has not met it.
+/// The callsite of `metadata` for a session; `describe` is called if this thread does not know it.
 #[inline]
 pub(super) fn get(session: u64, metadata: &'static Metadata<'static>, describe: impl FnOnce() -> Callsite) -> Callsite {
     let address = std::ptr::from_ref(metadata) as usize;
-    // Callsites lie side by side in memory: the low bits of their addresses are alike, the ones above are not.
+    // Callsites lie side by side in memory: the low bits of their addresses are alike, the higher ones are not.
     let slot = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ENTRIES.ilog2());
     let known = KNOWN.try_with(|known| known[slot as usize].get()).ok().flatten();
     if let Some(entry) = known

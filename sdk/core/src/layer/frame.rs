@@ -1,4 +1,4 @@
-//! One open interval, and where a span that is entered stands among those that are open.
+//! One open interval, and the place of an entered span among the open ones.
 
 use super::cache::{Meta, meta_flag};
 use crate::clock::Ticks;
@@ -9,7 +9,7 @@ use crate::raw::{NO_PHASE, NO_STEP, RawInterval, flag};
 pub(super) struct Frame {
     pub(super) span: u64,
     pub(super) start: Ticks,
-    /// Own `seq`; for frames that are not recorded or transparent, the one their children take as parent.
+    /// Own `seq`; for frames that are transparent or not recorded, the one that their children take as parent.
     pub(super) seq: u64,
     pub(super) parent: u64,
     pub(super) step: u64,
@@ -22,13 +22,13 @@ pub(super) struct Frame {
     /// How much of what is inside is marked; see [`super::mark_plan::detail`].
     pub(super) gpu: u8,
     pub(super) recorded: bool,
-    /// Of an excluded target: children see through it.
+    /// Of an excluded target: children belong to the frame around it.
     pub(super) transparent: bool,
     pub(super) annotated: bool,
     pub(super) has_fields: bool,
-    /// A step that is in no window of kernels, as the recorder was told.
+    /// A step that is in no window of kernels; the recorder was told so.
     pub(super) outside_window: bool,
-    /// A step that is left plain, to be held against recorded ones.
+    /// A step that is left plain, to be compared with recorded ones.
     pub(super) plain: bool,
 }
 
@@ -43,7 +43,7 @@ impl Frame {
         self.flags & flag::STEP_ROOT != 0
     }
 
-    /// The frame as an interval that stood at `depth`, with `flags` besides its own. Nothing was lost inside it.
+    /// The frame as an interval of depth `depth`, with `flags` in addition to its own. Nothing was lost inside it.
     #[inline]
     pub(super) fn to_raw(self, depth: usize, end: Ticks, flags: u8) -> RawInterval {
         let Frame { start, seq, parent, step, name, request, marks, phase, .. } = self;
@@ -52,33 +52,33 @@ impl Frame {
     }
 }
 
-/// What a span is where it stands.
+/// What a span is at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of an excluded target. What it would have begun, its children begin.
+    /// Of an excluded target. Its children begin what it would have begun.
     Transparent,
-    /// Above steps, though it may itself stand inside one.
+    /// Above steps, although it may itself stand inside one.
     Request,
-    /// The outermost interval, or a phase inside a step that is in none.
+    /// The outermost interval, or a phase inside a step that is not in a phase.
     Step,
     /// Part of the step around it.
     Part,
 }
 
-/// Where a span that is entered stands.
+/// The place of a span that is entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) kind: Kind,
-    /// `seq` of the interval around it, 0 for none.
+    /// `seq` of the interval around it; 0 for none.
     pub(super) parent: u64,
-    /// The request it works for, or is; 0 for none.
+    /// The request that it works for, or that it is; 0 for none.
     pub(super) request: u32,
     /// The step that it is part of; a [`Kind::Step`] gets a number of its own.
     pub(super) step: u64,
     pub(super) phase: u8,
-    /// Whether the step it is part of is recorded.
+    /// Whether the step that it is part of is recorded.
     pub(super) recorded: bool,
-    /// [`flag::NESTED_STEP`] where there is a step around it, if only around its request; else 0.
+    /// [`flag::NESTED_STEP`] if there is a step around it, even if only around its request; else 0.
     pub(super) nested: u8,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn place(around: Option<&Frame>, meta: Meta) -> Placement {
         let (request, phase, step) = (meta.request, NO_PHASE, NO_STEP);
         return Placement { kind: Kind::Request, parent, request, step, phase, recorded: false, nested };
     }
-    // A phase inside a step that is in none is a step of its own.
+    // A phase inside a step that is not in a phase is a step of its own.
     let continues = in_step && (meta.phase == NO_PHASE || phase != NO_PHASE);
     Placement {
         kind: match continues {
@@ -136,7 +136,7 @@ mod tests {
         Meta { flags: meta_flag::IGNORED, ..Meta::OTHER }
     }
 
-    /// Enters spans one inside the other, all recorded, and gives each one's placement. Steps are numbered from 0.
+    /// Enters spans one inside the other, all recorded, and returns each one's placement. Steps are numbered from 0.
     fn nest(metas: &[Meta]) -> Vec<Placement> {
         let (mut open, mut steps): (Vec<Frame>, u64) = (Vec::new(), 0);
         let enter = |meta: &Meta| {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((placed[0].kind, placed[0].step, placed[0].nested), (Kind::Request, NO_STEP, 0));
         assert_eq!((placed[1].kind, placed[1].nested), (Kind::Step, 0));
         assert!(placed.iter().all(|p| p.request == 7), "{placed:?}");
-        // One inside a step: its steps are inside that one, too, and it is in no phase.
+        // A request inside a step: its steps are inside that step too, and the request is in no phase.
         let placed = nest(&[phase(PREFILL), request(8), span()]);
         assert_eq!((placed[1].kind, placed[1].phase, placed[1].recorded), (Kind::Request, NO_PHASE, false));
         assert_eq!((placed[2].kind, placed[2].nested, placed[2].request), (Kind::Step, flag::NESTED_STEP, 8));
@@ -206,7 +206,7 @@ mod tests {
         let placed = nest(&[phase(DECODE), excluded(), span()]);
         assert_eq!(placed[1].kind, Kind::Transparent);
         assert_eq!((placed[2].kind, placed[2].parent, placed[2].step, placed[2].phase), (Kind::Part, 1, 0, DECODE));
-        // Even a request of an excluded target is none.
+        // Even a request of an excluded target does not count as a request.
         let both = Meta { flags: meta_flag::IGNORED | meta_flag::REQUEST, request: 3, ..Meta::OTHER };
         assert_eq!((nest(&[both])[0].kind, nest(&[both])[0].request), (Kind::Transparent, 0));
     }

@@ -1,63 +1,63 @@
-//! Which steps the adaptive tier marks in full: sampled steadily over the run, on each thread, within a budget.
+//! Which steps the adaptive tier marks in full: a steady sample over the run, on each thread, within a budget.
 
 use crate::gpu::StepKind;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How much of a step is marked; the low bits of a frame's `gpu`.
+/// How much of a step is marked; stored in the low bits of a frame's `gpu`.
 pub(crate) mod detail {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const STEP: u8 = 1;
     pub(crate) const BLOCKS: u8 = 2;
     pub(crate) const ALL: u8 = 3;
     pub(crate) const MASK: u8 = 3;
-    /// The frame is, or is inside, a block that repeats: nothing further in is marked in the blocks tier.
+    /// The frame is a block that repeats, or inside one: in the blocks tier nothing inside it is marked.
     pub(crate) const INSIDE_BLOCK: u8 = 4;
     /// The frame is marked.
     pub(crate) const MARKED: u8 = 8;
 }
 
-/// A step in full at least once in so many, however dear it is.
+/// At least one step in this many is in full, however expensive it is.
 const MAX_WAIT: u32 = 100_000;
 
-/// Where threads live for a step or two, each of which is its thread's first, one in so many of all threads' is in full
-/// nevertheless.
+/// If threads live for only a step or two, each step is the first of its thread. One in this many of them, over all
+/// threads, is nevertheless in full.
 const FIRSTS: u32 = 16;
 
 /// What was chosen for a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Next {
     pub(super) detail: u8,
-    /// Its times are not those of a warm step.
+    /// The step's times are not those of a warm step.
     pub(super) cold: bool,
 }
 
-/// The adaptive tier's knowledge of one kind of step on one thread, in ticks.
+/// What the adaptive tier knows about one kind of step on one thread, in ticks.
 ///
 /// Steps earn their share of the budget, and marks spend it. A step in full leaves a debt, and the next one is in full
-/// when the steps between have paid it off: one in N, where N follows what steps and marks cost from step to step. Each
-/// debt is varied by up to a half, so that steps in full do not keep time with anything that the program does every so
-/// many steps, or with those of other threads.
+/// when the steps in between have paid it off: one in N, where N follows the current costs of steps and marks. Each
+/// debt is varied by up to a half, so that steps in full are not in step with anything that the program does at regular
+/// intervals, or with those of other threads.
 ///
 /// **Cold steps are left out.** The first step of a kind on a thread loads modules, picks algorithms and makes pools,
-/// and the first one after a pause finds the device's clocks down: what layers take then says nothing about the run,
-/// and is not scaled up. They have the step's own marks, and the next step is in full. Two exceptions, so that there is
-/// some detail always: the very first step of a kind in a session is marked in full *in case no other comes*; the
-/// pipeline takes the times of its parts out when one does, and else names the step in `run.json`'s `gpu.cold_steps`.
-/// And where every step of a kind comes after a pause, or is the first of a thread that lives no longer, every second
-/// (of the latter, one in 16) is in full.
+/// and the first one after a pause finds the device's clocks lowered: the times of their layers say nothing about the
+/// run and must not be scaled up. A cold step has only its own marks, and the next step is in full. There are two
+/// exceptions, so that there is always some detail. The very first step of a kind in a session is marked in full *in
+/// case no other comes*; if another one comes, the pipeline removes the times of its parts, and otherwise it lists the
+/// step in `run.json`'s `gpu.cold_steps`. And if every step of a kind comes after a pause, every second one is in full;
+/// if every step is the first of its thread, one in 16 is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Plan {
     /// What a step's marks may cost.
     allowance: f64,
-    /// Of a step in full, and of a step's own marks; 0 until seen.
+    /// Cost of the marks of a step in full, and (`partial`) of the step's own marks; 0 until seen.
     full: f64,
     partial: f64,
-    /// What the steps that come have to earn before the next one in full.
+    /// What the following steps have to earn before the next one in full.
     debt: f64,
-    /// Steps since the last in full.
+    /// Steps since the last one in full.
     since: u32,
     seen: bool,
-    /// The last step was passed over because it came after a pause.
+    /// The last step was not in full, because it came after a pause.
     passed_over: bool,
     /// When the last step ended.
     ended: u64,
@@ -65,7 +65,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Detail of the next step, which begins `now`.
+    /// Detail of the next step, which begins at `now`.
     pub(super) fn next(&mut self, kind: Option<&StepKind>, thread: u32, now: u64, pause: u64) -> Next {
         let partly = Next { detail: detail::STEP, cold: true };
         if !self.seen {
@@ -96,21 +96,21 @@ impl Plan {
             detail::ALL
         } else {
             self.since += 1;
-            // Overload policy: where even a step's own marks cost more than half of what may be spent, it goes without.
+            // Overload policy: if even a step's own marks cost more than half of what may be spent, the step gets none.
             if self.partial * 2.0 <= self.allowance { detail::STEP } else { detail::NONE }
         };
         Next { detail, cold: false }
     }
 
-    /// A step ended.
+    /// Called when a step ended.
     pub(super) fn ended(&mut self, at: u64) {
         self.ended = at;
     }
 
-    /// Marks of a step took `cost` ticks, and should take `allowance` on average.
+    /// Notes that the marks of a step took `cost` ticks, and may take `allowance` on average.
     pub(super) fn learn(&mut self, taken: u8, cost: f64, allowance: f64) {
-        // Half of the newest. At most four times the old, because a thread that was interrupted has learnt nothing
-        // about marks.
+        // Half of the result is the new value, limited to four times the old one: a thread that was interrupted says
+        // nothing about the cost of marks.
         let blend = |old: f64, new: f64| if old == 0.0 { new } else { (old + new.min(4.0 * old)) / 2.0 };
         let bounded = |old: f64| if old == 0.0 { cost } else { cost.min(4.0 * old) };
         let allowance = allowance.max(0.0);
@@ -118,7 +118,7 @@ impl Plan {
             detail::ALL => {
                 let spent = bounded(self.full);
                 self.full = blend(self.full, cost);
-                // Where every step can be in full, every step is.
+                // If there is budget for every step in full, every step is.
                 if spent > allowance { spent * (0.5 + self.uniform()) } else { spent }
             }
             detail::STEP => {
@@ -129,12 +129,13 @@ impl Plan {
             _ => 0.0,
         };
         self.allowance = blend(self.allowance, allowance);
-        // What is earned beyond the debt is kept for one step, no longer: a long wait must not be followed by a burst.
+        // Only one step's share is saved up beyond the debt, so that a long pause is not followed by many steps in
+        // full.
         let earned = allowance.min(4.0 * self.allowance);
         self.debt = (self.debt - earned).max(-self.allowance) + spent;
     }
 
-    /// From 0 to 1.
+    /// A random number from 0 to 1.
     fn uniform(&mut self) -> f64 {
         // Xorshift (Marsaglia 2003).
         self.random |= u32::from(self.random == 0);
@@ -149,8 +150,8 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Plays `n` steps of `step` ticks where full detail costs `full` and a step's own marks `partial`: the share marks
-    /// took, and which steps were in full.
+    /// Runs `n` steps of `step` ticks in which full detail costs `full` and a step's own marks `partial`. Returns the
+    /// share that marks took, and which steps were in full.
     fn play(plan: &mut Plan, n: u32, step: f64, full: f64, partial: f64, budget: f64) -> (f64, Vec<u32>) {
         let kind = StepKind::default();
         kind.seen.store(true, Relaxed);
@@ -202,7 +203,7 @@ mod tests {
             let there = fulls.iter().filter(|i| **i / 200 == tenth).count();
             assert!((30..60).contains(&there), "{there} of 200 in the {tenth}th tenth");
         }
-        // Every seventh step of the program is another one: those are met as often as others.
+        // Every seventh step of the program is of another sort: these are in full as often as the others.
         let sevenths = fulls.iter().filter(|i| *i % 7 == 3).count() as f64 / fulls.len() as f64;
         assert!((0.08..0.21).contains(&sevenths), "{sevenths}");
         let gaps: std::collections::BTreeSet<u32> = fulls.windows(2).map(|w| w[1] - w[0]).collect();
@@ -213,11 +214,11 @@ mod tests {
     fn one_long_or_dear_step_does_not_set_the_pace_for_long() {
         let mut plan = Plan::default();
         play(&mut plan, 100, 7000.0, 600.0, 5.0, 0.02);
-        // Interrupted in the middle of a mark, and a step that took almost no time.
+        // A thread interrupted in the middle of a mark, and a step that took almost no time.
         plan.learn(detail::ALL, 5_000_000.0, 0.0);
         let (_, fulls) = play(&mut plan, 200, 7000.0, 600.0, 5.0, 0.02);
         assert!(fulls.len() > 20, "{fulls:?}");
-        // A step of a thousand times the length does not buy a burst.
+        // A step of a thousand times the length must not be followed by many steps in full.
         plan.learn(detail::STEP, 5.0, 7_000_000.0 * 0.02);
         let (share, _) = play(&mut plan, 500, 7000.0, 600.0, 5.0, 0.02);
         assert!(share <= 0.022, "{share}");
@@ -246,7 +247,7 @@ mod tests {
         plans[0].ended(2_010);
         let mut next = |now| plans[0].next(Some(&kind), 0, now, 1_000);
         assert_eq!(next(2_020), Next { detail: all, cold: false });
-        // Where every step comes after a pause, every second one is taken.
+        // If every step comes after a pause, every second one is in full.
         let mut now = 2_020;
         let taken: Vec<u8> = (0..6)
             .map(|_| {

@@ -8,33 +8,33 @@ use crate::raw::flag;
 use crate::vocabulary::GpuTier;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Marks needed before their cost is known well enough to share any.
+/// Marks made before the cost of one is known well enough to share any.
 const SHARE_AFTER: u32 = 16;
 
-/// Steps nested in one another whose cost is followed; deeper ones are counted to the outermost.
+/// Nested steps whose costs are followed separately; the costs of deeper ones count for those around them.
 const MAX_OPEN: usize = 16;
 
-/// Marks that are looked at together for what a mark costs, and which of them in order of cost tells it: the first
-/// eighth.
+/// The cost of a mark is judged by blocks of this many marks: the longest time among the quickest eighth is taken.
 const BLOCK: usize = 32;
 const TELLING: usize = BLOCK / 8;
 
-/// What a mark took beyond so many times what marks cost, it waited: marks vary by less, with the state of the caches.
+/// Beyond this many times the usual cost, a mark's time counts as waiting: otherwise the times of marks vary less, with
+/// the state of the caches.
 const WAITED: u64 = 2;
 
-/// What one thread keeps about GPU time.
+/// One thread's state about GPU time.
 pub(super) struct Marker {
     thread: u32,
     lane: Box<dyn GpuLane>,
     timing: GpuTiming,
-    /// The latest mark, and the time when it had been made.
+    /// The latest mark, and the time at which it had been made.
     last: Option<(MarkId, u64)>,
-    /// Least time a mark ever took here.
+    /// The shortest time that a mark ever took on this thread.
     cheapest: u64,
     made: u32,
-    /// What the last marks took.
+    /// Times that the latest marks took.
     took: [u64; BLOCK],
-    /// Ticks that marks cost so far, waiting left out.
+    /// Ticks that marks cost so far, without waiting.
     spent: u64,
     /// Intervals entered so far.
     entered: u64,
@@ -42,12 +42,12 @@ pub(super) struct Marker {
     open: Vec<OpenStep>,
 }
 
-/// What was learnt about intervals of one name.
+/// What was learnt about the intervals of one name.
 #[derive(Debug, Clone, Copy, Default)]
 struct NameState {
-    /// Others stand inside it.
+    /// Other intervals stand inside them.
     container: bool,
-    /// Several stand side by side.
+    /// Several of them stand side by side.
     repeats: bool,
     /// `seq` of the parent it was last seen under.
     last_parent: u64,
@@ -81,8 +81,8 @@ impl Marker {
         }
     }
 
-    /// An interval is about to begin: marks it if it is to be marked.
-    /// `in_full`: it is a step that gets every mark, whatever the tier.
+    /// An interval is about to begin: marks it if the tier asks for that. With `in_full` it is a step that gets every
+    /// mark, whatever the tier.
     pub(super) fn enter(
         &mut self,
         shared: &Marking,
@@ -94,7 +94,7 @@ impl Marker {
         self.entered += 1;
         let name = frame.name as usize;
         if name >= self.names.len() {
-            // Grows when a span with a new name was made, never once warm.
+            // Grows only after a span with a new name was made.
             self.names.resize(name + 64, NameState::default());
         }
         let is_root = frame.is_step();
@@ -166,8 +166,8 @@ impl Marker {
     }
 
     fn end_step(&mut self, shared: &Marking, frame: &Frame, end: Ticks) {
-        // Steps end in the reverse order of their beginning in all but odd code; one that does not takes those inside
-        // along.
+        // Steps nearly always end in the reverse order of their beginning; a step that does not also ends those inside
+        // it.
         let Some(at) = self.open.iter().rposition(|open| open.seq == frame.seq) else { return };
         let Some(open) = self.open.drain(at..).next() else { return };
         let plan = &mut self.names[open.name as usize].plan;
@@ -175,14 +175,14 @@ impl Marker {
         let step = end.0.saturating_sub(open.start) as f64;
         let host = (self.entered - open.entered_before) * shared.interval_ticks.load(Relaxed);
         plan.ended(end.0);
-        // A cold step tells neither what marks cost nor how long a step is.
+        // A cold step says neither what marks cost nor how long a step is.
         if !open.cold {
             plan.learn(open.detail, cost as f64, self.timing.budget * step - host as f64);
         }
     }
 
     /// Whether the interval is a block: one that has others inside, down to the first kind that repeats side by side.
-    /// Both are learnt as intervals come by, so the first few of a kind go without.
+    /// Both are learnt as intervals come, so the first few of a kind are not recognised.
     fn is_block(&mut self, frame: &Frame, parent: Option<&Frame>, own: &mut u8) -> bool {
         if let Some(parent) = parent.filter(|p| p.seq != 0)
             && let Some(state) = self.names.get_mut(parent.name as usize)
@@ -201,12 +201,12 @@ impl Marker {
         true
     }
 
-    /// Number of the mark that stands here; 0 for none.
+    /// Number of the mark that is made here; 0 for none.
     ///
-    /// Two marks in quick succession are one: recording a mark is the cheapest call that puts anything into a stream (a
-    /// launch takes two to three times as long), so nothing can have been launched between two that are less than the
-    /// quickest recording ever seen apart. With layers back to back, where one's end is the next one's start, that
-    /// saves nearly half of them.
+    /// Two marks in quick succession are one. Recording a mark is the cheapest call that puts anything into a stream (a
+    /// launch takes two to three times as long), so nothing can have been launched between two marks that are less than
+    /// the shortest recording time apart. If layers follow one another directly, with the end of one at the start of
+    /// the next, that saves nearly half of the marks.
     fn mark(&mut self, shared: &Marking, ticks: &TickSource) -> u32 {
         let before = ticks.now().0;
         if let Some((id, made)) = self.last
@@ -247,12 +247,13 @@ impl Marker {
         }
     }
 
-    /// What a mark that `took` so long cost; the rest it waited.
+    /// The cost of a mark that `took` this long; the rest of the time it waited.
     ///
-    /// Recording waits where the launch queue is full, as the next launch would have done in its place, and for the
-    /// driver's lock where other threads launch. That is no cost of marks: counted as one, it starves the adaptive tier
-    /// just where the device is busy. So the quickest eighth of each block of marks tells; the least of all blocks and
-    /// threads is what a mark costs, and what one took beyond twice that was waiting.
+    /// Recording waits if the launch queue is full, as the next launch would have done in its place, and for the
+    /// driver's lock if other threads launch. That is not a cost of marks: counted as one, it would starve the adaptive
+    /// tier just when the device is busy. So the longest time among the quickest eighth of each block of marks is
+    /// taken. The lowest such value over all blocks and threads is the usual cost of a mark, and what a mark took
+    /// beyond twice that was waiting.
     fn cost(&mut self, shared: &Marking, took: u64) -> u64 {
         let at = (self.made as usize).wrapping_sub(1) % BLOCK;
         self.took[at] = took;
@@ -261,7 +262,7 @@ impl Marker {
             let (_, telling, _) = block.select_nth_unstable(TELLING);
             shared.cost_ticks.fetch_min(*telling, Relaxed);
         }
-        // Before the first block is full there is nothing better than the quickest.
+        // Before the first block is full, the quickest mark is the best estimate.
         let usual = match shared.cost_ticks.load(Relaxed) {
             u64::MAX => self.cheapest,
             usual => usual,

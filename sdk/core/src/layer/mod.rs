@@ -24,25 +24,25 @@ use tracing_core::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Records every enter/exit pair of every span as an interval. Made by [`Session`](crate::Session); add it to a
-/// `tracing_subscriber::Registry` **before the model loads**, because candle creates its spans then, and a span created
-/// while nobody listens stays disabled for ever.
+/// Records every enter/exit pair of every span as an interval. Made by [`Session`](crate::Session). Add it to a
+/// `tracing_subscriber::Registry` **before the model loads**: candle creates its spans then, and a span that is created
+/// while no subscriber is interested stays disabled forever.
 ///
-/// Do not wrap it in a per-layer filter: that costs more than the layer itself. Exclude targets when building the
+/// Do not wrap it in a per-layer filter, which costs more than the layer itself. Exclude targets when building the
 /// session instead.
 ///
-/// A session's layer belongs in one registry, and a registry holds the layer of one session: a second one records
-/// nothing and says so, as a problem and in its session's verdict.
+/// A session's layer belongs in one registry, and a registry holds the layer of only one session: a second layer
+/// records nothing and reports that, as a problem and in its session's verdict.
 pub struct CandlescopeLayer {
     shared: Arc<Shared>,
     /// Its place in a registry, once it has one.
     place: OnceLock<Place>,
-    /// The session's number, or 0 where another layer has the place: then this one records nothing. It stands here, so
-    /// that the hot path finds out without looking for it.
+    /// The session's number, or 0 if another layer has the place and this one records nothing. It is kept here so that
+    /// the hot path need not look it up.
     session: AtomicU64,
 }
 
-/// A clone is a layer of the same session without a place in a registry.
+/// A clone is a layer of the same session, without a place in a registry.
 impl Clone for CandlescopeLayer {
     fn clone(&self) -> Self {
         Self::new(self.shared.clone())
@@ -55,12 +55,12 @@ impl std::fmt::Debug for CandlescopeLayer {
     }
 }
 
-/// Kept in the extensions of spans whose fields matter. Of all others the callsite says everything.
+/// Kept in the extensions of spans whose fields matter. All other spans are fully described by their callsite.
 struct SpanState {
     session: u64,
     meta: Meta,
     started: crate::clock::Ticks,
-    /// Whether it is a request that began while requests were recorded.
+    /// Whether the span is a request that began while requests were recorded.
     request_recorded: bool,
     /// Present for requests and for spans with known fields.
     values: Option<Box<FieldValues>>,
@@ -92,7 +92,7 @@ impl CandlescopeLayer {
         })
     }
 
-    /// The meta of a span that stands for a module, if it is known to: asked once for each span, while a model loads.
+    /// The meta of a span that stands for a module, if it does: called once for each span, while a model loads.
     #[cold]
     fn module(&self, metadata: &'static Metadata<'static>, kinds: FieldKinds, rule: Rule) -> Option<Meta> {
         if self.shared.control.is_closed() || self.shared.is_forked() {
@@ -117,7 +117,7 @@ impl CandlescopeLayer {
             Some(phase) => Role::Phase(phase),
             None => Role::Plain,
         };
-        // A request keeps its span's name: `otel.name` carries the model, which is no place in a tree.
+        // A request keeps its span's name: its `otel.name` contains the model, which does not belong in a path.
         let name = match &values.name {
             Some(name) if role != Role::Request => name.clone(),
             _ => metadata.name().into(),
@@ -148,7 +148,7 @@ impl CandlescopeLayer {
     }
 }
 
-/// Leaves a module's meta with its span, for threads that did not make it.
+/// Stores a module's meta with its span, for threads that did not make the span.
 fn keep_module<S>(shared: &Shared, id: &Id, meta: Meta, ctx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -178,8 +178,9 @@ where
         }
     }
 
-    // `on_layer` sees what stands below it, but not what joins in the same call (`and_then`). Not all wrappers pass
-    // this one on. Locks of `tracing` are held here: nothing may be told, and no span or event made.
+    // `on_layer` sees the layers below this one, but not a layer that is joined in the same call (`and_then`). Some
+    // wrappers do not pass this call on. `tracing` holds locks here: nothing may be reported, and no span or event may
+    // be made.
     fn on_register_dispatch(&self, dispatch: &Dispatch) {
         if let Some(Err(why)) = self.place.get().map(|place| place.settle(dispatch)) {
             self.step_back(why);
@@ -200,7 +201,7 @@ where
             if let Some(meta) = module {
                 keep_module(&self.shared, id, meta, &ctx);
             }
-            // Most often the thread that makes a span is the one that enters it.
+            // Usually the thread that makes a span is the one that enters it.
             thread::foresee(&self.shared, span, epoch, module.unwrap_or(meta));
             return;
         }
@@ -218,7 +219,7 @@ where
         } else if meta.phase != NO_PHASE
             && let Some(context) = values.annotation.get_context_len()
         {
-            // Told here, because a step that is not recorded has no record to tell it.
+            // Noted here, because a step that is not recorded has no record to carry it.
             let sequences = values.annotation.get_batch().unwrap_or(1).max(1);
             let request = thread::current_request(&self.shared);
             if request != 0 {
@@ -245,7 +246,7 @@ where
                 return;
             }
         }
-        // A new span has no state, so another layer of ours was faster: one that joined without being registered.
+        // A new span has no state yet, so another of our layers has set it: one that joined without being registered.
         self.step_back(Refusal::OtherSession);
     }
 
@@ -280,8 +281,8 @@ where
                 let span = ctx.span(id)?;
                 let known =
                     span.extensions().get::<SpanState>().filter(|s| s.session == shared.session).map(|s| s.meta);
-                // A span whose fields matter, made before this layer joined the registry, is recorded under the name
-                // for unknown ones.
+                // A span whose fields matter, but which was made before this layer joined the registry, is recorded
+                // under the name for unknown ones.
                 known.or_else(|| self.callsite(span.metadata()).meta)
             });
             state.enter(shared, span, meta.unwrap_or(Meta::OTHER));
@@ -322,7 +323,7 @@ where
         shared.open_requests.fetch_sub(1, Ordering::Relaxed);
         let ended = shared.steps_of_requests.close(number);
         let Some(values) = &state.values else { return };
-        // One with a recorded step has a row whatever else: its steps name it.
+        // A request with a recorded step always has a row, because its steps refer to it.
         if !(state.request_recorded || ended.recorded || shared.control.records_requests()) {
             shared.requests_paused.fetch_add(1, Ordering::Relaxed);
             shared.forget_request(number);
@@ -347,7 +348,7 @@ mod tests {
 
     const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    /// What is remembered of a thousand requests that ended, and of one that has not.
+    /// What is remembered of a thousand requests that ended and of one that did not.
     fn remembered(paused: bool, room: usize) -> (usize, usize) {
         let (requests, queue) = crossbeam_channel::bounded(room);
         let rings = crate::shared::Rings { capacity: 128, memory: 1 << 20 };

@@ -1,5 +1,5 @@
-//! Which registries have a layer. Two sessions in one registry, or one session in two, would mix what they record: span
-//! ids are a registry's own, and so is what is kept with a span. So the first layer keeps the place, and a later one
+//! Which registry each layer belongs to. Two sessions in one registry, or one session in two, would mix their data:
+//! span ids, and the data kept with a span, belong to a registry. So the first layer keeps the place, and a later one
 //! steps back.
 
 use super::CandlescopeLayer;
@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_core::{Dispatch, Subscriber};
 use tracing_subscriber::Registry;
 
-/// A layer that is in a registry, for a session that lives.
+/// A layer that is in a registry, of a session that goes on.
 struct Entry {
     number: u64,
-    /// 0 until it is known.
+    /// Address of the registry; 0 until it is known.
     registry: usize,
     session: u64,
 }
@@ -23,7 +23,7 @@ fn places() -> MutexGuard<'static, Vec<Entry>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A layer's place in a registry. It goes with the layer, which goes with its registry.
+/// A layer's place in a registry. It is given up when the layer is dropped, at the latest with its registry.
 #[derive(Debug)]
 pub(super) struct Place(u64);
 
@@ -33,12 +33,12 @@ impl Drop for Place {
     }
 }
 
-/// Why a layer steps back.
+/// Why a layer steps back and records nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Another session's layer is in the registry.
     OtherSession,
-    /// A clone of this layer is in this registry, or in another one.
+    /// A clone of this layer is in this registry or in another one.
     Cloned,
 }
 
@@ -60,7 +60,7 @@ impl Refusal {
     }
 }
 
-/// Takes the one place that a session's layer has.
+/// Takes the only place that a session's layer has.
 pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let mut places = places();
@@ -72,14 +72,14 @@ pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
     Ok(Place(number))
 }
 
-/// Whether one of the layers in `stack` is of another session that lives.
+/// Whether one of the layers in `stack` belongs to another session that goes on.
 pub(super) fn is_taken(stack: &dyn Subscriber, session: u64) -> bool {
     let Some(other) = stack.downcast_ref::<CandlescopeLayer>() else { return false };
     other.shared.session != session && !other.steps_back() && !other.shared.control.is_closed()
 }
 
 impl Place {
-    /// The registry is installed: nobody else may have its place.
+    /// The registry is installed: no other session's layer may take its place.
     pub(super) fn settle(&self, dispatch: &Dispatch) -> Result<(), Refusal> {
         let registry = registry_of(dispatch);
         let mut places = places();
@@ -94,13 +94,13 @@ impl Place {
     }
 }
 
-/// The session is over: its layer is in nobody's way any more.
+/// The session has ended: its place is free.
 pub(crate) fn leave(session: u64) {
     places().retain(|entry| entry.session != session);
 }
 
-/// Where the registry lies, which tells it from every other that lives. Of a registry that is not
-/// `tracing_subscriber`'s own the outermost layer of ours does the same service; 0 where not even that is known.
+/// Address of the registry, which differs from that of every other one alive. If the registry is not
+/// `tracing_subscriber`'s own, the address of our outermost layer serves instead; 0 if that is not known either.
 fn registry_of(dispatch: &Dispatch) -> usize {
     let registry = dispatch.downcast_ref::<Registry>().map(|r| std::ptr::from_ref(r) as usize);
     registry

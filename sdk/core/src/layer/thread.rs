@@ -1,4 +1,4 @@
-//! The hot path: what one thread keeps, and what happens on it at enter and exit.
+//! The hot path: the state of one thread, and what happens on it at enter and exit.
 //!
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
@@ -22,35 +22,35 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nested intervals supported; deeper ones are counted and left out.
+/// The deepest nesting of intervals that is supported; deeper ones are counted and left out.
 const MAX_DEPTH: usize = 256;
 
-/// Ring slots that only steps may use, so that a flood of layers does not lose the step they belong to.
+/// Ring slots that only steps may use, so that many intervals inside a step do not crowd out the step itself.
 const RESERVED_FOR_STEPS: usize = 64;
 
-/// A step with more intervals than this is resolved in parts, so that memory stays bounded when a program wraps its
-/// whole run in one span.
+/// A step with more intervals than this is resolved in parts, so that memory stays bounded if a program puts one span
+/// around its whole run.
 const SPLIT_AFTER: u32 = 65_536;
 
 thread_local! {
-    /// One state for each live session whose layer this thread meets; nearly always one.
+    /// One state for each live session whose layer was called on this thread; nearly always one.
     static STATES: RefCell<Vec<ThreadState>> = const { RefCell::new(Vec::new()) };
     /// Set on the profiler's own threads.
     static MUTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Bytes that a thread's state takes besides its ring.
+/// Bytes that a thread's state takes in addition to its ring.
 const STATE: u64 = (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>() + size_of::<u8>())
     + MetaCache::BYTES) as u64;
 
-/// Keeps spans of the calling thread out of every session: for the profiler's own threads.
+/// Keeps spans of the calling thread out of every session; for the profiler's own threads.
 pub(crate) fn mute_this_thread() {
     MUTED.with(|m| m.set(true));
 }
 
-/// Runs `f` on this thread's state for the session, whose number is `session` where its layer has not stepped back,
-/// making the state first if need be. `None` for a layer that has, while the thread is being torn down, or when called
-/// from within itself.
+/// Runs `f` on this thread's state for the session, and makes the state first if there is none. `session` is the
+/// session's number, or 0 if its layer has stepped back. `None` if the layer has stepped back, while the thread is
+/// being torn down, or when called from within itself.
 #[inline]
 pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     STATES
@@ -67,7 +67,8 @@ pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&
         .flatten()
 }
 
-/// Tells this thread about a span before it is entered, if the thread has a state for the session.
+/// Puts what is known of a span into this thread's cache before the span is entered, if the thread has a state for the
+/// session.
 #[inline]
 pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
     let _ = STATES.try_with(|states| {
@@ -81,7 +82,7 @@ pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
     });
 }
 
-/// The request that this thread works for now, 0 for none.
+/// The request that this thread works for now; 0 for none.
 #[inline]
 pub(crate) fn current_request(shared: &Shared) -> u32 {
     let of = |states: &RefCell<Vec<ThreadState>>| {
@@ -101,7 +102,7 @@ fn find_or_register<'a>(
     if session == 0 {
         return None;
     }
-    // States of sessions that ended go away here.
+    // States of sessions that have ended are removed here.
     states.retain(|s| s.session == shared.session || !s.abandoned());
     let at = match states.iter().position(|s| s.session == shared.session) {
         Some(at) => at,
@@ -134,34 +135,33 @@ pub(crate) fn is_recording() -> bool {
         .unwrap_or(false)
 }
 
-/// What one thread keeps for one session.
+/// One thread's state for one session.
 pub(crate) struct ThreadState {
     session: u64,
-    /// Set where nothing is recorded here; the fields below are empty then.
+    /// Set if nothing is recorded on this thread; the fields below are empty then.
     aside: Option<Aside>,
     pub(crate) cache: MetaCache,
-    /// The open intervals are the first `depth` of these. Written and read field by field and in place: a frame copied
-    /// through the stack is read back in wide loads before its narrow stores have landed, which costs more than all
-    /// else here but the clock.
+    /// The open intervals are the first `depth` of these. They are written and read field by field and in place: a
+    /// frame copied through the stack is read back in wide loads before its narrow stores have completed, which costs
+    /// more than everything else here except the clock.
     frames: Box<[Frame]>,
     depth: usize,
-    /// How many of them have outlived their step or request, and how many of these are detached: those stand in
-    /// nobody's way, and are nobody's parents. Asked here and not frame by frame, which would read what has just been
-    /// written.
+    /// `late_frames` is how many of them have outlived their step or request, `detached` how many of those are
+    /// detached: detached ones are nobody's parents. The numbers are kept here, because looking at every frame would
+    /// read what has just been written.
     late_frames: usize,
     detached: usize,
-    /// One for each frame: whether its step or its request has ended before it did; see [`outlived`]. 0 where no frame
-    /// is.
+    /// One for each frame: whether its step or its request has ended before it; see [`outlived`]. 0 for unused frames.
     late: Box<[u8]>,
-    /// One for each frame, valid where the frame says so.
+    /// One for each frame; valid if the frame says so.
     annotations: Box<[Annotation]>,
-    /// How many intervals had found the ring full when a frame began that is a step, and of steps inside it: one for
-    /// each frame.
+    /// One for each frame; used for steps: how many intervals had found the ring full when the step began, without
+    /// those of steps inside it that have ended.
     lost_before: Box<[u64]>,
-    /// Enters beyond [`MAX_DEPTH`] that have not been left yet.
+    /// Enters beyond [`MAX_DEPTH`] whose exits have not come yet.
     overflow: u32,
     next_seq: u64,
-    /// Intervals of the current step written since it began or was last split.
+    /// Intervals of the current step written since it began or since its last part was announced.
     since_split: u32,
     emitted: u64,
     ring: rtrb::Producer<Raw>,
@@ -172,7 +172,7 @@ pub(crate) struct ThreadState {
 impl ThreadState {
     fn register(shared: &Arc<Shared>) -> Self {
         let index = shared.next_thread();
-        // A session that has ended takes nothing of a thread that comes after it.
+        // A session that has ended takes nothing from threads that come later.
         let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
         let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
         let aside = match room {
@@ -210,8 +210,8 @@ impl ThreadState {
         state
     }
 
-    /// Whether nothing is recorded on this thread: then [`enter_aside`](Self::enter_aside) and
-    /// [`exit_aside`](Self::exit_aside) are all there is to do.
+    /// Whether nothing is recorded on this thread: only [`enter_aside`](Self::enter_aside) and
+    /// [`exit_aside`](Self::exit_aside) are to be called then.
     #[inline]
     pub(crate) fn is_aside(&self) -> bool {
         self.aside.is_some()
@@ -245,14 +245,14 @@ impl ThreadState {
         }
     }
 
-    /// A span was entered. The clock is read last, so that what happens here does not count as the span's time.
+    /// A span was entered. The clock is read last, so that the time spent here is not counted as the span's.
     #[inline]
     pub(crate) fn enter(&mut self, shared: &Shared, span: u64, meta: Meta) {
         if self.depth >= MAX_DEPTH {
             self.overflow += 1;
             return;
         }
-        // The largest number where there is none.
+        // `usize::MAX` if there is none.
         let mut around = self.depth.wrapping_sub(1);
         if self.late_frames != 0 {
             around = self.around_among_late(shared, meta, around);
@@ -331,7 +331,7 @@ impl ThreadState {
         }
     }
 
-    /// A step of kind `name` begins: what becomes of it, and whether it is left plain by itself.
+    /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain.
     #[inline]
     fn begin_step(&self, shared: &Shared, name: u32, nested: bool) -> (StepDecision, bool) {
         let own_kernels = shared.correlator.is_some() && !self.in_kernels();
@@ -356,12 +356,12 @@ impl ThreadState {
         }
     }
 
-    /// A span was left. The clock is read as soon as it is known to be needed, because reading it is the dearest thing
-    /// that happens here. `fields` gives the values of the span's fields, if it has any.
+    /// A span was left. The clock is read as soon as it is known to be needed, but not before, because reading it is
+    /// the most expensive operation here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
         if self.overflow > 0 {
-            // Spans are left in reverse order in all but odd code, so the ones too deep to be kept go first.
+            // Spans are nearly always left in reverse order, so those that were too deep are left first.
             self.overflow -= 1;
             if self.open().last().is_some_and(|f| f.recorded) {
                 self.count_emitted();
@@ -397,21 +397,21 @@ impl ThreadState {
                 annotated = true;
             }
         }
-        // Of one that was detached that was done then.
+        // For a detached interval this was done when it was detached.
         if shared.hooked && !self.frames[at].is_detached() {
             self.hooks_exit(shared, at, end);
         }
         self.write(at, depth, end, annotated);
     }
 
-    /// Writes the frame at `at` as an interval that stood at `depth`.
+    /// Writes the frame at `at` as an interval of depth `depth`.
     #[inline]
     fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
         let frame = &self.frames[at];
         let is_root = frame.is_step();
         let annotation = &self.annotations[at];
         let (work, counts) = (annotated && !annotation.work.is_empty(), annotated && !annotation.counts.is_empty());
-        // All of an interval's records or none of them: one that stands alone would be taken for the next interval's.
+        // All of an interval's records or none: a record that stands alone would be taken for one of the next interval.
         let needed = 1 + usize::from(work) + usize::from(counts) + if is_root { 0 } else { RESERVED_FOR_STEPS };
         if self.room_for(needed) {
             if work {
@@ -425,7 +425,7 @@ impl ThreadState {
             let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
             self.count_emitted();
         } else {
-            // Overload policy: the newest record goes, because what is in the ring may already be half read.
+            // Overload policy: the newest record is dropped, because the drain may be reading those in the ring.
             self.count_emitted();
             add(&self.counts.ring_full);
             if is_root {
@@ -438,8 +438,8 @@ impl ThreadState {
         }
     }
 
-    /// Intervals of the step at `at`, which ends, that found the ring full. What they were part of does not count them
-    /// again.
+    /// Number of intervals of the step at `at`, which ends, that found the ring full. A step around it does not count
+    /// them again.
     #[inline]
     fn lost_in_step(&mut self, at: usize) -> u16 {
         let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
@@ -460,11 +460,11 @@ impl ThreadState {
     #[inline]
     fn count_emitted(&mut self) {
         self.emitted += 1;
-        // Release: whoever reads this count also finds the records behind it in the ring.
+        // Release: whoever reads this count also finds the records written before it in the ring.
         self.counts.emitted.store(self.emitted, std::sync::atomic::Ordering::Release);
     }
 
-    /// Tells the drain which intervals are open, so that it can place what it has buffered so far.
+    /// Announces to the drain which intervals are open, so that it can resolve what it has buffered so far.
     #[cold]
     fn announce_open(&mut self) {
         self.since_split = 0;
@@ -485,7 +485,7 @@ impl ThreadState {
         }
     }
 
-    /// A step begins that is not recorded.
+    /// Called when a step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];
         if let Some(correlator) = &shared.correlator {
@@ -493,17 +493,17 @@ impl ThreadState {
             correlator.push(OUTSIDE_WINDOW);
         }
         if frame.plain {
-            // Last, as of a recorded step.
+            // Last, as for a recorded step.
             frame.start = shared.ticks.now();
         }
     }
 
-    /// A step ends that was not recorded.
+    /// Called when a step ends that was not recorded.
     fn left_out(&mut self, shared: &Shared, at: usize) {
         let Frame { plain, outside_window, start, name, .. } = self.frames[at];
         if plain {
             let end = shared.ticks.now();
-            // Overload policy: one that finds no room is not measured.
+            // Overload policy: a step that finds no room is not used for the comparison.
             if self.room_for(1 + RESERVED_FOR_STEPS) {
                 let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
             }
@@ -513,13 +513,13 @@ impl ThreadState {
         }
     }
 
-    /// Whether kernels of the innermost interval are recorded.
+    /// Whether the kernels of the innermost interval are recorded.
     fn in_kernels(&self) -> bool {
         let around = self.open().iter().rev().find(|f| !f.transparent && !f.is_detached());
         around.is_some_and(|f| f.flags & flag::KERNELS != 0)
     }
 
-    /// Whatever else happens when an interval begins. The GPU's mark comes last, closest to the work.
+    /// Everything else that happens when an interval begins. The GPU's mark comes last, closest to the work.
     #[inline(never)]
     fn hooks_enter(&mut self, shared: &Shared, at: usize, in_full: bool) {
         if !shared.taps.is_empty() {
@@ -542,7 +542,7 @@ impl ThreadState {
         }
     }
 
-    /// Whatever else happens when an interval ends. The GPU's mark comes first, closest to the work.
+    /// Everything else that happens when an interval ends. The GPU's mark comes first, closest to the work.
     #[inline(never)]
     fn hooks_exit(&mut self, shared: &Shared, at: usize, end: Ticks) {
         let frame = &mut self.frames[at];
@@ -577,6 +577,7 @@ impl ThreadState {
 /// Adds one to a counter that only this thread writes.
 #[inline]
 fn add(counter: &std::sync::atomic::AtomicU64) {
-    // Release: whoever reads this count finds all that was counted before it, such as the interval that is lost here.
+    // Release: whoever reads this count also finds everything counted before it, such as the interval that is lost
+    // here.
     counter.store(counter.load(Relaxed) + 1, std::sync::atomic::Ordering::Release);
 }

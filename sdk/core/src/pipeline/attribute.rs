@@ -1,4 +1,4 @@
-//! Kernels find the intervals that launched them: the drain's end of a kernel recorder.
+//! The drain's end of a recorder of kernels: kernels find the intervals that launched them.
 
 use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
@@ -14,33 +14,33 @@ use std::time::{Duration, Instant};
 
 /// Kernels that may wait for their interval to end.
 ///
-/// Overload policy: beyond this they go out without their path, because a step so long would otherwise fill the memory.
+/// Overload policy: beyond this they go out without a path, because waiting for a very long step would fill the memory.
 const MAX_WAITING: usize = 1 << 19;
 
 /// Intervals remembered for kernels that come late.
 const MAX_REMEMBERED: usize = 1 << 16;
 
-/// Windows remembered for kernels without an interval that come after theirs was closed.
+/// Windows remembered for kernels without an interval that come after their window was closed.
 const MAX_WINDOWS: usize = 64;
 
-/// Time between two requests in a window that goes on: a recorder that hands over its buffers holds up launches.
+/// Time between two requests while a window goes on: a recorder delays launches while it hands over its buffers.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// A window whose steps do not all arrive, one of a capture too, is closed after this long.
+/// If not all steps of a window arrive, it is closed after this long, even if it is a capture's.
 const CLOSE_ANYWAY: Duration = Duration::from_secs(5);
 
 /// What the drain asks of the recorder's thread.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Deliver everything about work the device has finished.
+    /// Deliver everything about work that the device has finished.
     Collect(u64),
-    /// All kernels of the window are in.
+    /// All kernels of the window have arrived.
     CloseWindow,
-    /// Deliver what there is and end.
+    /// Deliver what there is, then end.
     Stop(u64),
 }
 
-/// The answer to [`Ask`], or news in between (ticket 0).
+/// The answer to an [`Ask`], or a delivery without one (ticket 0).
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) ticket: u64,
@@ -52,33 +52,34 @@ pub(crate) struct Kernels {
     ask: Sender<Ask>,
     deliveries: Receiver<Delivery>,
     error: Arc<Mutex<Option<String>>>,
-    /// Highest ticket answered.
+    /// The highest ticket that was answered.
     answered: u64,
     asked: u64,
     asked_at: Option<Instant>,
-    /// By the interval that launched them.
+    /// Kernels that wait for their interval, by the `seq` of the interval that launched them.
     waiting: FxHashMap<u64, Vec<RawKernel>>,
     waiting_count: usize,
-    /// Delivered without an interval, until it is known whether a window's steps ran when they were launched.
+    /// Kernels without an interval, until it is known whether a window's steps ran when they were launched.
     stray: Vec<RawKernel>,
-    /// What was known when they were sorted out last.
+    /// What was known when these kernels were last sorted.
     stray_known: Option<StrayKnown>,
-    /// More than could wait for their interval.
+    /// Kernels that came when no more could wait for their interval.
     excess: Vec<RawKernel>,
-    /// First start and last end of the steps of windows that are over, and of the one under way.
+    /// First start and last end of the steps of closed windows, and (`current`) of the window under way.
     windows: VecDeque<Extent>,
     current: Option<Extent>,
     remembered: FxHashMap<u64, Place>,
-    /// Steps of windows that have come, or are not waited for any longer.
+    /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
     /// Steps below this number are not waited for: their window was closed without them.
     given_up: u64,
-    /// When the recorder was switched off for all that; what such a step launched later is not known.
+    /// When the recorder was switched off for that reason; what such a step launched later is not known.
     given_up_at: HostNs,
     closing_since: Option<Instant>,
-    /// What became of kernels so far.
+    /// Counts of what became of kernels so far.
     counts: KernelAccount,
-    /// As the recorder says, and as its kernels do that began before they were launched.
+    /// Error bound stated by the recorder, and (`too_early_ns`) how long before their launch kernels seem to have
+    /// begun.
     clock_bound_ns: Option<u64>,
     too_early_ns: u64,
 }
@@ -86,16 +87,16 @@ pub(crate) struct Kernels {
 /// First start and last end on the host.
 pub(crate) type Extent = (HostNs, HostNs);
 
-/// A step at the root of a window.
+/// A step of a window that is not inside another step of the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowStep {
     pub(crate) number: u64,
-    /// From when to when it ran.
+    /// Its start and end.
     pub(crate) extent: Extent,
 }
 
-/// How many there are, the latest window, the one under way, and whether steps of one may still come: what decides
-/// about stray kernels.
+/// What decides about stray kernels: their number, the latest closed window, the one under way, and whether steps of a
+/// window may still come.
 type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 
 /// Where a kernel without an interval was launched.
@@ -103,13 +104,13 @@ type StrayKnown = (usize, Option<Extent>, Option<Extent>, bool);
 enum Launched {
     /// While steps of a window ran.
     Within,
-    /// Before the first of them or after the last.
+    /// Before the first step of a window or after the last one.
     Outside,
-    /// Steps of a window may still come that tell.
+    /// Not known before more steps of a window have come.
     Unknown,
 }
 
-/// Where an interval stands, for a kernel that comes after it has gone.
+/// Place of an interval, for kernels that come after it has been handed to the exporters.
 #[derive(Debug, Clone)]
 struct Place {
     step: Option<u64>,
@@ -117,10 +118,10 @@ struct Place {
     path: Arc<PathInfo>,
 }
 
-/// Kernels inside one interval, its descendants' included.
+/// Sum and extent of the kernels launched inside one interval, including its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Inside {
-    /// Whether the interval was in a window at all.
+    /// Whether the interval's kernels were recorded.
     pub(crate) recorded: bool,
     /// Sum of the kernels' durations.
     pub(crate) sum_ns: u64,
@@ -128,7 +129,7 @@ pub(crate) struct Inside {
     pub(crate) extent: Option<(HostNs, HostNs)>,
 }
 
-/// What kernels mean for the spans of a batch, in their order.
+/// The kernels of each span of a batch, in the order of the spans.
 pub(crate) struct Attribution(Vec<Inside>);
 
 impl Attribution {
@@ -145,7 +146,7 @@ impl Inside {
     }
 }
 
-/// What covers both.
+/// The extent that covers both.
 fn join(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
     match (one, other) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
@@ -185,7 +186,7 @@ impl Kernels {
         }
     }
 
-    /// Takes in what the recorder delivered.
+    /// Takes in what the recorder has delivered.
     pub(crate) fn receive(&mut self, shared: &Shared) {
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.answered = self.answered.max(delivery.ticket);
@@ -206,12 +207,12 @@ impl Kernels {
         }
     }
 
-    /// Whether now is the time to ask: not while an answer is due, and not too often unless it is `urgent`.
+    /// Whether to ask now: not while an answer is awaited, and not too often unless it is `urgent`.
     pub(crate) fn may_ask(&self, urgent: bool) -> bool {
         self.answered(self.asked) && (urgent || self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY))
     }
 
-    /// Asks for everything up to now; the number says when it is there.
+    /// Asks for everything up to now. Returns the ticket of the answer.
     pub(crate) fn ask(&mut self) -> u64 {
         self.asked += 1;
         self.asked_at = Some(Instant::now());
@@ -221,18 +222,18 @@ impl Kernels {
         self.asked
     }
 
-    /// Whether what was asked for has come, or never will.
+    /// Whether the answer to this ticket has come, or will never come.
     pub(crate) fn answered(&self, ticket: u64) -> bool {
         self.answered >= ticket || self.answered_up_to() >= ticket
     }
 
-    /// Up to which ticket everything has come, or never will.
+    /// The highest ticket whose answer has come, or will never come.
     pub(crate) fn answered_up_to(&self) -> u64 {
         let failed = self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if failed { u64::MAX } else { self.answered }
     }
 
-    /// Asks for the last kernels and the end of the recorder's thread.
+    /// Asks for the last kernels, and ends the recorder's thread. Returns the ticket of the answer.
     pub(crate) fn stop(&mut self) -> u64 {
         self.asked += 1;
         if self.ask.send(Ask::Stop(self.asked)).is_err() {
@@ -241,11 +242,11 @@ impl Kernels {
         self.asked
     }
 
-    /// Takes note of steps that are a window's.
+    /// Notes steps of a window that have arrived.
     pub(crate) fn steps_came(&mut self, steps: &[WindowStep]) {
         for step in steps {
             if step.number < self.given_up {
-                // Of a window that was closed without it: it must not stand for one of the window under way.
+                // The step's window was closed without it: it must not count as one of the window under way.
                 self.remember_window(step.extent);
             } else {
                 self.steps_seen += 1;
@@ -261,7 +262,7 @@ impl Kernels {
         self.windows.push_back(extent);
     }
 
-    /// Moves the kernels of a batch's intervals into it, and adds up what each interval launched.
+    /// Moves the kernels of a batch's intervals into the batch, and adds up what each interval launched.
     pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &Shared) -> Attribution {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
@@ -283,8 +284,8 @@ impl Kernels {
             }
             self.remembered.insert(span.seq, place(span));
         }
-        // Children come after their parents in enter order, so from the back every interval is complete when it is
-        // passed on.
+        // Children come after their parents in enter order: from the end, every interval is complete before it is added
+        // to its parent.
         for &i in in_window.iter().rev() {
             let i = i as usize;
             if let Some(&parent) = batch.spans[i].parent_seq.and_then(|seq| at.get(&seq)) {
@@ -292,7 +293,8 @@ impl Kernels {
                 inside[parent].add(own);
             }
         }
-        // An interval that went on when the recorder was off has more kernels than these: they say nothing of its time.
+        // If the recorder was switched off while an interval went on, the interval has more kernels than these, and its
+        // GPU time is not known.
         for &i in in_window {
             inside[i as usize].recorded &= !self.outlasts_recorder(&batch.spans[i as usize]);
         }
@@ -304,10 +306,10 @@ impl Kernels {
             && span.host_start.plus_ns(span.host_dur_ns) > self.given_up_at
     }
 
-    /// Kernels that will find no interval: launched outside all of them, or after theirs had gone out.
+    /// Moves kernels that will find no interval into a batch: launched outside all intervals, or delivered late.
     pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
         let window = shared.control.kernels();
-        // Where the recorder failed, steps that were in its window are still on their way.
+        // If the recorder has failed, steps of its window may still be on their way.
         let more = window.is_some_and(|w| w.is_active() || w.has_failed());
         self.sort_out(into, shared, more);
     }
@@ -319,8 +321,8 @@ impl Kernels {
             let row = self.row(kernel, None, shared);
             into.kernels.push(row);
         }
-        // A long step may leave hundreds of thousands of them waiting: they are looked at again only where something
-        // has changed.
+        // During a long step, hundreds of thousands of them may wait: they are checked again only if something has
+        // changed.
         let latest = self.windows.back().copied();
         let asked = if self.stray_known == Some((self.stray.len(), latest, self.current, more)) {
             Vec::new()
@@ -349,7 +351,7 @@ impl Kernels {
         }
     }
 
-    /// What is still waiting when no more intervals come.
+    /// Moves all waiting kernels into a batch. No more intervals come.
     pub(crate) fn rest(&mut self, into: &mut Batch, shared: &Shared) {
         self.receive(shared);
         self.sort_out(into, shared, false);
@@ -370,11 +372,12 @@ impl Kernels {
     }
 
     /// Where a kernel without an interval was launched. The recorder is on before the first step of a window and after
-    /// the last one, and while the program makes its weights where the window begins with its first step.
+    /// the last one; if the window begins with the program's first step, it is on while the program loads its weights.
     fn launched(&self, kernel: &RawKernel, more: bool) -> Launched {
         let mut known = self.windows.iter().chain(&self.current);
         let Some(at) = kernel.launch_start else {
-            // Without its call only one thing is certain: what ran before a step began was not launched by it or later.
+            // Without its launch call, only one thing is certain: what ran before a step began was launched before that
+            // step.
             let first = self.windows.front().or(self.current.as_ref());
             return match first {
                 Some((start, _)) if kernel.start >= *start => Launched::Within,
@@ -391,7 +394,7 @@ impl Kernels {
         }
     }
 
-    /// A kernel's record; takes note of what it says of the clocks.
+    /// A kernel's record. Also notes what the kernel shows about the error of the clocks.
     fn row(&mut self, kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRecord {
         if let Some(start) = kernel.launch_start {
             self.too_early_ns = self.too_early_ns.max(start.since(kernel.start));
@@ -405,15 +408,15 @@ impl Kernels {
         record(kernel, place, shared)
     }
 
-    /// Whether kernels are wanted soon: steps after a window still pay for the recorder until it is off.
+    /// Whether kernels are needed soon: steps after a window still pay for the recorder until it is off.
     pub(crate) fn is_hurried(&self, shared: &Shared) -> bool {
         shared.control.kernels_used_up() && self.closing_since.is_none_or(|since| since.elapsed() <= CLOSE_ANYWAY)
     }
 
-    /// Lets the recorder be switched off once every step of the window has come through here, or steps after the
-    /// window have paid for it long enough. A capture says itself when it has all its steps.
+    /// Lets the recorder be switched off once every step of the window has arrived here, or steps after the window have
+    /// paid for it long enough. A capture itself announces when it has all its steps.
     pub(crate) fn close_window_when_done(&mut self, shared: &Shared, host: &dyn Fn() -> HostNs) {
-        // Before anything is asked of the window: what begins from here on may be another one's.
+        // Read before the window's state: a step that begins from here on may belong to another window.
         let begun = shared.control.steps();
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
             self.closing_since = None;
@@ -425,7 +428,7 @@ impl Kernels {
             if since.elapsed() <= CLOSE_ANYWAY {
                 return;
             }
-            // The capture waits on for its steps, without the recorder.
+            // The capture goes on waiting for its steps, without the recorder.
             shared.control.end_capture();
             (self.steps_seen, self.given_up, self.given_up_at) = (self.steps_seen + missing, begun, host());
             self.closing_since = None;
@@ -436,7 +439,7 @@ impl Kernels {
         let _ = self.ask.send(Ask::CloseWindow);
     }
 
-    /// For the manifest.
+    /// The account for the manifest.
     pub(crate) fn account(&self, shared: &Shared) -> KernelAccount {
         let window = shared.control.kernels();
         KernelAccount {
@@ -492,7 +495,7 @@ mod tests {
     use crate::shared::{Hooks, Rings};
     use crossbeam_channel::unbounded;
 
-    /// A session with a recorder, the drain's end of it, and what the recorder's thread is asked.
+    /// A session with a recorder, the drain's end of it, and the requests to the recorder's thread.
     fn session() -> (Shared, Kernels, Receiver<Ask>) {
         let control = Control::new(None, false).with_kernels(None);
         let rings = Rings { capacity: 64, memory: 0 };
@@ -518,7 +521,7 @@ mod tests {
         std::array::from_fn(|_| begin_step(shared))
     }
 
-    /// Whether the drain has the window closed now; then it is.
+    /// Whether the drain asks now for the window to be closed; if so, closes it.
     fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
         kernels.close_window_when_done(shared, &|| HostNs(0));
         let closes = asked.try_iter().count() > 0;
@@ -526,7 +529,7 @@ mod tests {
         closes
     }
 
-    /// As if a window had been waited for for as long as one is.
+    /// Pretends that the longest wait for a window has passed.
     fn wait(kernels: &mut Kernels) {
         let since = kernels.closing_since.expect("is being closed");
         kernels.closing_since = since.checked_sub(CLOSE_ANYWAY + Duration::from_millis(1));

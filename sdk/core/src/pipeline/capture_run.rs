@@ -1,5 +1,5 @@
-//! A run of some steps beside the session's own exporters: what belongs to them goes to one more exporter, which then
-//! ends.
+//! Writes a run of some steps while the session goes on: the records of these steps go to one more exporter, which is
+//! closed afterwards.
 
 use super::fanout::{Closed, Lane, close_all, finish_all};
 use super::threads;
@@ -18,37 +18,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Steps that have begun are waited for this long after anything was last heard of them.
+/// After this time without a new step, steps that have begun are no longer waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same where steps were lost: it may have been these.
+/// The same, if steps were lost: they may be the missing ones.
 const PATIENCE_AFTER_LOSS: Duration = Duration::from_secs(5);
 
-/// From here on a step does not say how much it lost.
+/// From this value on, it is not known how many intervals a step lost.
 const UNCOUNTED: u64 = u16::MAX as u64;
 
-/// Time that the exporter gets to write what it was given.
+/// Time that the exporter gets to write its records.
 const CLOSE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Longest wait for the recorder of kernels before a capture begins without.
+/// Longest wait for the recorder of kernels before a capture begins without it.
 const KERNELS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the drain needs to begin a capture.
+/// What the drain needs in order to begin a capture.
 pub(crate) struct CaptureRequest {
     pub(crate) lane: Lane,
     pub(crate) run_id: String,
     pub(crate) steps: u64,
-    /// Told by the user that no more steps are wanted.
+    /// Set when the user wants no more steps.
     pub(crate) ended: Arc<AtomicBool>,
-    /// Hears of the finished run.
+    /// Receives the manifest of the finished run.
     pub(crate) finished: Sender<RunManifest>,
-    /// Hears the numbers of the steps, before the first of them begins; `None` where a window is open already.
+    /// Receives the numbers of the steps before the first of them begins; `None` if a window is open already.
     pub(crate) begun: Sender<Option<Range<u64>>>,
-    /// Cleared when another capture may begin.
+    /// Released when another capture may begin.
     pub(crate) busy: Busy,
 }
 
-/// Keeps others out while it lives.
+/// Keeps other captures from beginning while it lives.
 pub(crate) struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -76,12 +76,12 @@ impl Waiting {
         Self { request, until: Instant::now() + if asked { KERNELS_PATIENCE } else { Duration::ZERO } }
     }
 
-    /// Whether it is to begin now.
+    /// Whether the capture is to begin now.
     pub(crate) fn is_over(&self, control: &Control) -> bool {
         control.kernels().is_none_or(|window| window.is_on() || window.has_failed()) || Instant::now() >= self.until
     }
 
-    /// Lets go of the recorder and the exporter.
+    /// Releases the recorder and the exporter.
     pub(crate) fn give_up(self, control: &Control) {
         control.end_capture();
         self.request.lane.request_abandon();
@@ -95,20 +95,20 @@ pub(crate) struct Capturing {
     /// Requests that the captured steps work for and that have not ended.
     requests: FxHashSet<u64>,
     seen: u64,
-    /// When the window was opened, on the line of the run's times: the system clock may have been set meanwhile.
+    /// When the window was opened, on the run's time line: the system clock may have been set meanwhile.
     started: HostNs,
     last_seen: Instant,
     before: Tally,
     step_ns: u64,
     model_spans: u64,
-    /// Intervals of these steps that were dropped; `None` where a step lost more than it can say.
+    /// Intervals of these steps that were dropped; `None` if a step lost more than it can count.
     dropped: Option<u64>,
-    /// Those whose parent was.
+    /// Intervals whose parent was dropped.
     orphans: u64,
 }
 
 impl Capturing {
-    /// Opens the window; `None`, and the request is dropped, where one is open already.
+    /// Opens the window. If one is open already, the request is dropped and the result is `None`.
     pub(crate) fn begin(waiting: Waiting, control: &Control, before: Tally, now: HostNs) -> Option<Self> {
         let window = control.open_window(waiting.request.steps, true);
         let _ = waiting.request.begun.send(window.clone());
@@ -135,18 +135,18 @@ impl Capturing {
         })
     }
 
-    /// Takes what belongs to the captured steps.
+    /// Takes the records of the captured steps from `batch`.
     pub(crate) fn take(&mut self, batch: &Batch) {
         let inside = |step: Option<u64>| step.is_some_and(|step| self.window.contains(&step));
         let steps: Vec<_> = batch.steps.iter().filter(|s| inside(Some(s.step))).cloned().collect();
         let mut spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
-        // What a step stands in, such as a request's span, is not in this run.
+        // What is around a step, such as a request's span, is not in this run.
         let roots: FxHashSet<u64> = steps.iter().map(|s| s.seq).collect();
         spans.iter_mut().filter(|s| roots.contains(&s.seq)).for_each(|s| s.parent_seq = None);
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
         self.requests.extend(steps.iter().filter_map(|s| s.request));
-        // A request ends after its steps: its row may still come, or the capture ends before it does. One that began
-        // before has steps that are not here, and would look as if it had been idle.
+        // A request ends after its steps: its row may come later, or the capture may end before it does. A request that
+        // began before the capture has steps that are missing here, and would look as if it had been idle.
         let whole = |r: &&RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;
         let requests = batch.requests.iter().filter(whole).cloned().collect();
         let samples = batch.samples.iter().filter(|s| s.time >= self.started).cloned().collect();
@@ -167,7 +167,7 @@ impl Capturing {
         }
     }
 
-    /// Whether nothing more is to come.
+    /// Whether no more records are to come.
     pub(crate) fn is_done(&self, control: &Control, tally: &Tally) -> bool {
         let patience = if tally.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
         self.seen >= self.window.end - self.window.start
@@ -175,7 +175,7 @@ impl Capturing {
             || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
     }
 
-    /// Writes the run on a thread of its own, because that may take as long as it likes.
+    /// Writes the run on a thread of its own, because that may take long.
     pub(crate) fn finish(
         self,
         end: CaptureEnd,
@@ -183,10 +183,10 @@ impl Capturing {
         diagnostics: &Diagnostics,
     ) -> Option<JoinHandle<()>> {
         control.close_window(self.window.end);
-        // The kernels of all captured steps have come by now, unless the capture was ended before.
+        // The kernels of all captured steps have come by now, unless the capture was ended early.
         control.end_capture();
         let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
-        // Where there is no thread to be had the exporter sees its queue close, and keeps what it can.
+        // If no thread can be started, the exporter sees its queue close and keeps what it can.
         threads::spawn("cs-capture", move || self.write(end, begun))
             .inspect_err(|e| {
                 let what = "a captured run stays incomplete, because there is no thread to finish it";
@@ -195,9 +195,9 @@ impl Capturing {
             .ok()
     }
 
-    /// `begun` steps have begun; those of them that did not come go on, or were lost.
+    /// `begun` steps have begun; those that did not arrive still go on, or were lost.
     fn write(self, end: CaptureEnd, begun: u64) {
-        // Nothing is told from here: what the exporter says, its own thread tells.
+        // This thread reports no problems: those of the exporter are reported by the exporter's own thread.
         super::prepare_background_thread(&Diagnostics::default());
         let mut tally = end.tally.since(&self.before);
         let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
@@ -214,8 +214,9 @@ impl Capturing {
         tally.helper_spans = spans - model_spans.min(spans);
         tally.drained = spans;
         tally.orphans = orphans;
-        // Of what the session dropped meanwhile only that counts which was of these steps. They say how much it was;
-        // but where a step that is missing may have been dropped itself, all of it may have been theirs.
+        // Of the intervals that the session lost meanwhile, only those of these steps count. The steps state how many
+        // they lost; but if a step is missing that may have been lost itself, all of the session's lost intervals may
+        // have been theirs.
         let missing = begun.saturating_sub(seen).min(tally.steps.lost);
         tally.steps = StepCounts {
             begun,
@@ -239,7 +240,7 @@ impl Capturing {
             exporters: reports,
             unresponsive: &unresponsive,
             per_interval_ns: end.per_interval_ns,
-            // Without a step there is nothing to be said of its spans, but of the capture: see below.
+            // Without a step nothing can be said about its spans; the finding about the capture is added below.
             paused_throughout: seen == 0,
             capture: true,
             ..Closing::default()

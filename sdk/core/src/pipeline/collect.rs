@@ -1,4 +1,4 @@
-//! Runs collectors on one background thread, each at its own period.
+//! Runs the collectors on one background thread, each at its own period.
 
 use crate::HostNs;
 use crate::collector::{Collector, Samples};
@@ -42,7 +42,7 @@ pub(crate) fn start(
             match stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
-                    // A last round: of a short run it may be the only one that saw the work.
+                    // A last round: in a short run it may be the only one that saw the work.
                     due.iter_mut().for_each(|slot| take(slot, Round::Last, &samples, &failures, &shared));
                     meter.update();
                     return;
@@ -59,7 +59,7 @@ enum Round {
     Last,
 }
 
-/// One round of one collector, which is due again a period later; a missed beat is skipped, not made up for.
+/// Makes one round of one collector, which is due again after its period. Missed rounds are skipped, not made up for.
 fn take(
     slot: &mut (Instant, Option<Box<dyn Collector>>),
     round: Round,
@@ -89,7 +89,7 @@ fn take(
             return;
         }
     }
-    // A full channel means that the drain is stuck; samples are the first thing to do without.
+    // A full channel means that the drain does not keep up; samples are what matters least.
     if !taken.is_empty() {
         let n = taken.len() as u64;
         if samples.try_send(taken).is_err() {
@@ -112,7 +112,7 @@ mod tests {
     use crate::control::Control;
     use crossbeam_channel::bounded;
 
-    /// Tells which method was called.
+    /// A collector that shows which of its methods was called.
     struct Counter(Arc<str>);
 
     impl Collector for Counter {

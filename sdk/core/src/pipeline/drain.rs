@@ -1,4 +1,4 @@
-//! The drain: empties the threads' rings, resolves, and hands batches to the exporters' lanes.
+//! The drain: empties the threads' rings, resolves the records, and hands batches to the exporters' lanes.
 
 use super::capture_run::{CaptureEnd, CaptureRequest, Capturing, Waiting};
 use super::enrich::{Enricher, Resolved};
@@ -24,45 +24,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Spans in a batch before it is sent.
+/// Spans after which a batch is sent.
 const BATCH_SPANS: usize = 8_192;
 
 /// Pause between rounds in a window of kernels.
 const WINDOW_PAUSE: Duration = Duration::from_millis(2);
 
-/// Time that a flush gives the device to reach what it was given.
+/// Time that a flush gives the device to reach the marks in its queue.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What is told when a guard was forgotten for the first time.
+/// Reported when a guard was forgotten for the first time.
 const FORGOTTEN: &str = "a span was still open when its step or request had ended and others began on the same thread, \
      as if its guard had been forgotten (mem::forget): it is not in the run; what comes after it is recorded as if it \
      had been left";
 
-/// Names of threads remembered; from there on every thread's name carries its number.
+/// Names of threads that are remembered; after that many, every thread's name carries its number.
 const MAX_THREAD_NAMES: usize = 4_096;
 
 /// Commands to the drain thread.
 pub(crate) enum Command {
-    /// Empty the rings, then flush every exporter; each answers whether it could.
+    /// Empty the rings, then flush every exporter; each exporter answers whether it could.
     Flush(Sender<bool>),
     /// Begin a run of the next steps.
     Capture(Box<CaptureRequest>),
-    /// Empty the rings for the last time and answer.
+    /// Empty the rings for the last time and answer with the report.
     Stop(Sender<DrainReport>),
 }
 
-/// What the drain knows at the end.
+/// What the drain knows when the session ends.
 pub(crate) struct DrainReport {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) tally: Tally,
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
-    /// Threads that write captured runs.
+    /// Threads that are writing captured runs.
     pub(crate) captures: Vec<JoinHandle<()>>,
 }
 
-/// Sums over threads.
+/// Counts, summed over threads.
 #[derive(Clone, Copy, Default)]
 struct ThreadSums {
     loss: LossCounts,
@@ -74,7 +74,7 @@ struct ThreadSums {
     steps_paused: u64,
 }
 
-/// What the drain shares with the session's other threads.
+/// How the drain is connected with the session's other threads.
 pub(crate) struct Links {
     pub(crate) requests: Receiver<RawRequest>,
     pub(crate) samples: Receiver<Vec<SampleRecord>>,
@@ -84,13 +84,13 @@ pub(crate) struct Links {
     pub(crate) background: Arc<BackgroundCpu>,
 }
 
-/// What the drain keeps to.
+/// Time limits and costs that the drain works with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) interval: Duration,
-    /// Longest time that the device gets at the end to reach what it was given.
+    /// Longest time that the device gets at the end to reach the marks in its queue.
     pub(crate) gpu_patience: Duration,
-    /// What an interval costs, for the runs of captures.
+    /// Cost of an interval, for the manifests of captures.
     pub(crate) per_interval_ns: f64,
 }
 
@@ -106,15 +106,15 @@ pub(crate) struct Drain {
     thread_names: FxHashSet<Arc<str>>,
     resolved: Resolved,
     enricher: Enricher,
-    /// Of threads that ended.
+    /// Counts of threads that have ended.
     gone: ThreadSums,
     counts: [u64; RecordKind::ALL.len()],
-    /// A capture that is to begin.
+    /// A capture that has not begun yet.
     next_capture: Option<Waiting>,
     capture: Option<Capturing>,
-    /// Threads that write captured runs.
+    /// Threads that are writing captured runs.
     captures: Vec<JoinHandle<()>>,
-    /// Whether threads came in the latest round.
+    /// Whether new threads came in the latest round.
     threads_come: bool,
 }
 
@@ -123,7 +123,7 @@ struct Source {
     ring: rtrb::Consumer<Raw>,
     counts: Arc<ThreadCounts>,
     drained: u64,
-    /// Given back with the ring.
+    /// Given back together with the ring.
     share: Option<RingShare>,
 }
 
@@ -158,12 +158,13 @@ impl Drain {
         }
     }
 
-    /// Works until the session ends. A panic is told at once: a program may go on for days without being recorded.
+    /// Works until the session ends. A panic is reported at once, because the program may go on for days without being
+    /// recorded.
     pub(crate) fn run(self) {
         let shared = self.shared.clone();
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.work())) {
             let said = panic_message(payload.as_ref());
-            // Nobody takes what comes from here on: threads are not to keep it for ever.
+            // Nobody reads the rings from here on: close the session, so that threads do not keep what they would add.
             shared.control.close();
             shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let message = format!("the pipeline panicked, so nothing is recorded from here on: {said}");
@@ -173,9 +174,9 @@ impl Drain {
     }
 
     fn work(mut self) {
-        // At the application's own priority: its work grows with the application's, and a ring that it does not empty
-        // in time loses records. At a lower one a machine with more threads at work than cores left it less time than
-        // it needs.
+        // Runs at the application's own priority: its work grows with the application's, and a ring that it does not
+        // empty in time loses records. At a lower priority it did not get enough time on machines with more busy
+        // threads than cores.
         crate::layer::thread::mute_this_thread();
         self.shared.diagnostics.adopt_thread();
         let meter = self.links.background.meter();
@@ -206,13 +207,13 @@ impl Drain {
         }
     }
 
-    /// How long to sleep after a round that found the fullest ring as full as if `busiest` records were in one of the
+    /// How long to sleep after a round. `busiest` is the number of records in the fullest ring, scaled to a ring of the
     /// usual size.
     fn next_pause(&self, last: Duration, busiest: usize) -> Duration {
         let pause = self.pause_for_rings(last, busiest);
         if self.next_capture.is_some() || self.enricher.closes_window(&self.shared) {
-            // Somebody waits for the capture. Steps after a window still pay for the recorder until it is off: close it
-            // soon.
+            // Somebody waits for the capture. Steps after a window still pay for the recorder until it is off, so the
+            // window must be closed soon.
             pause.min(WINDOW_PAUSE)
         } else if self.enricher.is_waiting() {
             pause.min(self.pace.interval)
@@ -221,13 +222,13 @@ impl Drain {
         }
     }
 
-    /// Waking costs more than a hundred records do (some 60 µs, most of it the kernel's and cold caches), so rings that
-    /// fill slowly are looked at less often, but never so seldom that a sudden burst of 400,000 records a second
-    /// overflows one of the default size. A ring over a quarter full would overflow if the next burst is as large: look
-    /// again sooner.
+    /// Waking up costs more than a hundred records (about 60 µs, mostly in the operating system and from cold caches),
+    /// so rings that fill slowly are emptied less often, but often enough that a sudden burst of 400,000 records a
+    /// second does not overflow a ring of the default size. A ring that is over a quarter full would overflow if the
+    /// next burst is as large, so it is emptied sooner.
     fn pause_for_rings(&self, last: Duration, busiest: usize) -> Duration {
         let capacity = self.shared.ring_capacity;
-        // Where threads come and go in a hurry, the rings of those that went are wanted back.
+        // If many threads come and go, the rings of those that have ended must be freed quickly.
         if busiest * 4 > capacity || (self.threads_come && self.shared.ring_room.is_scarce()) {
             self.pace.interval / 8
         } else if busiest * 8 > capacity {
@@ -237,7 +238,7 @@ impl Drain {
         }
     }
 
-    /// Rounds until nothing waits for the device any more, or `patience` is over. Returns the records of the last
+    /// Makes rounds until nothing waits for the device any more, or `patience` is over. Returns the records of the last
     /// round.
     fn cycle_until_known(&mut self, meter: &CpuMeter, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
@@ -250,12 +251,12 @@ impl Drain {
         }
     }
 
-    /// One round over everything; what is behind is `urgent` at a flush and at the end. Returns the most records found
-    /// in one ring, of a small one in proportion.
+    /// Makes one round over everything. It is `urgent` at a flush and at the end. Returns the most records found in one
+    /// ring, scaled up if the ring is small.
     fn cycle(&mut self, meter: &CpuMeter, urgent: bool) -> usize {
         self.mapper.maybe_resync();
-        // Requests that have closed by now have no records but what is in the rings already; they are forgotten after
-        // those.
+        // The records of requests that have closed by now are all in the rings already. Requests are forgotten after
+        // those records are resolved.
         let closed: Vec<RawRequest> = self.links.requests.try_iter().collect();
         self.adopt_new_threads();
         let mut busiest = 0;
@@ -274,8 +275,8 @@ impl Drain {
         if self.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &tally)) {
             self.end_capture();
         }
-        // A guard that is late may still be dropped. One is forgotten for sure once it was given up, or its thread has
-        // ended.
+        // A guard that is late may still be dropped. It is certain to be forgotten only if its interval was given up,
+        // or its thread has ended.
         let given_up = |source: &Source| source.counts.forgotten.load(Ordering::Relaxed) > OUTLIVED_KEPT as u64;
         if self.gone.loss.forgotten_guards > 0 || self.sources.iter().any(given_up) {
             self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
@@ -285,18 +286,18 @@ impl Drain {
         busiest
     }
 
-    /// Begins the capture that is asked for, once the recorder of kernels is on or nobody waits for that.
+    /// Begins the capture that was asked for, once the recorder of kernels is on or is not waited for any longer.
     fn begin_capture(&mut self, meter: &CpuMeter) {
         if !self.next_capture.as_ref().is_some_and(|waiting| waiting.is_over(&self.shared.control)) {
             return;
         }
-        // What the rings hold now is before the window: let it count for the session alone.
+        // The records now in the rings are from before the window and belong only to the session.
         self.cycle(meter, false);
         let Some(waiting) = self.next_capture.take() else { return };
         self.capture = Capturing::begin(waiting, &self.shared.control, self.tally(), self.mapper.now());
     }
 
-    /// Writes the captured run, if there is one under way, with what it has.
+    /// Ends the capture that is under way, if there is one, and writes its run with the records it has.
     fn end_capture(&mut self) {
         let Some(capture) = self.capture.take() else { return };
         let end = CaptureEnd {
@@ -310,7 +311,7 @@ impl Drain {
         self.captures.extend(capture.finish(end, &self.shared.control, &self.shared.diagnostics));
     }
 
-    /// What becomes known of the run goes out at once, so that a run that is killed still says which model it was of.
+    /// Hands on what became known of the run at once, so that even a run that is killed says which model it was of.
     fn pass_on_manifest(&self) {
         if let Some(manifest) = self.links.manifest.take_change().map(Arc::new) {
             self.lanes.iter().for_each(|lane| lane.update(&manifest));
@@ -321,8 +322,9 @@ impl Drain {
         let new = std::mem::take(&mut *self.shared.new_threads.lock().unwrap_or_else(PoisonError::into_inner));
         self.threads_come = !new.is_empty();
         for thread in new {
-            // Tables carry the name alone, and pools give all their threads the same one. It is copied, because what
-            // the thread allocated stays behind in its heap: between rings that come and go it would keep their pages.
+            // Tables contain only the name, and pools give all their threads the same one. The name is copied, because
+            // what the thread itself allocated stays in its heap: between rings that come and go it would keep their
+            // pages in use.
             let mut info = Arc::new(ThreadInfo { name: Arc::from(&*thread.info.name), ..(*thread.info).clone() });
             let known = self.thread_names.len() >= MAX_THREAD_NAMES || !self.thread_names.insert(info.name.clone());
             if known {
@@ -372,12 +374,13 @@ impl Drain {
         waiting * shared.ring_capacity.div_ceil(capacity)
     }
 
-    /// Threads that ended have no more to say once their ring is empty.
+    /// Removes threads that have ended, once their ring is empty.
     fn retire_ended_threads(&mut self) {
         let mut at = 0;
         while at < self.sources.len() {
             let source = &self.sources[at];
-            // Order matters: a thread that is gone writes no more, so an empty ring after that is empty for good.
+            // The order matters: a thread that has ended writes nothing more, so a ring that is empty after that stays
+            // empty.
             if source.ring.is_abandoned() && source.ring.is_empty() {
                 let mut source = self.sources.swap_remove(at);
                 let around = Surroundings { shared: &self.shared, mapper: &self.mapper };
@@ -448,7 +451,8 @@ impl Drain {
         }
     }
 
-    /// Steps by what became of them. Those that are to be recorded and neither have come nor are lost are still open.
+    /// Steps by what became of them. Those that were to be recorded and have neither arrived nor been lost are still
+    /// open.
     fn steps(&self, sums: &ThreadSums) -> StepCounts {
         let resolver = &self.resolver;
         StepCounts {
@@ -466,7 +470,7 @@ impl Drain {
 
     fn stop(mut self, meter: &CpuMeter, answer: &Sender<DrainReport>) {
         self.shared.control.close();
-        // Steps under way when the session closes may still write; a few rounds catch what comes at once.
+        // Steps under way when the session closes may still write; a few rounds pick up what comes at once.
         let deadline = Instant::now() + Duration::from_millis(50);
         loop {
             let busiest = self.cycle(meter, true);
@@ -494,11 +498,11 @@ impl Drain {
             self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
             self.shared.notices.tell(&self.shared.diagnostics);
         }
-        // Whatever was emitted since the final round is a record that nobody will read.
+        // Intervals emitted since the final round were not read.
         let loss = &mut tally.loss;
         loss.after_shutdown =
             loss.emitted.saturating_sub(tally.drained + loss.ring_full + loss.too_deep + loss.no_ring);
-        // Two counts taken at different ends of the resolver: they differ only if it loses something.
+        // These are counted before and after the resolver: they differ only if it loses intervals.
         loss.unresolved = tally.drained.saturating_sub(tally.counts[RecordKind::Span as usize]);
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = self.mapper.info();
@@ -534,8 +538,8 @@ impl ThreadSums {
     fn add(&mut self, source: &Source) {
         let (counts, loss) = (&source.counts, &mut self.loss);
         self.drained += source.drained;
-        // What is lost is counted as emitted first, and read first: so it is never more. Acquire pairs with the
-        // writer's Release: records counted here are visible in the ring.
+        // Losses are counted after their `emitted`, and read before it, so they are never more. Acquire pairs with the
+        // writer's Release: the records of intervals counted here are visible in the ring.
         let [ring_full, too_deep, no_ring] =
             [&counts.ring_full, &counts.too_deep, &counts.no_ring].map(|count| count.load(Ordering::Acquire));
         let emitted = counts.emitted.load(Ordering::Acquire);
@@ -546,12 +550,12 @@ impl ThreadSums {
         loss.threads_without_ring += u64::from(source.share.is_none());
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
         loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
-        // Intervals too deep to be kept, or of threads without a ring, are emitted without having been entered into the
-        // stack.
+        // Intervals that are nested too deeply, or whose thread has no ring, are emitted without having been entered
+        // into the stack.
         let entered =
             counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
         loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep + no_ring));
-        // In this order: a step is counted as due before it is lost.
+        // In this order: a step is counted as due before it is counted as lost.
         self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);
         self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Enrich: attaches GPU time to resolved intervals once the device has got that far, and lets them go on.
+//! Enrich: gives resolved intervals their GPU time once the device has reached it, and passes them on.
 //!
-//! Batches wait here, in order, until every mark in them is known and the kernels of their steps are in. Nothing waits
-//! for the device itself: what is not known yet is asked again at the next round, and what never comes is given up and
-//! counted.
+//! Batches wait here, in order, until every mark in them is known and the kernels of their steps have arrived. Nothing
+//! waits for the device itself: what is not known yet is checked again in the next round, and what never comes is given
+//! up and counted.
 //!
-//! No clock of its own and no I/O: times come in, records go out.
+//! It has no clock of its own and does no I/O: times come in, records go out.
 
 use super::attribute::{Attribution, Kernels, WindowStep};
 use super::mark_times::{Lookup, MarkTimes};
@@ -22,28 +22,28 @@ use std::time::{Duration, Instant};
 /// Intervals that may wait for the device.
 ///
 /// Overload policy: beyond this the oldest batch goes on without the GPU time that is still missing, because memory
-/// must stay bounded and host times are worth more than nothing.
+/// must stay bounded and host times alone are better than nothing.
 const MAX_HELD: usize = 524_288;
 
-/// A batch waits no longer than this, whatever the clock says.
+/// Longest time that a batch waits, whatever the clock reports.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A step that was marked in full although it is cold waits so long for a warm one of its kind, but not while a window
-/// of kernels is to be closed, which slows the program down until then.
+/// Longest time that a cold step marked in full waits for a warm one of its kind. It does not wait while a window of
+/// kernels is being closed, because the recorder slows the program down until then.
 const COLD_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Cold steps named in the account.
+/// Most cold steps listed in the account.
 const MAX_COLD: usize = 256;
 
-/// Time that kernels of a step without marks get to finish before they are fetched.
+/// Time that the kernels of a step without marks get to finish before they are fetched.
 const UNMARKED_GRACE: Duration = Duration::from_millis(200);
 
-/// Time between two looks at the clock while little is under way. Asking the driver takes its locks, for which launches
-/// then wait: measured on a small model, asking every 10 ms costs it a percent.
+/// Time between two polls of the clock while few marks are under way. A poll takes locks of the driver, for which
+/// launches then wait: measured on a small model, polling every 10 ms costs it a percent.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Marks under way from which the clock is asked at once, so that its pool of events does not run out; less at first,
-/// because pools start small and grow with what they see.
+/// Marks under way from which on the clock is polled at once, so that its pool of events does not run out. The limit is
+/// lower for the first marks, because pools start small and grow with use.
 const PRESSING: u64 = 2_048;
 const PRESSING_AT_FIRST: u64 = 512;
 const FIRST_MARKS: u64 = 16_384;
@@ -51,47 +51,47 @@ const FIRST_MARKS: u64 = 16_384;
 /// Ratios kept for the cross-check of marks against kernels.
 const MAX_RATIOS: usize = 16_384;
 
-/// Intervals shorter than this are left out of the cross-check: marks are a microsecond or two wide themselves.
+/// Intervals shorter than this are left out of the cross-check: a mark itself takes a microsecond or two.
 const CROSS_CHECK_FROM_NS: u64 = 100_000;
 
-/// An interval may lie this far outside its parent before it is counted: what a device's clock resolves, and what the
-/// correlation of the clocks may be off by over the parent's duration.
+/// How far an interval may lie outside its parent before it is counted: the resolution of the device's clock, plus the
+/// possible error of the clocks' correlation over the parent's duration.
 fn nesting_tolerance(parent_ns: i64) -> i64 {
     1_000 + parent_ns / 10_000
 }
 
-/// Records resolved, and the marks their GPU time is to be made of.
+/// Records that are resolved, and the marks from which their GPU time is made.
 #[derive(Default)]
 pub(crate) struct Resolved {
     pub(crate) batch: Batch,
     marked: Vec<Marked>,
-    /// Steps at the root of a window among them.
+    /// The steps of windows among them, except those inside other such steps.
     window_steps: Vec<WindowStep>,
     /// Steps marked in full although they are cold.
     cold: Vec<ColdStep>,
-    /// Kinds of steps of which a warm one is here with marks of its parts.
+    /// Kinds of steps of which these records contain a warm one with marks of its parts.
     warm: Vec<u32>,
     /// The step whose parts are being noted.
     around: Option<Around>,
-    /// Spans whose kernels were recorded: indices into the batch's.
+    /// Indices of the spans whose kernels were recorded.
     in_window: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Marked {
-    /// Index into the batch's spans.
+    /// Index of the span in the batch.
     span: u32,
     thread: u32,
     marks: [u32; 2],
 }
 
-/// A step whose parts' times are to be used only if nothing better comes.
+/// A step whose parts' times are used only if no warm step of its kind comes.
 #[derive(Debug, Clone, Copy)]
 struct ColdStep {
     step: u64,
-    /// Number of its name.
+    /// Number of the kind's name.
     kind: u32,
-    /// Its own span and the last of its parts: indices into the batch's.
+    /// Indices of its own span and of the last of its parts.
     root: u32,
     last: u32,
 }
@@ -105,7 +105,7 @@ struct Around {
 }
 
 impl Resolved {
-    /// Notes the marks of the span that was pushed last.
+    /// Notes the marks of the span that was added last.
     pub(crate) fn note(&mut self, item: &RawInterval, thread: u32) {
         use crate::raw::flag;
         let span = self.batch.spans.len().saturating_sub(1) as u32;
@@ -132,7 +132,7 @@ impl Resolved {
         }
     }
 
-    /// A marked part of a step.
+    /// Notes a marked part of a step.
     fn note_part(&mut self, around: &Around, span: u32) {
         let Around { step, kind, root, cold } = *around;
         if !cold {
@@ -153,18 +153,19 @@ struct Held {
     resolved: Resolved,
     since: Instant,
     waits_for: WaitsFor,
-    /// Marked intervals, from the first, that were not known when they were looked at last; all others are.
+    /// Marked intervals, counted from the first, up to the last one that was not known at the last check; all later
+    /// ones are known.
     unknown: usize,
-    /// What had been learnt then.
+    /// What `MarkTimes::learnt` returned at that check.
     looked_at: Option<u64>,
 }
 
-/// What a batch waits for, one after the other.
+/// What a batch waits for; one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
-    /// For the device to be done with it.
+    /// For the device to finish its work.
     Device,
-    /// For its kernels, which come with the delivery of this number.
+    /// For its kernels, which come with the answer to this ticket.
     Kernels(u64),
     Nothing,
 }
@@ -179,9 +180,9 @@ impl Held {
         !self.resolved.in_window.is_empty()
     }
 
-    /// Whether the device is done with all that the batch launched. Where the last marks are known it is; without marks
-    /// there is nothing but to wait a while. There may be thousands of batches and a million marks: none is looked at
-    /// again before something was learnt, and none that is known.
+    /// Whether the device has finished everything that the batch launched. It has if the last marks are known; without
+    /// marks, all that can be done is wait for a while. There may be thousands of batches and a million marks, so
+    /// nothing is checked again before something new was learnt, and known marks are not checked again.
     fn is_done(&mut self, mark_times: &MarkTimes) -> bool {
         if self.resolved.marked.is_empty() && self.has_kernels() {
             return self.since.elapsed() >= UNMARKED_GRACE;
@@ -195,24 +196,24 @@ impl Held {
     }
 }
 
-/// Holds batches back until their GPU time is known.
+/// Keeps batches back until their GPU time is known.
 pub(crate) struct Enricher {
     clock: Option<Box<dyn GpuClock>>,
     mark_times: MarkTimes,
     kernels: Option<Kernels>,
-    /// Whether GPU time was asked for, and not only taken in case there is any.
+    /// Whether GPU time was asked for, rather than taken in case the program uses a GPU.
     expected: bool,
     held: VecDeque<Held>,
     held_spans: usize,
     intervals: BTreeMap<&'static str, u64>,
-    /// When the clock was last asked.
+    /// When the clock was last polled.
     polled: Option<Instant>,
     outside_parent: u64,
     ratios: Vec<f32>,
     compared: u64,
-    /// Kinds of steps that a warm one was marked of in full.
+    /// Kinds of steps of which a warm one was marked in full.
     warm: FxHashSet<u32>,
-    /// Cold steps whose parts have their times, and how many have not.
+    /// Cold steps whose parts keep their times, and (`cold_stripped`) the number of those whose parts do not.
     cold_kept: Vec<u64>,
     cold_stripped: u64,
 }
@@ -237,22 +238,22 @@ impl Enricher {
         }
     }
 
-    /// A thread ended; intervals of it may still wait for the device.
+    /// A thread has ended; its intervals may still wait for the device.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.mark_times.thread_ended(thread);
     }
 
-    /// Whether anything waits for the device.
+    /// Whether any batch waits.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether a window of kernels is to be closed as soon as its kernels are in.
+    /// Whether a window of kernels is to be closed as soon as its kernels have arrived.
     pub(crate) fn closes_window(&self, shared: &Shared) -> bool {
         self.kernels.as_ref().is_some_and(|kernels| kernels.is_hurried(shared))
     }
 
-    /// Whether the clock should be asked now.
+    /// Whether to poll the clock now.
     fn is_due(&self, shared: &Shared) -> bool {
         let Some(last) = self.polled else { return true };
         let (timed, lost) = self.mark_times.marks();
@@ -261,7 +262,7 @@ impl Enricher {
         last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
     }
 
-    /// Takes a batch in.
+    /// Takes in a batch.
     pub(crate) fn add(&mut self, resolved: Resolved) {
         if resolved.batch.is_empty() {
             return;
@@ -271,7 +272,7 @@ impl Enricher {
         self.held.push_back(Held::new(resolved));
     }
 
-    /// Asks the sources what is new, at once where it is `urgent`, and passes on what is complete.
+    /// Polls the sources, at once if it is `urgent`, and passes on what is complete.
     pub(crate) fn advance(
         &mut self,
         shared: &Shared,
@@ -305,8 +306,8 @@ impl Enricher {
         }
     }
 
-    /// Finds out what each batch waits for now. The recorder is asked for the kernels of all batches that the device is
-    /// done with at once.
+    /// Finds out what each batch waits for now. The recorder is asked once for the kernels of all batches that the
+    /// device has finished.
     fn look_at_held(&mut self, hurried: bool) {
         let Self { held, mark_times, kernels, .. } = self;
         let may_ask = kernels.as_ref().is_some_and(|kernels| kernels.may_ask(hurried));
@@ -325,7 +326,7 @@ impl Enricher {
         }
     }
 
-    /// Whether a batch, the oldest there is, goes on now.
+    /// Whether the oldest batch is passed on now.
     fn may_go(&self, oldest: &Held, hurried: bool) -> bool {
         let waited = oldest.since.elapsed();
         if self.held_spans > MAX_HELD || waited > PATIENCE {
@@ -337,7 +338,7 @@ impl Enricher {
         oldest.waits_for == WaitsFor::Nothing && !hopes_for_warm
     }
 
-    /// Fetches the last kernels and ends the recorder's thread, waiting no longer than `patience`.
+    /// Fetches the last kernels and ends the recorder's thread; waits no longer than `patience`.
     pub(crate) fn stop_kernels(&mut self, shared: &Shared, patience: Duration) {
         let Some(kernels) = &mut self.kernels else { return };
         let ticket = kernels.stop();
@@ -348,7 +349,7 @@ impl Enricher {
         }
     }
 
-    /// Everything goes, known or not. No more batches come.
+    /// Passes on everything, known or not. No more batches come.
     pub(crate) fn release_all(&mut self, shared: &Shared, mut out: impl FnMut(Batch)) {
         while let Some(held) = self.held.pop_front() {
             out(self.finish(held, shared));
@@ -382,7 +383,7 @@ impl Enricher {
         batch
     }
 
-    /// Sets the time between marks. Parts of a cold step have none where a warm one of its kind has come.
+    /// Sets the times between marks. Parts of a cold step get none if there was a warm step of its kind.
     fn set_marked(&mut self, batch: &mut Batch, marked: &[Marked], cold: Vec<ColdStep>) {
         let (stripped, kept): (Vec<ColdStep>, Vec<ColdStep>) =
             cold.into_iter().partition(|c| self.warm.contains(&c.kind));
@@ -407,7 +408,7 @@ impl Enricher {
         }
     }
 
-    /// Kernels are the truth where there are any: marks are checked against them and give way.
+    /// Times from kernels replace those from marks, and marks are checked against them.
     fn apply(&mut self, batch: &mut Batch, attribution: &Attribution) {
         for (span, inside) in batch.spans.iter_mut().zip(attribution.per_span()) {
             if !inside.recorded {
@@ -451,7 +452,7 @@ impl Enricher {
         }
     }
 
-    /// For the manifest; `None` where no GPU time was asked for.
+    /// The account for the manifest; `None` if no GPU time was asked for.
     pub(crate) fn account(&self, shared: &Shared, ns_per_tick: f64) -> Option<GpuAccount> {
         let used = shared.gpu.as_ref().is_some_and(|gpu| gpu.counts.recorded.load(Relaxed) > 0);
         if !((self.clock.is_some() && (self.expected || used)) || self.kernels.is_some()) {
@@ -487,7 +488,7 @@ impl Enricher {
             ]
             .map(|(name, n)| (name.to_string(), n))
             .into();
-            // A cold step whose parts' times were taken out has its own left.
+            // A cold step whose parts lost their times still has its own.
             account.steps_full = c.steps_full.load(Relaxed).saturating_sub(self.cold_stripped);
             account.steps_partial = c.steps_partial.load(Relaxed) + self.cold_stripped;
             account.cold_steps.clone_from(&self.cold_kept);
@@ -522,7 +523,7 @@ mod tests {
     fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
         const BATCHES: u32 = 100;
         let mut enricher = Enricher::new(None, None, true);
-        // The first of each batch's intervals ends last on the device.
+        // In each batch, the first interval ends last on the device.
         for batch in 0..BATCHES {
             let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
             enricher.held.push_back(Held::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
@@ -544,7 +545,7 @@ mod tests {
         };
         assert_eq!(look(&mut enricher), (100, 0), "one of each batch is enough");
         assert_eq!(look(&mut enricher), (0, 0), "nothing was learnt");
-        // All but the last of the first batch.
+        // All marks but the last of the first batch.
         learn(&mut enricher, 10);
         assert_eq!(look(&mut enricher), (109, 0));
         learn(&mut enricher, 1);

@@ -1,4 +1,4 @@
-//! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing one delays nobody.
+//! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing exporter delays nobody.
 
 use super::threads;
 use crate::diagnostics::{Diagnostics, panic_message};
@@ -22,10 +22,10 @@ enum Message {
     Abandon,
 }
 
-/// Messages a queue holds at most; what bounds memory is the number of records, see `Lane::queued`.
+/// Messages in a queue at most. Memory is bounded by the number of records, see `Lane::queued`.
 const MAX_MESSAGES: usize = 4096;
 
-/// Least time between two problems told of one exporter.
+/// Minimum time between two reports of problems of one exporter.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// One exporter with its queue and thread.
@@ -83,7 +83,7 @@ impl Lane {
         if self.dead.load(Ordering::Relaxed) {
             return self.ledger.dropped_batch(batch, DropReason::Dead);
         }
-        // A batch always fits an empty queue, however large it is.
+        // A batch always fits into an empty queue, however large it is.
         let queued = self.queued.load(Ordering::Relaxed);
         if queued > 0 && queued + records > self.limit {
             return self.ledger.dropped_batch(batch, DropReason::QueueFull);
@@ -99,20 +99,21 @@ impl Lane {
         }
     }
 
-    /// Passes on facts that became known; may be left out when the queue is full, the final manifest has them again.
+    /// Passes on what became known of the run. If the queue is full, this is skipped: the final manifest contains it
+    /// too.
     pub(crate) fn update(&self, manifest: &Arc<RunManifest>) {
         let _ = self.sender.try_send(Message::Update(manifest.clone()));
     }
 
-    /// Asks for a flush; `done` hears whether it could be done.
+    /// Asks for a flush; `done` receives whether it was possible.
     pub(crate) fn request_flush(&self, done: Sender<bool>) {
-        // A queue so full that not even this fits will not be empty soon: better to say so than to wait.
+        // A queue that is full even for this will not be empty soon: it is better to say so than to wait.
         if self.sender.try_send(Message::Flush(done.clone())).is_err() {
             let _ = done.send(false);
         }
     }
 
-    /// Takes back what the exporter made at its start, because the session cannot start; returns once that is done.
+    /// Lets the exporter remove what it made at its start, because the session cannot start. Returns once that is done.
     pub(crate) fn abandon(mut self) {
         self.request_abandon();
         if let Some(thread) = self.thread.take() {
@@ -120,12 +121,12 @@ impl Lane {
         }
     }
 
-    /// As [`abandon`](Lane::abandon), without waiting. The queue is empty then: nothing has been sent.
+    /// Like [`abandon`](Lane::abandon), without waiting. Nothing has been sent yet, so there is room in the queue.
     pub(crate) fn request_abandon(&self) {
         let _ = self.sender.try_send(Message::Abandon);
     }
 
-    /// Whether the exporter's thread has ended; joins it if so.
+    /// Joins the exporter's thread if it has ended.
     fn join_if_done(&mut self) {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(thread) = self.thread.take()
@@ -135,16 +136,16 @@ impl Lane {
     }
 }
 
-/// How exporters closed.
+/// How the exporters closed.
 pub(crate) struct Closed {
-    /// Their accounts, in their order.
+    /// Their accounts, in the order of the lanes.
     pub(crate) reports: Vec<ExporterReport>,
-    /// Names of those that had not closed when the time was over. What they had not settled by then counts as dropped,
-    /// whatever becomes of it: the run's account is not to depend on how far they come meanwhile.
+    /// Names of those that had not closed in time. What they had not settled by then counts as dropped, whatever they
+    /// do afterwards, because the run's account must not depend on it.
     pub(crate) unresponsive: Vec<&'static str>,
 }
 
-/// Has all exporters close, at the same time, so that one that is slow does not use up the others' time.
+/// Closes all exporters at the same time, so that a slow one does not use up the others' time.
 pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Closed {
     let ask = |lane: &Lane| {
         let (done, answer) = bounded(1);
@@ -164,7 +165,7 @@ pub(crate) fn close_all(lanes: &[Lane], deadline: Instant) -> Closed {
     closed
 }
 
-/// Gives all exporters but the `unresponsive` ones the manifest of the run, waits for them, and ends their threads.
+/// Gives all exporters except the `unresponsive` ones the final manifest, waits for them, and ends their threads.
 pub(crate) fn finish_all(
     lanes: &mut [Lane],
     unresponsive: &[&'static str],
@@ -193,11 +194,11 @@ struct Worker {
     last_log: Option<Instant>,
     unlogged: u64,
     diagnostics: Diagnostics,
-    /// Whether the exporter has been started and no more.
+    /// Whether the exporter has been started and has received nothing else.
     untouched: bool,
 }
 
-/// A worker whose thread could not be had is dropped where it is.
+/// If its thread cannot be started, a worker is dropped immediately.
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.untouched {
@@ -238,7 +239,7 @@ impl Worker {
                 }
                 Err(RecvTimeoutError::Timeout) => self.call(|exporter, ledger| exporter.tick(ledger), None),
                 Err(RecvTimeoutError::Disconnected) => {
-                    // The pipeline is gone without a word: keep what can be kept.
+                    // The pipeline has ended without closing the exporter: keep what can be kept.
                     self.call(|exporter, ledger| exporter.close(ledger), None);
                     return;
                 }
@@ -255,13 +256,14 @@ impl Worker {
         self.call(take_back, None);
     }
 
-    /// Calls the exporter, handles its error here and nowhere else, and keeps a panic from spreading.
+    /// Calls the exporter, handles its error in this one place, and keeps a panic from spreading.
     fn call(&mut self, f: impl FnOnce(&mut dyn Exporter, &Ledger) -> Result<(), ExportError>, batch: Option<&Batch>) {
         match batch {
             Some(batch) if self.dead.load(Ordering::Relaxed) => {
                 return self.ledger.dropped_batch(batch, DropReason::Dead);
             }
-            // After a panic its state is anybody's guess; after a fatal error it may still close what it had written.
+            // After a panic, the exporter's state is unknown; after a fatal error, it may still close what it had
+            // written.
             _ if self.panicked => return,
             _ => {}
         }
@@ -285,7 +287,7 @@ impl Worker {
         }
     }
 
-    /// Later batches are dropped for reason `dead`; what the exporter kept back is settled at close.
+    /// From here on batches are dropped for the reason `dead`. What the exporter kept back is settled when it closes.
     fn die(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }
@@ -311,7 +313,7 @@ mod tests {
     use crate::record::{RecordKind, SampleRecord};
     use std::sync::Barrier;
 
-    /// Begins with its first batch, goes on when the barrier lets it, and is done with it then after all.
+    /// Begins with its first batch, waits at the barrier, and then exports it after all.
     struct Slow(Arc<Barrier>);
 
     impl Exporter for Slow {
@@ -352,7 +354,7 @@ mod tests {
         assert_eq!(account(&ledger.report("slow")), (3, 0, true), "and its own goes on");
     }
 
-    /// Samples exported and dropped, and whether that is all of them.
+    /// Samples exported and dropped, and whether the account is conserved.
     fn account(report: &ExporterReport) -> (u64, u64, bool) {
         (report.exported["samples"], report.dropped_total(RecordKind::Sample), report.conserved())
     }

@@ -1,4 +1,4 @@
-//! What recording costs, measured in place: recorded steps beside plain ones of the same kind on the same thread.
+//! The cost of recording, measured in place: recorded steps beside plain ones of the same kind on the same thread.
 //!
 //! No clocks and no I/O: durations come in, figures go out.
 
@@ -6,41 +6,42 @@ use crate::run::{InPlaceKind, InPlaceOverhead};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Samples kept for one kind; a long run keeps every second, fourth, … of them.
+/// Samples kept for one kind; a long run keeps every second, every fourth, … of them.
 const MAX_SAMPLES: usize = 1_000;
 
-/// The 95 % interval of a median exists from so many samples on.
+/// The 95 % interval of a median exists from this many samples on.
 const FOR_INTERVAL: usize = 6;
 
-/// The latest step of a kind on a thread; durations as natural logarithms of nanoseconds.
+/// The latest step of a kind on a thread. Durations are natural logarithms of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum Latest {
     Recorded(f64),
-    /// It is to be held against the recorded one that follows.
+    /// To be compared with the recorded step that follows.
     Plain(f64),
-    /// It was held against the one before.
+    /// A plain step that was compared with the one before it.
     Done,
 }
 
 /// What is known of one kind of step.
 #[derive(Debug, Default)]
 struct Kind {
-    /// Logarithms of recorded ÷ plain, one for each plain step that was held against a recorded one.
+    /// Logarithms of recorded ÷ plain, one for each comparison of a plain step with a recorded one.
     samples: Vec<f64>,
-    /// One sample in so many is kept, and how many have come.
+    /// One sample in `stride` is kept; `n` is how many have come.
     stride: u64,
     n: u64,
-    /// Which neighbour the next plain step is held against.
+    /// Which neighbour the next plain step is compared with.
     before_next: bool,
-    /// Time in recorded steps.
+    /// Time in recorded steps, nanoseconds.
     recorded_ns: u64,
 }
 
-/// Compares each plain step with the recorded one right before it or right after it, by turns.
+/// Compares each plain step with the recorded one right before or right after it, by turns.
 ///
-/// Neighbours, because steps get longer with their context: the medians of all plain and all recorded steps would
-/// differ by where in the run they stand. By turns, so that a steady trend lengthens as many as it shortens. And one
-/// only, because on a busy machine many a step is interrupted, and the mean of two is spoilt by either.
+/// It is compared with neighbours, because steps get longer with their context: the medians of all plain and of all
+/// recorded steps would differ by where in the run they stand. It is done by turns, so that a steady trend lengthens as
+/// many results as it shortens. And with one neighbour only: on a busy machine many steps are interrupted, and the mean
+/// of two would be spoilt by either.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
     latest: FxHashMap<(u32, u32), Latest>,
@@ -58,7 +59,7 @@ impl InPlace {
         }
     }
 
-    /// A plain one did.
+    /// A plain step of kind `name` ended on `thread`.
     pub(crate) fn plain(&mut self, thread: u32, name: u32, ns: u64) {
         let kind = self.kinds.entry(name).or_default();
         let own = (ns.max(1) as f64).ln();
@@ -73,12 +74,13 @@ impl InPlace {
         self.latest.insert((thread, name), latest);
     }
 
-    /// Something came between: a step of this kind that is like neither, such as one whose kernels were recorded.
+    /// A step of this kind came that is like neither of them, such as one whose kernels were recorded: the steps around
+    /// it are not compared.
     pub(crate) fn interrupted(&mut self, thread: u32, name: u32) {
         self.latest.remove(&(thread, name));
     }
 
-    /// For the manifest; `None` where no plain step stood beside a recorded one. `name_of` gives a kind's name.
+    /// The result for the manifest; `None` if no plain step was compared. `name_of` returns a kind's name.
     pub(crate) fn overhead(&self, name_of: impl Fn(u32) -> String) -> Option<InPlaceOverhead> {
         let mut figures = InPlaceOverhead::default();
         let mut weights = Vec::new();
@@ -98,8 +100,8 @@ impl InPlace {
             figures.n_plain += one.n_plain;
             figures.n_recorded += one.n_recorded;
             weights.push((kind.recorded_ns as f64, one));
-            // Spans of the same name and another target are kinds of their own; the one with more steps stands for
-            // both.
+            // Spans of the same name and different targets are different kinds; the one with more plain steps stands
+            // for both.
             let known = figures.kinds.entry(name_of(name)).or_insert(one);
             if known.n_plain < one.n_plain {
                 *known = one;
@@ -108,14 +110,15 @@ impl InPlace {
         if weights.is_empty() {
             return None;
         }
-        // Kinds by the time they take. Where some have an interval, those that have none would only blur it.
+        // Kinds are weighted by the time they take. If some have an interval, those without one are left out as too
+        // uncertain.
         if weights.iter().any(|(_, k)| k.low.is_some()) {
             weights.retain(|(_, k)| k.low.is_some());
         }
         let whole: f64 = weights.iter().map(|(ns, _)| ns).sum();
         let weight = |ns: f64| if whole > 0.0 { ns / whole } else { 1.0 / weights.len() as f64 };
         figures.ratio = weights.iter().map(|(ns, k)| weight(*ns) * k.ratio).sum();
-        // Independent kinds: squares of the half-widths add up.
+        // The kinds are independent, so the squares of the half-widths add up.
         let half = |end: fn(&InPlaceKind) -> Option<f64>| {
             let squares = weights.iter().map(|(ns, k)| Some((weight(*ns) * (end(k)? - k.ratio)).powi(2)));
             squares.sum::<Option<f64>>().map(f64::sqrt)
@@ -149,15 +152,15 @@ fn median(sorted: &[f64]) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// The order statistics that hold the median with at least 95 %, by the binomial distribution (Conover 1999, section
-/// 3.2).
+/// The order statistics that enclose the median with a probability of at least 95 %, by the binomial distribution
+/// (Conover 1999, section 3.2).
 fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let n = sorted.len();
     if n < FOR_INTERVAL {
         return None;
     }
-    // Of n fair coins, at most `rank` heads: no more than 2.5 %. A thousand samples are the most there are, and 2⁻¹⁰⁰⁰
-    // is a number.
+    // The probability of at most `rank` heads of n fair coins must not exceed 2.5 %. There are at most a thousand
+    // samples, and 2⁻¹⁰⁰⁰ can still be represented.
     let mut chance = 0.5f64.powi(n as i32);
     let (mut sum, mut rank) = (chance, 0);
     while rank < n / 2 {
@@ -185,7 +188,7 @@ mod tests {
         let mut noise = StdRng::seed_from_u64(1);
         let mut in_place = InPlace::default();
         for step in 0..1_000u64 {
-            // Steps get three times as long over the run, and vary by a tenth; recording takes 4 %.
+            // Steps become three times as long over the run and vary by a tenth; recording takes 4 %.
             let plain = step % 10 == 7;
             let truth = 1e6 * (1.0 + 2.0 * step as f64 / 1_000.0) * (0.95 + 0.1 * noise.random::<f64>());
             let thread = (step % 2) as u32;
@@ -207,7 +210,7 @@ mod tests {
         let mut noise = StdRng::seed_from_u64(3);
         let mut in_place = InPlace::default();
         for step in 0..400u64 {
-            // A third of all steps take up to thirty times as long, because something else ran.
+            // A third of all steps take up to thirty times as long, as if something else ran meanwhile.
             let held_up = if noise.random::<f64>() < 0.33 { 1.0 + 29.0 * noise.random::<f64>() } else { 1.0 };
             match step % 4 {
                 1 => in_place.plain(1, 1, (1e6 * held_up) as u64),
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_interval_covers_what_it_says() {
-        // Where recording costs nothing, 95 of 100 intervals hold 0.
+        // If recording costs nothing, 95 of 100 intervals contain 0.
         let mut noise = StdRng::seed_from_u64(7);
         for n in [6, 8, 25, 60] {
             let rounds = 2_000;
@@ -243,7 +246,7 @@ mod tests {
     fn kinds_count_by_the_time_they_take() {
         let mut in_place = InPlace::default();
         for _ in 0..50 {
-            // 9 parts of the time cost 10 %, one part nothing.
+            // In nine tenths of the time recording costs 10 %, in one tenth nothing.
             in_place.recorded(1, 1, 9_900);
             in_place.plain(1, 1, 9_000);
             in_place.recorded(1, 2, 1_100);

@@ -1,4 +1,5 @@
-//! The kernel recorder's thread: switches it on and off, and fetches what it recorded. Each of these may take its time.
+//! The thread of the recorder of kernels: it switches the recorder on and off and fetches what it recorded, because
+//! each of these may take long.
 
 use super::attribute::{Ask, Delivery};
 use crate::clock::HostClock;
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often to look while a window is due or open.
+/// Pause between checks while a window is about to begin or is open.
 const BUSY: Duration = Duration::from_millis(1);
-/// How often to look otherwise.
+/// Pause between checks otherwise.
 const IDLE: Duration = Duration::from_millis(20);
-/// How often to fetch inside a long window, so that buffers do not pile up.
+/// Time between fetches inside a long window, so that buffers do not pile up.
 const FETCH_EVERY: Duration = Duration::from_millis(500);
 
-/// Takes what a recorder knows about the machine.
+/// Receives the recorder after `prepare`, to ask what it knows about the machine.
 pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
 
 pub(crate) struct KernelThread {
@@ -56,7 +57,7 @@ impl KernelThread {
                     if on && shared.control.stop_recorder() {
                         self.call(|activity, _| activity.disable());
                         on = false;
-                        // What the switch itself brought to light.
+                        // What came to light by switching off.
                         self.deliver(0, true);
                         self.call(|activity, _| activity.release());
                     }
@@ -98,11 +99,11 @@ impl KernelThread {
         if !failed {
             self.call(|activity, host| activity.collect(all, &|| host.now(), &mut sink));
         }
-        // Also where that failed: whoever waits for the ticket must not wait for ever.
+        // Sent even if that failed: whoever waits for the ticket must not wait forever.
         let _ = self.deliveries.send(Delivery { ticket, sink });
     }
 
-    /// Calls the recorder; a failure or panic ends recording for this session, and says why.
+    /// Calls the recorder. A failure or panic ends the recording of kernels for this session, with the reason.
     fn call(&mut self, f: impl FnOnce(&mut dyn Activity, &HostClock) -> Result<(), ActivityError>) -> Option<()> {
         let (activity, host) = (self.activity.as_mut(), &self.host);
         let message = match catch_unwind(AssertUnwindSafe(|| f(activity, host))) {

@@ -1,4 +1,4 @@
-//! Times of marks, lane by lane, until the intervals they belong to have ended.
+//! The times of marks, by lane, kept until the intervals that they belong to have ended.
 
 use crate::HostNs;
 use crate::clock::DeviceMapper;
@@ -9,10 +9,11 @@ use crate::vocabulary::GpuSource;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
-/// Marks remembered for one thread. An interval with more marks inside it than this has no GPU time; its parts have.
+/// Marks remembered for one thread. If more marks than this were made inside an interval, it has no GPU time, but its
+/// parts do.
 const MAX_MARKS: usize = 131_072;
 
-/// Threads that have ended whose marks are kept.
+/// Threads that have ended and whose marks are still kept.
 const MAX_ENDED: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
@@ -23,47 +24,48 @@ struct Time {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// Number of the first one remembered.
+    /// Number of the first mark remembered.
     first: Option<MarkId>,
     times: VecDeque<Time>,
 }
 
-/// What is known of two marks.
+/// What is known of an interval's two marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
     Known(GpuTime),
-    /// Only one mark was made.
+    /// Only one of them was made.
     OneMark,
-    /// The device never reached one, or its time cannot be placed.
+    /// The device never reached one of them, or its time cannot be converted.
     Lost,
-    /// One lies too far back.
+    /// One of them is too old to be remembered.
     Forgotten,
-    /// One is not known yet.
+    /// One of them is not known yet.
     Pending,
 }
 
-/// The device side of all lanes.
+/// What is known of marks, for all lanes.
 #[derive(Debug, Default)]
 pub(crate) struct MarkTimes {
     lanes: FxHashMap<u32, Lane>,
     /// Threads that have ended, the oldest first, whose marks are kept for intervals that still wait for them.
     ended: VecDeque<u32>,
-    /// Threads whose marks are not kept any more.
+    /// Threads whose marks are no longer kept.
     gone: FxHashSet<u32>,
     devices: Vec<(DeviceInfo, DeviceMapper)>,
     timed: u64,
     lost: u64,
-    /// How often anything was learnt.
+    /// How often anything new was learnt.
     learnt: u64,
     #[cfg(test)]
     pub(super) asked: std::cell::Cell<u64>,
 }
 
 impl Lane {
-    /// How many marks after the first one remembered `id` is; beyond the end for ones to come and ones forgotten.
+    /// How far `id` is from the first mark remembered. It is beyond the end for marks that are still to come, and for
+    /// forgotten ones.
     fn offset(&self, id: u32) -> Option<usize> {
         let first = self.first?.0.get();
-        // Zero is no number, so the step over the end is one shorter.
+        // Zero is not used as a number, so a distance across the wrap-around is one shorter.
         let ahead = if id >= first { id - first } else { id.wrapping_sub(first).wrapping_sub(1) };
         Some(ahead as usize)
     }
@@ -72,7 +74,7 @@ impl Lane {
         let offset = self.offset(id).ok_or(Lookup::Pending)?;
         match self.times.get(offset) {
             Some(time) => Ok(*time),
-            // Half the circle ahead is the future, half of it the past.
+            // Numbers up to half the circle ahead are still to come; the others are in the past.
             None if offset < (1 << 31) => Err(Lookup::Pending),
             None => Err(Lookup::Forgotten),
         }
@@ -80,7 +82,7 @@ impl Lane {
 }
 
 impl MarkTimes {
-    /// A thread ended. The marks of the last few such threads are kept.
+    /// A thread has ended. The marks of the last few such threads are kept.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         if !self.lanes.contains_key(&thread) {
             return;
@@ -130,7 +132,7 @@ impl MarkTimes {
         }
     }
 
-    /// Another number than before where marks may have become known since; none that is known is ever not known again.
+    /// Changes whenever further marks may have become known. Known marks stay known.
     pub(crate) fn learnt(&self) -> u64 {
         self.learnt
     }
@@ -161,9 +163,9 @@ impl MarkTimes {
         };
         let (Some(from), Some(to)) = (self.host(start), self.host(end)) else { return Lookup::Lost };
         let dur_ns = match (start.at, end.at) {
-            // On one device its own clock counts: no correlation error.
+            // On one device, its own clock is used: no error from converting between clocks.
             (Some(a), Some(b)) if start.device == end.device => u64::try_from(b.0 - a.0).unwrap_or(0),
-            // Work went on to another device in between: both are on the host's time line.
+            // Work went on to another device in between: both times are on the host's time line.
             _ => to.since(from),
         };
         Lookup::Known(GpuTime { start: from, dur_ns, source: GpuSource::Event })
@@ -178,7 +180,7 @@ impl MarkTimes {
         (self.timed, self.lost)
     }
 
-    /// For the manifest.
+    /// The accounts of the devices, for the manifest.
     pub(crate) fn devices(&self) -> Vec<GpuDeviceAccount> {
         let account = |(info, mapper): &(DeviceInfo, DeviceMapper)| GpuDeviceAccount {
             uuid: info.uuid.to_string(),

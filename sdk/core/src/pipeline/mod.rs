@@ -1,4 +1,4 @@
-//! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on threads of its own.
+//! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on its own threads.
 
 pub(crate) mod attribute;
 pub(crate) mod capture_run;
@@ -29,7 +29,7 @@ impl BackgroundCpu {
         CpuMeter { last: std::cell::Cell::new(thread_cpu_ns()), total: self.clone() }
     }
 
-    /// Nanoseconds so far; `None` where the platform does not tell.
+    /// Nanoseconds so far; `None` on platforms that do not report it.
     pub(crate) fn total_ns(&self) -> Option<u64> {
         cfg!(target_os = "linux").then(|| self.total_ns.load(Ordering::Relaxed))
     }
@@ -61,14 +61,14 @@ fn thread_cpu_ns() -> u64 {
     }
 }
 
-/// Makes the calling thread a good guest: its own spans stay out of the data, it gives way to the application's
-/// threads, and what goes wrong on it is told to its session.
+/// Prepares a background thread: its own spans are not recorded, it runs at a lower priority than the application's
+/// threads, and its problems are reported to its session.
 pub(crate) fn prepare_background_thread(diagnostics: &Diagnostics) {
     crate::layer::thread::mute_this_thread();
     diagnostics.adopt_thread();
     #[cfg(target_os = "linux")]
     {
-        // On Linux the nice value is a thread's own. Failing to lower one's priority is no reason to stop.
+        // On Linux each thread has its own nice value. Failure to lower the priority is ignored.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10);
     }
 }

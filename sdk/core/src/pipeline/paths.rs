@@ -1,4 +1,4 @@
-//! Interned paths: a node is its parent's path, a name and a sibling ordinal.
+//! Interned paths: a path is made of its parent's path, a name and a sibling ordinal.
 
 use crate::names::NameInfo;
 use crate::record::PathInfo;
@@ -10,8 +10,8 @@ pub(crate) const ROOT: u32 = u32::MAX;
 /// Ordinal of a name that does not repeat among its siblings.
 pub(crate) const UNIQUE: u32 = u32::MAX;
 
-/// Distinct paths kept. A program whose tree never repeats would grow without end; from here on names hang below
-/// `(other)`.
+/// Distinct paths kept, because a program whose tree never repeats would otherwise make more and more. After that many,
+/// new names go below `(other)`.
 const MAX_PATHS: usize = 200_000;
 
 pub(crate) struct Paths {
@@ -45,7 +45,8 @@ impl Paths {
         path
     }
 
-    /// Where intervals hang whose parent never arrived, because its record was dropped or it is still open at the end.
+    /// The path above intervals whose parent never arrived, because its record was dropped or it is still open at the
+    /// end.
     pub(crate) fn lost(&mut self) -> Arc<PathInfo> {
         if let Some(lost) = &self.lost {
             return lost.clone();

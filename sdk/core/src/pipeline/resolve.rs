@@ -1,8 +1,7 @@
-//! Order and resolve: raw records of one thread become a tree with stable paths, one step at a time.
+//! Orders and resolves: the raw records of one thread become a tree with stable paths, one step at a time.
 //!
 //! Intervals arrive in exit order, children before their parents, so a step is buffered until its outermost interval
-//! ends; only then is it known which names repeat among siblings. A step that grows beyond all measure is resolved in
-//! parts.
+//! ends: only then is it known which names repeat among siblings. A step that grows very large is resolved in parts.
 //!
 //! No I/O and no clocks here: records in, records out.
 
@@ -24,31 +23,32 @@ use std::sync::Arc;
 /// Steps of one thread that may be buffered at once: nested ones, and ones whose end was lost.
 const MAX_OPEN_STEPS: usize = 32;
 
-/// What stays the same for all threads.
+/// The state that all threads share.
 pub(crate) struct Resolver {
     paths: Paths,
     names: Vec<Arc<NameInfo>>,
-    /// Whether any of them is a module's.
+    /// Whether any of the names belongs to a module.
     modules: bool,
-    /// Trees seen before, by the step's name: a step that looks the same takes its paths from here without hashing.
+    /// Trees seen before, by the step's name: a step with the same tree takes its paths from here without hashing.
     templates: FxHashMap<u32, Vec<TemplateNode>>,
     scratch: Scratch,
-    /// Intervals that ended after their parent: the tree is not a tree in time.
+    /// Intervals that ended after their parent did.
     pub(crate) outlived_parent: u64,
     /// Intervals whose parent's record never came.
     pub(crate) orphans: u64,
-    /// Steps resolved, and those of them that are recorded only because of a window.
+    /// Steps resolved, and (`steps_captured`) those of them that are recorded only because of a window.
     pub(crate) steps: u64,
     pub(crate) steps_captured: u64,
-    /// Time covered by steps, for the overhead ratio.
+    /// Time in steps, for the overhead ratio, nanoseconds.
     pub(crate) step_ns: u64,
-    /// Spans that are not of the LLM helpers: whether the model itself was seen.
+    /// Spans that are not the LLM helpers', which shows whether the model itself was seen.
     pub(crate) model_spans: u64,
     pub(crate) helper_spans: u64,
-    /// Steps that are phases in which a model runs, and those of them in which no span but the helpers' own was seen.
+    /// Steps that are phases in which a model runs, and (`hollow_phase_steps`) those in which only the helpers' own
+    /// spans were seen.
     pub(crate) phase_steps: u64,
     pub(crate) hollow_phase_steps: u64,
-    /// Holds recorded steps against plain ones, where some are left plain.
+    /// Compares recorded steps with plain ones; `None` unless some are left plain.
     pub(crate) in_place: Option<InPlace>,
 }
 
@@ -58,34 +58,34 @@ struct TemplateNode {
     path: Arc<PathInfo>,
 }
 
-/// What is found out about the intervals of one step, or of a part of it; by position in enter order, except `order`
+/// What is found out about the intervals of one step, or of a part of it. By position in enter order, except `order`
 /// itself.
 #[derive(Default)]
 struct Scratch {
-    /// Indices into what is buffered.
+    /// Indices into the buffered intervals.
     order: Vec<u32>,
     parents: Vec<Parent>,
     paths: Vec<Arc<PathInfo>>,
-    /// What modules do, where a model tells.
+    /// Work of modules, if it is known from the model's weights.
     work: Vec<Annotation>,
-    /// What says around each how many tokens it is for.
+    /// For each interval, what around it states the number of tokens.
     phases: Vec<modules_of_step::Around>,
-    /// How often a module ran in a phase, by the phase's position and the name.
+    /// How often a module ran in a phase, by the phase's position and the module's name.
     passes: FxHashMap<(u32, u32), u32>,
-    /// By parent's position and name: how many siblings have it, and the next one's ordinal.
+    /// By the parent's position and the name: how many siblings have this name, and the ordinal of the next one.
     repeats: FxHashMap<(u32, u32), (u32, u32)>,
 }
 
 /// Where an interval's parent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parent {
-    /// It has none: it is the step itself.
+    /// It has no parent: it is the step itself.
     None,
     /// At this position in enter order.
     At(u32),
-    /// It is an open interval of a step that is resolved in parts.
+    /// The parent is an open interval of a step that is resolved in parts.
     Open,
-    /// Its record was lost.
+    /// The parent's record was lost.
     Lost,
 }
 
@@ -102,7 +102,7 @@ struct StepBuffer {
     step: u64,
     items: Vec<RawInterval>,
     annotations: Vec<(u32, Annotation)>,
-    /// Open intervals announced so far, by `seq`.
+    /// Paths of the open intervals announced so far, by `seq`.
     open: FxHashMap<u64, Arc<PathInfo>>,
     /// Open intervals that ended in the part being resolved.
     closing: FxHashSet<u64>,
@@ -110,21 +110,21 @@ struct StepBuffer {
     done: StepTotals,
 }
 
-/// Sums over a step, over all its parts.
+/// Sums over all parts of a step.
 #[derive(Default, Clone, Copy)]
 struct StepTotals {
     intervals: u64,
-    /// Those that are not the LLM helpers'.
+    /// Intervals that are not the LLM helpers'.
     model_intervals: u64,
     flops: Option<u64>,
-    /// With the `flops` of those that do not tell.
+    /// Includes the `flops` of intervals that do not state any executed FLOPs.
     flops_executed: u64,
     any_executed: bool,
     bytes: Option<u64>,
     io_bytes: Option<u64>,
-    /// Some tell FLOPs or bytes, but nothing of activations: a sum would be too small.
+    /// Some intervals state FLOPs or bytes but no activations: the sum would be too small.
     io_missing: bool,
-    /// What some modules did is not known: a sum would be too small.
+    /// The work of some modules is not known: the sum would be too small.
     work_missing: bool,
 }
 
@@ -147,7 +147,7 @@ impl StepTotals {
 }
 
 impl StepBuffer {
-    /// What was said of an interval, by its place among those that are buffered, once annotations are in order.
+    /// The annotation of a buffered interval, by its index. The annotations must be sorted.
     fn annotation(&self, item: u32) -> Option<Annotation> {
         let found = self.annotations.binary_search_by_key(&item, |(at, _)| *at).ok()?;
         Some(self.annotations[found].1)
@@ -160,7 +160,7 @@ impl ThreadStream {
     }
 
     fn buffer(&mut self, step: u64) -> &mut StepBuffer {
-        // Nested steps come and go on top; the one wanted is nearly always last.
+        // Nested steps come and go at the end of the list; the one wanted is nearly always the last.
         if let Some(at) = self.steps.iter().rposition(|s| s.step == step) {
             return &mut self.steps[at];
         }
@@ -194,7 +194,7 @@ impl ThreadStream {
     }
 }
 
-/// What resolving needs from its surroundings.
+/// What the resolver needs besides its own state.
 pub(crate) struct Surroundings<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) mapper: &'a TickMapper,
@@ -221,7 +221,7 @@ impl Resolver {
         }
     }
 
-    /// Takes one record of `thread`; finished steps go to `out`.
+    /// Takes one record of `thread`; steps that are finished with it go to `out`.
     pub(crate) fn feed(&mut self, thread: &mut ThreadStream, raw: Raw, around: &Surroundings<'_>, out: &mut Resolved) {
         match raw {
             Raw::Work(work) => thread.pending.get_or_insert_default().work = work,
@@ -245,7 +245,7 @@ impl Resolver {
             Raw::Interval(interval) => {
                 let annotation = thread.pending.take();
                 let is_root = interval.flags & flag::STEP_ROOT != 0;
-                // A step that was left late is a step all the same: what is in it comes before.
+                // A step that was left late is still a step: what is in it was left before.
                 if interval.step == NO_STEP || (interval.flags & flag::DETACHED != 0 && !is_root) {
                     self.resolve_alone(interval, annotation, &thread.info, around, out);
                     return;
@@ -261,7 +261,7 @@ impl Resolver {
                     self.finish_step(&interval, annotation, &buffer, &thread.info, around, out);
                     thread.recycle(buffer);
                 } else if thread.steps.len() > MAX_OPEN_STEPS {
-                    // Its end was lost: better in the data without its place than not at all.
+                    // Its end was lost: its intervals go out without their place, which is better than not at all.
                     let mut buffer = thread.steps.remove(0);
                     self.resolve_part(&mut buffer, &thread.info, around, out);
                     thread.recycle(buffer);
@@ -270,7 +270,7 @@ impl Resolver {
         }
     }
 
-    /// No more records come from `thread`: what is buffered goes out, below `(lost)` where the parent is still open.
+    /// No more records come from `thread`: what is buffered goes out, below `(lost)` if the parent is still open.
     pub(crate) fn finish_thread(&mut self, thread: &mut ThreadStream, around: &Surroundings<'_>, out: &mut Resolved) {
         for mut buffer in std::mem::take(&mut thread.steps) {
             self.resolve_part(&mut buffer, &thread.info, around, out);
@@ -299,14 +299,14 @@ impl Resolver {
         buffer.annotations.clear();
     }
 
-    /// Enter order: ascending `seq`, which is dense unless records were dropped or a step was nested.
+    /// Sorts into enter order: ascending `seq`, which is dense unless records were dropped or a step was nested.
     fn order(&mut self, buffer: &StepBuffer) {
         let order = &mut self.scratch.order;
         order.clear();
         let seqs = || buffer.items.iter().map(|item| item.seq);
         let (low, high) = seqs().fold((u64::MAX, 0), |(low, high), seq| (low.min(seq), high.max(seq)));
         if (high - low) as usize + 1 == buffer.items.len() {
-            // Numbers without gaps say where they belong.
+            // If the numbers have no gaps, each interval's position follows from its number.
             order.resize(buffer.items.len(), 0);
             for (i, seq) in seqs().enumerate() {
                 order[(seq - low) as usize] = i as u32;
@@ -317,14 +317,14 @@ impl Resolver {
         }
     }
 
-    /// The parents of an ordered tree are found with a stack.
+    /// Finds the parents of the ordered intervals.
     fn find_parents(&mut self, buffer: &StepBuffer) {
         let Scratch { order, parents, .. } = &mut self.scratch;
         parents.clear();
         let seq_at = |position: u32| buffer.items[order[position as usize] as usize].seq;
         for (position, &i) in order.iter().enumerate() {
             let item = &buffer.items[i as usize];
-            // The interval entered just before is the parent, a sibling, or below a sibling: walk up from it.
+            // The parent is the interval entered just before, or one of its ancestors: walk up from it.
             let mut candidate = if position == 0 { Parent::None } else { Parent::At(position as u32 - 1) };
             while let Parent::At(at) = candidate
                 && seq_at(at) > item.parent
@@ -333,7 +333,7 @@ impl Resolver {
             }
             let parent = match candidate {
                 Parent::At(at) if seq_at(at) == item.parent => candidate,
-                // Off the straight walk after losses: look it up.
+                // Not found by walking up, which happens after losses: look it up.
                 _ => match order.binary_search_by_key(&item.parent, |&j| buffer.items[j as usize].seq) {
                     Ok(found) if item.parent != 0 => Parent::At(found as u32),
                     _ if item.flags & flag::STEP_ROOT != 0 => Parent::None,
@@ -372,7 +372,7 @@ impl Resolver {
         }
     }
 
-    /// Which names repeat among siblings.
+    /// Counts how often each name occurs among siblings.
     fn count_siblings(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
         self.scratch.repeats.clear();
         for position in 0..self.scratch.order.len() {
@@ -384,7 +384,7 @@ impl Resolver {
         }
     }
 
-    /// The path of an interval; `above` are those of all that were entered before it.
+    /// The path of an interval; `above` are the paths of all intervals that were entered before it.
     fn path_of(
         &mut self,
         item: &RawInterval,
@@ -397,8 +397,8 @@ impl Resolver {
         let lost;
         let (parent, ordinal) = match parent {
             Parent::None => (None, UNIQUE),
-            // Children of an interval so long that it is resolved in parts carry no ordinals: they would grow without
-            // end, and with them the number of distinct paths.
+            // Children of an interval so long that it is resolved in parts get no ordinals: these would grow without
+            // limit, and with them the number of distinct paths.
             Parent::At(at) if buffer.closing.contains(&item.parent) => (Some(&above[at as usize]), UNIQUE),
             Parent::At(at) => (Some(&above[at as usize]), self.next_ordinal(at, name.text)),
             Parent::Open | Parent::Lost => match buffer.open.get(&item.parent) {
@@ -413,7 +413,7 @@ impl Resolver {
         self.paths.child(parent, item.name, &name, ordinal)
     }
 
-    /// Where a name repeats among the children of `parent`: how often it has been there.
+    /// The ordinal of a name among the children of `parent`, if it repeats: how often it has occurred before.
     fn next_ordinal(&mut self, parent: u32, name: u32) -> u32 {
         match self.scratch.repeats.get_mut(&(parent, name)) {
             Some((n, next)) if *n > 1 => {
@@ -424,7 +424,7 @@ impl Resolver {
         }
     }
 
-    /// Takes the paths of the last step of this name if this one has the same tree.
+    /// Takes the paths of the last step of this name, if this one has the same tree.
     fn paths_from_template(&mut self, buffer: &StepBuffer) -> bool {
         let Scratch { order, parents, paths, .. } = &mut self.scratch;
         let root = &buffer.items[order[0] as usize];
@@ -464,7 +464,7 @@ impl Resolver {
         self.templates.insert(root.name, nodes.collect());
     }
 
-    /// Gives paths to intervals that were announced as open.
+    /// Gives paths to the intervals that were announced as open.
     fn place_announced(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
         for open in std::mem::take(&mut buffer.announced) {
             if buffer.open.contains_key(&open.seq) {
@@ -496,7 +496,7 @@ impl Resolver {
             let item = buffer.items[i as usize];
             let mut annotation = buffer.annotation(i);
             if let Some(work) = self.scratch.work.get(position).filter(|work| !work.is_empty()) {
-                // What the program says stands, of element type and shape, too.
+                // What the program states takes precedence, also for element type and shape.
                 let mut all = *work;
                 all.merge(&annotation.unwrap_or_default());
                 annotation = Some(all);
@@ -599,17 +599,17 @@ impl Resolver {
         let dur = around.mapper.to_host(root.end).since(start);
         self.steps += 1;
         self.steps_captured += u64::from(root.flags & flag::CAPTURED != 0);
-        // A step inside another one is part of its time.
+        // A step inside another one is part of that one's time.
         if root.flags & flag::NESTED_STEP == 0 {
             self.step_ns += dur;
             match &mut self.in_place {
-                // The recorder slows these down, which is no cost of every step.
+                // The recorder of kernels slows these steps down, which is not a cost that every step has.
                 Some(in_place) if root.flags & flag::KERNELS != 0 => in_place.interrupted(thread.index, root.name),
                 Some(in_place) => in_place.recorded(thread.index, root.name, dur),
                 None => {}
             }
         }
-        // Sampling needs no model.
+        // Sampling does not run a model.
         if phase_of(root).is_some_and(|phase| phase != Phase::Sample) {
             self.phase_steps += 1;
             self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
@@ -646,7 +646,7 @@ impl Resolver {
         });
     }
 
-    /// What plain steps showed that recording costs.
+    /// The cost of recording, as plain steps show it.
     pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
         let in_place = self.in_place.take()?;
         around.shared.names.extend(&mut self.names);
@@ -663,7 +663,7 @@ impl Resolver {
             self.modules = self.names.iter().any(|name| name.module.is_some());
         }
         let known = self.names.get(id as usize).or_else(|| self.names.get(OTHER as usize));
-        // Names are interned before any record carries their number, so the list is never empty here.
+        // Names are interned before any record carries their number, so there is always one.
         known.cloned().unwrap_or_else(|| Arc::new(NameInfo::of_ours("(other)")))
     }
 }

@@ -1,9 +1,9 @@
-//! The profiler's own threads: the one place that starts them.
+//! The one place that starts the profiler's own threads.
 
 use std::io;
 use std::thread::JoinHandle;
 
-/// What helps where the system gives no thread.
+/// The remedy if the system refuses to start a thread.
 pub(crate) const NO_THREAD: &str = "the system gives this process no more threads: raise the limit (ulimit -u, or the \
                                     container's limit of processes), or let the program start fewer";
 
@@ -16,7 +16,7 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// Lets a test have the system refuse a thread.
+/// Lets a test make the system refuse to start threads.
 #[cfg(test)]
 pub(crate) mod refused {
     use std::cell::Cell;
@@ -25,7 +25,7 @@ pub(crate) mod refused {
         static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
-    /// The calling thread may start `n` more threads; `None` for as many as it likes.
+    /// The calling thread may start `n` more threads; `None` for any number.
     pub(crate) fn after(n: Option<usize>) {
         LEFT.set(n);
     }

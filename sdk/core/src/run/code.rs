@@ -1,4 +1,4 @@
-//! The codes of findings: the one list of them. `docs/reference.md` says of each what to do.
+//! The one list of the codes of findings. `docs/reference.md` says what to do about each of them.
 
 use super::Severity;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -22,12 +22,12 @@ macro_rules! codes {
         #[non_exhaustive]
         pub enum Code {
             $($(#[doc = $doc])+ $name,)+
-            /// One that this release has no name for.
+            /// A code for which this release has no name.
             Other(Box<str>),
         }
 
         impl Code {
-            /// Every code that this release raises.
+            /// Every code that this release reports.
             pub const ALL: &[Code] = &[$(Code::$name,)+];
 
             /// Its name in `run.json`.
@@ -38,7 +38,7 @@ macro_rules! codes {
                 }
             }
 
-            /// How much it matters, unless the finding says otherwise.
+            /// Its severity, unless the finding sets another one.
             pub fn severity(&self) -> Severity {
                 match self {
                     $(Code::$name => Severity::$severity,)+
@@ -60,11 +60,11 @@ macro_rules! codes {
 
 codes! {
     // Nothing, or too little, was recorded.
-    /// No span was entered while the layer was installed.
+    /// No span was entered while the layer was in place.
     NoSpans = "no_spans", Error;
-    /// Steps were seen, but nothing of the model inside them.
+    /// Steps were seen, but no spans of a model inside them.
     NoModelSpans = "no_model_spans", Error;
-    /// `tracing` was compiled without trace level.
+    /// `tracing` was compiled without the trace level.
     StaticLevel = "static_level", Error;
     /// All steps ran while recording was off.
     RecordingOff = "recording_off", Error;
@@ -88,17 +88,17 @@ codes! {
     FewRequests = "few_requests", Info;
     /// The program reported an error or panicked.
     ProgramFailed = "program_failed", Error;
-    /// The process was forked from the one that records: it has nothing of its own, and the run is the parent's.
+    /// The process was forked from the one that records: the run belongs to the parent.
     ForkedProcess = "forked_process", Error;
 
-    // Modules of a model that was watched being loaded.
-    /// Spans that ought to stand for a module have none.
+    // Modules of a model whose loading was observed.
+    /// Spans that should stand for a module do not.
     ModulesUnnamed = "modules_unnamed", Warning;
-    /// Spans of candle's are made where this release knows of none.
+    /// Spans of candle were made at callsites that this release does not know.
     CallsitesUnknown = "callsites_unknown", Warning;
     /// No span stands for some weights.
     WeightsUnowned = "weights_unowned", Info;
-    /// How many rows modules compute is not known, nor are their FLOPs.
+    /// It is not known how many rows modules compute, so their FLOPs are missing.
     RowsUnknown = "rows_unknown", Info;
     /// The model was loaded before the session began.
     ModelLoadedBefore = "model_loaded_before", Warning;
@@ -108,27 +108,27 @@ codes! {
     // Records were lost.
     /// A thread made intervals faster than they were processed.
     RingFull = "ring_full", Error;
-    /// Threads found no room for a ring.
+    /// There was no room for the rings of some threads.
     ThreadsWithoutRing = "threads_without_ring", Warning;
     /// More requests ended at once than their queue holds.
     RequestsLost = "requests_lost", Error;
     /// The pipeline did not keep up with samples.
     SamplesLost = "samples_lost", Warning;
-    /// Spans were nested deeper than is kept.
+    /// Spans were nested more deeply than is supported.
     TooDeep = "too_deep", Warning;
     /// Intervals ended after the session had been closed.
     AfterShutdown = "after_shutdown", Warning;
-    /// Intervals were read and never became records.
+    /// Intervals were read from the rings but never became records.
     Unresolved = "unresolved", Error;
     /// An exporter dropped records.
     ExporterDropped = "exporter_dropped", Error;
-    /// An exporter kept to limits that somebody set.
+    /// An exporter left records out because of limits that were set.
     ExporterLimit = "exporter_limit", Info;
-    /// An exporter had an error, and nothing was lost.
+    /// An exporter had an error, but nothing was lost.
     ExporterError = "exporter_error", Warning;
     /// An exporter did not finish in time.
     ExporterUnresponsive = "exporter_unresponsive", Error;
-    /// An exporter failed at its very end.
+    /// An exporter failed at the very end.
     ExporterFinishFailed = "exporter_finish_failed", Error;
     /// A source of samples failed.
     CollectorFailed = "collector_failed", Warning;
@@ -143,14 +143,14 @@ codes! {
     /// An exporter cannot account for every record.
     NotConserved = "not_conserved", Error;
 
-    // Spans in an odd order.
-    /// A span was left that was not entered while the session listened.
+    // Spans in an unusual order.
+    /// A span was left that had not been entered during the session.
     UnmatchedExits = "unmatched_exits", Warning;
-    /// Spans were still open when their step or request had ended.
+    /// Spans were still open after their step or request had ended.
     GuardsForgotten = "guards_forgotten", Warning;
-    /// Intervals lack the one they were entered in.
+    /// The parents of some intervals are missing.
     Orphans = "orphans", Warning;
-    /// Intervals ended after their parent, or are longer than it together.
+    /// Intervals ended after their parent, or take longer together than it does.
     ParentShorterThanChildren = "parent_shorter_than_children", Warning;
     /// Much of step time is in no child interval.
     Unaccounted = "unaccounted", Info;
@@ -168,53 +168,53 @@ codes! {
     UtilisationAboveOne = "utilisation_above_one", Error;
 
     // GPU.
-    /// GPU time was asked for, and there is none.
+    /// GPU time was asked for, but there is none.
     NoGpuTime = "no_gpu_time", Error;
     /// Power, memory and clocks are not sampled.
     NoGpuSamples = "no_gpu_samples", Warning;
     /// Some intervals have no GPU time, because marks are missing.
     GpuMarksLost = "gpu_marks_lost", Warning;
-    /// Intervals went out before their GPU time came.
+    /// Intervals were handed to the exporters before their GPU time came.
     GpuTimeLate = "gpu_time_late", Warning;
     /// Intervals have GPU time outside their parent's.
     GpuOutsideParent = "gpu_outside_parent", Warning;
     /// Intervals have less GPU time than their children together.
     GpuParentShorterThanChildren = "gpu_parent_shorter_than_children", Warning;
-    /// Part of GPU time is in no path's self time.
+    /// Part of the GPU time is in no path's self time.
     GpuTimeUntold = "gpu_time_untold", Info;
-    /// The GPU's clock is known too badly to compare with the host's.
+    /// The GPU's clock is too uncertain to compare its times with the host's.
     GpuClockUncertain = "gpu_clock_uncertain", Warning;
-    /// The GPU works on after its steps have ended on the host.
+    /// The GPU goes on working after its steps have ended on the host.
     GpuOutlastsSteps = "gpu_outlasts_steps", Info;
     /// The GPU waits for the host.
     LaunchBound = "launch_bound", Info;
-    /// Something held the clocks down.
+    /// The GPU's clocks were lowered by something other than idleness.
     GpuThrottled = "gpu_throttled", Warning;
-    /// Power does not add up to the energy counter.
+    /// The integral of power differs from the energy counter.
     EnergySensorsDisagree = "energy_sensors_disagree", Warning;
-    /// Kernels were asked for, and there are none.
+    /// Kernels were asked for, but there are none.
     NoKernels = "no_kernels", Warning;
     /// No window of kernels was reached.
     NoKernelWindow = "no_kernel_window", Info;
     /// The recorder lost kernels.
     KernelsDropped = "kernels_dropped", Warning;
-    /// Kernels came after their intervals had gone out.
+    /// Kernels came after their intervals had been handed to the exporters.
     KernelsLate = "kernels_late", Warning;
     /// Kernels were launched outside every interval.
     KernelsUnattributed = "kernels_unattributed", Warning;
     /// Kernels belong to steps that are not in the run.
     KernelsWithoutStep = "kernels_without_step", Warning;
-    /// The Nsight profile holds no range of candlescope.
+    /// The Nsight profile has no ranges of candlescope.
     NsysNoRanges = "nsys_no_ranges", Warning;
     /// The Nsight profile is of another run.
     NsysOtherRun = "nsys_other_run", Warning;
     /// Some ranges of the Nsight profile are not in the run.
     NsysRangesUnknown = "nsys_ranges_unknown", Info;
-    /// The Nsight profile holds no kernels.
+    /// The Nsight profile has no kernels.
     NsysNoKernels = "nsys_no_kernels", Info;
 
     // Files of a run.
-    /// The run was not closed.
+    /// The run was not closed properly.
     RunIncomplete = "run_incomplete", Warning;
     /// `run.json` is missing.
     ManifestMissing = "manifest_missing", Warning;
@@ -226,19 +226,19 @@ codes! {
     SegmentUnfinished = "segment_unfinished", Warning;
     /// A segment cannot be read.
     SegmentCorrupt = "segment_corrupt", Error;
-    /// A Parquet file is not of this table.
+    /// A Parquet file does not belong to this table.
     SegmentForeign = "segment_foreign", Error;
-    /// No segment of the table `spans` is whole.
+    /// No segment of the table `spans` is complete.
     NoReadableSpans = "no_readable_spans", Error;
-    /// More files of the run cannot be read than are named.
+    /// Further files of the run cannot be read, beyond those that are named.
     MoreSegments = "more_segments", Error;
-    /// A limit on what is read was met; the rest was left out.
+    /// A limit on what is read was reached; the rest was left out.
     LimitReached = "limit_reached", Error;
     /// A table has fewer rows than were written.
     RowsMissing = "rows_missing", Error;
     /// A table has more rows than were written.
     RowsSurplus = "rows_surplus", Error;
-    /// Rows lack what every row has.
+    /// Rows lack values that every row has.
     RowsMalformed = "rows_malformed", Warning;
     /// Rows of another run are in the directory.
     RowsOfOtherRuns = "rows_of_other_runs", Warning;

@@ -1,17 +1,17 @@
-//! The numbers that findings rest on.
+//! The numbers that findings are based on.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A number, or a word, that a finding rests on.
+/// A number, or a word, that a finding is based on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// What it is called.
+    /// Its name, by which templates refer to it.
     pub name: Cow<'static, str>,
-    /// How much, or which.
+    /// The value.
     pub value: EvidenceValue,
-    /// `count`, `ratio`, `ns`, `bytes`, …, as in `metrics.json`; `text` of a word.
+    /// `count`, `ratio`, `ns`, `bytes`, …, as in `metrics.json`; `text` for a word.
     pub unit: Cow<'static, str>,
 }
 
@@ -28,7 +28,7 @@ pub enum EvidenceValue {
 }
 
 impl EvidenceValue {
-    /// The number, where it is one.
+    /// The value as a number, if it is one.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             EvidenceValue::Whole(n) => Some(*n as f64),

@@ -1,5 +1,5 @@
-//! What a verdict is made of. A finding carries numbers; its words are made from them where it is shown, and where it
-//! is written into `run.json`, so that whoever reads that has the text too.
+//! What a verdict consists of. A finding carries numbers; its text is made from them where it is shown. It is also
+//! written into `run.json`, so that every reader has it.
 
 use super::Code;
 use super::evidence::{Evidence, EvidenceValue};
@@ -19,12 +19,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// From what was noticed.
+    /// The verdict of these findings.
     pub fn of(findings: Vec<Finding>) -> Self {
         Self { ok: findings.iter().all(|finding| finding.severity != Severity::Error), findings }
     }
 
-    /// Adds what was noticed later.
+    /// Adds a later finding.
     pub fn add(&mut self, finding: Finding) {
         self.ok &= finding.severity != Severity::Error;
         self.findings.push(finding);
@@ -43,11 +43,11 @@ pub enum Severity {
     Error,
 }
 
-/// One thing noticed about a run.
+/// One thing that is wrong or worth knowing about a run.
 ///
-/// Its words are templates: `{name}` stands for the evidence, or the place, of that name, shown as its unit is; what is
-/// in brackets is said only where all of its evidence is there. `{name:…}` asks for another form: `raw` (the number
-/// alone), `.2` (decimals), `+.1` (with its sign), `.3e` (with an exponent), `.0%` (a share).
+/// Message and remedy are templates: `{name}` stands for the evidence, or the place, of that name, shown according to
+/// its unit. A part in brackets is shown only if all of its evidence is known. `{name:…}` asks for another form: `raw`
+/// (the number alone), `.2` (decimals), `+.1` (with its sign), `.3e` (with an exponent), `.0%` (a share).
 ///
 /// ```
 /// use candlescope_core::run::{Code, Finding, Severity};
@@ -65,7 +65,7 @@ pub struct Finding {
     pub code: Code,
     /// Where, by kind of place.
     pub place: BTreeMap<Place, String>,
-    /// The numbers it rests on.
+    /// The numbers it is based on.
     pub evidence: Vec<Evidence>,
     words: Words,
 }
@@ -77,7 +77,7 @@ pub struct Finding {
 pub enum Place {
     /// A path without ordinals.
     Path,
-    /// A phase, or steps of one name.
+    /// A phase, or the steps of one name.
     Phase,
     /// A device.
     Device,
@@ -107,14 +107,14 @@ impl Place {
 
 #[derive(Debug, Clone)]
 enum Words {
-    /// To be filled with evidence.
+    /// Templates that are filled with the evidence.
     Templates { message: &'static str, remedy: &'static str },
-    /// As somebody wrote them: message and remedy.
+    /// Finished texts, as read from a file: message and remedy.
     Written(Box<(String, String)>),
 }
 
 impl Finding {
-    /// A finding as severe as its code is; `message` says what was seen, `remedy` what to do.
+    /// A finding with the severity of its code; `message` says what was seen, `remedy` what to do.
     pub fn new(code: impl Into<Code>, message: &'static str, remedy: &'static str) -> Self {
         let code = code.into();
         Self {
@@ -126,45 +126,45 @@ impl Finding {
         }
     }
 
-    /// The same, with another severity than its code has.
+    /// Sets a severity other than that of its code.
     #[must_use]
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// The same, about this place.
+    /// Adds the place that it is about.
     #[must_use]
     pub fn at(mut self, place: Place, name: impl Into<String>) -> Self {
         self.place.insert(place, name.into());
         self
     }
 
-    /// The same with a number in a unit of `metrics.json`. What is not finite is left out.
+    /// Adds a number in a unit of `metrics.json`. A number that is not finite is left out.
     #[must_use]
     pub fn number(self, name: &'static str, unit: &'static str, value: f64) -> Self {
         if value.is_finite() { self.with(name, unit, EvidenceValue::Real(value)) } else { self }
     }
 
-    /// The same with a number of things.
+    /// Adds a count.
     #[must_use]
     pub fn count(self, name: &'static str, n: u64) -> Self {
         self.with(name, "count", EvidenceValue::Whole(n))
     }
 
-    /// The same with a time.
+    /// Adds a time in nanoseconds.
     #[must_use]
     pub fn ns(self, name: &'static str, ns: u64) -> Self {
         self.with(name, "ns", EvidenceValue::Whole(ns))
     }
 
-    /// The same with a share, from 0 to 1.
+    /// Adds a share, from 0 to 1.
     #[must_use]
     pub fn ratio(self, name: &'static str, ratio: f64) -> Self {
         self.number(name, "ratio", ratio)
     }
 
-    /// The same with a word.
+    /// Adds a word.
     #[must_use]
     pub fn text(self, name: &'static str, text: impl Into<String>) -> Self {
         self.with(name, "text", EvidenceValue::Text(text.into()))
@@ -191,7 +191,7 @@ impl Finding {
         }
     }
 
-    /// A number of the evidence.
+    /// A number of the evidence; `None` if there is none of this name.
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.evidence.iter().find(|evidence| evidence.name == name)?.value.as_f64()
     }
@@ -203,7 +203,7 @@ impl Finding {
 }
 
 impl PartialEq for Finding {
-    /// Whether both say the same; the words of one may have been read from a file.
+    /// Whether both read the same, even if the text of one was read from a file.
     fn eq(&self, other: &Self) -> bool {
         self.severity == other.severity
             && self.code == other.code
@@ -214,7 +214,7 @@ impl PartialEq for Finding {
     }
 }
 
-/// A finding in `run.json`. The first four keys were there before the others, and every reader relies on them.
+/// A finding as in `run.json`. The first four keys are older than the others, and every reader relies on them.
 #[derive(Serialize, Deserialize)]
 struct Written {
     severity: Severity,
@@ -247,7 +247,7 @@ impl Serialize for Finding {
 }
 
 impl<'de> Deserialize<'de> for Finding {
-    /// Places and evidence that this release does not understand are left out: the words are there.
+    /// Places and evidence that this release does not understand are left out; message and remedy remain.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Written { severity, code, message, remedy, place, evidence } = Written::deserialize(deserializer)?;
         let place = place.as_object().into_iter().flatten().filter_map(|(kind, name)| {

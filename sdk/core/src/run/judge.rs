@@ -1,4 +1,4 @@
-//! What follows from a manifest alone: the one set of these rules, for the end of a run and for who reads it later.
+//! Findings that follow from the manifest alone: one set of rules, for the end of a run and for its readers.
 
 use super::{ClockAnchor, ClockInfo, Code, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount};
 use super::{LoadedModel, LossCounts, Place};
@@ -7,27 +7,26 @@ use crate::ledger::DropReason;
 use crate::record::RecordKind;
 use std::collections::BTreeMap;
 
-/// What is to be said of a run that only its manifest is known of, as of one that was killed or that an old release
-/// wrote.
+/// The findings about a run of which only the manifest is known, because it was killed or an old release wrote it.
 ///
-/// A session that ends knows more, and judges by the same rules: what it found is in [`RunManifest::verdict`] already.
+/// A session that ends knows more and applies the same rules: its findings are in [`RunManifest::verdict`] already.
 pub fn judge(manifest: &RunManifest) -> Vec<Finding> {
     findings(manifest, Circumstances::of(manifest))
 }
 
-/// What excuses a run that lacks something.
+/// Circumstances in which missing data are no problem.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Circumstances {
-    /// Recording was never on: no data is what was asked for. Of a capture: no step came.
+    /// Recording was never on, so no data were asked for; for a capture: no step came.
     pub(crate) paused_throughout: bool,
-    /// The run is a capture: it is cut out of one that goes on.
+    /// Whether the run is a capture, which shows a part of a session.
     pub(crate) capture: bool,
     /// Another session's layer was in the registry.
     pub(crate) stepped_back: bool,
 }
 
 impl Circumstances {
-    /// As far as the manifest tells.
+    /// The circumstances, as far as the manifest shows them.
     fn of(manifest: &RunManifest) -> Self {
         let steps = manifest.steps.unwrap_or_default();
         let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.paused];
@@ -36,7 +35,7 @@ impl Circumstances {
         let never_on = if steps.begun > 0 {
             steps.begun == steps.paused.saturating_add(steps.captured)
         } else {
-            // Without steps the session alone knew whether recording was switched on; it would have missed them then.
+            // Without step counts only the session knew whether recording was ever on; it reported missing spans if so.
             let paused = manifest.options.get("paused").is_some_and(|paused| paused == true);
             manifest.steps.is_some() && paused && !told(Code::NoSpans)
         };
@@ -48,7 +47,7 @@ impl Circumstances {
     }
 }
 
-/// The same for who knows the circumstances.
+/// The findings for a caller that knows the circumstances.
 pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(steps) = manifest.steps.filter(|_| !how.paused_throughout && !how.stepped_back) {
@@ -88,7 +87,7 @@ pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Findin
     found
 }
 
-/// Which spans stand for which weights, and where that is not known.
+/// Checks which spans stand for which weights.
 fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
     let named = |names: &BTreeMap<String, u64>| {
         let words: Vec<String> = names.iter().map(|(name, n)| format!("{n} {name}")).collect();
@@ -155,7 +154,7 @@ fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
     }
 }
 
-/// No steps, or none that was recorded although the layer is where it should be.
+/// No steps, or no recorded steps although the layer is in place.
 fn nothing_recorded(manifest: &RunManifest, steps: &StepCounts) -> Option<Finding> {
     let StepCounts { begun, scheduled_out, paused, open_at_end, .. } = *steps;
     let spans = manifest.counts.get(RecordKind::Span.table()).copied().unwrap_or(0);
@@ -203,7 +202,7 @@ fn nothing_recorded(manifest: &RunManifest, steps: &StepCounts) -> Option<Findin
     Some(if schedule.active == 0 { finding.count("active", 0) } else { finding.count("first", idle) })
 }
 
-/// Intervals and samples that never became records, or are not where they belong.
+/// Intervals and samples that never became records, or have lost their place in the tree.
 fn lost(loss: &LossCounts, found: &mut Vec<Finding>) {
     if loss.ring_full > 0 {
         found.push(
@@ -370,7 +369,7 @@ fn gpu(account: &GpuAccount, found: &mut Vec<Finding>) {
     kernels(account, found);
 }
 
-/// A clock of a device that is known too badly for its times to be compared with the host's.
+/// A device's clock that is too uncertain for its times to be compared with the host's.
 fn gpu_clock(account: &GpuAccount, found: &mut Vec<Finding>) {
     let uncertain = |ns: &u64| *ns > GPU_CLOCK_BOUND_NS;
     let devices = account.devices.iter().filter(|d| !d.anchors.is_empty()).map(|d| d.skew_bound_ns);
@@ -403,7 +402,7 @@ fn kernels(account: &GpuAccount, found: &mut Vec<Finding>) {
             Finding::new(Code::NoKernels, "kernels were not recorded: {error}", "times of intervals are not affected");
         found.push(finding.text("error", error));
     } else if kernels.windows == 0 {
-        // A schedule that never came round, or nobody asked.
+        // The schedule did not reach a window, or nobody asked for one.
         found.push(Finding::new(
             Code::NoKernelWindow,
             "no window of kernels was reached",
@@ -432,11 +431,11 @@ fn kernels(account: &GpuAccount, found: &mut Vec<Finding>) {
     }
 }
 
-/// Between two anchors, at most ten seconds apart, clocks that are slewed drift by some milliseconds.
+/// Clocks that are slewed drift by some milliseconds between two anchors, which are at most ten seconds apart.
 const CLOCK_SET_NS: i64 = 100_000_000;
 
-/// A run's times go on from where they began, whatever becomes of the system clock: steps stay in order and durations
-/// right. But they then differ from what other programs log.
+/// If the system clock is set, the run's times go on from where they began: steps stay in order and durations right,
+/// but times differ from those that other programs log.
 fn clock_set(clock: &ClockInfo) -> Option<Finding> {
     let skew = |anchor: &ClockAnchor| anchor.system_ns.saturating_sub(anchor.mapped_ns);
     let jumped = |pair: &&[ClockAnchor]| skew(&pair[1]).saturating_sub(skew(&pair[0])).saturating_abs() > CLOCK_SET_NS;
@@ -455,7 +454,7 @@ fn clock_set(clock: &ClockInfo) -> Option<Finding> {
     )
 }
 
-/// What an exporter did not export.
+/// Records that an exporter did not export.
 fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
     let sum = |asked_for: bool| {
         let reasons = report.dropped.values().flatten().filter(|(reason, _)| is_asked_for(reason) == asked_for);
@@ -492,8 +491,8 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
     }
 }
 
-/// An account that does not add up, unless the exporter still worked when it was closed: older releases wrote down what
-/// it had done meanwhile besides what they took for dropped.
+/// An account that does not add up, unless the exporter was still working when its account was closed: older releases
+/// counted what it did afterwards in addition to what they had booked as dropped.
 fn not_conserved(report: &ExporterReport, manifest: &RunManifest) -> Option<Finding> {
     let is_late = |found: &Finding| {
         let exporter = found.place.get(&Place::Exporter);
@@ -510,7 +509,7 @@ fn not_conserved(report: &ExporterReport, manifest: &RunManifest) -> Option<Find
     Some(finding.at(Place::Exporter, report.name.as_str()))
 }
 
-/// Reasons that are limits somebody set, and no failure.
+/// Whether the reason is a limit that was set, and not a failure.
 fn is_asked_for(reason: &str) -> bool {
     [DropReason::DiskBudget, DropReason::Limit].iter().any(|r| r.as_str() == reason)
 }

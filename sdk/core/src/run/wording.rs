@@ -1,12 +1,12 @@
-//! Fills the templates of findings; [`Finding`](super::Finding) says what they look like.
+//! Fills the templates of findings; [`Finding`](super::Finding) describes their form.
 
 use super::evidence::{Evidence, EvidenceValue};
 use crate::numbers;
 
-/// The words of `template` with evidence and places in it. What is not known reads as a dash, outside of brackets.
+/// Fills `template` with evidence and places. Outside of brackets, an unknown value is shown as a dash.
 pub(super) fn fill<'a>(template: &str, evidence: &[Evidence], place: impl Fn(&str) -> Option<&'a String>) -> String {
     let mut out = String::with_capacity(template.len() + 32);
-    // Where what is in brackets began, and whether all of it is known.
+    // Where the bracket began in `out`, and whether all values in it are known so far.
     let mut brackets: Option<(usize, bool)> = None;
     let mut rest = template;
     while let Some(at) = rest.find(['{', '[', ']']) {

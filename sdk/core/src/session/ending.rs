@@ -1,4 +1,4 @@
-//! The end of a session: flushed, accounted for, within its time limit.
+//! Ends a session: flushes it and closes its account, within its time limit.
 
 use crate::HostNs;
 use crate::account::Closing;
@@ -28,7 +28,7 @@ pub struct Session {
     pub(super) collect_thread: Option<JoinHandle<()>>,
     pub(super) stop_collect: Option<Sender<()>>,
     pub(super) failures: collect::Failures,
-    /// Noticed while setting up.
+    /// Findings from the start of the session.
     pub(super) findings: Vec<Finding>,
     pub(super) background: Arc<BackgroundCpu>,
     pub(super) shutdown_timeout: Duration,
@@ -37,20 +37,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// Options of a new session.
+    /// The options of a new session.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
 
-    /// The handle, to control the session from elsewhere.
+    /// The handle, which controls the session from elsewhere.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Ends the session and returns the final manifest: counts, losses, verdict.
     ///
-    /// In a process that was forked from the one that started the session it returns at once, with a manifest that
-    /// holds nothing but the finding [`Code::ForkedProcess`]: the run is the parent's.
+    /// In a process that was forked from the one that started the session, it returns at once, with a manifest that
+    /// contains only the finding [`Code::ForkedProcess`]: the run belongs to the parent.
     pub fn finish(mut self) -> RunManifest {
         self.shutdown();
         self.finished.clone().unwrap_or_default()
@@ -64,8 +64,8 @@ impl Session {
             return self.leave_to_parent(drain_thread);
         }
         let deadline = deadline(self.shutdown_timeout);
-        // Collectors first: their last samples belong to the run. One that hangs must not cost what the others
-        // recorded.
+        // Collectors first, because their last samples belong to the run. The time for a collector that hangs is
+        // limited, so that it does not cost what the others recorded.
         self.stop_collect = None;
         if let Some(thread) = self.collect_thread.take() {
             let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
@@ -84,8 +84,8 @@ impl Session {
         }
     }
 
-    /// In a forked child the session is the parent's: its threads and its exporters are there and not here, and locks
-    /// may be held for ever by threads that this process does not have. So nothing is asked, closed or freed.
+    /// In a forked child the session still belongs to the parent: its threads and exporters exist only there, and locks
+    /// may be held forever by threads that this process does not have. So nothing is asked, closed or freed.
     fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
         std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
         std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));
@@ -99,7 +99,7 @@ impl Session {
         self.finished = Some(RunManifest { verdict, ..RunManifest::default() });
     }
 
-    /// What can be said where the pipeline does not answer: it is stuck, or a panic has ended it.
+    /// The manifest if the pipeline does not answer, because it is stuck or has panicked.
     fn manifest_without_pipeline(&self, drain: JoinHandle<()>, deadline: Instant) -> RunManifest {
         let finding = match outcome_until(drain, deadline) {
             Some(outcome) => {
@@ -127,20 +127,20 @@ impl Session {
         manifest
     }
 
-    /// Returns the threads that still write captured runs.
+    /// Closes the exporters. Returns the threads that still write captured runs.
     fn finish_exporters(&mut self, mut report: DrainReport, deadline: Instant) -> Vec<JoinHandle<()>> {
         let closed = close_all(&report.lanes, deadline);
         let manifest = Arc::new(self.final_manifest(&report, &closed));
         finish_all(&mut report.lanes, &closed.unresponsive, &manifest, deadline);
         let mut manifest = (*manifest).clone();
         for (lane, before) in report.lanes.iter().zip(&mut manifest.exporters) {
-            // Those that are late were not asked to finish, and their account is closed.
+            // Late exporters were not asked to finish, and their account is closed.
             if closed.unresponsive.contains(&lane.name) {
                 continue;
             }
             let after = lane.ledger.report(lane.name);
             if after.last_error != before.last_error {
-                // Too late for the manifest that was exported, but not for whoever called `finish`.
+                // Too late for the manifest that was exported, but in time for the caller of `finish`.
                 manifest.verdict.add(finish_failed(&after));
                 *before = after;
             }
@@ -192,12 +192,13 @@ fn finish_failed(report: &ExporterReport) -> Finding {
     .text("error", report.last_error.as_deref().unwrap_or("unknown error"))
 }
 
-/// Joins a thread unless it takes longer than allowed; then it is left to itself. Returns whether it was joined.
+/// Joins a thread, unless that takes longer than allowed; then the thread is left running. Returns whether it was
+/// joined.
 fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     outcome_until(thread, deadline).is_some()
 }
 
-/// As [`join_until`], with what became of the thread.
+/// Like [`join_until`], but returns how the thread ended.
 fn outcome_until(thread: JoinHandle<()>, deadline: Instant) -> Option<std::thread::Result<()>> {
     while !thread.is_finished() {
         if Instant::now() >= deadline {

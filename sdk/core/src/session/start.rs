@@ -1,4 +1,4 @@
-//! The start of a session: its options are checked, its threads started, and only then it is there.
+//! Starts a session: checks its options, starts its threads, and only then makes the session.
 
 use super::{Session, SessionBuilder, StartError};
 use crate::HostNs;
@@ -28,19 +28,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What an interval costs between a model's launches, as a multiple of what it costs in a loop: the driver's code has
-/// taken the caches meanwhile. Measured on a small model on a GPU server: 160 ns against 59.
+/// What an interval costs between a model's launches, as a multiple of its cost in a loop: the driver's code has
+/// evicted ours from the caches meanwhile. Measured with a small model on a GPU server: 160 ns against 59.
 const IN_PLACE: f64 = 3.0;
 
-/// A thread that has not begun a step of a kind for so long had a pause: by then a device's clocks are down.
+/// If a thread has not begun a step of a kind for this long, there was a pause: by then a device's clocks are lowered.
 const PAUSE_NS: f64 = 1e9;
 
 impl SessionBuilder {
-    /// Starts the session. Put the layer into a subscriber **before the model loads**, keep the guard until the work is
-    /// done.
+    /// Starts the session. Put the layer into a subscriber **before the model loads**, and keep the guard until the
+    /// work is done.
     ///
     /// # Errors
-    /// When an exporter cannot start, an option has no meaning, or the system gives no thread.
+    /// If an exporter cannot start, an option has an impossible value, or the system refuses to start a thread.
     pub fn start(mut self) -> Result<(CandlescopeLayer, Session), StartError> {
         self.check()?;
         self.fill_manifest();
@@ -57,8 +57,8 @@ impl SessionBuilder {
         let (samples, sample_queue) = bounded(1_024);
         let (stop_collect, stopped) = bounded::<()>(0);
         let failures = collect::Failures::default();
-        // All threads first, and only then what the drain gets: an exporter whose session cannot start takes back what
-        // it made, and does not close it as a run.
+        // All threads are started before the drain gets its exporters: if the session cannot start, its exporters
+        // remove what they made, and do not close it as a run.
         let spawning = Spawning { shared: &shared, background: &background, manifest: &manifest, mapper: &mapper };
         let (clock, _) = self.gpu.unzip();
         let collecting = (self.collectors, samples, stopped, failures.clone());
@@ -85,7 +85,7 @@ impl SessionBuilder {
             per_interval_ns,
         };
         let enricher = Enricher::new(clock, threads.kernels, self.expect_gpu);
-        // The thread waits for nothing else.
+        // The thread waits only for this.
         let _ = threads.give.send(Drain::new(shared.clone(), links, pace, lanes, mapper, enricher));
         let handle = Handle(Arc::new(Inner {
             shared: shared.clone(),
@@ -119,7 +119,7 @@ impl SessionBuilder {
         Ok((CandlescopeLayer::new(shared), session))
     }
 
-    /// Whether all options have a meaning.
+    /// Checks that all options have possible values.
     fn check(&self) -> Result<(), StartError> {
         let refused = |message| Err(StartError::Option(message));
         if self.ring_capacity < 128 {
@@ -141,10 +141,10 @@ impl SessionBuilder {
         Ok(())
     }
 
-    /// What is known of the run before it begins.
+    /// Fills in what is known of the run before it begins.
     fn fill_manifest(&mut self) {
         let m = &mut self.manifest;
-        // What the program says of its options goes before what they were resolved to.
+        // Options that the program has set itself are kept instead of the resolved ones.
         let mut option = |key: &str, value: Value| _ = m.options.entry(key.into()).or_insert(value);
         if let Some(schedule) = self.schedule {
             option("schedule", serde_json::json!(schedule));
@@ -184,7 +184,7 @@ impl SessionBuilder {
         }
     }
 
-    /// What the application's threads share with the rest.
+    /// What the application's threads share with the rest of the session.
     fn shared(&mut self, requests: Sender<RawRequest>) -> Shared {
         let mut control = Control::new(self.schedule, self.paused);
         if let Some((_, schedule)) = &self.kernels {
@@ -201,7 +201,7 @@ impl SessionBuilder {
         Shared::new(control, hooks, std::mem::take(&mut self.excluded_targets), rings, requests)
     }
 
-    /// All exporters started, or none.
+    /// Starts all exporters, or none.
     fn start_exporters(
         &mut self,
         stats: &SessionStats,
@@ -223,7 +223,7 @@ impl SessionBuilder {
     }
 }
 
-/// Tells the threads that make marks what intervals cost and what a pause is, in ticks.
+/// Stores what intervals cost and how long a pause is, in ticks, for the threads that make marks.
 fn set_costs(shared: &Shared, mapper: &TickMapper, per_interval_ns: f64) {
     if let Some(gpu) = &shared.gpu {
         let ticks = |ns: f64| (ns / mapper.ns_per_tick()).round() as u64;
@@ -232,7 +232,7 @@ fn set_costs(shared: &Shared, mapper: &TickMapper, per_interval_ns: f64) {
     }
 }
 
-/// What the threads of a session are given.
+/// What the session's threads need to start.
 struct Spawning<'a> {
     shared: &'a Arc<Shared>,
     background: &'a Arc<BackgroundCpu>,
@@ -240,15 +240,15 @@ struct Spawning<'a> {
     mapper: &'a TickMapper,
 }
 
-/// The collectors, where their samples go, what stops them, and who hears of their failures.
+/// The collectors, where their samples go, what stops them, and where their failures go.
 type Collecting = (Vec<Box<dyn Collector>>, Sender<Vec<SampleRecord>>, Receiver<()>, collect::Failures);
 
-/// The threads of a session, besides those of its exporters.
+/// The threads of a session, except those of its exporters.
 struct Threads {
-    /// The drain's end of the thread that records kernels, where there is one.
+    /// The drain's end of the thread that records kernels, if there is one.
     kernels: Option<Kernels>,
     drain: JoinHandle<()>,
-    /// Takes what the drain works with.
+    /// Sends the drain what it works with.
     give: Sender<Drain>,
     collect: Option<JoinHandle<()>>,
 }
@@ -272,7 +272,7 @@ impl Spawning<'_> {
         Ok(Threads { kernels, drain, give, collect })
     }
 
-    /// Starts the thread that records kernels, and gives the drain's end of it.
+    /// Starts the thread that records kernels, and returns the drain's end of it.
     fn spawn_recorder(&self, activity: Box<dyn Activity>) -> std::io::Result<Kernels> {
         let (ask, asks) = unbounded();
         let (deliver, deliveries) = unbounded();
@@ -289,7 +289,7 @@ impl Spawning<'_> {
             background: self.background.clone(),
             describe: Box::new(move |activity| manifest.note_environment(activity.describe())),
         };
-        // Detached: it ends when the drain does, and a driver call that hangs must not hold the application up.
+        // Detached: it ends when the drain does, and a driver call that hangs must not delay the application.
         recorder.start()?;
         Ok(kernels)
     }
@@ -307,7 +307,7 @@ fn host_name() -> String {
 }
 
 /// Measures what one enter+exit of a span costs on this machine, in nanoseconds: registry and layer, caches warm, in a
-/// loop. The median of several short rounds over as many spans as a model has.
+/// loop. The result is the median of several short rounds over as many spans as a model has.
 fn calibrate(ring_capacity: usize) -> f64 {
     use tracing_subscriber::layer::SubscriberExt;
     const SPANS: usize = 256;
@@ -353,7 +353,7 @@ mod tests {
 
     type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-    /// Says which of its methods were called.
+    /// Records which of its methods were called.
     struct Keeps(Calls);
 
     impl Keeps {

@@ -1,4 +1,5 @@
-//! A GPU that exists on paper: work is queued with its duration, marks are read off the queue, kernels know who launched them.
+//! A scripted GPU: work is queued with its duration, marks are read off the queue, and each kernel knows who launched
+//! it.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 
 use candlescope_core::gpu::*;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// Innermost interval, as the correlator was told on this thread.
+    /// Innermost interval, as reported to the correlator on this thread.
     static OPEN: RefCell<Vec<SpanId>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -29,23 +30,24 @@ struct State {
 #[derive(Clone)]
 pub struct Device {
     state: Arc<Mutex<State>>,
-    /// Whether the device gets on with its queue.
+    /// Whether the device works off its queue.
     pub running: Arc<AtomicBool>,
-    /// Host time that a mark or a launch takes.
+    /// Time that a mark or a launch takes on the host.
     pub call: Duration,
-    /// Every so many marks, one waits this long besides, as where the launch queue is full or other threads launch.
+    /// All marks except one in this many wait this long in addition, as if the launch queue were full or other threads
+    /// launched.
     pub waits: Option<(u64, Duration)>,
     marked: Arc<AtomicU64>,
     pub refuse: Arc<Mutex<Option<NoMark>>>,
     pub lose: Arc<AtomicBool>,
     pub enables: Arc<AtomicU64>,
     pub kernel_error: Arc<Mutex<Option<&'static str>>>,
-    /// What the host's clock read when the device's read zero, give or take.
+    /// What the host's clock read when the device's read zero.
     pub origin: i64,
     pub anchor_bound: u64,
-    /// From the beginning of a launch call, which takes 400 ns, to the start of its kernel.
+    /// Time from the beginning of a launch call, which takes 400 ns, to the start of its kernel.
     pub start_after: i64,
-    /// What the recorder says of its clock.
+    /// The clock's error bound, as the recorder states it.
     pub recorder_bound: Option<u64>,
 }
 
@@ -76,7 +78,7 @@ impl Device {
         self
     }
 
-    /// All marks but one in `every` wait this long besides.
+    /// Makes all marks except one in `every` wait this long in addition.
     pub fn marks_wait(mut self, every: u64, wait: Duration) -> Self {
         self.waits = Some((every, wait));
         self
@@ -86,12 +88,12 @@ impl Device {
         spin(self.call);
     }
 
-    /// Whether kernels are recorded now.
+    /// Whether kernels are being recorded.
     pub fn recording(&self) -> bool {
         self.state.lock().unwrap().on
     }
 
-    /// Queues a kernel of `ns`.
+    /// Queues a kernel of `ns` nanoseconds.
     pub fn launch(&self, name: &'static str, ns: i64) {
         // A launch takes longer than a mark.
         self.spend();
@@ -102,7 +104,7 @@ impl Device {
         s.correlation += 1;
         if s.on {
             let span = OPEN.with(|open| open.borrow().last().copied());
-            // Outside of all steps the truth, because such a launch is judged by when it was made.
+            // A launch outside of all steps is judged by its time, so its time must be real.
             let (launch_start, start) = match span {
                 Some(_) => (HostNs(self.origin + start - self.start_after), HostNs(self.origin + start)),
                 None => (HostNs::now(), HostNs::now().plus_ns(900)),
@@ -132,7 +134,7 @@ impl Device {
     }
 }
 
-/// Keeps the thread busy.
+/// Keeps the thread busy for this time.
 pub fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -216,7 +218,8 @@ impl Recorder {
     fn outcome(&self) -> Result<(), ActivityError> {
         let wanted = *self.0.kernel_error.lock().unwrap();
         match wanted {
-            // Without the hook: printing a backtrace takes longer on a busy machine than a session waits for its recorder.
+            // Without calling the panic hook: on a busy machine its backtrace takes longer than a session waits for its
+            // recorder.
             Some("panic") => std::panic::resume_unwind(Box::new("as the test asked")),
             Some(why) => Err(ActivityError(why.into())),
             None => Ok(()),
@@ -245,7 +248,7 @@ impl Activity for Recorder {
     }
     fn collect(&mut self, all: bool, _: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
         let mut s = self.0.state.lock().unwrap();
-        // A recorder may keep kernels back until it is told that all are done.
+        // A recorder may keep kernels back until it is told that all have finished.
         let keep = if all { 0 } else { s.kernels.len() / 2 };
         let give = s.kernels.len() - keep;
         into.kernels.extend(s.kernels.drain(..give));

@@ -3,13 +3,14 @@
 use super::{ThreadState, add};
 use crate::shared::Shared;
 
-/// What is kept of a thread that records nothing.
+/// The state of a thread that records nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Aside {
-    /// The profiler's own, or one that came after a fork, in the child: the session is the parent's.
+    /// A thread of the profiler, or one that came after the session had ended, or in a forked child, where the session
+    /// belongs to the parent.
     Muted,
-    /// One that came when there was no room for a ring: what it would have recorded is counted. Its outermost intervals
-    /// count as steps.
+    /// A thread that came when there was no room for a ring: what it would have recorded is counted. Each of its
+    /// outermost intervals counts as a step.
     NoRing {
         depth: u32,
         /// Whether the step that is open would have been recorded.
@@ -18,7 +19,7 @@ pub(super) enum Aside {
 }
 
 impl ThreadState {
-    /// As [`enter`](Self::enter), where nothing is recorded.
+    /// Like [`enter`](Self::enter), for a thread on which nothing is recorded.
     #[cold]
     pub(crate) fn enter_aside(&mut self, shared: &Shared) {
         let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
@@ -32,7 +33,7 @@ impl ThreadState {
         self.aside = Some(Aside::NoRing { depth: depth.saturating_add(1), recorded });
     }
 
-    /// As [`exit`](Self::exit), where nothing is recorded.
+    /// Like [`exit`](Self::exit), for a thread on which nothing is recorded.
     #[cold]
     pub(crate) fn exit_aside(&mut self) {
         let Some(Aside::NoRing { depth, recorded }) = self.aside else { return };
@@ -42,7 +43,7 @@ impl ThreadState {
         };
         self.aside = Some(Aside::NoRing { depth, recorded });
         if recorded {
-            // In this order: what is lost is never more than what was emitted.
+            // In this order, so that no more is ever seen as lost than as emitted.
             self.count_emitted();
             add(&self.counts.no_ring);
             if depth == 0 {

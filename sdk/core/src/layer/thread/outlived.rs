@@ -1,4 +1,5 @@
-//! Intervals that are left late, out of order, or never: those that outlive the step or the request they are part of.
+//! Intervals that outlive the step or the request that they are part of, because they are left late, out of order, or
+//! never.
 
 use super::{ThreadState, add};
 use crate::layer::cache::{Meta, meta_flag};
@@ -7,19 +8,19 @@ use crate::raw::{NO_STEP, flag};
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Intervals that have outlived their step and are still waited for; beyond that number the oldest is given up.
+/// Intervals that have outlived their step and may still be left; beyond this number the oldest is given up.
 pub(crate) const OUTLIVED_KEPT: usize = 16;
 
-/// Values of what is kept in `late`; 0 for one whose step and request go on.
+/// Values of `ThreadState::late`; 0 if the interval's step and request go on.
 mod late {
-    /// What it is part of has ended: it is late, or its guard was forgotten.
+    /// Its step or request has ended: it will be left late, or its guard was forgotten.
     pub(super) const OUTLIVED: u8 = 1;
-    /// Others have begun since: it is counted among the forgotten.
+    /// Other intervals have begun since: it is counted as forgotten.
     pub(super) const FORGOTTEN: u8 = 2;
 }
 
 impl ThreadState {
-    /// Spans left in another order than the reverse one: the frame comes out of the middle. Returns where it was.
+    /// A span is left out of order: its frame is moved from the middle of the stack to the top. Returns where it was.
     #[cold]
     pub(super) fn bring_to_top(&mut self, shared: &Shared, span: u64) -> Option<usize> {
         let Some(at) = self.open().iter().rposition(|f| f.span == span) else {
@@ -28,14 +29,14 @@ impl ThreadState {
         };
         let frame = self.frames[at];
         if frame.is_step() {
-            // From the top: so they end in the reverse order for whoever hears of it.
+            // From the top, so that they end in reverse order for taps and marks.
             for inside in (at + 1..self.depth).rev() {
                 if self.frames[inside].step == frame.step {
                     self.detach(shared, inside);
                 }
             }
         } else if frame.step == NO_STEP && !frame.transparent {
-            // A request. Its steps may go on, but not into the next one; another request inside it goes on as well.
+            // A request. Its steps may go on, but not into the next request; another request inside it also goes on.
             for inside in at + 1..self.depth {
                 if self.late[inside] == 0 && self.frames[inside].request == frame.request {
                     self.late[inside] = late::OUTLIVED;
@@ -50,8 +51,8 @@ impl ThreadState {
         Some(at)
     }
 
-    /// What the frame was part of has ended. For whoever else hears of intervals it ends now; its record is written
-    /// when it is left, if it ever is.
+    /// The step of the frame has ended. For taps, marks and the recorder the interval ends now; its record is written
+    /// when it is left, if that ever happens.
     fn detach(&mut self, shared: &Shared, at: usize) {
         let Frame { recorded, transparent, outside_window, .. } = self.frames[at];
         if self.frames[at].is_detached() {
@@ -73,8 +74,8 @@ impl ThreadState {
         self.detached += 1;
     }
 
-    /// A span is entered on a thread where some have outlived their step or request. Gives the number of the frame it
-    /// is to stand in, or the largest for none.
+    /// A span is entered on a thread where some intervals have outlived their step or request. Returns the index of the
+    /// frame that becomes its parent, or `usize::MAX` for none.
     #[cold]
     pub(super) fn around_among_late(&mut self, shared: &Shared, meta: Meta, around: usize) -> usize {
         match self.late[..self.depth].last() {
@@ -83,9 +84,9 @@ impl ThreadState {
         }
     }
 
-    /// A span is entered while the innermost open one has outlived its step or its request: late code does that, and
-    /// code that forgot a guard does it for ever after. Gives the number of the frame it is to stand in, or the largest
-    /// for none.
+    /// A span is entered while the innermost open interval has outlived its step or request: the interval is left late,
+    /// or its guard was forgotten, in which case this happens from now on. Returns the index of the frame that becomes
+    /// the span's parent, or `usize::MAX` for none.
     fn parent_past_outlived(&mut self, shared: &Shared, meta: Meta) -> usize {
         if meta.flags & meta_flag::REQUEST != 0 {
             // No step goes on into another request.
@@ -106,7 +107,7 @@ impl ThreadState {
         self.open().iter().rposition(|f| !f.is_detached()).unwrap_or(usize::MAX)
     }
 
-    /// Takes detached frames off the stack, down to the number that is waited for.
+    /// Removes detached frames from the stack, the oldest first, until [`OUTLIVED_KEPT`] are left.
     fn give_up_oldest(&mut self) {
         let mut too_many = self.detached.saturating_sub(OUTLIVED_KEPT);
         self.detached -= too_many;
@@ -129,8 +130,8 @@ impl ThreadState {
         self.depth = kept;
     }
 
-    /// A span is left on a thread where some have outlived their step or request, it itself perhaps. Gives the depth
-    /// that it stood at among the others.
+    /// A span is left on a thread where some intervals have outlived their step or request, possibly this one itself.
+    /// Returns its depth among the others.
     #[cold]
     pub(super) fn exit_among_late(&mut self, at: usize, depth: usize) -> usize {
         let late = std::mem::take(&mut self.late[at]);

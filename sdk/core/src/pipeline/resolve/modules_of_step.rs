@@ -1,4 +1,4 @@
-//! Which modules of a model the intervals of a step stand for, and what these do.
+//! Which modules of a model the intervals of a step stand for, and what work they do.
 
 use super::{Parent, Resolver, Scratch, StepBuffer, Surroundings};
 use crate::annotation::Annotation;
@@ -9,27 +9,27 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 impl Resolver {
-    /// Names the modules that consist of others after those inside, where a tree is seen for the first time.
+    /// Names the modules that consist of others after those inside them, when a tree is seen for the first time.
     pub(super) fn name_groups(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
-        // Looking the latest name up fetches all, and whether any is a module's.
+        // Looking up the latest name fetches all names, and shows whether any belongs to a module.
         let latest = buffer.items.iter().map(|item| item.name).max().unwrap_or(OTHER);
         self.name(latest, around);
         if !self.modules {
             return;
         }
         let positions = self.scratch.order.len();
-        // What the modules inside each have in common, and what it is called itself.
+        // `inside`: what the names of the modules inside an interval have in common. `names`: its own module's name.
         let mut inside: Vec<Option<String>> = vec![None; positions];
         let mut names: Vec<Option<String>> = vec![None; positions];
-        // Children come after their parents, so that backwards all of a group's are known before it is its turn.
+        // Children come after their parents: backwards, everything inside a group is known before the group itself.
         for position in (0..positions).rev() {
             let slot = self.slot(position, buffer);
             let below = inside[position].take();
             let name = slot.as_ref().and_then(|slot| slot.would_be(below.as_deref()).map(str::to_owned));
-            // What this one says of the group around it.
+            // What this one contributes to the name of the group around it.
             let above = match &name {
                 Some(name) => Some(modules::parent(name).to_owned()),
-                // It computes with weights that nobody told apart, wherever those are.
+                // It computes with weights whose names were not reported, which may be anywhere in the model.
                 None if slot.as_ref().is_some_and(|slot| slot.is_group()) => Some(String::new()),
                 None => below.clone(),
             };
@@ -43,7 +43,7 @@ impl Resolver {
             inside[position] = below;
             names[position] = name;
         }
-        // Where two side by side would have one name, as attention and feed-forward of a GGUF file, it is neither's.
+        // If two siblings would get the same name, such as attention and feed-forward of a GGUF file, neither gets it.
         let mut sharing: FxHashMap<(Parent, &str), u32> = FxHashMap::default();
         for (parent, name) in self.scratch.parents.iter().zip(&names) {
             if let Some(name) = name {
@@ -60,16 +60,16 @@ impl Resolver {
         }
     }
 
-    /// The module of the interval at a position.
+    /// The module of the interval at this position.
     fn slot(&self, position: usize, buffer: &StepBuffer) -> Option<Arc<Slot>> {
         let name = buffer.items[self.scratch.order[position] as usize].name;
         self.names.get(name as usize)?.module.clone()
     }
 
-    /// What the modules of a step do: the model has told its weights, and the phase how many tokens they are for.
+    /// Finds the work of a step's modules: the weights are known from loading, the number of tokens from the phase.
     ///
-    /// Nothing is said below an interval whose work the program tells itself, nor where a module ran several times in a
-    /// phase: then its tokens are those of several passes, and nobody knows how many each had.
+    /// Nothing is added inside an interval whose work the program states itself. Nor is it if a module ran several
+    /// times in a phase: its tokens are then those of several passes, and it is not known how many each pass had.
     pub(super) fn find_work(&mut self, buffer: &mut StepBuffer) {
         let Scratch { order, parents, work, phases, passes, .. } = &mut self.scratch;
         work.clear();
@@ -99,7 +99,7 @@ impl Resolver {
             let Some(module) = slot.and_then(|slot| slot.get()) else { continue };
             let Around::Phase(at, step) = phase else {
                 work[position] = if says_itself { Annotation::new() } else { module.annotation(None) };
-                // Of a step that is resolved in parts the phase's tokens are known at its end only.
+                // If a step is resolved in parts, the phase's tokens are known only at its end.
                 buffer.done.work_missing |= is_part && phase == Around::NoPhase && module.has_work();
                 continue;
             };
@@ -108,7 +108,7 @@ impl Resolver {
                 buffer.done.work_missing |= !module.knows_rows();
             }
             work[position].merge(&module.annotation(Some(step)));
-            // Attention has no weights: it is the work of whatever holds its projections.
+            // Attention has no weights of its own: its work is counted for the interval that holds its projections.
             if let (Some(attention), Some(parent)) = (&module.attention, parent) {
                 let width = module.weights.first().and_then(modules::activation_width);
                 if let Some(more) = width.and_then(|width| attention.annotation(step, width)) {
@@ -133,13 +133,13 @@ impl Resolver {
     }
 }
 
-/// What stands around an interval that says how many tokens it is for.
+/// The interval around that states how many tokens the work is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
-    /// Nothing.
+    /// No interval around states the number of tokens.
     NoPhase,
-    /// The interval at this position, with what it said.
+    /// The phase at this position, with the tokens that it states.
     Phase(u32, StepWork),
-    /// The program tells the work itself.
+    /// The program states the work itself.
     Told,
 }
