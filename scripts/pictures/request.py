@@ -13,7 +13,7 @@ import servers
 
 SERVICE = "candlescope-server"
 #: Long enough for blocks of the prefill to be seen beside the whole request.
-PROMPT = "The capital of France is Paris, and the capital of Italy is Rome. In both cities there are old bridges."
+PROMPT = "Once upon a time, in a small town by the sea, there lived an old man who made candles, and every evening he would"
 REQUESTS = 6
 COLOURS = {"prefill": "#3b6aa8", "decode": "#d8742a"}
 #: Attributes of the request that the picture lists.
