@@ -57,7 +57,9 @@ def lines(axes, panel, series):
     axes.margins(x=0)
     labels = axes.get_legend_handles_labels()[1]
     if labels:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2 if len(labels) > 3 else 3, fontsize=8, frameon=False)
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2 if len(labels) > 3 else 3, fontsize=8, frameon=False
+        )
 
 
 def heat(axes, panel, series):

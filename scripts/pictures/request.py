@@ -13,7 +13,9 @@ import servers
 
 SERVICE = "candlescope-server"
 #: Long enough for blocks of the prefill to be seen beside the whole request.
-PROMPT = "Once upon a time, in a small town by the sea, there lived an old man who made candles, and every evening he would"
+PROMPT = (
+    "Once upon a time, in a small town by the sea, there lived an old man who made candles, and every evening he would"
+)
 REQUESTS = 6
 COLOURS = {"prefill": "#3b6aa8", "decode": "#d8742a"}
 #: Attributes of the request that the picture lists.
@@ -96,7 +98,9 @@ def draw(found, picture):
     start, whole = root["startTime"], root["duration"]
     plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 9})
     figure, axes = plt.subplots(figsize=(13, 1.7 + 0.245 * len(listed)), dpi=100)
-    figure.subplots_adjust(left=0.235, right=0.985, top=1 - 1.0 / figure.get_figheight(), bottom=0.75 / figure.get_figheight())
+    figure.subplots_adjust(
+        left=0.235, right=0.985, top=1 - 1.0 / figure.get_figheight(), bottom=0.75 / figure.get_figheight()
+    )
     phase = None
     for y, (depth, span, note) in enumerate(listed):
         name, began, took = span["operationName"], span["startTime"] - start, span["duration"]
@@ -105,8 +109,17 @@ def draw(found, picture):
         if y % 2:
             axes.axhspan(y - 0.5, y + 0.5, color="#f6f6f4", zorder=0)
         label = "    " * depth + (name if depth else name.split(" ")[0] + "  (the request)")
-        axes.text(-0.305, y, label, transform=axes.get_yaxis_transform(), va="center", weight="bold" if depth < 2 else "normal")
-        axes.barh(y, max(took, whole / 900), left=began, height=0.62, color=colour, alpha=1 if depth < 2 else 0.75, zorder=2)
+        axes.text(
+            -0.305,
+            y,
+            label,
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            weight="bold" if depth < 2 else "normal",
+        )
+        axes.barh(
+            y, max(took, whole / 900), left=began, height=0.62, color=colour, alpha=1 if depth < 2 else 0.75, zorder=2
+        )
         text = lasting(took) + (f"   {note}" if note else "")
         inside = took > whole * 0.5
         at = (began + took / 2, "center", "white") if inside else (began + took + whole * 0.006, "left", "#333333")
@@ -123,13 +136,29 @@ def draw(found, picture):
         spine.set_visible(False)
     top = 1 - 0.27 / figure.get_figheight()
     figure.text(0.012, top, "One request in Jaeger", fontsize=14, weight="bold", va="center")
-    figure.text(0.2, top, f"{len(found['spans'])} spans; drawn by a script from what Jaeger's API answers, not a screenshot of Jaeger",
-                color="#555555", va="center")
+    figure.text(
+        0.2,
+        top,
+        f"{len(found['spans'])} spans; drawn by a script from what Jaeger's API answers, not a screenshot of Jaeger",
+        color="#555555",
+        va="center",
+    )
     tags = {tag["key"]: tag["value"] for tag in root["tags"]}
-    said = [f"{key} = {tags[key]:,}" if isinstance(tags[key], int) else f"{key} = {tags[key]}" for key in SHOWN if key in tags]
+    said = [
+        f"{key} = {tags[key]:,}" if isinstance(tags[key], int) else f"{key} = {tags[key]}"
+        for key in SHOWN
+        if key in tags
+    ]
     half = (len(said) + 1) // 2
     for line, part in enumerate([said[:half], said[half:]]):
-        figure.text(0.012, (0.48 - 0.24 * line) / figure.get_figheight(), "     ".join(part), fontsize=8.5, color="#333333", va="center")
+        figure.text(
+            0.012,
+            (0.48 - 0.24 * line) / figure.get_figheight(),
+            "     ".join(part),
+            fontsize=8.5,
+            color="#333333",
+            va="center",
+        )
     figure.savefig(picture)
 
 
