@@ -1,6 +1,6 @@
 # The commands a person runs; CI runs the same ones.
 .PHONY: demo test test-services test-grafana test-models-without-spans test-candle-examples instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
-	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc clean models venv nsys services
+	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc pictures clean models venv nsys services
 
 RUN ?= runs/demo
 
@@ -178,6 +178,11 @@ services:
 
 doc:
 	cargo doc --workspace --no-deps --open
+
+# The pictures in docs/images, from real runs, tools and servers. Installs what that takes from Debian and PyPI; ten minutes.
+# PICTURES="perfetto nsight" makes only those.
+pictures: models nsys services
+	scripts/pictures.sh $(PICTURES)
 
 clean:
 	cargo clean
