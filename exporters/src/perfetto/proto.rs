@@ -104,7 +104,8 @@ pub(super) struct CounterDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TrackEvent {
-    #[prost(uint64, repeated, tag = "3")]
+    // The format is proto2, whose repeated numbers are not packed; trace_processor reads a packed one as nonsense.
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub(super) category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
     pub(super) debug_annotations: Vec<DebugAnnotation>,
