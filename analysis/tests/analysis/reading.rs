@@ -197,7 +197,8 @@ fn modules_that_no_span_holds_are_summed_up_by_their_names() {
     batch.spans.push(span(0, None, "decode", 0, 100));
     for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj", "lm_head"]) {
         let mut one = span(seq, Some(0), &format!("decode/linear[{seq}]"), seq as i64, 20);
-        let mut path = PathInfo::new(one.path.id, one.path.path.clone(), "linear", "candle_transformers::models::qwen2");
+        let mut path =
+            PathInfo::new(one.path.id, one.path.path.clone(), "linear", "candle_transformers::models::qwen2");
         path.module = Some(module.into());
         path.rollup = PathInfo::rollup_of(&path.path, Some(module));
         one.path = path.into();

@@ -202,15 +202,10 @@ fn maps_of_layers_and_of_batches_and_contexts() {
         let layer = span.seq % 10;
         if layer > 0 {
             let plain = path(&format!("decode/linear[{layer}]"));
-            let named = PathInfo {
-                id: 1_000 + layer as u32,
-                path: plain.path.clone(),
-                rollup: "decode/model.layers.*.mlp.down_proj".into(),
-                rollup_id: 1_000,
-                name: plain.name.clone(),
-                target: plain.target.clone(),
-                module: Some(format!("model.layers.{}.mlp.down_proj", layer - 1).into()),
-            };
+            let mut named =
+                PathInfo::new(1_000 + layer as u32, plain.path.clone(), plain.name.clone(), plain.target.clone());
+            (named.rollup, named.rollup_id) = ("decode/model.layers.*.mlp.down_proj".into(), 1_000);
+            named.module = Some(format!("model.layers.{}.mlp.down_proj", layer - 1).into());
             span.path = named.into();
         }
     }
