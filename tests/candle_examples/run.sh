@@ -11,7 +11,7 @@ programs=$(cd "$1" && pwd) candlescope=$(cd "$(dirname "$2")" && pwd)/$(basename
 rm -rf "$out/runs"
 mkdir -p "$out/runs"
 out=$(cd "$out" && pwd)
-if [ "$device" = cuda ]; then size=full cpu='' keys=,cupti=5/50; else size=small cpu=--cpu keys=; fi
+if [ "$device" = cuda ]; then size=full cpu='' keys=,cupti=5/50; else size=small cpu=--cpu keys=''; fi
 for kind in qwen2 t5; do
 	[ -e "$out/$kind-$size/tokenizer.json" ] || "$programs/weights" $kind $size "$out/$kind-$size"
 done
@@ -45,17 +45,34 @@ out, size = sys.argv[1:]
 
 def load(name):
     run = f"{out}/runs/{name}.run"
-    return json.load(open(run + "/run.json")), json.load(open(run + "/metrics.json")), open(run + "/operators.md").read()
+    return json.load(open(run + "/run.json"))["modules"], json.load(open(run + "/metrics.json"))
+
+def named(metrics, module):
+    return any(row["path"].endswith(module) for row in metrics["operators"])
 
 config = json.load(open(f"{out}/qwen2-{size}/config.json"))
 layers = config["num_hidden_layers"]
 for name in ["qwen", "qwen-work"]:
-    run, metrics, operators = load(name)
-    model = run["modules"]
+    model, metrics = load(name)
     # A layer has seven projections and two norms; the last norm and the head come on top. The embedding has no span.
     assert model["modules"] == 9 * layers + 2, model
-    assert model["unnamed"] == {} and model["unowned"] == ["model.embed_tokens.weight"], model
-    assert "model.layers.*.mlp.down_proj" in operators and "lm_head" in operators, operators
+    assert not model["unnamed"] and model["unowned"] == ["model.embed_tokens.weight"], model
+    for module in ["model.layers.*.mlp.down_proj", "model.layers.*.self_attn.q_proj", "model.norm", "lm_head"]:
+        assert named(metrics, module), module
+    parts = {row["label"] for row in metrics["modules"]}
+    assert {"model", "layers.*", "mlp", "down_proj"} <= parts, parts
     print(f"{name}: {model['modules']} modules of {model['weights']} weights by name")
-print(json.dumps(metrics, indent=1)[:1500])
+
+# qwen-work tells the model and the tokens of each step: its FLOPs and bytes are known.
+used = {(row["phase"], row["metric"], row["over"]): row["value"] for row in metrics["utilisation"]}
+for phase, metric in [("prefill", "mfu"), ("decode", "mbu")]:
+    value = used[phase, metric, "wall"]
+    assert 0 < value < 1, used
+    print(f"{phase}: {metric.upper()} {value:.2%} of wall time")
+
+model, metrics = load("t5")
+assert not model["unnamed"], model
+for module in ["SelfAttention.q", "EncDecAttention.k", "DenseReluDense.wo", "lm_head"]:
+    assert named(metrics, module), module
+print(f"t5: {model['modules']} modules of {model['weights']} weights by name")
 PY

@@ -188,7 +188,18 @@ fn trocr() -> Row {
             // Keys and values of the image are computed anew for each token.
             _ => 2 * (3 * (6 * 32 * 32 + 2 * 32 * 64 + IMAGE.tokens * 2 * 32 * 32) + 32 * 96),
         },
-        spanless: &["decoder", "layernorm_before", "layernorm_after", "encoder.layernorm", "encoder.embeddings"],
+        spanless: &[
+            "_proj",
+            "layer_norm",
+            "fc1",
+            "fc2",
+            "embed_tokens",
+            "embed_positions",
+            "layernorm_before",
+            "layernorm_after",
+            "encoder.layernorm",
+            "encoder.embeddings",
+        ],
         shared: if TRACED { &[("lm_head", "decoder.model.decoder.embed_tokens.weight")] } else { &[] },
         rows: &|module, step| match module {
             _ if module == patches => 4,
