@@ -155,11 +155,13 @@ pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
     // Whether the head is the embedding table is not told, but the number of parameters tells it.
     let parameters = number("parameters")?;
     shape.tied = false;
-    if shape.parameters() != parameters {
+    let apart = shape.parameters();
+    if apart != parameters {
         shape.tied = true;
         if shape.parameters() != parameters {
             return Err(format!(
-                "layers like `{}`'s: its dimensions make {} parameters, `model.parameters` of run.json {parameters}",
+                "layers like `{}`'s: its dimensions make {apart} parameters, or {} with one table for embedding and \
+                 head, but `model.parameters` of run.json is {parameters}",
                 shape.architecture,
                 shape.parameters()
             ));

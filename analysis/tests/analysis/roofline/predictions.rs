@@ -12,7 +12,8 @@ fn format(name: &str) -> Format {
 /// A device on which nothing is launched and no kernel has a shortest time.
 fn plain(flops: f64, bandwidth: f64) -> Device {
     let mut device = known_device("H200").unwrap();
-    device.flops = [(Multiply::Bf16, flops), (Multiply::F16, flops), (Multiply::Int8, 2.0 * flops)].into();
+    let f32 = (Multiply::F32, flops);
+    device.flops = [f32, (Multiply::Bf16, flops), (Multiply::F16, flops), (Multiply::Int8, 2.0 * flops)].into();
     (device.bandwidth, device.launch, device.kernel_floor) = (bandwidth, None, None);
     device
 }
