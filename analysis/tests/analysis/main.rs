@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod account;
 mod damage;
 mod energy;
 mod findings;
