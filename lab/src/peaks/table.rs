@@ -82,11 +82,12 @@ pub fn write(study: &Study, peaks: &Peaks) -> Result<(), StudyError> {
     study.write(&format!("{TABLE_NAME}.json"), format!("{:#}\n", to_json(peaks)).as_bytes()).map(drop)
 }
 
-/// The peaks as one object, with ridge points by element type.
+/// The peaks as one object, with the day they were measured on and ridge points by element type.
 pub fn to_json(peaks: &Peaks) -> Value {
     let ridge = |dtype: &str| Some((dtype.to_string(), json!(peaks.ridge(dtype)?)));
     let ridges: serde_json::Map<String, Value> = peaks.dtypes().into_iter().filter_map(ridge).collect();
     let mut whole = serde_json::to_value(peaks).unwrap_or_default();
+    whole["day"] = peaks.day().into();
     whole["ridge"] = ridges.into();
     whole
 }

@@ -144,6 +144,8 @@ fn a_run_gets_the_best_figures_with_where_they_come_from() {
     assert_eq!(peaks.ridge("f16"), None);
     // Where reading was not measured, the best of the other loops stands in.
     peaks.figures.retain(|figure| figure.kind != PeakKind::Read);
+    let copy = peaks.of(PeakKind::Copy).next().unwrap().clone();
+    peaks.figures.push(PeakFigure { kind: PeakKind::Triad, value: 11e9, ..copy });
     assert_eq!(peaks.bandwidth().unwrap().kind, PeakKind::Copy);
     assert_eq!(Peaks::new(DeviceIdentity::cpu()).environment().as_array().unwrap().len(), 0);
 }
