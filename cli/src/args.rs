@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
+    /// Put load on an OpenAI-compatible server and measure what its clients see
+    #[command(after_help = crate::load::EXAMPLES)]
+    Load(Box<crate::load::LoadArgs>),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
 }

@@ -14,6 +14,7 @@ mod gpu;
 mod hand_over;
 mod lacking;
 mod limits;
+mod load;
 mod nsys;
 mod options;
 mod output;
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Load(args) => load::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     match outcome {
