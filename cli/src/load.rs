@@ -134,14 +134,14 @@ mod with_lab {
     };
     use std::path::Path;
     use std::sync::{Mutex, PoisonError};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     /// Largest file with a prompt.
     const MOST_PROMPT: u64 = 64 << 20;
 
     pub(crate) fn run(args: &LoadArgs) -> Result<()> {
         let options = options(args)?;
-        make_room(args)?;
+        let made = make_room(args)?;
         let stop = Stop::new();
         listen_for_interrupts(&stop)?;
         let progress = Progress::new(!args.no_progress && !args.json);
@@ -149,7 +149,12 @@ mod with_lab {
         let watcher = Watcher { progress, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
         let results = load::run(&options, &stop, &watcher);
         watcher.progress.clear();
-        let results = results?;
+        let results = results.inspect_err(|_| {
+            // An empty directory would only be in the way; one with anything in it stays.
+            if made {
+                let _ = std::fs::remove_dir(&args.out);
+            }
+        })?;
         let written = results.write(&args.out);
         if args.json {
             let mut object = results.to_json_without_requests()?;
@@ -278,28 +283,35 @@ mod with_lab {
         time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
     }
 
-    /// Refuses to replace results, and finds out before the load whether they can be written.
-    fn make_room(args: &LoadArgs) -> Result<()> {
+    /// Refuses to replace results, and finds out before the load whether they can be written. Returns whether the
+    /// directory was made.
+    fn make_room(args: &LoadArgs) -> Result<bool> {
         let there = args.out.join(RESULTS_FILE);
         if there.exists() && !args.overwrite {
             bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
         }
         let remedy = || format!("cannot write into {}: name another directory with --out", args.out.display());
+        let made = !args.out.exists();
         std::fs::create_dir_all(&args.out).with_context(remedy)?;
         let trial = args.out.join(format!(".candlescope-{}", std::process::id()));
         std::fs::write(&trial, b"trial").with_context(remedy)?;
-        std::fs::remove_file(&trial).with_context(remedy)
+        std::fs::remove_file(&trial).with_context(remedy)?;
+        Ok(made)
     }
 
     /// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
     fn listen_for_interrupts(stop: &Stop) -> Result<()> {
         let stop = stop.clone();
-        ctrlc::set_handler(move || {
-            if stop.is_stopped() {
-                std::process::exit(130);
+        let mut first = None;
+        ctrlc::set_handler(move || match first {
+            None => {
+                first = Some(Instant::now());
+                note("ending: once more to end without results");
+                stop.stop();
             }
-            note("ending: once more to end without results");
-            stop.stop();
+            // Some wrappers send the same signal twice, to the process and to its group.
+            Some(at) if at.elapsed() > Duration::from_secs(1) => std::process::exit(130),
+            Some(_) => {}
         })
         .context("cannot listen for Ctrl-C")
     }

@@ -56,7 +56,7 @@ fn options(help: &str) -> BTreeSet<String> {
 
 /// Options by command.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let commands = ["profile", "report", "export", "nsys", "doctor"];
+    let commands = ["profile", "report", "export", "nsys", "load", "doctor"];
     let help = |command| {
         let help = ok(&[command, "--help"]);
         let (_, list) = help.split_once("Options:").expect("options");

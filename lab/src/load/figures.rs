@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// Slices of the window in which requests under way are counted.
 const SLICES: u64 = 24;
 
+/// Chunks closer than this came together.
+const TOGETHER_NS: f64 = 20e3;
+
 /// A distribution without its samples, which are in the requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -110,6 +113,9 @@ pub struct Figures {
     pub output_tokens_by: Option<TokensBy>,
     /// Chunks with output / output tokens: where it is not near 1, a gap between chunks is not one between tokens.
     pub chunks_per_token: Option<f64>,
+    /// Share of the chunks that arrived together with the one before, within 20 µs: the server, the network or this
+    /// machine held them back. Where it is not small, the median gap is not the pace of the model; TPOT is.
+    pub arrived_together: Option<f64>,
     /// Requests that arrived in the window, a second.
     pub arrived_per_s: f64,
     /// Requests that succeeded in the window, a second.
@@ -156,7 +162,8 @@ impl Figures {
         let e2e = |r: &RequestRecord| r.e2e_ns().map(|ns| ns as f64);
         let ttft_planned = |r: &RequestRecord| Some(ttft(r)? + late(r)? as f64);
         let e2e_planned = |r: &RequestRecord| Some(e2e(r)? + late(r)? as f64);
-        let gaps = ok.iter().map(|r| r.gaps_ns().map(|ns| ns as f64).collect()).collect();
+        let gaps: Vec<Vec<f64>> = ok.iter().map(|r| r.gaps_ns().map(|ns| ns as f64).collect()).collect();
+        let arrived_together = together(&gaps);
         let ttft_ns = of(&ttft);
         let generator =
             lateness(Spread::of(measured.iter().filter_map(|r| late(r)).map(|ns| ns as f64)), beats, &ttft_ns);
@@ -178,6 +185,7 @@ impl Figures {
             prompt_tokens: of(&|r| r.prompt_tokens.map(|n| n as f64)),
             output_tokens: of(&|r| r.output_tokens.map(|n| n as f64)),
             output_tokens_by: counted_by(&ok),
+            arrived_together,
             chunks_per_token: chunks_per_token(&ok),
             arrived_per_s: arrived as f64 / seconds,
             requests_per_s: done as f64 / seconds,
@@ -193,6 +201,12 @@ impl Figures {
 fn counted_by(ok: &[&RequestRecord]) -> Option<TokensBy> {
     let first = ok.first()?.output_tokens_by?;
     ok.iter().all(|r| r.output_tokens_by == Some(first)).then_some(first)
+}
+
+fn together(gaps: &[Vec<f64>]) -> Option<f64> {
+    let all: usize = gaps.iter().map(Vec::len).sum();
+    let near = gaps.iter().flatten().filter(|gap| **gap < TOGETHER_NS).count();
+    (all > 0).then(|| near as f64 / all as f64)
 }
 
 fn chunks_per_token(ok: &[&RequestRecord]) -> Option<f64> {

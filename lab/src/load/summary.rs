@@ -91,8 +91,8 @@ fn notes(results: &LoadResults) -> Vec<String> {
             let worst =
                 [p95(&f.generator.start_ns), p95(&f.generator.beat_ns)].into_iter().flatten().fold(0.0, f64::max);
             notes.push(format!(
-                "{level}: the load generator itself ran up to {} late (95th percentile), which is part of these latencies: use \
-                 a machine with more room",
+                "{level}: requests were sent or answers taken up to {} late by this machine (95th percentile), which is \
+                 part of these latencies: give it more room, or raise --max-in-flight",
                 duration(worst)
             ));
         }
@@ -135,6 +135,12 @@ fn token_notes(results: &LoadResults) -> Vec<String> {
     let far = |f: &Figures| f.chunks_per_token.filter(|share| !(0.95..=1.05).contains(share));
     if let Some(share) = figures().find_map(far) {
         notes.push(format!("{} chunks a token: ITL is the gap between chunks", significant(share)));
+    }
+    if let Some(share) = figures().filter_map(|f| f.arrived_together).reduce(f64::max).filter(|share| *share > 0.1) {
+        let share = percent(share);
+        notes.push(format!(
+            "up to {share} of the chunks arrived together with the one before: TPOT is the pace, not ITL"
+        ));
     }
     if results.target.prompt_tokens_counted == Some(false) {
         notes.push("the server counts no tokens of prompts: a word counts as one".to_string());
