@@ -31,6 +31,9 @@ pub(crate) enum Command {
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),
+    /// Put load on an OpenAI-compatible server and measure what its clients see
+    #[command(after_help = crate::load::EXAMPLES)]
+    Load(Box<crate::load::LoadArgs>),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)

@@ -18,6 +18,7 @@ mod hand_over;
 mod lacking;
 mod limits;
 mod measured_peaks;
+mod load;
 mod nsys;
 mod options;
 mod output;
@@ -56,6 +57,7 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Roofline(args) => roofline::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
         #[cfg(feature = "lab")]

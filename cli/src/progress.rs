@@ -45,6 +45,17 @@ impl Progress {
         self.bar.reset();
     }
 
+    /// Something of which a share is known: [`at`](Self::at) takes thousandths of it.
+    #[cfg(feature = "lab")]
+    pub(crate) fn share(&self) {
+        self.bar.disable_steady_tick();
+        self.bar.set_style(
+            ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {elapsed}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        self.bar.set_length(1000);
+    }
+
     pub(crate) fn message(&self, what: String) {
         self.bar.set_message(what);
     }

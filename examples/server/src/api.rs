@@ -38,6 +38,8 @@ pub(crate) fn router(engine: Arc<Engine>, most_tokens: usize, longest: Duration)
         .route("/v1/chat/completions", post(chat))
         .route("/v1/models", get(models))
         .route("/healthz", get(async || "ok\n"))
+        // Where clients of other servers look.
+        .route("/health", get(async || "ok\n"))
         .with_state(api)
 }
 

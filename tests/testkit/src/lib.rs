@@ -7,11 +7,13 @@
 //! | [`scenario`] | a whole synthetic run with its manifest: requests, kernels, a GPU's sensors |
 //! | [`allocations`] | an allocator that counts |
 //! | [`collector`] | a scripted HTTP server in this process |
+//! | [`completions`] | a scripted server for completions in this process |
 //! | [`services`] | Prometheus, Jaeger and other servers as child processes, and the HTTP to talk to them |
 //! | [`tools`] | tools that not every machine has; if they are required, a test without its tool fails |
 
 pub mod allocations;
 pub mod collector;
+pub mod completions;
 pub mod decoder;
 pub mod records;
 pub mod scenario;

@@ -1,0 +1,198 @@
+//! One JSON object of an answer: a chunk of a stream, or a whole answer. Tolerant of what servers leave out or add.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+    /// `error` where an older vLLM reports one.
+    object: Option<Value>,
+    message: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Choice {
+    text: Filled,
+    delta: Option<Delta>,
+    message: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+/// Every field in which output may come. A model's reasoning and its calls of tools are tokens like others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Delta {
+    content: Filled,
+    reasoning_content: Filled,
+    reasoning: Filled,
+    refusal: Filled,
+    tool_calls: Filled,
+    function_call: Filled,
+}
+
+/// Token counts as the server gives them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Usage {
+    pub(super) prompt_tokens: Option<u64>,
+    pub(super) completion_tokens: Option<u64>,
+}
+
+impl Chunk {
+    pub(super) fn has_output(&self) -> bool {
+        let filled = |delta: &Option<Delta>| {
+            delta.as_ref().is_some_and(|d| {
+                [d.content, d.reasoning_content, d.reasoning, d.refusal, d.tool_calls, d.function_call]
+                    .contains(&Filled(true))
+            })
+        };
+        self.choices.iter().flatten().any(|c| c.text.0 || filled(&c.delta) || filled(&c.message))
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.usage.filter(|u| u.completion_tokens.is_some() || u.prompt_tokens.is_some())
+    }
+
+    pub(super) fn finish(&self) -> Option<&str> {
+        self.choices.iter().flatten().find_map(|choice| choice.finish_reason.as_deref())
+    }
+
+    /// The words of an error object.
+    pub(super) fn error(&self) -> Option<String> {
+        match (&self.error, &self.object) {
+            (Some(error), _) if !error.is_null() => Some(words(error)),
+            (_, Some(Value::String(object))) if object == "error" => {
+                Some(self.message.as_ref().map_or_else(|| "error".to_string(), words))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `message` of an error object, or all of it.
+fn words(error: &Value) -> String {
+    let message = error.get("message").and_then(Value::as_str).or(error.as_str());
+    message.map_or_else(|| error.to_string(), str::to_string)
+}
+
+/// What an answer with an error's status says: the message of its error object, or its text.
+pub(super) fn error_text(body: &[u8]) -> String {
+    let parsed = serde_json::from_slice::<Value>(body).ok();
+    let told = parsed.as_ref().and_then(|v| v.get("error").or_else(|| v.get("detail")).or_else(|| v.get("message")));
+    told.map_or_else(|| String::from_utf8_lossy(body).trim().to_string(), words)
+}
+
+/// Whether a field has anything in it: a text, a list or an object that is not empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Filled(bool);
+
+impl<'de> Deserialize<'de> for Filled {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(FilledVisitor).map(Self)
+    }
+}
+
+struct FilledVisitor;
+
+impl<'de> Visitor<'de> for FilledVisitor {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(!text.is_empty())
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<bool, A::Error> {
+        let mut any = false;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<bool, A::Error> {
+        let mut any = false;
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+            any = true;
+        }
+        Ok(any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(text: &str) -> Chunk {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn output_wherever_servers_put_it() {
+        for (text, output) in [
+            (r#"{"choices":[{"text":"a"}]}"#, true),
+            (r#"{"choices":[{"text":""}]}"#, false),
+            (r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#, false),
+            (r#"{"choices":[{"delta":{"role":"assistant"}}],"usage":null}"#, false),
+            (r#"{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}"#, true),
+            (r#"{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}"#, true),
+            (r#"{"choices":[{"delta":{"content":[]}}]}"#, false),
+            (r#"{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"a"}]},"logprobs":null}]}"#, true),
+            (r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#, true),
+            (r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9}}"#, false),
+            (r#"{"choices":null}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(chunk(text).has_output(), output, "{text}");
+        }
+    }
+
+    #[test]
+    fn usage_ends_and_errors() {
+        let last = chunk(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9,"total_tokens":12}}"#);
+        assert_eq!(last.usage(), Some(Usage { prompt_tokens: Some(3), completion_tokens: Some(9) }));
+        assert_eq!(chunk(r#"{"usage":{}}"#).usage(), None);
+        assert_eq!(chunk(r#"{"choices":[{"finish_reason":"length"}]}"#).finish(), Some("length"));
+        for (text, words) in [
+            (r#"{"error":{"message":"too long","code":400}}"#, "too long"),
+            (r#"{"error":"too long"}"#, "too long"),
+            (r#"{"error":{"code":400}}"#, r#"{"code":400}"#),
+            (r#"{"object":"error","message":"too long"}"#, "too long"),
+        ] {
+            assert_eq!(chunk(text).error().as_deref(), Some(words), "{text}");
+            assert_eq!(chunk(r#"{"error":null,"object":"chat.completion.chunk"}"#).error(), None);
+        }
+        assert_eq!(error_text(br#"{"detail":"Not Found"}"#), "Not Found");
+        assert_eq!(error_text(b" <html> "), "<html>");
+    }
+}

@@ -1,0 +1,255 @@
+//! One request and its answer, with the times at which its parts arrive.
+
+use super::answer::Answer;
+use super::chunk::error_text;
+use super::clock::Clock;
+use super::connect::{Connections, Sender};
+use super::failure::{Failure, FailureKind};
+use super::options::ApiKey;
+use super::record::{RequestRecord, TokensBy};
+use candlescope_core::RedactedUrl;
+use candlescope_core::redacted_url::scrub;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, SERVER, USER_AGENT};
+use hyper::{Method, Request, Response};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Most of an answer with an error's status that is read.
+const MOST_ERROR: usize = 64 << 10;
+
+/// Longest answer to a question about the server itself.
+const MOST_PLAIN: usize = 32 << 20;
+
+/// After the end of an answer, a connection that does not end its body within this time is not used again.
+const TAIL: Duration = Duration::from_millis(200);
+
+/// Sends requests to one server.
+pub(super) struct Client {
+    pub(super) clock: Clock,
+    connections: Connections,
+    authority: HeaderValue,
+    authorization: Option<HeaderValue>,
+    url: RedactedUrl,
+    key: Option<ApiKey>,
+}
+
+/// A whole answer that is no stream.
+pub(super) struct Plain {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+    /// The header `Server`.
+    pub(super) server: Option<String>,
+}
+
+impl Client {
+    pub(super) fn new(
+        clock: Clock,
+        connections: Connections,
+        authority: &str,
+        url: RedactedUrl,
+        key: Option<ApiKey>,
+    ) -> Result<Self, String> {
+        let authorization = key.as_ref().map(|key| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.0))
+                .map_err(|_| "the API key has characters that no header can have".to_string())?;
+            value.set_sensitive(true);
+            Ok::<_, String>(value)
+        });
+        let authority = HeaderValue::from_str(authority).map_err(|e| e.to_string())?;
+        Ok(Self { clock, connections, authority, authorization: authorization.transpose()?, url, key })
+    }
+
+    /// `text` of a server or a library without credentials.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        scrub(&self.url.scrub(text), self.key.iter().map(|key| key.0.as_str()))
+    }
+
+    fn failure(&self, kind: FailureKind, text: &str) -> Failure {
+        Failure::new(kind, self.scrub(text))
+    }
+
+    fn request(&self, method: Method, target: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, Failure> {
+        let has_body = method == Method::POST;
+        let mut request = Request::builder().method(method).uri(target).header(HOST, &self.authority);
+        request = request.header(USER_AGENT, concat!("candlescope/", env!("CARGO_PKG_VERSION")));
+        if has_body {
+            request = request.header(CONTENT_TYPE, "application/json");
+            request = request.header(ACCEPT, "text/event-stream, application/json");
+        }
+        if let Some(key) = &self.authorization {
+            request = request.header(AUTHORIZATION, key);
+        }
+        request
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|e| Failure::new(FailureKind::Malformed, format!("the request cannot be sent: {e}")))
+    }
+
+    /// Sends one request and fills `record`; ends at the time limit, or when `cancel` becomes true. What had arrived
+    /// by then is kept.
+    pub(super) async fn exchange(
+        &self,
+        target: &str,
+        body: Vec<u8>,
+        timeout: Duration,
+        cancel: &mut watch::Receiver<Option<FailureKind>>,
+        record: &mut RequestRecord,
+    ) {
+        let mut answer = None;
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.receive(target, body, record, &mut answer) => outcome,
+            kind = cancelled(cancel) => Err(Failure::new(kind, match kind {
+                FailureKind::Unfinished => "it had not ended when the stage did",
+                _ => "the load was ended",
+            })),
+            () = tokio::time::sleep(timeout) => {
+                Err(Failure::new(FailureKind::Timeout, format!("not done after {} s", timeout.as_secs_f64())))
+            }
+        };
+        if record.end_ns == 0 {
+            record.end_ns = self.clock.now() - record.start_ns;
+        }
+        record.failure = outcome.err().map(|failure| self.failure(failure.kind, &failure.message));
+        if let Some(answer) = answer {
+            keep(answer, record);
+        }
+    }
+
+    async fn receive(
+        &self,
+        target: &str,
+        body: Vec<u8>,
+        record: &mut RequestRecord,
+        answer: &mut Option<Answer>,
+    ) -> Result<(), Failure> {
+        let since = |start: u64| self.clock.now() - start;
+        let request = self.request(Method::POST, target, body)?;
+        let (response, sender) = self.send(request, record).await?;
+        record.head_ns = Some(since(record.start_ns));
+        let status = response.status();
+        record.status = Some(status.as_u16());
+        if !status.is_success() {
+            let body = limited(response.into_body(), MOST_ERROR).await.unwrap_or_default();
+            return Err(Failure::new(FailureKind::Status(status.as_u16()), error_text(&body)));
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let answer = answer.insert(Answer::new(kind));
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let at = since(record.start_ns);
+            let frame = frame.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            answer.feed(&bytes, at)?;
+            if answer.state().done {
+                record.end_ns = at;
+                break;
+            }
+        }
+        if record.end_ns == 0 {
+            record.end_ns = since(record.start_ns);
+        }
+        answer.end()?;
+        let rest = async { while body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
+        if tokio::time::timeout(TAIL, rest).await.is_ok() {
+            self.connections.keep(sender);
+        }
+        Ok(())
+    }
+
+    /// Sends a request on an idle connection, or on a new one.
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        record: &mut RequestRecord,
+    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        let mut request = request;
+        while let Some(mut sender) = self.connections.idle().await {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                // Closed meanwhile, before anything was sent: the server has seen nothing of it.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Failure::new(FailureKind::HungUp, with_cause(error.error()))),
+                },
+            }
+        }
+        let opened = self.connections.open().await;
+        let mut sender = opened.map_err(|e| Failure::new(FailureKind::Connect, e))?;
+        record.connect_ns = Some(self.clock.now() - record.start_ns);
+        let sent = sender.send_request(request).await;
+        sent.map(|response| (response, sender)).map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))
+    }
+
+    /// Asks for something that is no completion.
+    pub(super) async fn get(&self, target: &str, timeout: Duration) -> Result<Plain, Failure> {
+        let asked = async {
+            let request = self.request(Method::GET, target, Vec::new())?;
+            let opened = self.connections.open().await;
+            let mut sender = opened.map_err(|e| Failure::new(FailureKind::Connect, e))?;
+            let sent = sender.send_request(request).await;
+            let response = sent.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
+            let status = response.status().as_u16();
+            let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(str::to_string);
+            let body = limited(response.into_body(), MOST_PLAIN).await;
+            let body = body.map_err(|e| Failure::new(FailureKind::HungUp, e))?;
+            Ok(Plain { status, body, server })
+        };
+        let late = || Failure::new(FailureKind::Timeout, format!("no answer within {} s", timeout.as_secs_f64()));
+        let outcome = tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(late()));
+        outcome.map_err(|failure: Failure| self.failure(failure.kind, &failure.message))
+    }
+}
+
+/// Waits until the load is ended, and returns why.
+async fn cancelled(cancel: &mut watch::Receiver<Option<FailureKind>>) -> FailureKind {
+    let ended = cancel.wait_for(Option::is_some).await.map(|kind| *kind);
+    match ended {
+        Ok(kind) => kind.unwrap_or(FailureKind::Cancelled),
+        // Nobody can end it any more.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Moves what an answer held into the record.
+fn keep(answer: Answer, record: &mut RequestRecord) {
+    let state = answer.into_state();
+    let usage = state.usage.unwrap_or_default();
+    let chunks = state.token_ns.len() as u64;
+    record.streamed = state.streamed;
+    record.prompt_tokens = usage.prompt_tokens;
+    (record.output_tokens, record.output_tokens_by) = match usage.completion_tokens {
+        Some(tokens) => (Some(tokens), Some(TokensBy::Usage)),
+        None if state.streamed => (Some(chunks), Some(TokensBy::Chunks)),
+        None => (None, None),
+    };
+    record.finish = state.finish;
+    record.token_ns = state.token_ns;
+}
+
+/// A body up to a limit; the rest is not read.
+async fn limited(mut body: Incoming, most: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|e| with_cause(&e))?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() > most {
+            bytes.truncate(most);
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// An error of the HTTP library with what caused it.
+fn with_cause(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! Why a request failed.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What went wrong, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// No connection.
+    Connect,
+    /// The server answered with this status.
+    Status(u16),
+    /// The connection ended before the answer did.
+    HungUp,
+    /// The answer is not what the API says.
+    Malformed,
+    /// The stream had an error object in it.
+    ErrorInStream,
+    /// The answer ended without any output.
+    Empty,
+    /// The answer took longer than the time limit.
+    Timeout,
+    /// The stage's last measured requests had not ended when its patience did: their latencies are longer than what
+    /// was seen of them.
+    Unfinished,
+    /// The load was ended meanwhile.
+    Cancelled,
+}
+
+impl FailureKind {
+    /// Whether it shows a server that is not there.
+    pub(super) fn is_absence(self) -> bool {
+        matches!(self, Self::Connect | Self::HungUp)
+    }
+
+    /// Whether it is the load generator's doing and says nothing about the server.
+    pub(super) fn is_ours(self) -> bool {
+        self == Self::Cancelled
+    }
+
+    /// Whether it is what a server with too much work does.
+    pub(super) fn is_overload(self) -> bool {
+        matches!(self, Self::Status(429 | 503 | 504) | Self::Timeout | Self::Unfinished)
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect => f.write_str("connect"),
+            Self::Status(code) => write!(f, "status_{code}"),
+            Self::HungUp => f.write_str("hung_up"),
+            Self::Malformed => f.write_str("malformed"),
+            Self::ErrorInStream => f.write_str("error_in_stream"),
+            Self::Empty => f.write_str("empty"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Unfinished => f.write_str("unfinished"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl Serialize for FailureKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A failure with the words of whoever reported it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// What was said; without credentials, and cut where it is long.
+    pub message: String,
+}
+
+/// More than this of a message is cut off.
+const MOST_CHARS: usize = 300;
+
+impl Failure {
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        let message: String = message.into();
+        let mut kept: String = message.chars().take(MOST_CHARS).collect();
+        if kept.len() < message.len() {
+            kept.push('…');
+        }
+        Self { kind, message: kept }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}

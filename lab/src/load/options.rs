@@ -1,0 +1,247 @@
+//! What load to put on which server.
+
+use super::error::LoadError;
+use super::level::{Amount, Level, Plan};
+use super::prompts::PromptSource;
+use super::slo::Slo;
+use candlescope_core::RedactedUrl;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which of the API's endpoints gets the requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    /// Chat, if a first request to it succeeds; else completions.
+    #[default]
+    Auto,
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/completions`.
+    Completions,
+}
+
+/// A key that is shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ApiKey(pub(super) String);
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What load to put on which server. Serialized for the results: the key is left out and addresses show no
+/// credentials.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct LoadOptions {
+    pub(super) url: RedactedUrl,
+    pub(super) endpoint: Endpoint,
+    pub(super) model: Option<String>,
+    #[serde(skip)]
+    pub(super) api_key: Option<ApiKey>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) plan: Plan,
+    pub(super) amount: Amount,
+    pub(super) warmup: Option<Amount>,
+    pub(super) prompts: PromptSource,
+    pub(super) seed: u64,
+    pub(super) max_tokens: u64,
+    pub(super) ignore_eos: bool,
+    pub(super) extra: Map<String, Value>,
+    #[serde(rename = "timeout_s", serialize_with = "super::level::seconds")]
+    pub(super) timeout: Duration,
+    pub(super) max_in_flight: usize,
+    pub(super) slo: Option<Slo>,
+    pub(super) metrics: Option<RedactedUrl>,
+    pub(super) keep_prompts: bool,
+}
+
+impl LoadOptions {
+    /// One client for 30 s with synthetic prompts of 128 tokens and answers of at most 128 tokens, on the server at
+    /// `url`.
+    pub fn new(url: impl Into<RedactedUrl>) -> Self {
+        Self {
+            url: url.into(),
+            endpoint: Endpoint::Auto,
+            model: None,
+            api_key: None,
+            ca_file: None,
+            plan: Plan::Levels(vec![Level::Concurrency(1)]),
+            amount: Amount::Seconds(Duration::from_secs(30)),
+            warmup: None,
+            prompts: PromptSource::Tokens(128),
+            seed: 42,
+            max_tokens: 128,
+            ignore_eos: false,
+            extra: Map::new(),
+            timeout: Duration::from_secs(120),
+            max_in_flight: 512,
+            slo: None,
+            metrics: None,
+            keep_prompts: false,
+        }
+    }
+
+    /// Which endpoint; without it, the one that answers.
+    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
+        self.endpoint = endpoint;
+        self
+    }
+
+    /// The model's name; without it, the first that the server lists.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Sent as `Authorization: Bearer`, and shown nowhere.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.api_key = Some(ApiKey(key.into()));
+        self
+    }
+
+    /// Certificates, in PEM, of authorities that are trusted in place of the public ones.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
+    }
+
+    /// A stage for each of these levels.
+    pub fn levels(mut self, levels: impl IntoIterator<Item = Level>) -> Self {
+        self.plan = Plan::Levels(levels.into_iter().collect());
+        self
+    }
+
+    /// Stages until the server is saturated: see [`Plan::Sweep`].
+    pub fn sweep(mut self) -> Self {
+        self.plan = Plan::Sweep;
+        self
+    }
+
+    /// How long each stage is measured.
+    pub fn amount(mut self, amount: Amount) -> Self {
+        self.amount = amount;
+        self
+    }
+
+    /// How long each stage warms up; without it, until two requests of each client have ended, or ten at a given rate.
+    pub fn warmup(mut self, amount: Amount) -> Self {
+        self.warmup = Some(amount);
+        self
+    }
+
+    /// Where prompts come from.
+    pub fn prompts(mut self, prompts: PromptSource) -> Self {
+        self.prompts = prompts;
+        self
+    }
+
+    /// Seed of the prompts and of the times at which requests arrive.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Most tokens of an answer.
+    pub fn max_tokens(mut self, tokens: u64) -> Self {
+        self.max_tokens = tokens;
+        self
+    }
+
+    /// Asks the server to go on past the model's end token, so that answers have the same length. An extension that
+    /// most servers know, and that OpenAI's refuses.
+    pub fn ignore_eos(mut self, on: bool) -> Self {
+        self.ignore_eos = on;
+        self
+    }
+
+    /// Further fields of each request. Null removes one that is sent otherwise.
+    pub fn extra(mut self, fields: Map<String, Value>) -> Self {
+        self.extra = fields;
+        self
+    }
+
+    /// The longest that a request may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Most requests under way at once, at a given rate; further ones wait here, which counts in the latency from
+    /// their planned arrival.
+    pub fn max_in_flight(mut self, most: usize) -> Self {
+        self.max_in_flight = most;
+        self
+    }
+
+    /// Limits for goodput.
+    pub fn slo(mut self, slo: Slo) -> Self {
+        self.slo = Some(slo);
+        self
+    }
+
+    /// Where the server shows its metrics; without it, `/metrics` at the same address is tried.
+    pub fn metrics(mut self, url: impl Into<RedactedUrl>) -> Self {
+        self.metrics = Some(url.into());
+        self
+    }
+
+    /// Keeps prompts' texts in the results.
+    pub fn keep_prompts(mut self, on: bool) -> Self {
+        self.keep_prompts = on;
+        self
+    }
+
+    /// The warm-up of a stage.
+    pub(super) fn warmup_of(&self, level: Level) -> Amount {
+        self.warmup.unwrap_or(match level {
+            Level::Concurrency(clients) => Amount::Requests(u64::from(clients) * 2),
+            Level::Rate(_) => Amount::Requests(10),
+        })
+    }
+
+    /// Refuses what cannot be followed.
+    pub(super) fn check(&self) -> Result<(), LoadError> {
+        let wrong = |text: String| Err(LoadError::Option(text));
+        let Plan::Levels(levels) = &self.plan else { return self.check_rest() };
+        if levels.is_empty() {
+            return wrong("no level of load: give a concurrency, a rate, or a sweep".to_string());
+        }
+        for level in levels {
+            match level {
+                Level::Concurrency(n) if !(1..=100_000).contains(n) => {
+                    return wrong(format!("a concurrency of {n} is not possible: give 1 to 100,000 clients"));
+                }
+                Level::Rate(r) if !(r.is_finite() && (0.001..=100_000.0).contains(r)) => {
+                    return wrong(format!("a rate of {r} is not possible: give 0.001 to 100,000 requests a second"));
+                }
+                _ => {}
+            }
+        }
+        self.check_rest()
+    }
+
+    fn check_rest(&self) -> Result<(), LoadError> {
+        let wrong = |text: &str| Err(LoadError::Option(text.to_string()));
+        match self.amount {
+            Amount::Requests(0) => return wrong("a stage needs at least one request"),
+            Amount::Seconds(time) if time.is_zero() => return wrong("a stage needs a time above zero"),
+            _ => {}
+        }
+        if self.max_tokens == 0 {
+            return wrong("answers need at least one token");
+        }
+        if self.timeout.is_zero() || self.max_in_flight == 0 {
+            return wrong("the time limit of requests and the number of those under way must be above zero");
+        }
+        if matches!(self.prompts, PromptSource::Tokens(0)) {
+            return wrong("a synthetic prompt needs at least one token");
+        }
+        Ok(())
+    }
+}

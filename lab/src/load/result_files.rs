@@ -1,0 +1,61 @@
+//! The files that results are written into, and their text for people.
+
+use super::chart;
+use super::requests_csv;
+use super::results::LoadResults;
+use super::summary;
+use candlescope_core::files::write_whole;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The file with everything.
+pub const RESULTS_FILE: &str = "load_test_results.json";
+/// The file with a row a request.
+pub const REQUESTS_FILE: &str = "load_requests.csv";
+/// The chart of latency against load.
+const CHART_FILE: &str = "load_latency.svg";
+
+impl LoadResults {
+    /// The figures as text.
+    pub fn summary(&self) -> String {
+        summary::text(self)
+    }
+
+    /// Everything but the requests, for machines.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON, which does not happen with numbers that are finite.
+    pub fn to_json_without_requests(&self) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(Self { requests: Vec::new(), ..self.clone() })?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("requests");
+        }
+        Ok(value)
+    }
+
+    /// Writes [`RESULTS_FILE`], [`REQUESTS_FILE`] and, from two stages on, a chart into `dir`, which is made if it is
+    /// missing. Files of an earlier run are replaced, each of them whole or not at all. Returns their paths.
+    ///
+    /// # Errors
+    /// If one cannot be written; those before it are there.
+    pub fn write(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::create_dir_all(dir)?;
+        let mut written = Vec::new();
+        let results = dir.join(RESULTS_FILE);
+        write_whole(&results, |out| {
+            serde_json::to_writer(&mut *out, self)?;
+            out.write_all(b"\n")
+        })?;
+        written.push(results);
+        let requests = dir.join(REQUESTS_FILE);
+        write_whole(&requests, |out| requests_csv::write(out, self))?;
+        written.push(requests);
+        if let Some(svg) = chart::latency(&self.stages) {
+            let chart = dir.join(CHART_FILE);
+            write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
+            written.push(chart);
+        }
+        Ok(written)
+    }
+}
