@@ -26,6 +26,8 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
+    /// Measure a model: latency, throughput, sequence length
+    Bench(crate::bench::args::BenchArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
 }

@@ -7,6 +7,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod bench;
 mod device;
 mod doctor;
 mod export;
@@ -45,6 +46,10 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         // The command ends with the status of the program it ran.
         Command::Nsys(args) => match nsys::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Bench(args) => match bench::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },

@@ -57,15 +57,18 @@ fn options(help: &str) -> BTreeSet<String> {
 /// Options by command.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = ["profile", "report", "export", "nsys", "doctor"];
-    let help = |command| {
-        let help = ok(&[command, "--help"]);
+    let help = |command: &[&str]| {
+        let help = ok(&[command, &["--help"]].concat());
         let (_, list) = help.split_once("Options:").expect("options");
         // Examples of `nsys` have options of other programs.
         let list = list.split("Examples:").next().unwrap_or_default();
         // An option is at the beginning of its line; its description may name others.
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
-    commands.into_iter().map(|command| (command, help(command))).collect()
+    let mut taken: BTreeMap<_, _> = commands.into_iter().map(|command| (command, help(&[command]))).collect();
+    let suites = ["latency", "throughput", "seqlen", "suite"];
+    taken.insert("bench", suites.into_iter().flat_map(|suite| help(&["bench", suite])).collect());
+    taken
 }
 
 #[test]
