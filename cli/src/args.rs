@@ -34,13 +34,12 @@ pub(crate) enum Command {
     /// Put load on an OpenAI-compatible server and measure what its clients see
     #[command(after_help = crate::load::EXAMPLES)]
     Load(Box<crate::load::LoadArgs>),
+    /// Measure a model (latency, throughput, sequence length), single operations, or what this device reaches at best
+    Bench(crate::bench::args::BenchArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
     TraceCandleNn(crate::trace_candle::TraceCandleArgs),
-    /// Measure single operations, or what this device reaches at best
-    #[cfg(feature = "lab")]
-    Bench(crate::bench::BenchArgs),
 }
 
 const PROFILE_EXAMPLES: &str = "\

@@ -8,7 +8,6 @@
 
 mod analyze;
 mod args;
-#[cfg(feature = "lab")]
 mod bench;
 mod device;
 mod doctor;
@@ -17,8 +16,8 @@ mod gpu;
 mod hand_over;
 mod lacking;
 mod limits;
-mod measured_peaks;
 mod load;
+mod measured_peaks;
 mod nsys;
 mod options;
 mod output;
@@ -58,10 +57,12 @@ pub fn main() -> ExitCode {
         },
         Command::Roofline(args) => roofline::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Bench(args) => match bench::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
-        #[cfg(feature = "lab")]
-        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
