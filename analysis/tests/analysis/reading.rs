@@ -196,10 +196,16 @@ fn modules_are_summed_up_by_the_parts_of_their_names() {
     batch.spans.push(span(0, None, "decode", 0, 100));
     for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj", "lm_head"]) {
         let mut one = span(seq, Some(0), "decode/linear", seq as i64, 20);
-        let mut path = (*one.path).clone();
-        path.module = Some(module.into());
-        path.rollup = format!("decode/{}", module.replace(".0.", ".*.").replace(".1.", ".*."));
-        one.path = path.into();
+        let rollup_id = if module == "lm_head" { 902 } else { 901 };
+        one.path = std::sync::Arc::new(candlescope_core::PathInfo {
+            id: 900 + seq as u32,
+            path: format!("decode/linear[{seq}]"),
+            rollup: format!("decode/{}", module.replace(".0.", ".*.").replace(".1.", ".*.")),
+            rollup_id,
+            name: one.path.name.clone(),
+            target: one.path.target.clone(),
+            module: Some(module.into()),
+        });
         one.flops = Some(1_000);
         batch.spans.push(one);
     }
