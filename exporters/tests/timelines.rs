@@ -3,11 +3,13 @@
 #![allow(missing_docs, reason = "tests")]
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, Exporter, HostNs, Ledger};
+use candlescope_core::{Batch, Exporter, HostNs, KernelKind, Ledger, SpanRecord, StepRecord};
 use candlescope_exporters::chrome::{self, ChromeExporter};
+#[cfg(feature = "kineto")]
+use candlescope_exporters::kineto;
 use candlescope_exporters::perfetto::{self, PerfettoExporter};
 use candlescope_testkit::Decoder;
-use candlescope_testkit::records::{T0, join};
+use candlescope_testkit::records::{T0, join, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
 use candlescope_testkit::{ROOT, text};
 use serde_json::Value;
@@ -136,4 +138,89 @@ fn perfetto_reads_the_trace() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// A decode step whose kernels were recorded: the second of two kernels has no launch call.
+fn recorded() -> Batch {
+    let mut batch = Decoder::new(6).decode();
+    for (at, span) in batch.spans.iter_mut().enumerate() {
+        span.seq = (1 << 40) + at as u64;
+        span.parent_seq = span.parent_seq.map(|_| 1 << 40);
+    }
+    batch.steps[0].seq = 1 << 40;
+    let mut called = kernel_of(&batch.spans[1], "GPU", 700);
+    (called.launch, called.launch_start, called.launch_dur_ns) =
+        (Some("cuLaunchKernel"), Some(batch.spans[1].host_start), Some(300));
+    called.correlation = 41;
+    let mut copy = kernel_of(&batch.spans[2], "GPU", 500);
+    (copy.kind, copy.name, copy.bytes) = (KernelKind::Memcpy, "dtoh".into(), Some(1_000));
+    (copy.correlation, copy.stream, copy.gpu_start) = (42, 8, copy.gpu_start.plus_ns(5_000));
+    batch.kernels = vec![called, copy];
+    batch
+}
+
+#[test]
+fn kernels_have_a_track_a_stream_and_arrows_from_what_launched_them() {
+    let batch = recorded();
+    let mut bytes = Vec::new();
+    chrome::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let trace: Value = serde_json::from_slice(&bytes).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of =
+        |ph: &str, cat: &str| -> Vec<&Value> { events.iter().filter(|e| e["ph"] == ph && e["cat"] == cat).collect() };
+    let (kernel, copy, call) = (of("X", "kernel"), of("X", "memcpy"), of("X", "launch"));
+    assert_eq!((kernel.len(), copy.len(), call.len()), (1, 1, 1));
+    assert_eq!((&copy[0]["name"], &copy[0]["args"]["bytes"]), (&"memcpy dtoh".into(), &1_000.into()));
+    assert_ne!(kernel[0]["tid"], copy[0]["tid"], "a track a stream");
+    let (begins, ends) = (of("s", "launch"), of("f", "launch"));
+    assert_eq!((begins.len(), ends.len()), (2, 2));
+    for (end, slice) in ends.iter().zip([kernel[0], copy[0]]) {
+        assert_eq!((&end["tid"], &end["ts"]), (&slice["tid"], &slice["ts"]));
+        let begin = begins.iter().find(|begin| begin["id"] == end["id"]).expect("an arrow has two ends");
+        let from = if end["tid"] == kernel[0]["tid"] { call[0] } else { of_seq(events, batch.spans[2].seq) };
+        assert_eq!((&begin["tid"], &begin["ts"]), (&from["tid"], &from["ts"]));
+    }
+    // Without kernels, nothing of this.
+    let mut plain = batch;
+    plain.kernels.clear();
+    let mut bytes = Vec::new();
+    chrome::write(&mut bytes, &manifest(), [&plain]).unwrap();
+    assert!(!String::from_utf8(bytes).unwrap().contains("\"launch\""));
+}
+
+fn of_seq(events: &[Value], seq: u64) -> &Value {
+    events.iter().find(|e| e["ph"] == "X" && e["args"]["seq"] == seq && e["cat"] != "memcpy").expect("an interval")
+}
+
+#[cfg(feature = "kineto")]
+#[test]
+fn kineto_has_what_other_tools_look_for() {
+    let batch = recorded();
+    let unrecorded = Decoder::new(7).decode();
+    let mut bytes = Vec::new();
+    let (mut steps, mut kernels, mut last) = (batch.clone(), batch.clone(), batch.clone());
+    (steps.spans, steps.kernels) = (Vec::new(), Vec::new());
+    (kernels.spans, kernels.steps) = (Vec::new(), Vec::new());
+    (last.kernels, last.steps) = (Vec::new(), Vec::new());
+    steps.steps.extend(unrecorded.steps.iter().cloned().map(|step| StepRecord { step: 9, ..step }));
+    let spans: Vec<_> = unrecorded.spans.into_iter().map(|span| SpanRecord { step: Some(9), ..span }).collect();
+    let mut other = Batch::default();
+    other.spans = spans;
+    let written = kineto::write(&mut bytes, &manifest(), [steps, kernels, last, other]).unwrap();
+    assert_eq!((written.kernels, written.launches, written.steps), (2, 1, 1), "the other step has no kernels");
+    assert_eq!(written.intervals, batch.spans.len() as u64);
+    let trace: Value = serde_json::from_slice(&bytes).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |cat: &str| events.iter().filter(|e| e["cat"] == cat && e["ph"] == "X").collect::<Vec<_>>();
+    let (kernel, call) = (of("kernel")[0], of("cuda_runtime")[0]);
+    assert_eq!((&call["name"], &call["args"]["call"]), (&"cudaLaunchKernel".into(), &"cuLaunchKernel".into()));
+    assert_eq!(kernel["args"]["correlation"], call["args"]["correlation"]);
+    assert_eq!((kernel["args"]["stream"].as_u64(), kernel["tid"].as_u64()), (Some(7), Some(7)));
+    assert_eq!(of("gpu_memcpy")[0]["name"], "Memcpy DtoH");
+    assert_eq!(of("gpu_memcpy")[0]["args"]["memory bandwidth (GB/s)"], 2.0);
+    let step = of("user_annotation")[0];
+    assert_eq!(step["name"], format!("ProfilerStep#{}", batch.steps[0].step));
+    assert_eq!(step["tid"], call["tid"], "a step is on the thread that launches");
+    assert_eq!(trace["baseTimeNanoseconds"], T0);
+    assert_eq!(trace["distributedInfo"]["rank"], 0);
 }

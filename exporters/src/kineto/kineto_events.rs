@@ -276,8 +276,10 @@ fn direction(name: &str) -> String {
 
 /// A call of the driver under the name of the runtime's that does the same: the tools know no others.
 fn runtime_name(call: &str) -> &str {
-    let asynchronous = call.ends_with("Async");
-    match call {
+    // Without the suffix of a variant: `cuMemcpyDtoHAsync_v2`.
+    let plain = call.split('_').next().unwrap_or(call);
+    let asynchronous = plain.ends_with("Async");
+    match plain {
         "cuLaunchKernel" => "cudaLaunchKernel",
         "cuLaunchKernelEx" => "cudaLaunchKernelExC",
         "cuLaunchCooperativeKernel" => "cudaLaunchCooperativeKernel",
@@ -321,6 +323,7 @@ mod tests {
             ("cuLaunchKernel", "cudaLaunchKernel"),
             ("cuMemcpyHtoDAsync", "cudaMemcpyAsync"),
             ("cuMemcpyDtoH", "cudaMemcpy"),
+            ("cuMemcpyDtoHAsync_v2", "cudaMemcpyAsync"),
             ("cuMemsetD8Async", "cudaMemsetAsync"),
             ("cudaLaunchKernelExC", "cudaLaunchKernelExC"),
         ] {
