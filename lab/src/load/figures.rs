@@ -331,7 +331,7 @@ mod tests {
         assert!((f.requests_per_s - 4.0 / 50e-9).abs() < 1.0, "{}", f.requests_per_s);
         let good = f.goodput.unwrap();
         assert!((good.share - 6.0 / 7.0).abs() < 1e-12 && (good.requests_per_s - good.share * 5.0 / 50e-9).abs() < 1.0);
-        // Tokens at 105 to 145 of the measured ones: 3, 3, 3, 2, 1, 0 and 1 more at 150 and so on; see below.
+        // Those of every part that arrived in the window count.
         let expected =
             all.iter().flat_map(|r| r.token_ns.iter().map(|t| t + r.start_ns)).filter(|t| (100..=150).contains(t));
         assert!((f.output_tokens_per_s.unwrap() * 50e-9 - expected.count() as f64).abs() < 1e-6);
