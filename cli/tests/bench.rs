@@ -6,7 +6,6 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 fn study(dir: &Path) -> serde_json::Value {
     json(&fs::read_to_string(dir.join("study.json")).expect("study.json"))
@@ -144,7 +143,7 @@ fn an_interrupt_keeps_what_there_is_and_the_study_goes_on() {
         fs::read_to_string(&journal)
             .map_or(0, |text| text.lines().filter(|l| l.contains("\"kind\":\"sample\"")).count())
     };
-    wait_until(Duration::from_secs(60), "some samples", || samples() >= 5);
+    wait_until(|| samples() >= 5, "some samples");
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
     let ended = child.wait().unwrap();

@@ -14,6 +14,8 @@ use std::path::Path;
 const PAYS: f64 = 0.10;
 /// Share of time above which a GPU is well used, and below which it is not.
 const BUSY: (f64, f64) = (0.70, 0.50);
+/// Relative standard deviation of the middle case above which no answer can be relied on.
+const UNSTEADY: f64 = 0.25;
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -258,6 +260,10 @@ fn spread(summaries: &[CaseSummary]) -> Answer {
         Some(share) => format!(" Medians of process starts differ by up to {:.1} %.", share * 100.0),
         None => " All samples are of one process start: another one may differ by more.".to_string(),
     };
+    if middle > UNSTEADY {
+        text +=
+            " That is too much for the other answers to rely on: repeat it on an idle machine, or with more samples.";
+    }
     let figures = json!({ "deviation_middle": middle, "deviation_most": widest.1, "between_processes": between });
     Answer { code, question, text, figures }
 }

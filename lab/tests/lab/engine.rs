@@ -139,7 +139,8 @@ fn cancelling_keeps_what_there_is() {
     let cancelling: Box<dyn Case> = Box::new(Scripted { id, script, at: 0, log: log.clone(), cancels });
     let mut cases = vec![case("a", &log, &[Ok(MS)]), cancelling];
     let mut kept = InMemory::default();
-    let engine = Engine::new(Method::default().runs(Some(50)), &mut Unknown).cancel(&cancel);
+    let mut unknown = Unknown;
+    let engine = Engine::new(Method::default().runs(Some(50)), &mut unknown).cancel(&cancel);
     assert_eq!(engine.run(&mut cases, &mut kept).unwrap(), Ended::Cancelled);
     assert!(!kept.samples.is_empty() && kept.samples.len() < 50, "{}", kept.samples.len());
     assert!(kept.stopped.iter().all(|stop| stop.reason == StopReason::Cancelled));

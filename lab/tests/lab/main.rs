@@ -1,5 +1,5 @@
 //! The engine with scripted cases, and studies held to their columns.
-#![allow(missing_docs, reason = "a test")]
+#![allow(missing_docs, unreachable_pub, reason = "a test")]
 
 mod answers;
 mod coverage;
