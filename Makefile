@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo test test-services test-grafana instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo lab test test-services test-grafana instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc clean models venv nsys services
 
 RUN ?= runs/demo
@@ -12,6 +12,15 @@ demo:
 	@rm -rf $(RUN)
 	target/debug/candlescope profile --model embedded --out $(RUN)
 	@echo; echo "Open $(RUN)/report.html in a browser, or: target/debug/candlescope export perfetto $(RUN)"
+
+# A short form of each suite of benchmarks on the embedded model, into STUDY, which must be empty or absent: under three minutes once built.
+STUDY ?= runs/lab
+lab:
+	@scripts/setup.sh build
+	cargo build -q -p candlescope-cli --no-default-features --features lab
+	@rm -rf runs/lab
+	target/debug/candlescope bench suite --quick --out $(STUDY)
+	@echo; echo "Open $(STUDY)/report.html in a browser"
 
 # One choice of features for all tests: another one would build candle and Arrow anew. A tool that a test needs must be there.
 TESTS = CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \

@@ -26,11 +26,10 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
+    /// Measure a model (latency, throughput, sequence length), single operations, or what the device reaches at best
+    Bench(crate::bench::args::BenchArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
-    /// Measure single operations, or what this device reaches at best
-    #[cfg(feature = "lab")]
-    Bench(crate::bench::BenchArgs),
 }
 
 const PROFILE_EXAMPLES: &str = "\

@@ -1,7 +1,8 @@
-//! Devices and element types by name.
+//! Devices, element types and engines by name.
 
 use anyhow::{Result, bail};
 use candle_core::{DType, Device};
+use candlescope_models::Engine;
 
 /// The device called `cpu` or `cuda:N`.
 pub(crate) fn device(name: &str) -> Result<Device> {
@@ -42,5 +43,14 @@ pub(crate) fn dtype(name: &str) -> Result<DType> {
         "f16" => Ok(DType::F16),
         "bf16" => Ok(DType::BF16),
         _ => bail!("dtype `{name}` is not known; models run in f32, f16 or bf16"),
+    }
+}
+
+/// The implementation called `instrumented` or `candle`.
+pub(crate) fn engine(name: &str) -> Result<Engine> {
+    match name {
+        "instrumented" => Ok(Engine::Instrumented),
+        "candle" => Ok(Engine::Candle),
+        other => bail!("engine `{other}` is not known; engines are instrumented and candle"),
     }
 }

@@ -7,7 +7,6 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-#[cfg(feature = "lab")]
 mod bench;
 mod device;
 mod doctor;
@@ -51,9 +50,11 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Bench(args) => match bench::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
         Command::Doctor(args) => doctor::run(&args),
-        #[cfg(feature = "lab")]
-        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

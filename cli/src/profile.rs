@@ -12,7 +12,7 @@ use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
 use candlescope_models::{
-    Engine, GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
+    GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
 };
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use tracing_subscriber::prelude::*;
 
 /// Starts candle's thread pool, which otherwise starts on first use and panics if it gets no threads. Here that is an
 /// error with the reason.
-fn start_thread_pool() -> Result<()> {
+pub(crate) fn start_thread_pool() -> Result<()> {
     rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
         anyhow!(
             "the threads that compute cannot start ({error}): raise the number of threads that this user may have \
@@ -76,17 +76,12 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
 }
 
 fn load_options(options: &Options) -> Result<LoadOptions> {
-    let engine = match options.engine.as_str() {
-        "instrumented" => Engine::Instrumented,
-        "candle" => Engine::Candle,
-        other => bail!("engine `{other}` is not known; engines are instrumented and candle"),
-    };
     Ok(LoadOptions {
         device: crate::device::device(&options.device)?,
         dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.dequantize,
         seed: options.seed,
-        engine,
+        engine: crate::device::engine(&options.engine)?,
     })
 }
 

@@ -57,7 +57,6 @@ fn options(help: &str) -> BTreeSet<String> {
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = ["profile", "report", "export", "nsys", "doctor"];
-    let suites = ["kernels", "peaks"];
     let help = |command: &[&str]| {
         let help = ok(&[command, &["--help"]].concat());
         let (_, list) = help.split_once("Options:").expect("options");
@@ -66,8 +65,10 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         // An option is at the beginning of its line; its description may name others.
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
-    let bench = suites.iter().flat_map(|suite| help(&["bench", suite])).collect();
-    commands.into_iter().map(|command| (command, help(&[command]))).chain([("bench", bench)]).collect()
+    let mut taken: BTreeMap<_, _> = commands.into_iter().map(|command| (command, help(&[command]))).collect();
+    let suites = ["latency", "throughput", "seqlen", "suite", "kernels", "peaks"];
+    taken.insert("bench", suites.into_iter().flat_map(|suite| help(&["bench", suite])).collect());
+    taken
 }
 
 #[test]

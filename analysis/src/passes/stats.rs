@@ -171,6 +171,12 @@ fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
+/// The `p`-quantile of samples in any order, as [`Distribution`] has its percentiles; `None` without any, or if one is
+/// not finite.
+pub fn percentile_of(samples: &[f64], p: f64) -> Option<f64> {
+    sorted(samples).map(|sorted| percentile(&sorted, p.clamp(0.0, 1.0)))
+}
+
 /// The `p`-quantile of sorted samples, interpolated linearly between neighbours (type 7, the default of NumPy and R).
 pub(crate) fn percentile(sorted: &[f64], p: f64) -> f64 {
     let position = p * (sorted.len() - 1) as f64;

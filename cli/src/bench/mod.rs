@@ -1,30 +1,42 @@
 //! `candlescope bench`.
 
+#[cfg_attr(not(feature = "lab"), allow(dead_code, reason = "parsed for the message that this build lacks it"))]
+pub(crate) mod args;
+#[cfg(feature = "lab")]
+mod bar;
+#[cfg(feature = "lab")]
+mod drive;
+#[cfg(feature = "lab")]
 mod kernels;
+#[cfg(feature = "lab")]
 mod operations;
+#[cfg(feature = "lab")]
 mod peaks;
+#[cfg(feature = "lab")]
+mod plan;
+#[cfg(feature = "lab")]
+mod round;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use args::BenchArgs;
+#[cfg(feature = "lab")]
+use args::BenchCommand;
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    suite: Suite,
-}
-
-#[derive(Debug, Subcommand)]
-enum Suite {
-    /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
-    #[command(after_help = kernels::EXAMPLES)]
-    Kernels(kernels::KernelsArgs),
-    /// Measure what the device reaches at best, and keep it as the measured denominator of reports
-    Peaks(peaks::PeaksArgs),
-}
-
-pub(crate) fn run(args: &BenchArgs) -> Result<()> {
-    match &args.suite {
-        Suite::Kernels(args) => kernels::run(args),
-        Suite::Peaks(args) => peaks::run(args),
+/// Runs the suite and returns the exit status of the command.
+#[cfg(feature = "lab")]
+pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
+    match &args.command {
+        BenchCommand::Latency(args) => drive::run(&plan::latency(args)?, &args.common),
+        BenchCommand::Throughput(args) => drive::run(&plan::throughput(args)?, &args.common),
+        BenchCommand::Seqlen(args) => drive::run(&plan::seqlen(args)?, &args.common),
+        BenchCommand::Suite(args) => drive::run(&plan::suite(args)?, &args.common),
+        BenchCommand::Kernels(args) => kernels::run(args).map(|()| 0),
+        BenchCommand::Peaks(args) => peaks::run(args).map(|()| 0),
+        BenchCommand::Round(args) => round::run(args),
     }
+}
+
+#[cfg(not(feature = "lab"))]
+pub(crate) fn run(_: &BenchArgs) -> Result<u8> {
+    Err(crate::lacking::default_feature("`candlescope bench`", "lab"))
 }

@@ -228,6 +228,9 @@ pub enum CaseError {
     /// figures.
     #[error("not tried: {0}")]
     Refused(String),
+    /// It was cut short because the measurement was cancelled; it is no sample.
+    #[error("cancelled")]
+    Cancelled,
     /// Anything else.
     #[error("{0}")]
     Failed(String),

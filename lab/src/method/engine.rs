@@ -92,7 +92,8 @@ impl<'a> Engine<'a> {
         self
     }
 
-    /// Stops between two repetitions when `cancel` is set.
+    /// Stops between two repetitions when `cancel` is set. A case that looks at the flag itself may cut a repetition
+    /// short, with [`CaseError::Cancelled`].
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = cancel.clone();
@@ -351,13 +352,13 @@ impl Group<'_, '_, '_, '_> {
     }
 
     fn fail(&mut self, place: usize, error: &CaseError, sink: &mut dyn Sink) -> Result<(), SinkError> {
-        let reason = match error {
-            CaseError::OutOfMemory(_) => StopReason::OutOfMemory,
-            CaseError::Refused(_) => StopReason::Refused,
-            CaseError::Failed(_) => StopReason::Failed,
+        let (reason, detail) = match error {
+            CaseError::OutOfMemory(detail) => (StopReason::OutOfMemory, Some(detail)),
+            CaseError::Refused(detail) => (StopReason::Refused, Some(detail)),
+            CaseError::Failed(detail) => (StopReason::Failed, Some(detail)),
+            CaseError::Cancelled => (StopReason::Cancelled, None),
         };
-        let (CaseError::OutOfMemory(detail) | CaseError::Refused(detail) | CaseError::Failed(detail)) = error;
-        self.end(place, reason, Some(detail.clone()), sink)
+        self.end(place, reason, detail.cloned(), sink)
     }
 
     fn end(

@@ -32,6 +32,9 @@
 mod cancel;
 mod case;
 mod engine;
+#[cfg(feature = "gpu")]
+mod gpu_surroundings;
+mod host_surroundings;
 mod options;
 mod sample;
 mod settling;
@@ -42,6 +45,9 @@ mod warm_up;
 pub use cancel::Cancel;
 pub use case::{Case, CaseError, CaseId, Measurement, Mode, ParamValue};
 pub use engine::{Ended, Engine, Event};
+#[cfg(feature = "gpu")]
+pub use gpu_surroundings::GpuSurroundings;
+pub use host_surroundings::HostSurroundings;
 pub use options::Method;
 pub use sample::{InMemory, Sample, SampleVerdict, Sink, SinkError, Stopped};
 pub use stop_reason::StopReason;

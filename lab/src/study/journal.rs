@@ -3,6 +3,7 @@
 use super::StudyError;
 use crate::method::{Sample, Sink, SinkError, StopReason, Stopped};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -21,6 +22,19 @@ enum Line {
     Sample(Box<Sample>),
     Stopped(Stopped),
     Disturbed { process: u32, sentences: Vec<String> },
+    Facts(Facts),
+}
+
+/// What a process found out about what it measures.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// The model.
+    pub model: Map<String, Value>,
+    /// The machine.
+    pub environment: Map<String, Value>,
+    /// Where clocks, temperature and throttling are read.
+    pub surroundings: String,
 }
 
 /// Appends to a study's journal.
@@ -48,6 +62,14 @@ impl Journal {
         };
         let file = open().map_err(|cause| StudyError::Write { path: path.into(), cause })?;
         Ok(Self { path: path.into(), file, synced: Instant::now() })
+    }
+
+    /// Keeps facts about what is measured.
+    ///
+    /// # Errors
+    /// When they cannot be kept.
+    pub fn facts(&mut self, facts: Facts) -> Result<(), SinkError> {
+        self.line(&Line::Facts(facts), true)
     }
 
     fn line(&mut self, line: &Line, sync: bool) -> Result<(), SinkError> {
@@ -91,6 +113,8 @@ pub struct Records {
     pub stopped: Vec<Stopped>,
     /// What disturbed the machine.
     pub disturbances: Vec<String>,
+    /// What the last process found out.
+    pub facts: Facts,
     /// Lines that could not be read: those that a crash cut off.
     pub damaged: usize,
 }
@@ -115,6 +139,7 @@ impl Records {
                 Ok(Line::Disturbed { process, sentences }) => {
                     records.disturbances.extend(sentences.iter().map(|text| format!("process {process}: {text}")));
                 }
+                Ok(Line::Facts(facts)) => records.facts = facts,
                 Err(_) => records.damaged += 1,
             }
         }

@@ -143,5 +143,8 @@ impl Manifest {
         self.ended_ns = Some(HostNs::now().0);
         self.stops = records.stopped.clone();
         self.disturbances = records.disturbances.clone();
+        self.model = records.facts.model.clone();
+        self.environment.extend(records.facts.environment.clone());
+        self.surroundings = records.facts.surroundings.clone();
     }
 }

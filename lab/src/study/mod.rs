@@ -12,14 +12,17 @@
 //! Samples are appended to the journal as they are taken, so that an interrupt or a crash loses none of them; the
 //! tables are made of it at the end, or by whoever goes on with the study.
 
+mod chart;
 mod journal;
 mod manifest;
+mod raster;
 mod rows;
 mod summary;
 mod table;
 mod writing;
 
-pub use journal::{Journal, Records};
+pub use chart::{Chart, Line, Point};
+pub use journal::{Facts, Journal, Records};
 pub use manifest::{Manifest, ProcessStart, State};
 pub use rows::{FIXED_COLUMNS, table};
 pub use summary::{CaseSummary, IntervalOf, summaries};
@@ -51,7 +54,10 @@ pub enum StudyError {
         resume: &'static str,
     },
     /// There is no study to go on with.
-    #[error("{path} holds no study ({reason}): leave --resume out, or name the directory of a study", path = path.display())]
+    #[error(
+        "{path} holds no study ({reason}): leave --resume out, or name the directory of a study",
+        path = path.display()
+    )]
     NoStudy {
         /// The directory.
         path: PathBuf,
@@ -59,7 +65,11 @@ pub enum StudyError {
         reason: String,
     },
     /// The study in the directory is of something else.
-    #[error("the study in {path} is of something else ({what}): go on with the options it was begun with, or name another directory", path = path.display())]
+    #[error(
+        "the study in {path} is of something else ({what}): go on with the options it was begun with, or name another \
+         directory",
+        path = path.display()
+    )]
     Different {
         /// The directory.
         path: PathBuf,
@@ -67,7 +77,10 @@ pub enum StudyError {
         what: String,
     },
     /// A file cannot be written.
-    #[error("cannot write {path}: {cause}; samples so far are in the study's journal: free space or name another directory", path = path.display())]
+    #[error(
+        "cannot write {path}: {cause}; samples so far are in the study's journal: free space or name another directory",
+        path = path.display()
+    )]
     Write {
         /// The file.
         path: PathBuf,
@@ -137,6 +150,15 @@ impl Study {
             None => Ok(study),
             Some(what) => Err(StudyError::Different { path: study.dir, what }),
         }
+    }
+
+    /// Removes a study in which nothing was measured: the files made by [`create`](Self::create) and the journal, and
+    /// the directory if it is empty then. What somebody else put there stays. A file that cannot be removed is left.
+    pub fn discard(self) {
+        for name in [MANIFEST_FILE, JOURNAL_FILE] {
+            let _ = std::fs::remove_file(self.dir.join(name));
+        }
+        let _ = std::fs::remove_dir(&self.dir);
     }
 
     /// The directory.

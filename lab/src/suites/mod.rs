@@ -1,1 +1,34 @@
 //! Ready-made sets of cases for language models.
+//!
+//! | suite | repeats | for |
+//! |---|---|---|
+//! | `latency` | one prompt | time to first token, time per output token, their spread |
+//! | `throughput` | one prompt length, more and more sequences at once | where batching stops paying |
+//! | `seqlen` | prompt lengths × output lengths | what a longer prompt costs |
+//!
+//! [`cases`] makes them of [`LmOptions`]; the engine measures them; [`write_results`] makes a study's files, charts and
+//! report of what was measured, and [`lines`] what a terminal shows.
+
+mod answers;
+mod charts;
+mod generate_error;
+mod lm_case;
+mod lm_options;
+mod machine_memory;
+mod metrics;
+mod model_host;
+mod range;
+mod report_page;
+mod results;
+mod suite_tables;
+mod terminal;
+
+pub use answers::{Answer, answers};
+pub use lm_case::cases;
+pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
+pub use machine_memory::{available_bytes, predicted_weight_bytes};
+pub use metrics::baseline_metrics;
+pub use model_host::{HostError, ModelHost, Recorder};
+pub use range::{RangeError, parse_range};
+pub use results::write_results;
+pub use terminal::lines;

@@ -1,0 +1,164 @@
+//! Arguments of `candlescope bench`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Repeat one prompt: time to first token, time per output token, their spread
+    Latency(Box<LatencyArgs>),
+    /// More and more sequences at once, until memory ends: where batching stops paying
+    Throughput(Box<ThroughputArgs>),
+    /// Lengths of prompt and output: what a longer prompt costs
+    Seqlen(Box<SeqlenArgs>),
+    /// Latency, throughput and sequence length in one study
+    Suite(Box<SuiteArgs>),
+    /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
+    #[cfg(feature = "lab")]
+    #[command(after_help = super::kernels::EXAMPLES)]
+    Kernels(Box<super::kernels::KernelsArgs>),
+    /// Measure what the device reaches at best, and keep it as the measured denominator of reports
+    #[cfg(feature = "lab")]
+    Peaks(super::peaks::PeaksArgs),
+    /// Measure one round of a study: the command starts itself with this
+    #[command(hide = true)]
+    Round(RoundArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Tokens of the prompt, seeded random ones [default: 32]
+    #[arg(long, value_name = "N")]
+    pub(crate) prompt_tokens: Option<usize>,
+    /// File with the prompt; its text is recorded nowhere
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt_tokens")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// Tokens of the output [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) output_tokens: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ThroughputArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Sequences at once: a list such as 1,4,8 or a range such as 1-32*2 [default: 1,4,8,16,32]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) batches: Option<String>,
+    /// Tokens of each prompt [default: 32]
+    #[arg(long, value_name = "N")]
+    pub(crate) prompt_tokens: Option<usize>,
+    /// Tokens of each output [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) output_tokens: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeqlenArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Tokens of the prompts: a list such as 10,50 or a range such as 128-512+128 [default: 10,50,200,1000]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) prompts: Option<String>,
+    /// Tokens of the outputs, each with each prompt [default: 50,100,200]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) outputs: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Sequences at once of the suite throughput [default: 1,4,8,16,32]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) batches: Option<String>,
+    /// Tokens of the prompts of the suite seqlen [default: 10,50,200,1000]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) prompts: Option<String>,
+    /// Tokens of the outputs of the suite seqlen [default: 50,100,200]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) outputs: Option<String>,
+}
+
+/// What is measured, where the results go, and how often cases are repeated.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
+    #[arg(long, value_name = "MODEL", default_value = "embedded")]
+    pub(crate) model: String,
+    /// cpu or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub(crate) device: String,
+    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) dtype: Option<String>,
+    /// Widen a GGUF's quantised weights to --dtype
+    #[arg(long)]
+    pub(crate) dequantize: bool,
+    /// instrumented or candle
+    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
+    pub(crate) engine: String,
+    /// Seed of random weights, of prompts, and of the order of cases
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Directory of the study; must be empty or absent, unless --resume is given
+    #[arg(long, value_name = "STUDY", default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Exactly this many requests of each case, in place of the rules that stop it
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u32>,
+    /// Longest time that a case may take, in seconds [default: 60, with --quick 3]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) time_limit: Option<f64>,
+    /// Starts of the process that a case is spread over; from 6 on medians have a 95 % interval over them
+    /// [default: 6, with --quick 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<u32>,
+    /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) profiled: Option<u32>,
+    /// Memory that a case may need, in MiB, in place of what the machine has left
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_limit: Option<u64>,
+    /// Short requests and three of each, in one process start: a look, no measurement to rely on
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Go on with the study in --out, which was begun with the same options
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print baseline_metrics.json on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RoundArgs {
+    /// Directory of the study
+    pub(crate) study: PathBuf,
+    /// Number of this start
+    #[arg(long)]
+    pub(crate) process: u32,
+    /// Round of the plan
+    #[arg(long)]
+    pub(crate) round: u32,
+    /// Take the recorded repetitions
+    #[arg(long)]
+    pub(crate) recorded: bool,
+    /// Milliseconds since the study began
+    #[arg(long, default_value_t = 0)]
+    pub(crate) since_ms: u64,
+    /// No progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}

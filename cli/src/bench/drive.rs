@@ -1,0 +1,200 @@
+//! Drives a study: starts the processes that measure it, one after the other, and makes its files at the end.
+
+use super::args::CommonArgs;
+use crate::output::{note, say};
+use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::HostNs;
+use candlescope_lab::method::{Cancel, StopReason};
+use candlescope_lab::study::{CaseSummary, Manifest, ProcessStart, State, Study};
+use candlescope_lab::suites::{lines, write_results};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a process that measured a round ended.
+enum Round {
+    Done,
+    Cancelled,
+}
+
+/// Measures what `plan` says and returns the exit status: 130 where it was interrupted.
+pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
+    let mut study = match args.resume {
+        true => Study::resume(&args.out, plan)?,
+        false => Study::create(&args.out, plan.clone())?,
+    };
+    let cancel = Cancel::new();
+    cancel_on_interrupt(&cancel);
+    let outcome = rounds(&mut study, args, &cancel);
+    if outcome.is_err() && !args.resume && study.records()?.samples.is_empty() {
+        // An empty study would only be in the way of the next try.
+        study.discard();
+        return outcome.map(|_| 1);
+    }
+    let state = match &outcome {
+        Ok(Round::Done) => State::Done,
+        Ok(Round::Cancelled) => State::Cancelled,
+        Err(_) => State::Failed,
+    };
+    let records = study.finish(state)?;
+    let (summaries, _) = write_results(&study, &records)?;
+    show(&study, &summaries, args)?;
+    match outcome {
+        Err(error) => {
+            let dir = study.dir().display();
+            Err(error.context(format!("what was measured until then is in {dir}; --resume goes on with it")))
+        }
+        Ok(Round::Cancelled) => {
+            note(&format!("interrupted: {} keeps what was measured; --resume goes on with it", study.dir().display()));
+            Ok(130)
+        }
+        Ok(Round::Done) => verdict(&summaries),
+    }
+}
+
+/// A study without a single figure is an error, and so is a case that failed; what did not fit into memory is a result.
+fn verdict(summaries: &[CaseSummary]) -> Result<u8> {
+    let failed = summaries.iter().find(|case| case.outcome() == Some(StopReason::Failed));
+    if let Some(case) = failed {
+        bail!("{} failed: {}", case.case.key(), case.detail.as_deref().unwrap_or("no reason was given"));
+    }
+    match summaries.iter().all(|case| case.plain.is_empty()) {
+        true => bail!(
+            "no case could be measured: {}",
+            summaries.iter().find_map(|case| case.detail.as_deref()).unwrap_or("there was none")
+        ),
+        false => Ok(0),
+    }
+}
+
+fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Round> {
+    let (rounds, recorded) = (study.manifest().rounds, study.manifest().method.profiled_runs > 0);
+    let cases = study.manifest().cases.len();
+    let began = Instant::now();
+    let plan = (0..rounds).map(|round| (round, false)).chain(recorded.then_some((rounds, true)));
+    for (round, recorded) in plan {
+        let records = study.records()?;
+        if records.done(round, recorded).len() >= cases {
+            continue;
+        }
+        let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
+        let process = records.next_process().max(known);
+        let start = ProcessStart { process, round, profiled: recorded, started_ns: HostNs::now().0, ended: false };
+        study.update(|manifest| {
+            manifest.state = State::Running;
+            manifest.processes.push(start);
+        })?;
+        let ended = one_round(study, args, (process, round, recorded), began.elapsed(), cancel)?;
+        if let Round::Cancelled = ended {
+            return Ok(ended);
+        }
+        study.update(|manifest| {
+            manifest.processes.iter_mut().filter(|start| start.process == process).for_each(|start| start.ended = true);
+        })?;
+    }
+    Ok(Round::Done)
+}
+
+/// Starts this program again to measure one round, and waits for it.
+fn one_round(
+    study: &Study,
+    args: &CommonArgs,
+    (process, round, recorded): (u32, u32, bool),
+    since: Duration,
+    cancel: &Cancel,
+) -> Result<Round> {
+    if cancel.is_cancelled() {
+        return Ok(Round::Cancelled);
+    }
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let mut command = Command::new(&program);
+    command.args(["bench", "round"]).arg(study.dir());
+    command.args(["--process", &process.to_string(), "--round", &round.to_string()]);
+    command.args(["--since-ms", &since.as_millis().to_string()]);
+    command.args(recorded.then_some("--recorded"));
+    command.args((args.no_progress || args.json).then_some("--no-progress"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("cannot start {} again to measure", program.display()))?;
+    let (status, text) = wait(child, cancel)?;
+    let said: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
+    match (said["error"].as_str(), said["ended"].as_str()) {
+        (Some(error), _) => Err(anyhow!("{error}")),
+        (None, Some("done")) if status.success() => Ok(Round::Done),
+        (None, Some("cancelled")) => Ok(Round::Cancelled),
+        _ if cancel.is_cancelled() => Ok(Round::Cancelled),
+        _ => bail!("the process that measures ended before its work did ({status}): memory may have run out"),
+    }
+}
+
+/// Waits for the process and reads what it says. An interrupt of this command alone is handed on to it.
+fn wait(mut child: Child, cancel: &Cancel) -> Result<(std::process::ExitStatus, String)> {
+    let mut handed_on = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the process that measures")? {
+            break status;
+        }
+        if cancel.is_cancelled() && !handed_on {
+            handed_on = true;
+            interrupt(&child);
+        }
+        // Waking up ten times a second takes nothing from what is measured.
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    // It says one line, which a pipe holds.
+    let mut text = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        let _ = std::io::Read::read_to_string(&mut out, &mut text);
+    }
+    Ok((status, text))
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(id) = id {
+        // One that has just ended needs no interrupt.
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+    }
+}
+
+#[cfg(not(unix))]
+fn interrupt(_: &Child) {}
+
+/// On Ctrl-C, ends after the current token; on a second one half a second later, at once.
+pub(super) fn cancel_on_interrupt(cancel: &Cancel) {
+    let cancel = cancel.clone();
+    let first = std::sync::OnceLock::<Instant>::new();
+    let installed = ctrlc::set_handler(move || {
+        // The terminal interrupts both processes, and one hands it on to the other: these are one interrupt.
+        if first.get_or_init(Instant::now).elapsed() > Duration::from_millis(500) {
+            std::process::exit(130);
+        }
+        cancel.cancel();
+    });
+    if let Err(error) = installed {
+        note(&format!("warning: an interrupt will end the measurement without its tables: {error}"));
+    }
+}
+
+fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<()> {
+    let dir = study.dir();
+    if args.json {
+        let text = candlescope_core::files::read_text_limited(&dir.join("baseline_metrics.json"), 64 << 20)?;
+        let metrics: Value = serde_json::from_str(&text)?;
+        return say(&serde_json::json!({ "study": dir, "metrics": metrics }).to_string());
+    }
+    let records = study.manifest();
+    for text in &records.disturbances {
+        note(&format!("warning: {text}"));
+    }
+    for line in lines(summaries) {
+        say(&line)?;
+    }
+    let processes = records.method.processes;
+    if (processes as usize) < candlescope_analysis::passes::stats::INTERVAL_FROM {
+        say(&format!(
+            "Process starts: {processes}. There is no 95 % interval over them: that takes 6 (--processes 6)."
+        ))?;
+    }
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+}

@@ -1,0 +1,124 @@
+//! What is to be measured, from the arguments.
+
+use super::args::{CommonArgs, LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
+use anyhow::{Result, bail};
+use candlescope_lab::method::Method;
+use candlescope_lab::study::Manifest;
+use candlescope_lab::suites::{LmOptions, SuiteName, parse_range};
+use candlescope_models::ModelSource;
+use std::time::Duration;
+
+/// Most sequences at once; see `profile`.
+const MAX_BATCH: usize = 1 << 16;
+
+pub(super) fn latency(args: &LatencyArgs) -> Result<Manifest> {
+    let mut options = common(&args.common, &[SuiteName::Latency])?;
+    let tokens = |name: &str, given: Option<usize>, default| at_least_one(name, given.unwrap_or(default));
+    options.latency.prompt = tokens("--prompt-tokens", args.prompt_tokens, options.latency.prompt)?;
+    options.latency.output = tokens("--output-tokens", args.output_tokens, options.latency.output)?;
+    options.prompt_file = args.prompt_file.as_deref().map(std::path::absolute).transpose()?;
+    manifest("latency", options, &args.common)
+}
+
+pub(super) fn throughput(args: &ThroughputArgs) -> Result<Manifest> {
+    let mut options = common(&args.common, &[SuiteName::Throughput])?;
+    let tokens = |name: &str, given: Option<usize>, default| at_least_one(name, given.unwrap_or(default));
+    options.throughput.prompt = tokens("--prompt-tokens", args.prompt_tokens, options.throughput.prompt)?;
+    options.throughput.output = tokens("--output-tokens", args.output_tokens, options.throughput.output)?;
+    batches(&mut options, args.batches.as_deref())?;
+    manifest("throughput", options, &args.common)
+}
+
+pub(super) fn seqlen(args: &SeqlenArgs) -> Result<Manifest> {
+    let mut options = common(&args.common, &[SuiteName::Seqlen])?;
+    lengths(&mut options, args.prompts.as_deref(), args.outputs.as_deref())?;
+    manifest("seqlen", options, &args.common)
+}
+
+pub(super) fn suite(args: &SuiteArgs) -> Result<Manifest> {
+    let mut options = common(&args.common, &SuiteName::ALL)?;
+    batches(&mut options, args.batches.as_deref())?;
+    lengths(&mut options, args.prompts.as_deref(), args.outputs.as_deref())?;
+    manifest("suite", options, &args.common)
+}
+
+fn batches(options: &mut LmOptions, list: Option<&str>) -> Result<()> {
+    if let Some(list) = list {
+        options.batches = parse_range(list)?;
+    }
+    match options.batches.iter().find(|batch| **batch > MAX_BATCH) {
+        Some(batch) => bail!("--batches has {batch}; at most {MAX_BATCH} sequences can be asked for"),
+        None => Ok(()),
+    }
+}
+
+fn lengths(options: &mut LmOptions, prompts: Option<&str>, outputs: Option<&str>) -> Result<()> {
+    if let Some(list) = prompts {
+        options.seqlen.prompts = parse_range(list)?;
+    }
+    if let Some(list) = outputs {
+        options.seqlen.outputs = parse_range(list)?;
+    }
+    Ok(())
+}
+
+fn at_least_one(name: &str, value: usize) -> Result<usize> {
+    if value == 0 {
+        bail!("{name} is 0; it must be at least 1");
+    }
+    Ok(value)
+}
+
+fn common(args: &CommonArgs, suites: &[SuiteName]) -> Result<LmOptions> {
+    let mut options = if args.quick { LmOptions::quick() } else { LmOptions::default() };
+    // What is wrong with the words is found out before a directory is made.
+    ModelSource::parse(&args.model)?;
+    crate::device::engine(&args.engine)?;
+    args.dtype.as_deref().map(crate::device::dtype).transpose()?;
+    options.model = match std::path::Path::new(&args.model) {
+        // The processes that measure may be started elsewhere.
+        path if path.exists() => std::path::absolute(path)?.display().to_string(),
+        _ => args.model.clone(),
+    };
+    options.device = args.device.clone();
+    options.dtype = args.dtype.clone();
+    options.dequantize = args.dequantize;
+    options.engine = args.engine.clone();
+    options.seed = args.seed;
+    options.suites = suites.to_vec();
+    options.memory_limit = args.memory_limit.map(|mib| mib.saturating_mul(1 << 20));
+    Ok(options)
+}
+
+fn manifest(name: &str, options: LmOptions, args: &CommonArgs) -> Result<Manifest> {
+    let method = method(args)?;
+    let mut manifest = Manifest::new(format!("{name} of {}", args.model), options.case_ids(), &method);
+    if let serde_json::Value::Object(map) = serde_json::to_value(&options)? {
+        manifest.options = map;
+    }
+    Ok(manifest)
+}
+
+fn method(args: &CommonArgs) -> Result<Method> {
+    let (runs, seconds, processes, profiled) = if args.quick { (Some(3), 3.0, 1, 1) } else { (None, 60.0, 6, 3) };
+    let runs = args.runs.or(if args.time_limit.is_some() { None } else { runs });
+    let seconds = args.time_limit.unwrap_or(seconds);
+    let processes = args.processes.unwrap_or(processes);
+    if runs == Some(0) {
+        bail!("--runs is 0; it must be at least 1");
+    }
+    if !(seconds > 0.0 && seconds <= 1e6) {
+        bail!("--time-limit is {seconds}; it is a number of seconds above 0 and up to 1000000");
+    }
+    if !(1..=1_000).contains(&processes) {
+        bail!("--processes is {processes}; it must be from 1 to 1000");
+    }
+    let base = if args.quick { Method::quick() } else { Method::default() };
+    Ok(base
+        .runs(runs)
+        .time_limit(Duration::from_secs_f64(seconds))
+        // More starts than requests would start processes that measure nothing.
+        .processes(runs.map_or(processes, |runs| runs.min(processes)))
+        .profiled_runs(args.profiled.unwrap_or(profiled))
+        .seed(args.seed))
+}

@@ -1,0 +1,125 @@
+//! One round of a study: a process start of its own, because what differs between process starts is more than what
+//! differs within one.
+
+use super::args::RoundArgs;
+use super::bar::Bar;
+use crate::output::say;
+use crate::profile::start_thread_pool;
+use anyhow::{Context, Result};
+use candlescope::Scope;
+use candlescope_collectors::host::HostCollector;
+use candlescope_core::Collector;
+use candlescope_lab::method::{Cancel, Ended, Engine, HostSurroundings, Surroundings};
+use candlescope_lab::study::{Facts, Study};
+use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
+use candlescope_models::LoadOptions;
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Measures, and says on standard output how it ended: the command that started this process reads it.
+pub(super) fn run(args: &RoundArgs) -> Result<u8> {
+    let outcome = match measure(args) {
+        Ok(Ended::Done) => json!({ "ended": "done" }),
+        Ok(Ended::Cancelled) => json!({ "ended": "cancelled" }),
+        Err(error) => json!({ "error": format!("{error:#}") }),
+    };
+    say(&outcome.to_string())?;
+    Ok(u8::from(outcome.get("error").is_some()))
+}
+
+fn measure(args: &RoundArgs) -> Result<Ended> {
+    let study = Study::open(&args.study)?;
+    let manifest = study.manifest();
+    let options: LmOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
+        .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
+    let load = LoadOptions {
+        device: crate::device::device(&options.device)?,
+        dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
+        dequantize: options.dequantize,
+        seed: options.seed,
+        engine: crate::device::engine(&options.engine)?,
+    };
+    let cancel = Cancel::new();
+    super::drive::cancel_on_interrupt(&cancel);
+    start_thread_pool()?;
+    let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
+    let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
+    bar.loading(&options.model);
+    let records = study.records()?;
+    let plan = manifest.method.round(args.round.min(manifest.rounds.saturating_sub(1)));
+    let method = match args.recorded {
+        false => plan.profiled_runs(0),
+        // Warm, and then recorded: plain samples come from the other starts.
+        true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
+    };
+    // Before the model loads, because spans are made then.
+    let scope = args.recorded.then(|| record(&options.device)).transpose()?;
+    let handle = scope.as_ref().and_then(Scope::handle).cloned();
+    let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
+    let mut host = ModelHost::new(&options, load)?.cancel(&cancel).recorder(recorder);
+    host.load()?;
+    if let Some(handle) = scope.as_ref().and_then(Scope::handle) {
+        for (key, value) in host.facts() {
+            handle.set_model(&key, value);
+        }
+    }
+    let mut surroundings = surroundings(&options.device);
+    let mut journal = study.journal()?;
+    journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
+    let host = Rc::new(RefCell::new(host));
+    let ended = Engine::new(method, surroundings.as_mut())
+        .place(args.process, args.round)
+        .cancel(&cancel)
+        .observe(|event| bar.show(event))
+        .skip(records.done(args.round, args.recorded))
+        .run(&mut cases(&options, &host), &mut journal);
+    bar.clear();
+    drop(host);
+    drop(scope.map(Scope::finish));
+    Ok(ended?)
+}
+
+/// A session that records nothing until a case asks for it.
+fn record(device: &str) -> Result<Scope> {
+    let builder = candlescope::builder()
+        .paused(true)
+        .on_problem(candlescope_core::diagnostics::to_stderr)
+        .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
+    Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
+}
+
+#[cfg(feature = "gpu")]
+fn on_gpu(builder: candlescope::Builder, gpu: bool) -> candlescope::Builder {
+    match gpu {
+        true => builder.nvml(true).cupti(candlescope::KernelWindows::OnRequest),
+        false => builder.nvml(false),
+    }
+}
+#[cfg(not(feature = "gpu"))]
+fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
+    builder
+}
+
+fn environment() -> Map<String, Value> {
+    let facts = HostCollector::new().describe();
+    facts.into_iter().filter(|(key, _)| key != "pid").collect()
+}
+
+fn surroundings(device: &str) -> Box<dyn Surroundings> {
+    #[cfg(feature = "gpu")]
+    if let Some(ordinal) = device.strip_prefix("cuda") {
+        let ordinal = ordinal.strip_prefix(':').and_then(|n| n.parse().ok()).unwrap_or(0u32);
+        // Where devices are hidden or reordered, NVML's numbers are others, and nothing is better than another GPU's
+        // clock.
+        if std::env::var_os("CUDA_VISIBLE_DEVICES").is_none_or(|list| list == ordinal.to_string().as_str())
+            && let Ok(gpu) = candlescope_lab::method::GpuSurroundings::new(ordinal)
+        {
+            return Box::new(gpu);
+        }
+        return Box::new(candlescope_lab::method::Unknown);
+    }
+    let _ = device;
+    Box::new(HostSurroundings::new())
+}

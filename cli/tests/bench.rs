@@ -1,0 +1,192 @@
+//! `candlescope bench`, end to end with the embedded model.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use common::*;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn study(dir: &Path) -> serde_json::Value {
+    json(&fs::read_to_string(dir.join("study.json")).expect("study.json"))
+}
+
+fn rows(dir: &Path) -> serde_json::Value {
+    json(&fs::read_to_string(dir.join("results.json")).expect("results.json"))["rows"].clone()
+}
+
+#[test]
+fn a_quick_suite_from_requests_to_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("results");
+    let text = ok(&["bench", "suite", "--quick", "--out", out.to_str().unwrap()]);
+    assert!(text.contains("Latency: TTFT = "), "{text}");
+    for batch in [1, 2, 4] {
+        assert!(text.contains(&format!("Batch size {batch}: Throughput = ")), "{text}");
+    }
+    assert!(text.contains("(1.0x)") && text.contains("Prompt 40 + output 8 tokens: TTFT = "), "{text}");
+    assert!(text.contains("no 95 % interval"), "one start claims none: {text}");
+
+    // 1 + 3 + 3·2 cases, of each three plain requests and a recorded one.
+    let manifest = study(&out);
+    assert_eq!((&manifest["state"], manifest["cases"].as_array().unwrap().len()), (&"done".into(), 10));
+    assert_eq!(manifest["model"]["name"], "embedded");
+    assert!(manifest["environment"]["candle"].is_string() && manifest["surroundings"].is_string());
+    let rows = rows(&out);
+    let of = |profiled: bool| rows.as_array().unwrap().iter().filter(|r| r["profiled"] == profiled).collect::<Vec<_>>();
+    assert_eq!((of(false).len(), of(true).len()), (30, 10));
+    for row in of(false) {
+        assert_eq!((&row["verdict"], &row["stop_reason"]), (&"ok".into(), &"runs_reached".into()), "{row}");
+        assert!(row["ttft_ns"].as_f64().unwrap() < row["host_ns"].as_f64().unwrap(), "{row}");
+        assert!(row["memory_bytes"].as_u64().unwrap() > 1 << 20 && row["run"].is_null(), "{row}");
+    }
+    let file = fs::File::open(out.join("results.parquet")).unwrap();
+    let table = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    assert_eq!(table.metadata().file_metadata().num_rows(), 40);
+    let names: Vec<String> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
+    for name in ["study", "case", "suite", "batch", "prompt_tokens", "output_tokens", "host_ns", "process", "tpot_ns"] {
+        assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+    }
+
+    // Each recorded case has a run with all of its steps, which the reader opens.
+    for row in of(true) {
+        let run = out.join(row["run"].as_str().unwrap());
+        assert_eq!(common::manifest(&run)["counts"]["steps"], row["output_tokens"], "{}", run.display());
+        assert!(run.join("report.html").exists());
+    }
+    let head = |name: &str| fs::read_to_string(out.join(name)).unwrap().lines().next().unwrap().to_string();
+    assert!(head("latency_results.csv").starts_with("process,repetition,profiled,prompt_tokens,output_tokens,ttft_ms"));
+    assert!(
+        head("throughput_results.csv").starts_with("batch,prompt_tokens,output_tokens,samples,processes,output_tps")
+    );
+    assert!(head("throughput_results.csv").contains(",speedup,efficiency,memory_bytes,"));
+    assert!(head("sequence_length_results.csv").contains("ttft_ms,ttft_ms_low,ttft_ms_high"));
+    for chart in ["latency", "throughput", "tpot_by_batch", "sequence_length"] {
+        assert!(fs::read_to_string(out.join(format!("charts/{chart}.svg"))).unwrap().contains("<svg"));
+        assert!(fs::read(out.join(format!("charts/{chart}.png"))).unwrap().starts_with(b"\x89PNG"));
+    }
+    let metrics = json(&fs::read_to_string(out.join("baseline_metrics.json")).unwrap());
+    for group in ["user_experience", "capacity", "efficiency", "reliability"] {
+        assert!(metrics[group].is_object(), "{group}");
+    }
+    assert_eq!(metrics["user_experience"]["ttft_ms"]["n"], 3);
+    assert_eq!(metrics["reliability"]["cases"], 10);
+    assert!(metrics["efficiency"]["energy_mj"].is_null(), "no sensor, no zero");
+    let html = fs::read_to_string(out.join("report.html")).unwrap();
+    for question in ["batching stop paying", "twice as long", "GPU idle", "arithmetic or by memory", "the spread"] {
+        assert!(html.contains(question), "{question}");
+    }
+    assert!(html.contains("no kernels of a GPU were recorded") && !html.contains("src=\"http"));
+}
+
+#[test]
+fn a_study_of_several_starts_has_intervals() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "3", "--runs", "12", "--processes", "6"];
+    let more = ["--profiled", "0", "--json", "--out", out.to_str().unwrap()];
+    let result = json(&ok(&[args.as_slice(), &more].concat()));
+    let ttft = &result["metrics"]["user_experience"]["ttft_ms"];
+    assert_eq!((&ttft["n"], &ttft["units"], &ttft["interval_of"]), (&12.into(), &6.into(), &"processes".into()));
+    let (low, high) = (ttft["median_ci95"][0].as_f64().unwrap(), ttft["median_ci95"][1].as_f64().unwrap());
+    assert!(low <= ttft["median"].as_f64().unwrap() && ttft["median"].as_f64().unwrap() <= high);
+    assert_eq!(study(&out)["processes"].as_array().unwrap().len(), 6);
+    let starts: std::collections::BTreeSet<i64> =
+        rows(&out).as_array().unwrap().iter().map(|r| r["process"].as_i64().unwrap()).collect();
+    assert_eq!(starts.len(), 6);
+
+    // The directory has a study now.
+    let error = fails(&["bench", "latency", "--quick", "--out", out.to_str().unwrap()]);
+    assert!(error.contains("not empty") && error.contains("--resume"), "{error}");
+    let error = fails(&["bench", "latency", "--quick", "--resume", "--out", out.to_str().unwrap()]);
+    assert!(error.contains("something else"), "{error}");
+    // Nothing is left to measure: the same again adds nothing.
+    ok(&[args.as_slice(), &more, &["--resume"]].concat());
+    assert_eq!(rows(&out).as_array().unwrap().len(), 12);
+}
+
+#[test]
+fn what_does_not_fit_is_a_row_with_the_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "throughput", "--batches", "1,64", "--prompt-tokens", "8", "--output-tokens", "2"];
+    let more = ["--runs", "1", "--profiled", "0", "--memory-limit", "8", "--out", out.to_str().unwrap()];
+    let text = ok(&[args.as_slice(), &more].concat());
+    assert!(text.contains("Batch size 1: Throughput = "), "{text}");
+    assert!(text.contains("Batch size 64: not tried: ") && text.contains("8.0 MiB are available"), "{text}");
+    let rows = rows(&out);
+    let refused = rows.as_array().unwrap().iter().find(|row| row["batch"] == 64).expect("a row");
+    assert_eq!((&refused["verdict"], &refused["host_ns"]), (&"refused".into(), &serde_json::Value::Null));
+    assert!(refused["detail"].as_str().unwrap().contains("predicted"), "{refused}");
+
+    // A model that does not fit is refused before it is loaded.
+    let out = dir.path().join("t");
+    let error = fails(&["bench", "latency", "--quick", "--memory-limit", "1", "--out", out.to_str().unwrap()]);
+    assert!(error.contains("weights need") && error.contains("no case could be measured"), "{error}");
+    // A context that is too short for one of two cases.
+    let out = dir.path().join("u");
+    let args = ["bench", "seqlen", "--prompts", "8,2048", "--outputs", "2", "--quick", "--out", out.to_str().unwrap()];
+    let text = ok(&args);
+    assert!(text.contains("do not fit the model's context of 2048") || text.contains("context is 2048"), "{text}");
+}
+
+#[test]
+fn an_interrupt_keeps_what_there_is_and_the_study_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "4", "--runs", "400"];
+    let more = ["--processes", "1", "--profiled", "0", "--out", out.to_str().unwrap()];
+    let args = [args.as_slice(), &more].concat();
+    let mut child = Command::new(BINARY).args(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let journal = out.join("journal.jsonl");
+    let samples = || {
+        fs::read_to_string(&journal)
+            .map_or(0, |text| text.lines().filter(|l| l.contains("\"kind\":\"sample\"")).count())
+    };
+    wait_until(Duration::from_secs(60), "some samples", || samples() >= 5);
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    let ended = child.wait().unwrap();
+    // On a very fast machine it may have been done by then.
+    if ended.code() == Some(0) {
+        return;
+    }
+    assert_eq!(ended.code(), Some(130));
+    let kept = samples();
+    assert_eq!(rows(&out).as_array().unwrap().len(), kept);
+    assert_eq!(study(&out)["state"], "cancelled");
+    assert!(out.join("report.html").exists());
+
+    ok(&[args.as_slice(), &["--resume"]].concat());
+    assert_eq!(study(&out)["state"], "done");
+    assert_eq!(rows(&out).as_array().unwrap().len(), kept + 400, "the round is measured anew; what was taken stays");
+}
+
+#[test]
+fn mistakes_are_named_and_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let error = |args: &[&str]| fails(&[&["bench"], args, &["--out", out.to_str().unwrap()]].concat());
+    for (args, words) in [
+        (vec!["latency", "--model", "emebdded"], "config:NAME"),
+        (vec!["latency", "--engine", "fast"], "instrumented and candle"),
+        (vec!["latency", "--dtype", "q4"], "f32, f16 or bf16"),
+        (vec!["latency", "--runs", "0"], "--runs is 0"),
+        (vec!["latency", "--prompt-tokens", "0"], "--prompt-tokens is 0"),
+        (vec!["latency", "--time-limit", "-1"], "--time-limit"),
+        (vec!["latency", "--processes", "0"], "--processes is 0"),
+        (vec!["throughput", "--batches", "4-1"], "ends behind"),
+        (vec!["throughput", "--batches", "99999999"], "at most 65536"),
+        (vec!["seqlen", "--prompts", "x"], "no whole number"),
+    ] {
+        let text = error(&args);
+        assert!(text.contains(words), "{args:?}: {text}");
+    }
+    assert!(!out.exists());
+    // Found out by the process that measures, and told as one error.
+    let text = error(&["latency", "--quick", "--device", "tpu"]);
+    assert!(text.contains("device `tpu` is not known"), "{text}");
+    let text = fails(&["bench", "latency", "--quick", "--out", "/proc/nowhere/s"]);
+    assert!(text.contains("/proc/nowhere/s") && text.contains("cannot write"), "{text}");
+}

@@ -1,0 +1,78 @@
+//! A GPU around a measurement, through NVML: who else uses it, its SM clock, temperature and throttling.
+
+use super::surroundings::{Reading, Surroundings};
+use candlescope_collectors::nvml::{GpuId, NvmlCollector, Unavailable};
+use candlescope_core::{Collector, HostNs, SampleRecord, Samples};
+use std::time::Duration;
+
+/// Reasons that slow a GPU down below what its power limit allows. The power limit itself is not among them: a GPU at
+/// full work is always at it.
+const SLOWS: [&str; 4] = ["hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"];
+
+/// The surroundings of one GPU.
+#[derive(Debug)]
+pub struct GpuSurroundings {
+    nvml: NvmlCollector,
+    last: Reading,
+}
+
+impl GpuSurroundings {
+    /// Those of the GPU `id`: a UUID, or NVML's index, which is not CUDA's
+    /// ([`uuid_from_cuda`](candlescope_collectors::nvml::uuid_from_cuda)).
+    ///
+    /// # Errors
+    /// When there is no library, driver or such GPU.
+    pub fn new(id: impl Into<GpuId>) -> Result<Self, Unavailable> {
+        Ok(Self { nvml: NvmlCollector::builder().only([id]).build()?, last: Reading::default() })
+    }
+
+    fn round(&mut self) -> Vec<SampleRecord> {
+        let mut records = Vec::new();
+        // What NVML does not tell stays absent.
+        let _ = self.nvml.sample(&mut Samples::new(HostNs::now(), &mut records));
+        records
+    }
+}
+
+impl Surroundings for GpuSurroundings {
+    fn disturbances(&mut self) -> Vec<String> {
+        self.round();
+        // NVML's use is over the last second at most.
+        std::thread::sleep(Duration::from_millis(1_100));
+        let used = self.round().into_iter().find(|sample| sample.metric == "hw_gpu_utilization_ratio");
+        let told = used.filter(|sample| sample.value > 0.02).map(|sample| {
+            format!(
+                "the GPU is {:.0} % in use before anything is measured: another process works on it",
+                sample.value * 100.0
+            )
+        });
+        told.into_iter().collect()
+    }
+
+    fn after(&mut self) -> Reading {
+        for sample in self.round() {
+            let throttle = sample.metric.strip_prefix("candlescope_gpu_throttled_");
+            match (sample.metric, throttle) {
+                ("candlescope_gpu_clock_hertz_sm", _) => self.last.clock_mhz = Some(sample.value / 1e6),
+                ("hw_temperature_celsius", _) => self.last.temperature_c = Some(sample.value),
+                (_, Some(reason)) if SLOWS.contains(&reason) => {
+                    let slowed = self.last.throttled.unwrap_or(false) || sample.value > 0.0;
+                    self.last.throttled = Some(slowed);
+                }
+                _ => {}
+            }
+        }
+        let reading = self.last.clone();
+        // Throttling is told of every 200 ms: what was told is of this sample, and of the next ones once it is told anew.
+        if reading.throttled == Some(true) {
+            self.last.throttled = None;
+        }
+        reading
+    }
+
+    fn source(&self) -> String {
+        "NVML: SM clock and temperature read after each sample, throttle reasons every 200 ms; cycles are device time × \
+         that clock unless a case reads a clock on the device"
+            .into()
+    }
+}

@@ -1,0 +1,218 @@
+//! Charts of a study, as SVG and as PNG.
+
+use super::raster::{Raster, png_of};
+use super::{Study, StudyError};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use std::io;
+use std::path::PathBuf;
+
+const SIZE: (u32, u32) = (960, 480);
+/// The colours of the lines: apart for the colour-blind as well [Okabe and Ito, *Color Universal Design*, 2008].
+const COLORS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+const GRID: RGBColor = RGBColor(215, 215, 215);
+const TEXT: RGBColor = RGBColor(40, 40, 40);
+
+/// A point of a line, with the interval of its value if there is one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Where it is along the horizontal axis.
+    pub x: f64,
+    /// Its value.
+    pub y: f64,
+    /// The interval, or the range, of its value.
+    pub spread: Option<(f64, f64)>,
+}
+
+/// A named line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What the legend says.
+    pub name: String,
+    /// The points, in order.
+    pub points: Vec<Point>,
+    /// Whether points are connected: those of separate measurements are not.
+    pub connected: bool,
+}
+
+/// Lines over two labelled axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// Name of the file, without extension.
+    pub file: String,
+    /// What it shows.
+    pub title: String,
+    /// Label of the horizontal axis, with the unit.
+    pub x: String,
+    /// Label of the vertical axis, with the unit.
+    pub y: String,
+    /// Whether both axes are logarithmic.
+    pub log: bool,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+impl Chart {
+    /// Writes `charts/FILE.svg` and `charts/FILE.png` into a study and returns the SVG and both paths; `None` if there
+    /// is nothing to draw.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, study: &Study) -> Result<Option<(String, Vec<PathBuf>)>, StudyError> {
+        let Some(svg) = self.svg() else { return Ok(None) };
+        let name = |extension| format!("charts/{}.{extension}", self.file);
+        let mut paths = vec![study.write(&name("svg"), svg.as_bytes())?];
+        let failed = |cause| StudyError::Write { path: study.dir().join(name("png")), cause };
+        let png = self.png().map_err(failed)?;
+        paths.push(study.write(&name("png"), &png)?);
+        Ok(Some((svg, paths)))
+    }
+
+    /// The chart as SVG; `None` if there is nothing to draw.
+    pub fn svg(&self) -> Option<String> {
+        let mut text = String::new();
+        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
+        Some(text)
+    }
+
+    /// The chart as a PNG file.
+    ///
+    /// # Errors
+    /// When there is nothing to draw, or it cannot be encoded.
+    pub fn png(&self) -> io::Result<Vec<u8>> {
+        let mut pixels = Vec::new();
+        let drawn = Raster::new(SIZE, &mut pixels).and_then(|raster| self.draw(&raster.into_drawing_area()));
+        drawn.ok_or_else(|| io::Error::other("the chart cannot be drawn"))?;
+        png_of(SIZE, &pixels)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Option<()> {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let ys = || points().flat_map(|p| [Some(p.y), p.spread.map(|s| s.0), p.spread.map(|s| s.1)]).flatten();
+        let finite = points().all(|p| p.x.is_finite()) && ys().all(f64::is_finite);
+        if points().next().is_none() || !finite || (self.log && points().any(|p| p.x <= 0.0 || p.y <= 0.0)) {
+            return None;
+        }
+        let ends = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+        };
+        let (left, right) = ends(&mut points().map(|p| p.x));
+        let (low, high) = ends(&mut ys());
+        area.fill(&WHITE).ok()?;
+        let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&TEXT)).ok()?;
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(12).margin_right(28).x_label_area_size(46).y_label_area_size(76);
+        macro_rules! lines {
+            ($x:expr, $y:expr) => {{
+                let mut chart = builder.build_cartesian_2d($x, $y).ok()?;
+                chart
+                    .configure_mesh()
+                    .bold_line_style(GRID)
+                    .light_line_style(TRANSPARENT)
+                    .axis_style(GRID)
+                    .x_desc(self.x.as_str())
+                    .y_desc(self.y.as_str())
+                    .x_label_formatter(&|v| tick(*v))
+                    .y_label_formatter(&|v| tick(*v))
+                    .label_style(("sans-serif", 13, &TEXT))
+                    .axis_desc_style(("sans-serif", 14, &TEXT))
+                    .draw()
+                    .ok()?;
+                for (line, color) in self.lines.iter().zip(COLORS.iter().cycle()) {
+                    let at = || line.points.iter().map(|p| (p.x, p.y));
+                    let circles = chart.draw_series(at().map(|p| Circle::new(p, 4, color.filled()))).ok()?;
+                    circles.label(&line.name).legend(move |(x, y)| Circle::new((x + 8, y), 4, color.filled()));
+                    if line.connected {
+                        chart.draw_series(LineSeries::new(at(), color.stroke_width(2))).ok()?;
+                    }
+                    let bars =
+                        line.points.iter().filter_map(|p| p.spread.map(|(low, high)| vec![(p.x, low), (p.x, high)]));
+                    chart.draw_series(bars.map(|bar| PathElement::new(bar, color.stroke_width(1)))).ok()?;
+                }
+                if self.lines.len() > 1 {
+                    chart
+                        .configure_series_labels()
+                        .position(SeriesLabelPosition::UpperLeft)
+                        .background_style(WHITE.mix(0.85))
+                        .border_style(GRID)
+                        .label_font(("sans-serif", 13, &TEXT))
+                        .draw()
+                        .ok()?;
+                }
+            }};
+        }
+        if self.log {
+            lines!((left * 0.8..right * 1.25).log_scale(), (low.max(high * 1e-6) * 0.8..high * 1.25).log_scale());
+        } else {
+            let pad = ((right - left) * 0.03).max(0.5);
+            lines!(left - pad..right + pad, 0.0..(high * 1.12).max(1e-9));
+        }
+        area.present().ok()
+    }
+}
+
+fn tick(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        v if v >= 1e6 => format!("{:.1}M", value / 1e6),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 1.0 => format!("{:.1}", value).trim_end_matches(".0").to_string(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(log: bool) -> Chart {
+        let point = |x: f64, y: f64| Point { x, y, spread: Some((y * 0.9, y * 1.1)) };
+        let line = |name: &str, factor: f64| Line {
+            name: name.into(),
+            points: [1.0, 2.0, 4.0].iter().map(|x| point(*x, x * factor)).collect(),
+            connected: true,
+        };
+        Chart {
+            file: "a".into(),
+            title: "Tokens a second".into(),
+            x: "sequences at once".into(),
+            y: "tokens/s".into(),
+            log,
+            lines: vec![line("one", 10.0), line("two", 30.0)],
+        }
+    }
+
+    #[test]
+    fn both_forms_have_the_lines_and_the_words() {
+        for log in [false, true] {
+            let svg = chart(log).svg().unwrap();
+            for word in ["Tokens a second", "sequences at once", "tokens/s", "one", "two"] {
+                assert!(svg.contains(word), "{word}");
+            }
+            let png = chart(log).png().unwrap();
+            let mut reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            let info = reader.next_frame(&mut pixels).unwrap();
+            assert_eq!((info.width, info.height), SIZE);
+            let has = |color: RGBColor| pixels.chunks(3).filter(|p| *p == [color.0, color.1, color.2]).count();
+            assert!(has(COLORS[0]) > 100 && has(COLORS[1]) > 100, "both lines");
+            // Text: dark pixels that are neither lines nor grid.
+            assert!(pixels.chunks(3).filter(|p| p.iter().all(|v| *v < 80)).count() > 500, "words");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        assert_eq!(Chart { lines: Vec::new(), ..chart(false) }.svg(), None);
+        let mut odd = chart(true);
+        odd.lines[0].points[0].y = 0.0;
+        assert_eq!(odd.svg(), None, "no logarithm of zero");
+    }
+}

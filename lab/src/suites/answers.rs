@@ -1,0 +1,274 @@
+//! What the figures of a study mean, in words made of the figures themselves.
+
+use super::lm_options::SuiteName;
+use super::suite_tables::{median, of_suite, prompt_tokens, size};
+use super::terminal::{ms, tokens};
+use crate::study::CaseSummary;
+use candlescope_analysis::passes::stats::percentile_of;
+use candlescope_analysis::{Analysis, Run};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Less gain than this from a larger batch does not pay: a share of the throughput before it.
+const PAYS: f64 = 0.10;
+/// Share of time above which a GPU is well used, and below which it is not.
+const BUSY: (f64, f64) = (0.70, 0.50);
+
+/// A question and its answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Short name, for machines.
+    pub code: &'static str,
+    /// The question.
+    pub question: &'static str,
+    /// The answer, or why there is none.
+    pub text: String,
+    /// The figures behind it; null where there is no answer.
+    pub figures: Value,
+}
+
+impl Answer {
+    pub(super) fn json(&self) -> Value {
+        json!({ "code": self.code, "question": self.question, "answer": self.text, "figures": self.figures })
+    }
+}
+
+/// The answers that a study's figures give. Recorded runs are read from `study`.
+pub fn answers(study: &Path, summaries: &[CaseSummary]) -> Vec<Answer> {
+    let analyses = recorded(study, summaries);
+    vec![batching(summaries), prompts(summaries), idle(&analyses), bound(summaries, &analyses), spread(summaries)]
+}
+
+/// The analysis of one recorded run of each case that has any.
+fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<(&'a CaseSummary, Analysis)> {
+    let run = |case: &'a CaseSummary| {
+        let folder = case.profiled.iter().find_map(|sample| sample.measurement.run.clone())?;
+        Some((case, Analysis::of(&Run::open(study.join(folder)).ok()?)))
+    };
+    summaries.iter().filter_map(run).collect()
+}
+
+fn none(code: &'static str, question: &'static str, why: &str) -> Answer {
+    Answer { code, question, text: why.into(), figures: Value::Null }
+}
+
+fn batching(summaries: &[CaseSummary]) -> Answer {
+    let (code, question) = ("batching", "Where does batching stop paying?");
+    let cases = of_suite(summaries, SuiteName::Throughput);
+    let mut known: Vec<(usize, f64, Option<f64>)> = cases
+        .iter()
+        .filter_map(|case| Some((size(case, "batch")?, median(case, "output_tps")?, median(case, "tpot_ns"))))
+        .collect();
+    known.sort_by_key(|(batch, ..)| *batch);
+    if known.len() < 2 {
+        return none(code, question, "Not measured: that takes the suite throughput with two batches at least.");
+    }
+    let gains: Vec<f64> = known.windows(2).map(|pair| pair[1].1 / pair[0].1 - 1.0).collect();
+    let pays = gains.iter().take_while(|gain| **gain >= PAYS).count();
+    let (first, at, last) = (known[0], known[pays], known[known.len() - 1]);
+    let so_far = format!(
+        "a batch of {} gives {} tokens/s, {:.1} times those of {}",
+        at.0,
+        tokens(at.1),
+        at.1 / first.1,
+        first.0
+    );
+    let mut text = match known.get(pays + 1) {
+        None => format!("Not up to {}, the largest batch measured: {so_far}.", last.0),
+        Some(next) => {
+            let longer =
+                next.2.zip(at.2).map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
+            format!(
+                "At {}: {so_far}; {} gives {:+.0} % tokens/s beside that{}.",
+                at.0,
+                next.0,
+                gains[pays] * 100.0,
+                longer.unwrap_or_default()
+            )
+        }
+    };
+    if let Some(case) = cases.iter().find(|case| case.outcome().is_some()) {
+        let batch = size(case, "batch").unwrap_or(0);
+        text += &format!(" A batch of {batch} gave no figures: {}.", super::terminal::without(case));
+    }
+    let rows: Vec<Value> = known.iter().map(|(batch, tps, _)| json!({ "batch": batch, "output_tps": tps })).collect();
+    Answer { code, question, text, figures: json!({ "pays_up_to": at.0, "gain_from": PAYS, "batches": rows }) }
+}
+
+fn prompts(summaries: &[CaseSummary]) -> Answer {
+    let (code, question) = ("prompt_length", "Does a prompt twice as long take twice as long?");
+    let mut by_prompt: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut by_context: BTreeMap<usize, f64> = BTreeMap::new();
+    for case in of_suite(summaries, SuiteName::Seqlen) {
+        let Some(prompt) = prompt_tokens(case) else { continue };
+        by_prompt.entry(prompt).or_default().extend(median(case, "ttft_ns"));
+        if let (Some(output), Some(tpot)) = (size(case, "output_tokens"), median(case, "tpot_ns")) {
+            by_context.insert(prompt + output / 2, tpot);
+        }
+    }
+    let ttft: Vec<(usize, f64)> =
+        by_prompt.into_iter().filter_map(|(prompt, times)| Some((prompt, percentile_of(&times, 0.5)?))).collect();
+    if ttft.len() < 2 {
+        return none(code, question, "Not measured: that takes the suite seqlen with two prompt lengths at least.");
+    }
+    // The slope over logarithms says what doubling does, whatever the lengths are.
+    let doubling = |a: (usize, f64), b: (usize, f64)| ((b.1 / a.1).ln() / (b.0 as f64 / a.0 as f64).ln()).exp2();
+    let pairs: Vec<(usize, usize, f64)> =
+        ttft.windows(2).map(|pair| (pair[0].0, pair[1].0, doubling(pair[0], pair[1]))).collect();
+    let (from, to, factor) = pairs[pairs.len() - 1];
+    let verdict = match factor {
+        f if f < 1.6 => "No, less: a part of the time does not depend on the prompt",
+        f if f <= 2.4 => "Yes, about",
+        _ => "No, longer: attention grows with the square of the prompt",
+    };
+    let each: Vec<String> = pairs.iter().map(|(a, b, f)| format!("{f:.2} times from {a} to {b} tokens")).collect();
+    let mut text = format!(
+        "{verdict} (between {from} and {to} tokens). Time to first token for each doubling: {}.",
+        each.join(", ")
+    );
+    if let (Some((near, short)), Some((far, long))) = (by_context.first_key_value(), by_context.last_key_value()) {
+        let (short_ms, long_ms) = (ms(Some(*short)), ms(Some(*long)));
+        text += &format!(" A token takes {short_ms} at a context of about {near} and {long_ms} at about {far}.");
+    }
+    let rows: Vec<Value> = pairs.iter().map(|(a, b, f)| json!({ "from": a, "to": b, "ttft_by_doubling": f })).collect();
+    Answer { code, question, text, figures: json!({ "pairs": rows, "last_doubling": factor }) }
+}
+
+fn idle(analyses: &[(&CaseSummary, Analysis)]) -> Answer {
+    let (code, question) = ("gpu_busy", "Is the GPU idle between requests?");
+    let busy: Vec<(&CaseSummary, f64)> = analyses
+        .iter()
+        .filter_map(|(case, analysis)| {
+            // Kernels of the recorded steps over the time that the same requests take unobserved: recording kernels
+            // itself makes steps longer.
+            let kernels = analysis.gpu.busy.as_ref()?.busy_ns as f64 / case.profiled.len() as f64;
+            Some((*case, kernels / case.host_ns()?.median))
+        })
+        .filter(|(_, share)| *share > 0.0)
+        .collect();
+    let Some((_, least)) = busy.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return none(code, question, "Not known: no kernels of a GPU were recorded.");
+    };
+    let (case, most) = busy.iter().fold(&busy[0], |a, b| if b.1 > a.1 { b } else { a });
+    let word = |share: f64| match share {
+        s if s > BUSY.0 => "well used",
+        s if s < BUSY.1 => "under-used",
+        _ => "partly used",
+    };
+    let text = format!(
+        "Kernels run for {:.0} % of the time in {} ({}), the most of all cases, and for {:.0} % in the least ({}).",
+        most * 100.0,
+        case.case.key(),
+        word(*most),
+        least * 100.0,
+        word(*least)
+    );
+    let rows: Vec<Value> = busy.iter().map(|(case, share)| json!({ "case": case.case.key(), "busy": share })).collect();
+    Answer { code, question, text, figures: json!({ "cases": rows, "good_above": BUSY.0, "under_used_below": BUSY.1 }) }
+}
+
+fn bound(summaries: &[CaseSummary], analyses: &[(&CaseSummary, Analysis)]) -> Answer {
+    let (code, question) = ("bound", "Is it bound by arithmetic or by memory?");
+    let mut parts = Vec::new();
+    let mut figures = serde_json::Map::new();
+    let steps: Vec<(usize, f64)> = of_suite(summaries, SuiteName::Throughput)
+        .iter()
+        .filter_map(|case| Some((size(case, "batch")?, median(case, "tpot_ns")?)))
+        .collect();
+    let small = steps.iter().min_by_key(|(batch, _)| *batch);
+    let large = steps.iter().max_by_key(|(batch, _)| *batch);
+    if let (Some(small), Some(large)) = (small, large)
+        && large.0 > small.0
+    {
+        let (rows, longer) = (large.0 as f64 / small.0 as f64, large.1 / small.1);
+        // Work per row costs `share` of a row's step: 1 if all of it is work on rows, 0 if it is there once for all.
+        let share = (longer - 1.0) / (rows - 1.0);
+        let word = match share {
+            s if s < 0.25 => "what all rows share bounds it: reading weights, or launching the work",
+            s if s > 0.75 => "work on rows bounds it, which is arithmetic",
+            _ => "both count: what rows share, and the arithmetic of each",
+        };
+        parts.push(format!(
+            "A decoding step of {} sequences takes {longer:.2} times as long as one of {}: {word}.",
+            large.0, small.0
+        ));
+        figures.insert("step_ratio".into(), json!({ "rows": rows, "time": longer, "share_of_rows": share }));
+    }
+    let phases = analyses.iter().find(|(case, _)| !case.plain.is_empty() || !case.profiled.is_empty());
+    if let Some((case, analysis)) = phases {
+        for phase in analysis.phases.rows.iter().filter(|row| row.is_phase && row.inside.is_none()) {
+            if let (Some(intensity), Some(gflops), Some(gbytes)) = (phase.intensity, phase.gflops, phase.gbytes) {
+                parts.push(format!(
+                    "In {} {} does {intensity:.2} FLOPs for each byte, {gflops:.1} GFLOP/s and {gbytes:.2} GB/s \
+                     (derived from the model's cost, recorded).",
+                    case.case.key(),
+                    phase.name
+                ));
+                figures.insert(
+                    phase.name.clone(),
+                    json!({ "flops_per_byte": intensity, "gflops": gflops, "gbytes": gbytes }),
+                );
+            }
+        }
+        for used in candlescope_analysis::passes::peaks::utilisation(analysis) {
+            parts.push(format!(
+                "{} of {} is {:.1} % of {} ({}), over {} time.",
+                used.metric.name(),
+                used.phase,
+                used.ratio * 100.0,
+                used.peak.source,
+                used.peak.label,
+                used.over.name()
+            ));
+        }
+    }
+    if parts.is_empty() {
+        return none(code, question, "Not known: that takes two batches, or a recorded case.");
+    }
+    Answer { code, question, text: parts.join(" "), figures: figures.into() }
+}
+
+fn spread(summaries: &[CaseSummary]) -> Answer {
+    let (code, question) = ("spread", "How large is the spread?");
+    let all: Vec<(&CaseSummary, f64, f64)> = summaries
+        .iter()
+        .filter_map(|case| {
+            let e2e = case.host_ns().filter(|e2e| e2e.n > 1)?;
+            Some((case, e2e.stddev? / e2e.mean, e2e.max / e2e.median))
+        })
+        .collect();
+    let Some(widest) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return none(code, question, "Not known: that takes two requests of a case.");
+    };
+    let mut deviations: Vec<f64> = all.iter().map(|(_, deviation, _)| *deviation).collect();
+    deviations.sort_by(f64::total_cmp);
+    let middle = deviations[deviations.len() / 2];
+    let mut text = format!(
+        "Requests of a case deviate by {:.1} % of their mean in the middle case, and by {:.1} % in {}, whose longest \
+         took {:.2} times the median.",
+        middle * 100.0,
+        widest.1 * 100.0,
+        widest.0.case.key(),
+        widest.2
+    );
+    let between: Vec<f64> = summaries.iter().filter_map(between_processes).collect();
+    let between = between.into_iter().reduce(f64::max);
+    text += &match between {
+        Some(share) => format!(" Medians of process starts differ by up to {:.1} %.", share * 100.0),
+        None => " All samples are of one process start: another one may differ by more.".to_string(),
+    };
+    let figures = json!({ "deviation_middle": middle, "deviation_most": widest.1, "between_processes": between });
+    Answer { code, question, text, figures }
+}
+
+/// Largest less smallest median of a process start, over the median of all.
+fn between_processes(case: &CaseSummary) -> Option<f64> {
+    let mut by_process: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in &case.plain {
+        by_process.entry(sample.process).or_default().push(sample.measurement.host_ns as f64);
+    }
+    let medians: Vec<f64> = by_process.values().filter_map(|times| percentile_of(times, 0.5)).collect();
+    let (low, high) = (medians.iter().copied().reduce(f64::min)?, medians.iter().copied().reduce(f64::max)?);
+    (medians.len() > 1).then(|| (high - low) / case.host_ns().map_or(f64::NAN, |e2e| e2e.median))
+}

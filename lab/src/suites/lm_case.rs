@@ -1,0 +1,149 @@
+//! A request to a language model as a case.
+
+use super::generate_error::case_error;
+use super::lm_options::LmOptions;
+use super::machine_memory::{Need, PeakResident, shown};
+use super::model_host::ModelHost;
+use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
+use candlescope_models::{FinishReason, GenerateOptions, GenerationOutput, generate_for};
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// The cases that `options` ask for, all on the model of `host`.
+pub fn cases(options: &LmOptions, host: &Rc<RefCell<ModelHost>>) -> Vec<Box<dyn Case>> {
+    let case = |id: CaseId| -> Box<dyn Case> {
+        let size = |name: &str| id.int(name).and_then(|value| usize::try_from(value).ok());
+        Box::new(LmCase {
+            batch: size("batch").unwrap_or(1),
+            prompt: size("prompt_tokens"),
+            output: size("output_tokens").unwrap_or(1),
+            prompts: Vec::new(),
+            need: String::new(),
+            host: host.clone(),
+            id,
+        })
+    };
+    options.case_ids().into_iter().map(case).collect()
+}
+
+/// Requests of one shape.
+struct LmCase {
+    id: CaseId,
+    batch: usize,
+    /// Tokens of the prompt; `None` if it is a file.
+    prompt: Option<usize>,
+    output: usize,
+    prompts: Vec<Vec<u32>>,
+    /// What it was predicted to need, for the message if memory ends.
+    need: String,
+    host: Rc<RefCell<ModelHost>>,
+}
+
+impl Case for LmCase {
+    fn id(&self) -> &CaseId {
+        &self.id
+    }
+
+    fn prepare(&mut self) -> Result<(), CaseError> {
+        let mut host = self.host.borrow_mut();
+        let context = host.loaded()?.info.context_length;
+        let prompts = host.prompts(self.batch, self.prompt)?;
+        let prompt = prompts.first().map_or(0, Vec::len);
+        if prompt + self.output > context {
+            return Err(CaseError::Refused(format!(
+                "a prompt of {prompt} tokens and {} of output do not fit the model's context of {context}",
+                self.output
+            )));
+        }
+        let info = &host.loaded()?.info;
+        let need = Need::of(info, self.batch, prompt, self.output);
+        self.need = format!(
+            "{} predicted: {} keys and values, {} activations, beside {} of weights",
+            shown(need.total()),
+            shown(need.cache),
+            shown(need.activations),
+            shown(info.weight_bytes)
+        );
+        if let Some(limit) = host.memory_limit().filter(|limit| host.on_cpu() && need.total() > *limit) {
+            return Err(CaseError::Refused(format!("{}; {} are available", self.need, shown(limit))));
+        }
+        self.prompts = prompts;
+        Ok(())
+    }
+
+    fn begin_recording(&mut self, repetitions: u32) -> Result<(), CaseError> {
+        let slug = self.id.slug();
+        let mut host = self.host.borrow_mut();
+        let prompt = self.prompts.first().map_or(0, Vec::len);
+        // Otherwise the step that makes the cache would be recorded.
+        host.make_cache(self.batch, prompt + self.output - 1)?;
+        match &mut host.recorder {
+            // A step is a token.
+            Some(recorder) => recorder.begin(&slug, u64::from(repetitions) * self.output as u64),
+            None => Err(CaseError::Failed("nothing records".into())),
+        }
+    }
+
+    fn end_recording(&mut self) -> Result<(), CaseError> {
+        self.host.borrow_mut().recorder.as_mut().map_or(Ok(()), |recorder| recorder.end())
+    }
+
+    fn run(&mut self, mode: Mode) -> Result<Measurement, CaseError> {
+        let mut host = self.host.borrow_mut();
+        let prompt = self.prompts.first().map_or(0, Vec::len);
+        host.make_cache(self.batch, prompt + self.output - 1).map_err(|error| self.with_need(error))?;
+        let (cancel, seed, on_cpu) = (host.cancel.clone(), host.options.seed, host.on_cpu());
+        let run = host.recorder.as_ref().filter(|_| mode == Mode::Profiled).and_then(|recorder| recorder.folder());
+        let loaded = host.loaded()?;
+        let how = GenerateOptions { max_new_tokens: self.output, ignore_eos: true, seed, ..GenerateOptions::default() };
+        let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
+        let memory = on_cpu.then(PeakResident::begin);
+        let output = generate_for(loaded, request, &self.prompts, &how, &mut |_| match cancel.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+        .map_err(|error| case_error(&error, &self.need))?;
+        if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
+            return Err(CaseError::Cancelled);
+        }
+        let mut measurement = measured(&output).memory_bytes(memory.and_then(|memory| memory.bytes()));
+        measurement.run = run;
+        Ok(measurement)
+    }
+
+    fn release(&mut self) {
+        self.prompts = Vec::new();
+    }
+}
+
+impl LmCase {
+    fn with_need(&self, error: CaseError) -> CaseError {
+        match error {
+            CaseError::OutOfMemory(message) => CaseError::OutOfMemory(format!("{message}; {}", self.need)),
+            other => other,
+        }
+    }
+}
+
+/// The figures of a request: `docs/definitions.md` says what each means.
+fn measured(output: &GenerationOutput) -> Measurement {
+    let ns = |time: std::time::Duration| time.as_nanos() as f64;
+    let e2e = output.ended - output.started;
+    let ttft = output.ttft();
+    let steps = output.token_times.len().saturating_sub(1) as f64;
+    let batch = output.sequences.len() as f64;
+    let after_first = ttft.map(|ttft| (e2e - ttft).as_secs_f64()).filter(|time| *time > 0.0 && steps > 0.0);
+    let mut gaps: Vec<f64> = output.itl().into_iter().map(ns).collect();
+    gaps.sort_by(f64::total_cmp);
+    let prefill = ttft.map(|ttft| batch * output.prompt_tokens as f64 / ttft.as_secs_f64());
+    Measurement::new(e2e.as_nanos() as u64)
+        .figure("ttft_ns", ttft.map(ns))
+        .figure("tpot_ns", output.tpot().map(ns))
+        .figure("itl_median_ns", (!gaps.is_empty()).then(|| gaps[gaps.len() / 2]))
+        .figure("itl_max_ns", gaps.last().copied())
+        .figure("prefill_tps", prefill)
+        .figure("decode_tps", after_first.map(|time| batch * steps / time))
+        .figure("output_tps", output.output_tokens() as f64 / e2e.as_secs_f64())
+        .figure("request_prompt_tokens", output.prompt_tokens as f64)
+}

@@ -1,0 +1,106 @@
+//! `report.html`: the study on one page, without anything from outside.
+
+use super::answers::Answer;
+use super::suite_tables::{prompt_tokens, size, stop_reasons};
+use super::terminal::{ms, tokens, without};
+use crate::study::{CaseSummary, IntervalOf, Manifest, Records};
+use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde_json::{Value, json};
+
+const TEMPLATE: &str = include_str!("report.html.j2");
+
+/// The page. Names and messages are escaped; only the charts, which are made here, are put in as they are.
+pub(super) fn page(
+    manifest: &Manifest,
+    summaries: &[CaseSummary],
+    answers: &[Answer],
+    charts: &[String],
+    records: &Records,
+) -> String {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+    let rows: Vec<Value> = summaries.iter().map(row).collect();
+    let answers: Vec<Value> = answers.iter().map(Answer::json).collect();
+    let model: Vec<(String, String)> = ["name", "parameters", "quantization", "dtype", "engine", "context_length"]
+        .iter()
+        .filter_map(|key| Some((key.replace('_', " "), shown(manifest.model.get(*key)?))))
+        .collect();
+    let charts: Vec<String> = charts.iter().map(|svg| scaled(svg)).collect();
+    let state = serde_json::to_value(manifest.state).unwrap_or_default();
+    let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
+        template.render(Serde(json!({
+            "study": manifest.study, "state": state, "model": model, "rows": rows, "answers": answers,
+            "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
+            "disturbances": records.disturbances, "damaged": records.damaged,
+        })))
+    });
+    rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// The page scales charts: a viewBox in place of fixed width and height.
+fn scaled(svg: &str) -> String {
+    match (svg.find("<svg "), svg.find(" viewBox=")) {
+        (Some(at), Some(size)) if at < size => format!("<svg role=\"img\"{}", &svg[size..]),
+        _ => svg.to_string(),
+    }
+}
+
+/// How it was measured, in a sentence or two.
+fn method(manifest: &Manifest) -> String {
+    let method = &manifest.method;
+    let samples = match method.runs {
+        Some(runs) => format!("Each case was repeated {runs} times"),
+        None => format!(
+            "Each case was repeated until its median was known to {:.0} % or its noise had settled, for up to {:.0} s",
+            method.interval_width * 100.0,
+            method.time_limit.as_secs_f64()
+        ),
+    };
+    let spread = match method.processes as usize {
+        1 => "in a single process start, so that no interval here says how far another one may be off".to_string(),
+        n if n < INTERVAL_FROM => {
+            format!("over {n} process starts: too few for a 95 % interval over them, so ranges are given")
+        }
+        n => format!("over {n} process starts, whose medians the intervals come from"),
+    };
+    format!(
+        "{samples}, {spread}. Cases were warmed up until the rolling median settled, and repeated in random order. \
+         Figures of capacity come from plain repetitions; recorded ones give the layers."
+    )
+}
+
+fn row(case: &CaseSummary) -> Value {
+    let time = |d: Option<Distribution>| interval(case, d, &|ns| ms(Some(ns)));
+    let memory = case.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64));
+    json!({
+        "suite": case.case.suite(), "batch": size(case, "batch"), "prompt": prompt_tokens(case),
+        "output": size(case, "output_tokens"), "n": case.plain.len(), "processes": case.processes,
+        "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
+        "tps": interval(case, case.figure("output_tps"), &tokens),
+        "memory": memory.map(|most| super::machine_memory::shown(most.max as u64)),
+        "recorded": case.recording_cost().map(|cost| format!("{:+.1} %", cost * 100.0)),
+        "run": case.profiled.iter().find_map(|sample| sample.measurement.run.clone()),
+        "stops": stop_reasons(case), "retaken": case.retaken,
+        "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
+    })
+}
+
+/// A median with its interval, or its range.
+fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) -> String) -> String {
+    let Some(d) = of else { return "–".into() };
+    let median = shown(d.median);
+    match (d.median_ci95, d.range) {
+        (Some((low, high)), _) if case.interval_of() == IntervalOf::Processes => {
+            format!("{median} [{} to {}]", shown(low), shown(high))
+        }
+        (Some((low, high)), _) => format!("{median} ({} to {} in this process)", shown(low), shown(high)),
+        (None, Some(range)) => format!("{median} (range {} to {})", shown(range.low), shown(range.high)),
+        (None, None) => median,
+    }
+}

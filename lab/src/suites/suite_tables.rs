@@ -1,0 +1,135 @@
+//! The tables of each suite: `latency_results.csv`, `throughput_results.csv`, `sequence_length_results.csv`.
+
+use super::lm_options::SuiteName;
+use crate::method::Sample;
+use crate::study::{CaseSummary, Column, Table};
+use candlescope_analysis::passes::stats::Distribution;
+
+/// Summaries of the cases of one suite.
+pub(super) fn of_suite(summaries: &[CaseSummary], suite: SuiteName) -> Vec<&CaseSummary> {
+    summaries.iter().filter(|summary| summary.case.suite() == suite.as_str()).collect()
+}
+
+/// Tokens that a case's prompt has: its parameter, or what its file turned out to have.
+pub(super) fn prompt_tokens(summary: &CaseSummary) -> Option<usize> {
+    let counted = || summary.figure("request_prompt_tokens").map(|tokens| tokens.median as i64);
+    summary.case.int("prompt_tokens").or_else(counted).and_then(|tokens| usize::try_from(tokens).ok())
+}
+
+/// A whole-number parameter.
+pub(super) fn size(summary: &CaseSummary, name: &str) -> Option<usize> {
+    summary.case.int(name).and_then(|value| usize::try_from(value).ok())
+}
+
+/// Median of a figure.
+pub(super) fn median(summary: &CaseSummary, figure: &str) -> Option<f64> {
+    summary.figure(figure).map(|figure| figure.median)
+}
+
+/// The name of a suite's file, and its table; `None` if the study does not have the suite.
+pub(super) fn tables(summaries: &[CaseSummary]) -> Vec<(&'static str, Table)> {
+    let latency = of_suite(summaries, SuiteName::Latency);
+    let throughput = of_suite(summaries, SuiteName::Throughput);
+    let seqlen = of_suite(summaries, SuiteName::Seqlen);
+    [
+        ("latency_results.csv", !latency.is_empty(), samples(&latency)),
+        ("throughput_results.csv", !throughput.is_empty(), by_case(&throughput, true)),
+        ("sequence_length_results.csv", !seqlen.is_empty(), by_case(&seqlen, false)),
+    ]
+    .into_iter()
+    .filter_map(|(name, there, table)| there.then_some((name, table)))
+    .collect()
+}
+
+/// One row for each request.
+fn samples(summaries: &[&CaseSummary]) -> Table {
+    let all: Vec<(&CaseSummary, &Sample, bool)> = summaries
+        .iter()
+        .flat_map(|summary| {
+            let plain = summary.plain.iter().map(move |sample| (*summary, sample, false));
+            plain.chain(summary.profiled.iter().map(move |sample| (*summary, sample, true)))
+        })
+        .collect();
+    let ms = |name: &str| {
+        Column::Float(all.iter().map(|(_, s, _)| s.measurement.figures.get(name).map(|ns| ns / 1e6)).collect())
+    };
+    let plain =
+        |name: &str| Column::Float(all.iter().map(|(_, s, _)| s.measurement.figures.get(name).copied()).collect());
+    Table::default()
+        .column("process", Column::Int(all.iter().map(|(_, s, _)| Some(s.process.into())).collect()))
+        .column("repetition", Column::Int(all.iter().map(|(_, s, _)| Some(s.repetition.into())).collect()))
+        .column("profiled", Column::Bool(all.iter().map(|(_, _, profiled)| Some(*profiled)).collect()))
+        .column("prompt_tokens", Column::Int(all.iter().map(|(c, _, _)| prompt_tokens(c).map(|n| n as i64)).collect()))
+        .column("output_tokens", Column::Int(all.iter().map(|(c, _, _)| c.case.int("output_tokens")).collect()))
+        .column("ttft_ms", ms("ttft_ns"))
+        .column("tpot_ms", ms("tpot_ns"))
+        .column("itl_median_ms", ms("itl_median_ns"))
+        .column("itl_max_ms", ms("itl_max_ns"))
+        .column("e2e_ms", Column::Float(all.iter().map(|(_, s, _)| Some(s.measurement.host_ns as f64 / 1e6)).collect()))
+        .column("prefill_tps", plain("prefill_tps"))
+        .column("decode_tps", plain("decode_tps"))
+        .column("output_tps", plain("output_tps"))
+}
+
+/// One row for each case, with medians and their intervals.
+fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
+    let ints = |of: &dyn Fn(&CaseSummary) -> Option<i64>| Column::Int(summaries.iter().map(|s| of(s)).collect());
+    let floats = |of: &dyn Fn(&CaseSummary) -> Option<f64>| Column::Float(summaries.iter().map(|s| of(s)).collect());
+    let texts = |of: &dyn Fn(&CaseSummary) -> Option<String>| Column::Text(summaries.iter().map(|s| of(s)).collect());
+    let mut table = Table::default()
+        .column("batch", ints(&|s| s.case.int("batch")))
+        .column("prompt_tokens", ints(&|s| s.case.int("prompt_tokens")))
+        .column("output_tokens", ints(&|s| s.case.int("output_tokens")))
+        .column("samples", ints(&|s| Some(s.plain.len() as i64)))
+        .column("processes", ints(&|s| Some(s.processes as i64)));
+    for (name, figure, per) in [
+        ("output_tps", "output_tps", 1.0),
+        ("decode_tps", "decode_tps", 1.0),
+        ("prefill_tps", "prefill_tps", 1.0),
+        ("ttft_ms", "ttft_ns", 1e-6),
+        ("tpot_ms", "tpot_ns", 1e-6),
+    ] {
+        table = with_interval(table, name, &|s| s.figure(figure).map(|d| d.scaled(per)), summaries);
+    }
+    table = with_interval(table, "e2e_ms", &|s| s.host_ns().map(|d| d.scaled(1e-6)), summaries);
+    if speedup {
+        let first = summaries.iter().find_map(|s| Some((size(s, "batch")?, median(s, "output_tps")?)));
+        let gain = |s: &CaseSummary| Some(median(s, "output_tps")? / first?.1);
+        table = table
+            .column("speedup", floats(&gain))
+            .column("efficiency", floats(&|s| Some(gain(s)? * first?.0 as f64 / s.case.int("batch")? as f64)));
+    }
+    table
+        .column(
+            "memory_bytes",
+            ints(&|s| s.plain(|sample| sample.measurement.memory_bytes.map(|b| b as f64)).map(|d| d.max as i64)),
+        )
+        .column("recording_cost", floats(&CaseSummary::recording_cost))
+        .column("outcome", texts(&|s| Some(s.outcome().map_or("ok", |reason| reason.as_str()).to_string())))
+        .column("stop_reasons", texts(&|s| Some(stop_reasons(s))))
+        .column("detail", texts(&|s| s.detail.clone()))
+}
+
+fn with_interval(
+    table: Table,
+    name: &str,
+    of: &dyn Fn(&CaseSummary) -> Option<Distribution>,
+    summaries: &[&CaseSummary],
+) -> Table {
+    let all: Vec<Option<Distribution>> = summaries.iter().map(|s| of(s)).collect();
+    let column = |pick: &dyn Fn(&Distribution) -> Option<f64>| {
+        Column::Float(all.iter().map(|d| d.as_ref().and_then(pick)).collect())
+    };
+    table
+        .column(name, column(&|d| Some(d.median)))
+        .column(format!("{name}_low"), column(&|d| d.median_ci95.map(|(low, _)| low)))
+        .column(format!("{name}_high"), column(&|d| d.median_ci95.map(|(_, high)| high)))
+}
+
+/// The different reasons, each once: `interval_narrow+time_limit`.
+pub(super) fn stop_reasons(summary: &CaseSummary) -> String {
+    let mut reasons: Vec<&str> = summary.stops.iter().map(|reason| reason.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons.join("+")
+}

@@ -1,0 +1,88 @@
+//! What a terminal shows of a study: a line for each case.
+
+use super::lm_options::SuiteName;
+use super::suite_tables::{median, of_suite, prompt_tokens, size};
+use crate::method::StopReason;
+use crate::study::CaseSummary;
+
+/// A line for each case, by suite.
+pub fn lines(summaries: &[CaseSummary]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for suite in SuiteName::ALL {
+        let cases = of_suite(summaries, suite);
+        let first = cases.iter().find_map(|case| median(case, "output_tps"));
+        lines.extend(cases.iter().map(|case| match suite {
+            SuiteName::Latency => latency(case),
+            SuiteName::Throughput => throughput(case, first),
+            SuiteName::Seqlen => seqlen(case),
+        }));
+    }
+    lines
+}
+
+fn latency(case: &CaseSummary) -> String {
+    let Some(e2e) = case.host_ns() else { return format!("Latency: {}", without(case)) };
+    let tail = e2e.p99.map(|p| ("p99", p)).or(e2e.p95.map(|p| ("p95", p))).or(e2e.p90.map(|p| ("p90", p)));
+    format!(
+        "Latency: TTFT = {}, TPOT = {}, E2E = {} ({}), {} requests",
+        ms(median(case, "ttft_ns")),
+        ms(median(case, "tpot_ns")),
+        ms(Some(e2e.median)),
+        match tail {
+            Some((name, value)) => format!("{name} {}", ms(Some(value))),
+            None => format!("longest {}", ms(Some(e2e.max))),
+        },
+        e2e.n
+    )
+}
+
+fn throughput(case: &CaseSummary, first: Option<f64>) -> String {
+    let batch = size(case, "batch").unwrap_or(0);
+    match (median(case, "output_tps"), first) {
+        (Some(tps), Some(first)) => {
+            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x)", tokens(tps), tps / first)
+        }
+        _ => format!("Batch size {batch}: {}", without(case)),
+    }
+}
+
+fn seqlen(case: &CaseSummary) -> String {
+    let (prompt, output) = (prompt_tokens(case).unwrap_or(0), size(case, "output_tokens").unwrap_or(0));
+    match case.host_ns() {
+        Some(e2e) => format!(
+            "Prompt {prompt} + output {output} tokens: TTFT = {}, TPOT = {}, E2E = {}",
+            ms(median(case, "ttft_ns")),
+            ms(median(case, "tpot_ns")),
+            ms(Some(e2e.median))
+        ),
+        None => format!("Prompt {prompt} + output {output} tokens: {}", without(case)),
+    }
+}
+
+/// Why a case has no figures.
+pub(super) fn without(case: &CaseSummary) -> String {
+    let reason = match case.outcome().or(case.stops.first().copied()) {
+        None => return "not measured yet".into(),
+        Some(StopReason::Refused) => "not tried",
+        Some(reason) => reason.words(),
+    };
+    match &case.detail {
+        Some(detail) => format!("{reason}: {detail}"),
+        None => reason.into(),
+    }
+}
+
+/// Nanoseconds as milliseconds.
+pub(super) fn ms(ns: Option<f64>) -> String {
+    match ns.map(|ns| ns / 1e6) {
+        None => "–".into(),
+        Some(ms) if ms >= 100.0 => format!("{ms:.0} ms"),
+        Some(ms) if ms >= 1.0 => format!("{ms:.1} ms"),
+        Some(ms) => format!("{ms:.3} ms"),
+    }
+}
+
+/// Tokens a second.
+pub(super) fn tokens(tps: f64) -> String {
+    if tps >= 100.0 { format!("{tps:.0}") } else { format!("{tps:.1}") }
+}

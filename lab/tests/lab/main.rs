@@ -1,0 +1,8 @@
+//! The engine with scripted cases, and studies held to their columns.
+#![allow(missing_docs, reason = "a test")]
+
+mod answers;
+mod coverage;
+mod engine;
+mod scripted;
+mod studies;

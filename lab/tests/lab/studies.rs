@@ -1,0 +1,139 @@
+//! A study's files, and what becomes of them after a crash.
+
+use crate::scripted::{Log, case};
+use arrow_array::{Array, Int64Array, StringArray};
+use candlescope_lab::method::*;
+use candlescope_lab::study::*;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::fs::{self, File};
+use std::path::Path;
+
+const MS: u64 = 1_000_000;
+
+fn ids(names: &[&str]) -> Vec<CaseId> {
+    names.iter().map(|name| CaseId::new("scripted").param("name", *name)).collect()
+}
+
+fn manifest(names: &[&str]) -> Manifest {
+    Manifest::new("a study", ids(names), &Method::default()).option("size", 3)
+}
+
+fn round(study: &Study, names: &[&str], process: u32, script: &[Result<u64, CaseError>]) {
+    let records = study.records().unwrap();
+    let log = Log::default();
+    let mut cases: Vec<Box<dyn Case>> = names.iter().map(|name| case(name, &log, script)).collect();
+    Engine::new(Method::default().runs(Some(3)), &mut Unknown)
+        .place(process, 0)
+        .skip(records.done(0, false))
+        .run(&mut cases, &mut study.journal().unwrap())
+        .unwrap();
+}
+
+fn parquet(dir: &Path) -> arrow_array::RecordBatch {
+    let file = File::open(dir.join("results.parquet")).unwrap();
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    reader.next().unwrap().unwrap()
+}
+
+#[test]
+fn tables_have_the_columns_of_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut study = Study::create(dir.path().join("s"), manifest(&["a", "b"])).unwrap();
+    round(&study, &["a"], 0, &[Ok(MS)]);
+    let refused = Err(CaseError::Refused("needs 9 GiB, \"7\" are there".into()));
+    round(&study, &["b"], 1, &[refused]);
+    study.finish(State::Done).unwrap();
+
+    let batch = parquet(study.dir());
+    let schema = batch.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    for name in FIXED_COLUMNS.iter().chain(&["name", "half_ns"]) {
+        assert_eq!(names.iter().filter(|n| n == &name).count(), 1, "{name} in {names:?}");
+    }
+    assert_eq!(names[..4], ["study", "case", "suite", "name"], "parameters stand behind the suite");
+    assert_eq!(batch.num_rows(), 4, "three samples, and a row for what gave none");
+    let text = |name: &str| batch.column_by_name(name).unwrap().as_any().downcast_ref::<StringArray>().unwrap().clone();
+    let int = |name: &str| batch.column_by_name(name).unwrap().as_any().downcast_ref::<Int64Array>().unwrap().clone();
+    assert_eq!((text("case").value(0), text("verdict").value(0)), ("scripted/name=a", "ok"));
+    assert_eq!((int("host_ns").value(0), text("stop_reason").value(0)), (MS as i64, "runs_reached"));
+    assert!(int("device_ns").is_null(0), "absent stays absent");
+    assert_eq!((text("verdict").value(3), int("process").value(3)), ("refused", 1));
+    assert!(int("host_ns").is_null(3) && text("detail").value(3).contains("9 GiB"));
+
+    let csv = fs::read_to_string(study.dir().join("results.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 5);
+    assert_eq!(csv.lines().next().unwrap(), names.join(","));
+    assert!(csv.contains("\"needs 9 GiB, \"\"7\"\" are there\""), "{csv}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(study.dir().join("results.json")).unwrap()).unwrap();
+    assert_eq!(json["rows"][0]["host_ns"], MS);
+    assert_eq!(json["rows"][3]["host_ns"], serde_json::Value::Null);
+    let kept = Study::open(study.dir()).unwrap();
+    assert_eq!((kept.manifest().state, kept.manifest().stops.len()), (State::Done, 2));
+}
+
+#[test]
+fn a_line_that_a_crash_cut_off_costs_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let study = Study::create(dir.path().join("s"), manifest(&["a", "b"])).unwrap();
+    round(&study, &["a"], 0, &[Ok(MS)]);
+    let path = study.dir().join(JOURNAL_FILE);
+    let whole = fs::read(&path).unwrap();
+    // Into the last line, which is the end of the case: its samples stay, and it is measured anew.
+    fs::write(&path, &whole[..whole.len() - 7]).unwrap();
+    let records = study.records().unwrap();
+    assert_eq!((records.samples.len(), records.stopped.len(), records.damaged), (3, 0, 1));
+    assert_eq!(records.next_process(), 1);
+
+    let mut study = Study::resume(study.dir(), &manifest(&["a", "b"])).unwrap();
+    round(&study, &["a", "b"], 1, &[Ok(2 * MS)]);
+    let records = study.finish(State::Done).unwrap();
+    assert_eq!((records.samples.len(), records.stopped.len(), records.damaged), (9, 2, 1));
+    assert_eq!(parquet(study.dir()).num_rows(), 9);
+    // Nothing is left to do.
+    assert_eq!(records.done(0, false).len(), 2);
+    assert!(records.done(1, false).is_empty());
+}
+
+#[test]
+fn a_cancelled_case_is_gone_on_with_and_one_that_did_not_fit_is_not() {
+    let stop = |name: &str, round, reason| Stopped {
+        case: ids(&[name]).remove(0),
+        process: 0,
+        round,
+        profiled: false,
+        reason,
+        detail: None,
+        samples: 1,
+        warmup: 2,
+        warmup_settled: true,
+    };
+    let stopped = vec![
+        stop("a", 0, StopReason::Cancelled),
+        stop("b", 0, StopReason::TimeLimit),
+        stop("c", 0, StopReason::OutOfMemory),
+    ];
+    let records = Records { stopped, ..Records::default() };
+    let done = |round| records.done(round, false).into_iter().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(done(0), ["scripted/name=b".to_string(), "scripted/name=c".to_string()].into());
+    assert_eq!(done(1), ["scripted/name=c".to_string()].into());
+}
+
+#[test]
+fn what_is_there_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("s");
+    let message = |error: StudyError| error.to_string();
+    assert!(message(Study::resume(&at, &manifest(&["a"])).unwrap_err()).contains("holds no study"));
+    Study::create(&at, manifest(&["a"])).unwrap();
+    let error = message(Study::create(&at, manifest(&["a"])).unwrap_err());
+    assert!(error.contains("--out") && error.contains("--resume"), "{error}");
+    let error = message(Study::resume(&at, &manifest(&["b"])).unwrap_err());
+    assert!(error.contains("its cases"), "{error}");
+    let error = message(Study::resume(&at, &manifest(&["a"]).option("size", 4)).unwrap_err());
+    assert!(error.contains("size was 3, and now is 4"), "{error}");
+    let error = message(Study::create(dir.path().join("t"), manifest(&["a", "a"])).unwrap_err());
+    assert!(error.contains("scripted/name=a"), "{error}");
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = message(Study::create(dir.path().join("file/s"), manifest(&["a"])).unwrap_err());
+    assert!(error.contains("cannot write") && error.contains("file/s"), "{error}");
+}
