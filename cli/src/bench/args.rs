@@ -22,7 +22,7 @@ pub(crate) enum BenchCommand {
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
     #[cfg(feature = "lab")]
     #[command(after_help = super::kernels::EXAMPLES)]
-    Kernels(super::kernels::KernelsArgs),
+    Kernels(Box<super::kernels::KernelsArgs>),
     /// Measure what the device reaches at best, and keep it as the measured denominator of reports
     #[cfg(feature = "lab")]
     Peaks(super::peaks::PeaksArgs),
@@ -116,7 +116,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
     /// Longest time that a case may take, in seconds [default: 60, with --quick 3]
-    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS")]
     pub(crate) time_limit: Option<f64>,
     /// Starts of the process that a case is spread over; from 6 on medians have a 95 % interval over them
     /// [default: 6, with --quick 1]

@@ -3,9 +3,9 @@
 use crate::output::note;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use candlescope_lab::method::{Cancel, Event, Surroundings, Unknown};
+use candlescope_lab::method::{Cancel, Event, HostSurroundings, Surroundings, Unknown};
 use candlescope_lab::operands::Element;
-use candlescope_lab::peaks::DeviceIdentity;
+use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
 use serde_json::Value;
 use std::path::Path;
@@ -42,9 +42,18 @@ pub(super) fn end(study: &mut Study, process: u32) -> Result<()> {
     })?)
 }
 
-/// What is read beside samples.
-pub(super) fn surroundings(_: &DeviceIdentity) -> Box<dyn Surroundings> {
-    Box::new(Unknown)
+/// What is read beside samples: a GPU's clocks by NVML, which knows it by its UUID, or the processor's.
+pub(super) fn surroundings(device: &DeviceIdentity) -> Box<dyn Surroundings> {
+    match device.kind {
+        DeviceKind::Cpu => Box::new(HostSurroundings::new()),
+        #[cfg(feature = "gpu")]
+        DeviceKind::Cuda => match candlescope_lab::method::GpuSurroundings::new(device.id.as_str()) {
+            Ok(gpu) => Box::new(gpu),
+            Err(_) => Box::new(Unknown),
+        },
+        #[cfg(not(feature = "gpu"))]
+        DeviceKind::Cuda => Box::new(Unknown),
+    }
 }
 
 /// Peaks of the datasheet, if the device is a GPU that is known.
