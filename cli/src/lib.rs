@@ -22,6 +22,7 @@ mod progress;
 mod report;
 mod run_dir;
 mod services;
+mod work;
 
 use args::{Cli, Command};
 use clap::Parser;
