@@ -28,6 +28,7 @@ mod roofline;
 mod run_dir;
 mod services;
 mod trace_candle;
+mod work;
 
 use args::{Cli, Command};
 use clap::Parser;

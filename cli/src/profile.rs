@@ -7,13 +7,12 @@ use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::services;
+use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
-use candlescope_models::{
-    GenerateOptions, GenerationOutput, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
-};
+use candlescope_models::{AnyModel, Engine, LoadOptions, ModelSource};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -162,11 +161,11 @@ fn generate_all(
     load: &LoadOptions,
     scope: &Scope,
     progress: &Progress,
-) -> Result<Vec<GenerationOutput>> {
+) -> Result<Vec<Output>> {
     progress.wait(&printable(&format!("loading {source}")));
-    let mut loaded = LoadedModel::load(source, load)?;
+    let model = AnyModel::load(source, load)?;
     if let Some(handle) = scope.handle() {
-        for (key, value) in loaded.info.to_map() {
+        for (key, value) in model.info().to_map() {
             handle.set_model(&key, value);
         }
     }
@@ -176,54 +175,19 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
-    let prompt = match &options.prompt {
-        Prompt::RandomTokens(n) => loaded.random_prompt(*n, options.seed)?,
-        Prompt::Text(text) if options.chat => {
-            loaded.encode_chat(&[candlescope_models::chat::Message::new("user", text)])?
-        }
-        // `config:NAME` has the shape of a model but no tokenizer: random tokens replace the default prompt.
-        Prompt::Text(_) if loaded.tokenizer.is_none() && matches!(source, ModelSource::Config(_)) => {
-            loaded.random_prompt(128, options.seed)?
-        }
-        Prompt::Text(text) => loaded.encode_prompt(text)?,
-    };
-    let prompts = vec![prompt; options.batch];
-    let how = GenerateOptions {
-        max_new_tokens: options.max_new_tokens,
-        sampling: SamplingOptions {
-            temperature: (options.temperature != 0.0).then_some(options.temperature),
-            top_k: options.top_k,
-            top_p: options.top_p,
-            ..SamplingOptions::default()
-        },
-        seed: options.seed,
-        ignore_eos: options.ignore_eos,
-        operation: if options.chat { "chat" } else { "text_completion" }.into(),
-        ..GenerateOptions::default()
-    };
-    let requests = options.warmup.saturating_add(options.repeats);
-    progress.count(requests.saturating_mul(options.max_new_tokens) as u64);
-    let mut outputs = Vec::new();
-    for request in 0..requests {
-        progress.message(match request.checked_sub(options.warmup) {
-            None => format!("warm-up {}/{}", request + 1, options.warmup),
-            Some(n) => format!("request {}/{}", n + 1, options.repeats),
-        });
-        let output = generate(&mut loaded, &prompts, &how, &mut |token| {
-            if token.sequence == 0 {
-                progress.advance();
-            }
-        })?;
-        progress.at((request + 1).saturating_mul(options.max_new_tokens) as u64);
-        if request >= options.warmup {
-            outputs.push(output);
-        }
-    }
+    let outputs = work::run(model, source, options, progress)?;
     if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
-        handle.set_result("prompt_tokens", first.prompt_tokens);
-        handle.set_result("finish_reason", first.sequences[0].finish.as_str());
+        handle.set_result("prompt_tokens", first.prompt_tokens());
+        if let Some(reason) = first.finish_reason() {
+            handle.set_result("finish_reason", reason);
+        }
     }
     Ok(outputs)
+}
+
+/// Whether the model's text does not continue the prompt, but is about it.
+fn reads_source(manifest: &RunManifest) -> bool {
+    manifest.model.contains_key("encoder_layers")
 }
 
 fn show(
@@ -231,27 +195,36 @@ fn show(
     options: &Options,
     out: &std::path::Path,
     manifest: &RunManifest,
-    outputs: &[GenerationOutput],
+    outputs: &[Output],
     limits: ReadLimits,
 ) -> Result<()> {
     let report = write_report(out, &ReportOptions { limits, ..ReportOptions::default() })?;
-    let first = outputs.first().map(|o| &o.sequences);
+    let sequences = outputs.first().map_or(&[][..], |output| match output {
+        Output::Text(text) => text.sequences.as_slice(),
+        Output::Vectors(_) => &[],
+    });
     if args.json {
-        let texts: Vec<&str> = first.into_iter().flatten().map(|s| s.text.as_str()).collect();
+        let texts: Vec<&str> = sequences.iter().map(|s| s.text.as_str()).collect();
         let object = json!({
             "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": manifest.results.get("finish_reason"),
             "metrics": report.metrics,
         });
         return say(&serde_json::to_string(&object)?);
     }
-    if let Some(sequence) = first.and_then(|s| s.first()) {
+    if let Some(Output::Vectors(encoding)) = outputs.first() {
+        let features = encoding.vectors.first().map_or(0, Vec::len);
+        say(&format!("{} tokens encoded: a vector of {features} features a text\n", encoding.tokens))?;
+    }
+    if let Some(sequence) = sequences.first() {
         let shown = match (&options.prompt, sequence.text.is_empty()) {
             (_, true) => format!(
                 "(no tokenizer) {} tokens: {:?}",
                 sequence.tokens.len(),
                 &sequence.tokens[..sequence.tokens.len().min(16)]
             ),
-            (Prompt::Text(prompt), _) if !options.chat => format!("{}{}", prompt.trim_end_matches('\n'), sequence.text),
+            (Prompt::Text(prompt), _) if !options.chat && !reads_source(manifest) => {
+                format!("{}{}", prompt.trim_end_matches('\n'), sequence.text)
+            }
             _ => sequence.text.clone(),
         };
         say(&format!("{}\n", shown.trim_end()))?;

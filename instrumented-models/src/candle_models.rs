@@ -1,4 +1,19 @@
-//! candle-transformers' own models, unmodified, as [`CausalLm`]: the same loop runs them and ours.
+//! candle-transformers' own models, unmodified. Decoders are [`CausalLm`]: the same loop runs them and ours.
+
+mod bert;
+mod decoders;
+mod hf_fields;
+mod named;
+mod reading;
+mod t5;
+mod whisper;
+
+pub use bert::CandleBert;
+pub use decoders::{ARCHITECTURES as DECODER_ARCHITECTURES, CandleDecoder};
+pub use named::hf_config;
+pub use reading::Size;
+pub use t5::CandleT5;
+pub use whisper::CandleWhisper;
 
 use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, FeedForward, ModelConfig};
@@ -28,10 +43,14 @@ pub struct CandleLlama {
 /// the configuration declares, and makes them again for each prompt.
 const TABLE: usize = 32_768;
 
+/// That candle's model lacks something which ours has.
+fn lacks(what: String) -> ConfigError {
+    ConfigError::Unsupported { what, remedy: "run the instrumented model instead, if it has that" }
+}
+
 /// The configuration in candle's form. Fails if candle's Llama lacks something the model needs.
 fn candle_config(config: &ModelConfig) -> std::result::Result<llama::Config, ConfigError> {
-    let lacks =
-        |what: &str| ConfigError::Unsupported { what: what.into(), remedy: "run the instrumented model instead" };
+    let lacks = |what: &str| lacks(what.into());
     if config.qkv_bias {
         return Err(lacks("a bias on queries, keys and values in candle's llama"));
     }

@@ -1,9 +1,12 @@
 //! Dimensions of models, and named configurations.
 
 mod gguf;
+mod gpt2;
 mod hf;
+mod json;
 mod limits;
 
+pub use gpt2::GPT2;
 use serde::{Deserialize, Serialize};
 
 /// Name of the tiny model made in the process.
@@ -17,7 +20,23 @@ pub const BYTES_EOS: u32 = 257;
 pub const BYTES_VOCAB: usize = 259;
 
 /// Named configurations: `config:NAME`.
-pub const NAMED: &[&str] = &["smollm2-135m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-7b", "llama-3-8b", EMBEDDED];
+pub const NAMED: &[&str] = &[
+    "smollm2-135m",
+    "tinyllama-1.1b",
+    "qwen2.5-0.5b",
+    "qwen2.5-7b",
+    "qwen3-0.6b",
+    "llama-3-8b",
+    "distilgpt2",
+    "gpt2",
+    "gpt2-medium",
+    "gpt2-large",
+    "gpt2-xl",
+    EMBEDDED,
+];
+
+/// Named configurations of models with an encoder, which the engine `candle` runs: `config:NAME`.
+pub const NAMED_WITH_ENCODER: &[&str] = &["t5-small", "t5-base", "bert-base", "minilm", "whisper-tiny"];
 
 /// Feed-forward network of a decoder layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +47,7 @@ pub enum FeedForward {
         /// Width.
         intermediate: usize,
     },
-    /// `down(gelu(up(x)))`.
+    /// `down(gelu(up(x)))`, in GPT-2 with the tanh form of GELU.
     Gelu {
         /// Width.
         intermediate: usize,
@@ -79,12 +98,12 @@ pub struct AttentionDims {
     pub head_dim: usize,
 }
 
-/// Dimensions of a Llama-family decoder.
+/// Dimensions of a decoder: a Llama, one of its relatives, or GPT-2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Name for people.
     pub name: String,
-    /// `llama` or `qwen2`.
+    /// One of [`HF_ARCHITECTURES`].
     pub architecture: String,
     /// Entries of the vocabulary.
     pub vocab_size: usize,
@@ -104,11 +123,11 @@ pub struct ModelConfig {
     pub max_context: usize,
     /// Epsilon of the norms.
     pub rms_norm_eps: f64,
-    /// Rotary embedding.
+    /// Rotary embedding; of no meaning for GPT-2, which learned its positions.
     pub rope: Rope,
     /// Whether the LM head is the embedding table.
     pub tie_embeddings: bool,
-    /// Whether the query, key and value projections have biases.
+    /// Whether the query, key and value projections have biases. In GPT-2 all projections of a layer have.
     pub qkv_bias: bool,
     /// Token a text begins with, if the model wants one.
     pub bos: Option<u32>,
@@ -121,7 +140,7 @@ pub struct ModelConfig {
 #[non_exhaustive]
 pub enum ConfigError {
     /// The name is not in [`NAMED`].
-    #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = NAMED.join(", "))]
+    #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = all_names().join(", "))]
     UnknownName {
         /// The name that was given.
         name: String,
@@ -153,7 +172,7 @@ pub enum ConfigError {
         supported: String,
     },
     /// The architecture is ours, but this variant of it is not.
-    #[error("{what} is not supported by the instrumented Llama; {remedy}")]
+    #[error("{what} is not supported; {remedy}")]
     Unsupported {
         /// The feature.
         what: String,
@@ -170,13 +189,22 @@ pub enum ConfigError {
         /// The limit.
         limit: usize,
     },
+    /// candle's reader refuses `config.json`.
+    #[error("config.json is not what candle reads: {0}; take it from the model's own directory")]
+    Unreadable(String),
     /// Dimensions contradict each other.
     #[error("the dimensions do not fit together: {0}")]
     Inconsistent(String),
 }
 
 /// Architectures that `config.json` may name.
-pub const HF_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2"];
+pub const HF_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2", "qwen3", GPT2];
+
+/// Those of them that our layers run. The others run as candle-transformers' own models only.
+pub const INSTRUMENTED_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2", GPT2];
+
+/// Norms of queries and keys, each over a head.
+pub(crate) const HEAD_NORMS: [&str; 2] = ["q_norm", "k_norm"];
 
 /// Architectures that GGUF's `general.architecture` may name.
 pub const GGUF_ARCHITECTURES: &[&str] = &["llama", "qwen2"];
@@ -251,7 +279,16 @@ impl ModelConfig {
                 eos: vec![BYTES_EOS],
                 ..decoder(EMBEDDED, "llama", BYTES_VOCAB, 128, 384, 4, (4, 2, 32), 2048, 10_000.)
             },
-            _ => {
+            "qwen3-0.6b" => Self {
+                tie_embeddings: true,
+                rms_norm_eps: 1e-6,
+                eos: vec![151_645, 151_643],
+                ..decoder("qwen3-0.6b", "qwen3", 151_936, 1024, 3072, 28, (16, 8, 128), 40_960, 1_000_000.)
+            },
+            other => {
+                if let Some(config) = gpt2::named(other) {
+                    return Ok(config);
+                }
                 return Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() });
             }
         })
@@ -267,10 +304,20 @@ impl ModelConfig {
                 self.num_heads, self.num_kv_heads
             ));
         }
-        if !self.head_dim.is_multiple_of(2) {
+        if !self.is_gpt2() && !self.head_dim.is_multiple_of(2) {
             return fail(format!("head size {} is odd, rotary embeddings need an even one", self.head_dim));
         }
         Ok(())
+    }
+
+    /// Whether it is a GPT-2, whose layers are others than a Llama's.
+    pub fn is_gpt2(&self) -> bool {
+        self.architecture == GPT2
+    }
+
+    /// Whether queries and keys of each head are normalised.
+    pub(crate) fn normalises_heads(&self) -> bool {
+        self.architecture == "qwen3"
     }
 
     /// Head counts.
@@ -287,9 +334,12 @@ impl ModelConfig {
         }
     }
 
-    /// Names (those of Hugging Face) and shapes of all weights, in load order. Without `lm_head.weight` if the
-    /// embedding table serves as the head.
+    /// Names (those of Hugging Face) and shapes of all weights as they are stored, in load order. Without
+    /// `lm_head.weight` if the embedding table serves as the head.
     pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
+        if self.is_gpt2() {
+            return gpt2::weights(self);
+        }
         let (d, i) = (self.hidden_size, self.intermediate());
         let (q, kv) = (self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim);
         let mut all = vec![("model.embed_tokens.weight".to_string(), vec![self.vocab_size, d])];
@@ -303,6 +353,9 @@ impl ModelConfig {
                 }
             }
             add("self_attn.o_proj.weight", vec![d, q]);
+            for norm in HEAD_NORMS.into_iter().filter(|_| self.normalises_heads()) {
+                add(&format!("self_attn.{norm}.weight"), vec![self.head_dim]);
+            }
             add("post_attention_layernorm.weight", vec![d]);
             add("mlp.gate_proj.weight", vec![i, d]);
             add("mlp.up_proj.weight", vec![i, d]);
@@ -321,10 +374,15 @@ impl ModelConfig {
     }
 }
 
+/// Names of all configurations, those of models with an encoder included.
+fn all_names() -> Vec<&'static str> {
+    [NAMED, NAMED_WITH_ENCODER].concat()
+}
+
 /// The known name nearest to `wanted`, as ` (did you mean …?)`.
 fn suggest(wanted: &str) -> String {
-    NAMED
-        .iter()
+    all_names()
+        .into_iter()
         .map(|known| (edit_distance(wanted, known), known))
         .min()
         .filter(|(distance, known)| *distance <= known.len().max(wanted.len()) / 2)
@@ -359,7 +417,13 @@ mod tests {
             ("tinyllama-1.1b", 1_100_048_384),
             ("qwen2.5-0.5b", 494_032_768),
             ("qwen2.5-7b", 7_615_616_512),
+            ("qwen3-0.6b", 596_049_920),
             ("llama-3-8b", 8_030_261_248),
+            ("distilgpt2", 81_912_576),
+            ("gpt2", 124_439_808),
+            ("gpt2-medium", 354_823_168),
+            ("gpt2-large", 774_030_080),
+            ("gpt2-xl", 1_557_611_200),
         ] {
             assert_eq!(ModelConfig::named(name).unwrap().parameters(), expected, "{name}");
         }

@@ -9,15 +9,22 @@
 //! (`tokens`, `batch`) and how many are needed (`new_tokens`, `sequences`, `context_sum`). FLOPs and bytes are those of
 //! all processed rows: a layer does not know which sequence a row belongs to.
 
+mod encoder;
+mod encoder_decoder;
+mod streams;
+
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
-use crate::load::{LoadedModel, PromptTooLong};
+use crate::load::{LoadedModel, PromptTooLong, SourceTooLong};
 use crate::sampling::{Sampler, SamplingOptions};
 use candle_core::Tensor;
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, annotate};
+pub use encoder::{Encoding, encode};
+pub use encoder_decoder::{generate_from, generate_from_with};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use streams::Streams;
 
 /// How to generate.
 #[derive(Debug, Clone, PartialEq)]
@@ -166,6 +173,9 @@ pub enum GenerateError {
         /// Entries of the vocabulary.
         vocabulary: usize,
     },
+    /// A source does not fit the encoder.
+    #[error(transparent)]
+    SourceTooLong(#[from] SourceTooLong),
     /// An option is invalid.
     #[error("invalid option: {0}")]
     Options(String),
@@ -252,11 +262,15 @@ fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) 
     if let Some(&token) = prompts.iter().flatten().find(|&&t| t as usize >= vocabulary) {
         return Err(GenerateError::ForeignToken { token, vocabulary });
     }
+    check_options(options)?;
+    Ok(length)
+}
+
+fn check_options(options: &GenerateOptions) -> Result<(), GenerateError> {
     if options.max_new_tokens == 0 {
         return Err(GenerateError::Options("max-new-tokens must be at least 1".into()));
     }
-    options.sampling.check().map_err(GenerateError::Options)?;
-    Ok(length)
+    options.sampling.check().map_err(GenerateError::Options)
 }
 
 /// [`generate`] for any model.
@@ -357,69 +371,4 @@ fn advance(
     let logits = model.forward(&tokens, position)?;
     let _sampling = llm::sample();
     sampler.next(&logits, texts)
-}
-
-/// The growing sequences.
-struct Streams<'a> {
-    stop: &'a [u32],
-    tokens: Vec<Vec<u32>>,
-    texts: Vec<String>,
-    streams: Vec<Option<crate::tokenizer::DecodeStream<'a>>>,
-    stopped: Vec<bool>,
-}
-
-impl<'a> Streams<'a> {
-    fn new(context: &'a Context<'_>, batch: usize) -> Self {
-        Self {
-            stop: &context.stop,
-            tokens: vec![Vec::new(); batch],
-            texts: vec![String::new(); batch],
-            streams: (0..batch).map(|_| context.tokenizer.map(|t| t.stream())).collect(),
-            stopped: vec![false; batch],
-        }
-    }
-
-    /// Sequences that have not ended.
-    fn open(&self) -> usize {
-        self.stopped.iter().filter(|s| !**s).count()
-    }
-
-    /// Passes the tokens to the caller; breaks if the caller stops.
-    fn take(
-        &mut self,
-        next: &[u32],
-        on_token: &mut dyn FnMut(TokenEvent<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, GenerateError> {
-        let mut wanted = ControlFlow::Continue(());
-        for (sequence, &token) in next.iter().enumerate() {
-            if self.stopped[sequence] {
-                continue;
-            }
-            let index = self.tokens[sequence].len();
-            self.tokens[sequence].push(token);
-            self.stopped[sequence] = self.stop.contains(&token);
-            let piece = match &mut self.streams[sequence] {
-                Some(stream) => stream.push(token)?.unwrap_or_default(),
-                None => String::new(),
-            };
-            self.texts[sequence].push_str(&piece);
-            if on_token(TokenEvent { sequence, index, token, text: &piece }).is_break() {
-                wanted = ControlFlow::Break(());
-            }
-        }
-        Ok(wanted)
-    }
-
-    fn finish(self, limit: FinishReason) -> Result<Vec<Sequence>, GenerateError> {
-        let mut all = Vec::with_capacity(self.tokens.len());
-        for (((tokens, mut text), stream), stopped) in
-            self.tokens.into_iter().zip(self.texts).zip(self.streams).zip(self.stopped)
-        {
-            if let Some(mut stream) = stream {
-                text.push_str(&stream.finish()?.unwrap_or_default());
-            }
-            all.push(Sequence { tokens, text, finish: if stopped { FinishReason::Stop } else { limit } });
-        }
-        Ok(all)
-    }
 }

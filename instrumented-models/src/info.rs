@@ -12,7 +12,7 @@ pub struct ModelInfo {
     pub name: String,
     /// What it was loaded from.
     pub source: String,
-    /// `llama` or `qwen2`.
+    /// Such as `llama` or `gpt2`: `model_type` of `config.json`, `general.architecture` of a GGUF file.
     pub architecture: String,
     /// `instrumented` or `candle`.
     pub engine: &'static str,
@@ -31,8 +31,11 @@ pub struct ModelInfo {
     pub hidden_size: usize,
     /// Width of the feed-forward network.
     pub intermediate_size: usize,
-    /// Decoder layers.
+    /// Layers of the decoder; of a model without one, of the encoder.
     pub layers: usize,
+    /// Layers of the encoder, of a model that has both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder_layers: Option<usize>,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -47,6 +50,39 @@ pub struct ModelInfo {
     pub seed: Option<u64>,
     /// Tokens that end a text.
     pub eos_tokens: Vec<u32>,
+}
+
+/// Dimensions of a model with an encoder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dimensions {
+    /// `model_type` of `config.json`.
+    pub architecture: String,
+    /// Features of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward network.
+    pub intermediate_size: usize,
+    /// Layers of the decoder; of a model without one, of the encoder.
+    pub layers: usize,
+    /// Layers of the encoder, of a model that has both.
+    pub encoder_layers: Option<usize>,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Entries of the vocabulary.
+    pub vocab_size: usize,
+    /// Longest source, in positions of the encoder.
+    pub source_positions: usize,
+    /// Longest text, in tokens.
+    pub positions: usize,
+    /// Tokens that a text begins with.
+    pub start: Vec<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+    /// Whether the head is the embedding table.
+    pub tied: bool,
 }
 
 /// The element type in which candle multiplies projections with weights of type `dtype` on `device`: `f32`, `tf32`,

@@ -22,7 +22,9 @@ pub mod causal_lm;
 pub mod chat;
 pub mod config;
 pub mod cost;
+pub mod encoder_decoder;
 pub mod generate;
+pub mod gpt2;
 mod hub;
 pub mod info;
 pub mod layers;
@@ -37,13 +39,19 @@ pub mod weights;
 pub use candle_error::candle_message;
 pub use causal_lm::CausalLm;
 pub use config::ModelConfig;
+pub use encoder_decoder::{EncoderDecoder, Source};
 pub use generate::{
-    FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, generate, generate_for,
+    Encoding, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, encode, generate,
+    generate_for, generate_from,
 };
+pub use gpt2::Gpt2;
 pub use hub::HubError;
 pub use info::ModelInfo;
 pub use llama::Llama;
-pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError, PromptTooLong};
+pub use load::{
+    AnyModel, Engine, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, PromptError,
+    PromptTooLong, SourceTooLong,
+};
 pub use sampling::SamplingOptions;
 pub use source::ModelSource;
 pub use tokenizer::Tokenizer;

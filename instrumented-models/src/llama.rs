@@ -4,8 +4,8 @@ use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::cost::{Cost, Widths, Work, cast, pointwise};
 use crate::layers::{
-    Activation, Attention, AttentionProjections, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary, RotaryTables,
-    product_dtype_on, record,
+    Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary,
+    RotaryTables, product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -24,8 +24,7 @@ pub struct Llama {
     blocks: Vec<Block>,
     norm: RmsNorm,
     lm_head: Projection,
-    /// Mask of the last prompt pass: (tokens, position, mask).
-    mask: Option<(usize, usize, Tensor)>,
+    mask: CausalMask,
     dtype: DType,
     device: Device,
 }
@@ -122,7 +121,7 @@ impl Llama {
         // Only now, when weights whose dimensions do not match the configuration have been refused.
         tables.reserve(1).map_err(no_tables)?;
         let (config, device) = (config.clone(), device.clone());
-        Ok(Self { config, tables, embed_tokens, blocks, norm, lm_head, mask: None, dtype, device })
+        Ok(Self { config, tables, embed_tokens, blocks, norm, lm_head, mask: CausalMask::default(), dtype, device })
     }
 
     /// Dimensions.
@@ -161,27 +160,6 @@ impl Llama {
     pub fn kv_bytes(&self) -> u64 {
         self.blocks.iter().filter_map(|block| block.self_attn.cache()).map(KvCache::allocated_bytes).sum()
     }
-
-    /// The additive causal mask, (tokens, position + tokens), in f32. A single token attends to all positions and needs
-    /// no mask.
-    fn mask(&mut self, tokens: usize, position: usize) -> Result<Option<Tensor>> {
-        if tokens == 1 {
-            return Ok(None);
-        }
-        if let Some((t, p, mask)) = &self.mask
-            && (*t, *p) == (tokens, position)
-        {
-            return Ok(Some(mask.clone()));
-        }
-        let context = position + tokens;
-        let mut values = vec![0f32; tokens * context];
-        for (i, row) in values.chunks_mut(context).enumerate() {
-            row[position + i + 1..].fill(f32::NEG_INFINITY);
-        }
-        let mask = Tensor::from_vec(values, (tokens, context), &self.device)?;
-        self.mask = Some((tokens, position, mask.clone()));
-        Ok(Some(mask))
-    }
 }
 
 impl CausalLm for Llama {
@@ -194,7 +172,7 @@ impl CausalLm for Llama {
         if context > self.config.max_context {
             bail!("{context} tokens exceed the context of {} tokens", self.config.max_context)
         }
-        let mask = self.mask(count, position)?;
+        let mask = self.mask.of(count, position, &self.device)?;
         let mut xs = self.embed_tokens.forward(tokens)?;
         for block in &mut self.blocks {
             xs = block.forward(&xs, position, mask.as_ref())?;

@@ -1,9 +1,12 @@
 //! Loads a model by its name.
 
-use crate::candle_models::{CandleLlama, CandleQuantizedLlama};
+mod encoders;
+
+use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
-use crate::config::{ConfigError, EMBEDDED, ModelConfig};
+use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig};
+use crate::gpt2::Gpt2;
 use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
 use crate::layers::ggml_dtype_word;
@@ -14,9 +17,10 @@ use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
-use crate::weights::{WeightError, WeightSource};
+use crate::weights::{WeightError, WeightSource, WithoutPrefix};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
+pub use encoders::{AnyModel, ENCODER_ARCHITECTURES, LoadedEncoder, LoadedEncoderDecoder};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +30,7 @@ pub enum Engine {
     /// Our layers, with their spans, FLOPs and bytes.
     #[default]
     Instrumented,
-    /// candle-transformers' own `llama` or `quantized_llama`, unmodified.
+    /// candle-transformers' own model, unmodified.
     Candle,
 }
 
@@ -147,6 +151,25 @@ impl PromptTooLong {
     }
 }
 
+/// A source does not fit the model's encoder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the input has {positions} positions and the model's encoder takes at most {most}: shorten it by {over}",
+    over = positions - most)]
+#[non_exhaustive]
+pub struct SourceTooLong {
+    /// Positions of the input: tokens, or two frames of sound each.
+    pub positions: usize,
+    /// Most that the encoder takes.
+    pub most: usize,
+}
+
+impl SourceTooLong {
+    /// Fails if the encoder does not take `positions`.
+    pub(crate) const fn check(positions: usize, most: usize) -> Result<(), Self> {
+        if positions <= most { Ok(()) } else { Err(Self { positions, most }) }
+    }
+}
+
 /// A model with everything that generation needs.
 pub struct LoadedModel {
     /// The model.
@@ -209,22 +232,8 @@ impl LoadedModel {
     /// A prompt of `count` seeded random tokens, none of which ends a text. Fails, before anything is allocated, if so
     /// many do not fit the model's context.
     pub fn random_prompt(&self, count: usize, seed: u64) -> Result<Vec<u32>, PromptTooLong> {
-        use rand::{Rng, SeedableRng, rngs::StdRng};
         PromptTooLong::check(count, self.model.max_context())?;
-        let mut rng = StdRng::seed_from_u64(seed);
-        let vocabulary = u32::try_from(self.config.vocab_size).unwrap_or(u32::MAX);
-        // A vocabulary of only end tokens has no token to choose.
-        let all_end = self.info.eos_tokens.len() >= self.config.vocab_size;
-        Ok((0..count)
-            .map(|_| {
-                loop {
-                    let token = rng.random_range(0..vocabulary);
-                    if all_end || !self.info.eos_tokens.contains(&token) {
-                        break token;
-                    }
-                }
-            })
-            .collect())
+        Ok(random_tokens(count, self.config.vocab_size, &self.info.eos_tokens, seed))
     }
 
     fn tokenizer(&self) -> Result<&Tokenizer, PromptError> {
@@ -233,6 +242,25 @@ impl LoadedModel {
             reason: self.no_tokenizer.clone(),
         })
     }
+}
+
+/// So many seeded random tokens of a vocabulary, none of which is in `end`.
+pub(crate) fn random_tokens(count: usize, vocabulary: usize, end: &[u32], seed: u64) -> Vec<u32> {
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    let mut rng = StdRng::seed_from_u64(seed);
+    // A vocabulary of only end tokens has no token to choose.
+    let all_end = end.len() >= vocabulary;
+    let vocabulary = u32::try_from(vocabulary).unwrap_or(u32::MAX);
+    (0..count)
+        .map(|_| {
+            loop {
+                let token = rng.random_range(0..vocabulary);
+                if all_end || !end.contains(&token) {
+                    break token;
+                }
+            }
+        })
+        .collect()
 }
 
 struct Loader<'a> {
@@ -250,47 +278,65 @@ struct TextSide {
     missing: String,
 }
 
+impl TextSide {
+    fn of_random_weights() -> Self {
+        Self { missing: "its weights are random, and so would be its words".into(), ..Self::default() }
+    }
+}
+
 impl Loader<'_> {
     fn random(&self, name: &str) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::named(name)?;
+        self.check_engine(&config)?;
         let mut weights = RandomWeights::new(&config, self.options.seed, self.dtype, &self.options.device);
         let model = self.dense(&config, &mut weights)?;
         let text = if config.name == EMBEDDED {
             TextSide { tokenizer: Some(Tokenizer::Bytes), ..TextSide::default() }
         } else {
-            TextSide { missing: "its weights are random, and so would be its words".into(), ..TextSide::default() }
+            TextSide::of_random_weights()
         };
         let mut loaded = self.finish(model, config, text, None);
         loaded.info.seed = Some(self.options.seed);
         Ok(loaded)
     }
 
-    fn directory(&self, directory: &Path) -> Result<LoadedModel, LoadError> {
-        let fail = |path: &Path, reason: String| LoadError::Directory { path: path.to_path_buf(), reason };
-        let config_path = directory.join("config.json");
-        if !config_path.is_file() {
-            return Err(fail(&config_path, "is missing".into()));
+    /// The name of a model's directory, and its `config.json`.
+    fn config_json(directory: &Path) -> Result<(String, Value), LoadError> {
+        let path = directory.join("config.json");
+        if !path.is_file() {
+            return Err(LoadError::Directory { path, reason: "is missing".into() });
         }
-        let json = read_json(&config_path).map_err(|reason| fail(&config_path, reason))?;
+        let json = read_json(&path).map_err(|reason| LoadError::Directory { path, reason })?;
         let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-        let name = name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string();
-        let config =
-            ModelConfig::from_hf(&name, &json).map_err(|cause| WeightError::Config { path: config_path, cause })?;
-        let tokenizer_path = directory.join("tokenizer.json");
-        if !tokenizer_path.is_file() {
-            return Err(fail(&tokenizer_path, "is missing".into()));
+        Ok((name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string(), json))
+    }
+
+    /// The tokenizer of a model's directory, and its chat template if it has one.
+    fn directory_text(directory: &Path) -> Result<TextSide, LoadError> {
+        let path = directory.join("tokenizer.json");
+        if !path.is_file() {
+            return Err(LoadError::Directory { path, reason: "is missing".into() });
         }
-        let tokenizer = Some(Tokenizer::from_file(&tokenizer_path)?);
-        let chat_path = directory.join("tokenizer_config.json");
-        let chat = if chat_path.is_file() {
-            let json = read_json(&chat_path).map_err(|reason| fail(&chat_path, reason))?;
+        let tokenizer = Some(Tokenizer::from_file(&path)?);
+        let path = directory.join("tokenizer_config.json");
+        let chat = if path.is_file() {
+            let json = read_json(&path).map_err(|reason| LoadError::Directory { path, reason })?;
             ChatTemplate::from_tokenizer_config(&json)
         } else {
             None
         };
+        Ok(TextSide { tokenizer, chat, missing: String::new() })
+    }
+
+    fn directory(&self, directory: &Path) -> Result<LoadedModel, LoadError> {
+        let (name, json) = Self::config_json(directory)?;
+        let in_file = |cause| WeightError::Config { path: directory.join("config.json"), cause };
+        let config = ModelConfig::from_hf(&name, &json).map_err(in_file)?;
+        self.check_engine(&config)?;
+        let text = Self::directory_text(directory)?;
         let mut weights = SafetensorsDir::open(directory, self.dtype, &self.options.device)?;
         let model = self.dense(&config, &mut weights)?;
-        Ok(self.finish(model, config, TextSide { tokenizer, chat, missing: String::new() }, None))
+        Ok(self.finish(model, config, text, None))
     }
 
     fn gguf(&self, path: &Path) -> Result<LoadedModel, LoadError> {
@@ -319,10 +365,38 @@ impl Loader<'_> {
         weights: &mut dyn WeightSource,
     ) -> Result<Box<dyn CausalLm + Send>, LoadError> {
         let device = &self.options.device;
-        Ok(match self.options.engine {
-            Engine::Instrumented => Box::new(Llama::load(config, weights, self.dtype, device)?),
-            Engine::Candle => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
+        let mut unprefixed;
+        let weights = if config.is_gpt2() && !weights.contains("transformer.wte.weight") {
+            unprefixed = WithoutPrefix::new(weights, "transformer.");
+            &mut unprefixed
+        } else {
+            weights
+        };
+        self.check_engine(config)?;
+        Ok(match (self.options.engine, config.architecture.as_str()) {
+            (Engine::Instrumented, _) if config.is_gpt2() => Box::new(Gpt2::load(config, weights, self.dtype, device)?),
+            (Engine::Instrumented, _) => Box::new(Llama::load(config, weights, self.dtype, device)?),
+            (Engine::Candle, "llama") => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
+            (Engine::Candle, _) => Box::new(CandleDecoder::load(config, weights, self.dtype, device)?),
         })
+    }
+
+    /// Fails if the engine does not have the architecture, though the other one has.
+    fn check_engine(&self, config: &ModelConfig) -> Result<(), LoadError> {
+        let architecture = config.architecture.as_str();
+        match self.options.engine {
+            Engine::Candle if config.is_gpt2() => Err(LoadError::Engine(
+                "candle-transformers has no GPT-2: choose the engine `instrumented`, which has it".into(),
+            )),
+            Engine::Instrumented if !INSTRUMENTED_ARCHITECTURES.contains(&architecture) => {
+                Err(LoadError::Engine(format!(
+                    "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine \
+                     `candle`; the engine `instrumented` has {}",
+                    INSTRUMENTED_ARCHITECTURES.join(", ")
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn finish(
@@ -363,6 +437,7 @@ impl Loader<'_> {
             hidden_size: config.hidden_size,
             intermediate_size: config.intermediate(),
             layers: config.num_layers,
+            encoder_layers: None,
             heads: config.num_heads,
             kv_heads: config.num_kv_heads,
             head_dim: config.head_dim,

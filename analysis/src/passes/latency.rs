@@ -147,7 +147,10 @@ impl Latency {
             e2e: over(&|r| r.e2e_ns.map(|v| v as f64)),
             prefill_tps: over(&|r| r.prefill_tps),
             decode_tps: over(&|r| r.decode_tps),
-            output_tps: output_tokens.filter(|_| wall_ns > 0).map(|tokens| per_second(tokens as f64, wall_ns as f64)),
+            // A model that generates nothing has no such rate.
+            output_tps: output_tokens
+                .filter(|&tokens| tokens > 0 && wall_ns > 0)
+                .map(|tokens| per_second(tokens as f64, wall_ns as f64)),
             wall_ns,
             prompt_tokens: sum(&|r| Some(r.prompt_tokens?.saturating_mul(r.sequences()))),
             output_tokens,

@@ -1,14 +1,18 @@
 //! Reads a Hugging Face `config.json`.
 
-use super::{ConfigError, FeedForward, HF_ARCHITECTURES, Llama3Scaling, ModelConfig, Rope};
+use super::json::{count, field, number, optional_count, text, token_id, token_ids};
+use super::{ConfigError, FeedForward, GPT2, HF_ARCHITECTURES, Llama3Scaling, ModelConfig, Rope};
 use serde_json::Value;
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json`.
+    /// Reads a Hugging Face `config.json` of a decoder: one of [`HF_ARCHITECTURES`].
     pub fn from_hf(name: &str, json: &Value) -> Result<Self, ConfigError> {
         let architecture = text(json, "model_type")?;
         if !HF_ARCHITECTURES.contains(&architecture.as_str()) {
             return Err(ConfigError::Architecture { found: architecture, supported: HF_ARCHITECTURES.join(", ") });
+        }
+        if architecture == GPT2 {
+            return super::gpt2::from_hf(name, json);
         }
         let hidden_size = count(json, "hidden_size")?;
         let num_heads = count(json, "num_attention_heads")?;
@@ -59,34 +63,6 @@ impl ModelConfig {
     }
 }
 
-fn field(name: &str, expected: &'static str) -> ConfigError {
-    ConfigError::Field { field: name.to_string(), expected }
-}
-
-fn text(json: &Value, key: &str) -> Result<String, ConfigError> {
-    json.get(key).and_then(Value::as_str).map(str::to_string).ok_or_else(|| field(key, "a string"))
-}
-
-fn optional_count(json: &Value, key: &str) -> Result<Option<usize>, ConfigError> {
-    match json.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => {
-            value.as_u64().and_then(|n| usize::try_from(n).ok()).map(Some).ok_or_else(|| field(key, "a whole number"))
-        }
-    }
-}
-
-fn count(json: &Value, key: &str) -> Result<usize, ConfigError> {
-    optional_count(json, key)?.ok_or_else(|| field(key, "a whole number"))
-}
-
-fn number(json: &Value, key: &str) -> Result<Option<f64>, ConfigError> {
-    match json.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or_else(|| field(key, "a number")),
-    }
-}
-
 /// Longest context. Limited to Mistral's sliding window, because within the window, windowed and full attention are the
 /// same.
 fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
@@ -94,19 +70,6 @@ fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
     match optional_count(json, "sliding_window")? {
         Some(window) if architecture == "mistral" => Ok(longest.min(window)),
         _ => Ok(longest),
-    }
-}
-
-/// A token's number; `None` if it is beyond any vocabulary.
-fn token_id(value: &Value) -> Option<u32> {
-    value.as_u64().and_then(|id| u32::try_from(id).ok())
-}
-
-fn token_ids(value: Option<&Value>) -> Vec<u32> {
-    match value {
-        Some(Value::Array(ids)) => ids.iter().filter_map(token_id).collect(),
-        Some(value) => token_id(value).into_iter().collect(),
-        None => Vec::new(),
     }
 }
 
@@ -159,7 +122,7 @@ mod tests {
         };
         assert!(
             with("model_type", json!("mamba"))
-                .contains("`mamba` is not supported; supported are llama, mistral, qwen2")
+                .contains("`mamba` is not supported; supported are llama, mistral, qwen2, qwen3, gpt2")
         );
         assert!(with("hidden_size", json!("wide")).contains("`hidden_size`"));
         assert!(with("rope_scaling", json!({"rope_type": "yarn"})).contains("rope scaling `yarn`"));

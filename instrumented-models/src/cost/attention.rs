@@ -92,6 +92,18 @@ impl AttentionDims {
         pointwise(q + k + copied, 2, width) + pointwise(tables, 1, width)
     }
 
+    /// Taking queries, keys and values out of what one projection made, into the heads' layout. Values of several tokens
+    /// and heads are copied by whoever keeps them ([`turned_values`](Self::turned_values)); of one token alone nothing
+    /// is copied.
+    pub fn split(&self, work: Work, width: usize) -> Cost {
+        if work.rows() <= 1 {
+            return Cost::ZERO;
+        }
+        let keys = self.new_keys(work);
+        let values = if Self::turned(work, self.kv_heads, keys) == 0 { keys } else { 0 };
+        pointwise(self.queries(work) + keys + values, 2, width)
+    }
+
     /// Writing the new keys and values: 2·T·kv·d elements read and written, after the values were copied to the cache's
     /// layout.
     pub fn kv_write(&self, work: Work, width: usize) -> Cost {

@@ -46,7 +46,7 @@ impl DecoderCost {
 }
 
 /// Cost of one forward step of a decoder of this `config` with elements of these `widths`, executed as
-/// [`Llama`](crate::Llama) does it. Logits are computed for the last position of each sequence only.
+/// [`Llama`](crate::Llama) or [`Gpt2`](crate::Gpt2) does it. Logits are computed for the last position of each sequence only.
 ///
 /// ```
 /// use candlescope_models::config::ModelConfig;
@@ -77,23 +77,39 @@ pub fn decoder_step(config: &ModelConfig, work: Work, widths: Widths) -> Decoder
         }
     };
     // Each bias is added by an operation of its own, after the product.
-    let biased = if config.qkv_bias { q_out + 2 * kv_out } else { 0 };
+    let biased = match (config.is_gpt2(), config.qkv_bias) {
+        (true, _) => q_out + 2 * kv_out + d + config.intermediate() + d,
+        (false, true) => q_out + 2 * kv_out,
+        (false, false) => 0,
+    };
     let biases = Cost { weight_bytes: biased as u64 * w, ..pointwise(rows * biased, 2, a) };
     let table_row = d as u64 * w;
     // With several sequences, their last positions are copied.
     let last = if work.batch > 1 && work.tokens > 1 { pointwise(work.batch * d, 2, a) } else { Cost::ZERO };
-    let block = dims.rotary(work, a) + dims.softmax(work, widths) + activated + pointwise(rows * d, 2 * 3, a);
+    // GPT-2 has queries, keys and values from one product, and learned positions: looked up once for all sequences,
+    // and added to the words of each.
+    let (placed, qkv, positions, added) = if config.is_gpt2() {
+        let added = pointwise((2 * rows + work.tokens) * d, 1, a);
+        (dims.split(work, a), dense(rows, d, q_out + 2 * kv_out), lookup(work.tokens, d, table_row, a), added)
+    } else {
+        let apart = dense(rows, d, q_out) + dense(rows, d, kv_out) + dense(rows, d, kv_out);
+        (dims.rotary(work, a), apart, Cost::ZERO, Cost::ZERO)
+    };
+    // Its norms have biases.
+    let norm_row = if config.is_gpt2() { 2 * table_row } else { table_row };
+    let block = placed + dims.softmax(work, widths) + activated + pointwise(rows * d, 2 * 3, a);
     DecoderCost {
-        qkv: times(dense(rows, d, q_out) + dense(rows, d, kv_out) + dense(rows, d, kv_out)),
+        qkv: times(qkv),
         scores: times(dims.scores(work, widths)),
         context: times(dims.context(work, widths)),
         kv_write: times(dims.kv_write(work, a)),
         output: times(dense(rows, q_out, d)),
         ffn: times(ffn),
         lm_head: dense(work.batch, d, config.vocab_size),
-        small_weights: times(norm(rows * d, table_row, a) + norm(rows * d, table_row, a) + biases)
-            + norm(work.batch * d, table_row, a)
-            + lookup(rows, d, table_row, a),
-        pointwise: times(block) + last + cast(work.batch * config.vocab_size, a, 4),
+        small_weights: times(norm(rows * d, norm_row, a) + norm(rows * d, norm_row, a) + biases)
+            + norm(work.batch * d, norm_row, a)
+            + lookup(rows, d, table_row, a)
+            + positions,
+        pointwise: times(block) + added + last + cast(work.batch * config.vocab_size, a, 4),
     }
 }

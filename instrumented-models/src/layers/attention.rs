@@ -1,4 +1,4 @@
-//! Grouped-query causal self-attention.
+//! Causal self-attention, grouped-query where there are fewer key/value heads.
 
 use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
@@ -7,21 +7,27 @@ use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use tracing::Span;
 
-/// Self-attention with rotary embeddings, grouped key/value heads and a cache.
+/// Self-attention with grouped key/value heads and a cache.
 ///
-/// Its intervals are the four projections, `rotary`, `kv_cache`, `scores` (QKᵀ), `softmax` and `context` (AV and the
-/// return to the projections' layout). Query heads that share a key/value head are stacked as rows of one product, so
-/// keys and values are never repeated in memory.
+/// Its intervals are the projections, `rotary` (or `split`, where one projection makes queries, keys and values),
+/// `kv_cache`, `scores` (QKᵀ), `softmax` and `context` (AV and the return to the projections' layout). Query heads that
+/// share a key/value head are stacked as rows of one product, so keys and values are never repeated in memory.
 #[derive(Debug, Clone)]
 pub struct Attention {
-    q_proj: Projection,
-    k_proj: Projection,
-    v_proj: Projection,
+    inputs: Inputs,
     o_proj: Projection,
-    rotary: Rotary,
     cache: Option<KvCache>,
     dims: AttentionDims,
     spans: Spans,
+}
+
+/// How queries, keys and values are made.
+#[derive(Debug, Clone)]
+enum Inputs {
+    /// By a projection each; queries and keys are rotated.
+    Apart { q: Projection, k: Projection, v: Projection, rotary: Rotary },
+    /// By one projection, which has them side by side; positions were added to its input.
+    Merged { qkv: Projection, split: Span },
 }
 
 #[derive(Debug, Clone)]
@@ -30,6 +36,17 @@ struct Spans {
     scores: Span,
     softmax: Span,
     context: Span,
+}
+
+impl Spans {
+    fn new(path: &str) -> Self {
+        Self {
+            attention: layer_span!("attention", path),
+            scores: layer_span!("scores", &join(path, "scores")),
+            softmax: layer_span!("softmax", &join(path, "softmax")),
+            context: layer_span!("context", &join(path, "context")),
+        }
+    }
 }
 
 /// The four projections of an attention.
@@ -54,14 +71,21 @@ impl Attention {
         rotary: Rotary,
         cache: Option<KvCache>,
     ) -> Self {
-        let AttentionProjections { q: q_proj, k: k_proj, v: v_proj, o: o_proj } = projections;
-        let spans = Spans {
-            attention: layer_span!("attention", path),
-            scores: layer_span!("scores", &join(path, "scores")),
-            softmax: layer_span!("softmax", &join(path, "softmax")),
-            context: layer_span!("context", &join(path, "context")),
-        };
-        Self { q_proj, k_proj, v_proj, o_proj, rotary, cache, dims, spans }
+        let AttentionProjections { q, k, v, o: o_proj } = projections;
+        Self { inputs: Inputs::Apart { q, k, v, rotary }, o_proj, cache, dims, spans: Spans::new(path) }
+    }
+
+    /// An attention named by `path` whose projection `qkv`, hidden to (heads + 2·kv heads)·head, makes queries, keys and
+    /// values at once, as in GPT-2: without rotary embeddings.
+    pub fn merged(
+        path: &str,
+        dims: AttentionDims,
+        qkv: Projection,
+        output: Projection,
+        cache: Option<KvCache>,
+    ) -> Self {
+        let inputs = Inputs::Merged { qkv, split: layer_span!("split", &join(path, "split")) };
+        Self { inputs, o_proj: output, cache, dims, spans: Spans::new(path) }
     }
 
     /// The cache, if there is one.
@@ -78,11 +102,14 @@ impl Attention {
     /// know the width of their weights themselves.
     pub fn cost(&self, work: Work, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
-        let projections = [&self.q_proj, &self.k_proj, &self.v_proj, &self.o_proj];
         let keep =
             if self.cache.is_some() { self.dims.kv_write(work, width) } else { self.dims.turned_values(work, width) };
-        projections.iter().map(|p| p.cost(rows)).sum::<Cost>()
-            + self.dims.rotary(work, width)
+        let inputs = match &self.inputs {
+            Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + self.dims.rotary(work, width),
+            Inputs::Merged { qkv, .. } => qkv.cost(rows) + self.dims.split(work, width),
+        };
+        inputs
+            + self.o_proj.cost(rows)
             + keep
             + self.dims.scores(work, widths)
             + self.dims.softmax(work, widths)
@@ -94,12 +121,8 @@ impl Attention {
     pub fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
         let _entered = self.spans.attention.enter();
         let (batch, tokens, _) = xs.dims3()?;
-        let AttentionDims { heads, kv_heads, head_dim } = self.dims;
-        let q = self.q_proj.forward(xs)?.reshape((batch, tokens, heads, head_dim))?.transpose(1, 2)?;
-        let k = self.k_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
-        let v = self.v_proj.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
-        let (q, k) = self.rotary.forward(&q, &k, position)?;
         let work = Work::new(batch, tokens, position);
+        let (q, k, v) = self.inputs(xs, work)?;
         let (k, v) = match &mut self.cache {
             Some(cache) => cache.append(&k, &v, position)?,
             None => {
@@ -111,6 +134,35 @@ impl Attention {
         let weights = self.softmax(scores, mask, work, widths(&v))?;
         let context = self.context(&weights, &v, work, xs.dtype())?;
         self.o_proj.forward(&context)
+    }
+
+    /// Queries, keys and values, (batch, heads, tokens, head) each.
+    fn inputs(&self, xs: &Tensor, work: Work) -> Result<(Tensor, Tensor, Tensor)> {
+        let AttentionDims { heads, kv_heads, head_dim } = self.dims;
+        let (batch, tokens) = (work.batch, work.tokens);
+        match &self.inputs {
+            Inputs::Apart { q, k, v, rotary } => {
+                let q = q.forward(xs)?.reshape((batch, tokens, heads, head_dim))?.transpose(1, 2)?;
+                let k = k.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
+                let v = v.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
+                let (q, k) = rotary.forward(&q, &k, work.context - tokens)?;
+                Ok((q, k, v))
+            }
+            Inputs::Merged { qkv, split } => {
+                let all = qkv.forward(xs)?.reshape((batch, tokens, heads + 2 * kv_heads, head_dim))?;
+                let _entered = split.enter();
+                let part = |from: usize, count: usize| all.narrow(2, from, count)?.transpose(1, 2);
+                let (q, k) = (part(0, heads)?.contiguous()?, part(heads, kv_heads)?.contiguous()?);
+                // A copy that whoever keeps the values makes anyway is left to it.
+                let v = part(heads + kv_heads, kv_heads)?;
+                let v = if tokens > 1 && kv_heads > 1 { v } else { v.contiguous()? };
+                record(|| {
+                    let cost = self.dims.split(work, q.dtype().size_in_bytes());
+                    cost.annotation().dtype(dtype_word(q.dtype())).shape(q.dims())
+                });
+                Ok((q, k, v))
+            }
+        }
     }
 
     /// QKᵀ/√d, (batch, heads, tokens, context).

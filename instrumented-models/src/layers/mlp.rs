@@ -16,6 +16,8 @@ pub enum Activation {
     },
     /// `gelu(up(x))`, with the error function as in BERT: two projections in all.
     Gelu,
+    /// `gelu(up(x))`, in the tanh form of GPT-2.
+    GeluTanh,
 }
 
 /// A feed-forward network: up, activation, down. The activation is an interval `act_fn`.
@@ -39,7 +41,7 @@ impl Mlp {
     pub fn cost(&self, rows: usize, width: usize) -> Cost {
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => gate.cost(rows),
-            Activation::Gelu => Cost::ZERO,
+            Activation::Gelu | Activation::GeluTanh => Cost::ZERO,
         };
         let activation = self.activation_cost(rows * self.up.out_features(), width);
         gate + self.up.cost(rows) + activation + self.down.cost(rows)
@@ -49,15 +51,16 @@ impl Mlp {
     fn activation_cost(&self, elements: usize, width: usize) -> Cost {
         match &self.activation {
             Activation::SwiGlu { .. } => swiglu(elements, width),
-            Activation::Gelu => pointwise(elements, 2, width),
+            Activation::Gelu | Activation::GeluTanh => pointwise(elements, 2, width),
         }
     }
 
     fn activate(&self, up: Tensor, gate: Option<Tensor>) -> Result<Tensor> {
         let _entered = self.act_span.enter();
-        let ys = match gate {
-            Some(gate) => (candle_nn::ops::silu(&gate)? * up)?,
-            None => up.gelu_erf()?,
+        let ys = match (gate, &self.activation) {
+            (Some(gate), _) => (candle_nn::ops::silu(&gate)? * up)?,
+            (None, Activation::GeluTanh) => up.gelu()?,
+            (None, _) => up.gelu_erf()?,
         };
         record(|| {
             let cost = self.activation_cost(ys.elem_count(), ys.dtype().size_in_bytes());
@@ -73,7 +76,7 @@ impl Module for Mlp {
         let _entered = self.span.enter();
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => Some(gate.forward(xs)?),
-            Activation::Gelu => None,
+            Activation::Gelu | Activation::GeluTanh => None,
         };
         let up = self.up.forward(xs)?;
         self.down.forward(&self.activate(up, gate)?)

@@ -8,6 +8,7 @@
 //! residual stream is the block. Both come from [`crate::cost`].
 
 mod attention;
+mod causal_mask;
 mod conv2d;
 mod embedding;
 mod instrumented;
@@ -22,6 +23,7 @@ mod rms_norm;
 mod rotary;
 
 pub use attention::{Attention, AttentionProjections};
+pub(crate) use causal_mask::CausalMask;
 pub use conv2d::Conv2d;
 pub use embedding::Embedding;
 pub use instrumented::Instrumented;

@@ -227,6 +227,10 @@ impl WeightSource for GgufWeights<'_> {
         }
     }
 
+    fn contains(&self, name: &str) -> bool {
+        self.file.content.tensor_infos.contains_key(&gguf_name(name))
+    }
+
     fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
         let name = "rope_freqs.weight";
         if !self.file.content.tensor_infos.contains_key(name) {

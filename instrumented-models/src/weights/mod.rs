@@ -2,14 +2,16 @@
 
 pub mod gguf;
 mod gguf_header;
+mod prefixed;
 pub mod random;
 pub mod safetensors;
 
 use crate::candle_message;
 use crate::config::ConfigError;
-use crate::layers::{Embedding, Linear, Projection, QMatMul, RmsNorm};
+use crate::layers::{Embedding, LayerNorm, Linear, Projection, QMatMul, RmsNorm};
 use candle_core::Tensor;
 use candle_core::quantized::QTensor;
+pub use prefixed::WithoutPrefix;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,7 +96,7 @@ pub enum WeightError {
 }
 
 /// A source of weights under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight`).
-pub trait WeightSource {
+pub trait WeightSource: Send {
     /// The tensor `name`, dense, in the requested element type and on the requested device. It must have the shape
     /// `shape`.
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError>;
@@ -105,13 +107,25 @@ pub trait WeightSource {
         Ok(None)
     }
 
+    /// The tensor `name`, dense, of the shape (out, in), where it is stored as its transpose: GPT-2's projections.
+    fn transposed(&mut self, name: &str, (out, input): (usize, usize)) -> Result<Tensor, WeightError> {
+        // In the layout that all other models' projections have.
+        self.dense(name, &[input, out])?.t().and_then(|weight| weight.contiguous()).map_err(tensor_error(name))
+    }
+
+    /// Whether there is a tensor of this name. A source that cannot tell says yes, and fails when it is read.
+    fn contains(&self, name: &str) -> bool {
+        let _ = name;
+        true
+    }
+
     /// Divisors of the rotary frequencies, if the source has them.
     fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
         Ok(None)
     }
 }
 
-fn tensor_error(tensor: &str) -> impl FnOnce(candle_core::Error) -> WeightError + '_ {
+pub(crate) fn tensor_error(tensor: &str) -> impl FnOnce(candle_core::Error) -> WeightError + '_ {
     move |cause| WeightError::Tensor { tensor: tensor.to_string(), cause }
 }
 
@@ -129,6 +143,29 @@ pub(crate) fn projection(
         None => Linear::new(path, source.dense(&name, &[out, input])?, bias).map(Projection::Dense),
     }
     .map_err(tensor_error(&name))
+}
+
+/// The projection at `path`, (out, in), with a bias, stored as its transpose.
+pub(crate) fn transposed_projection(
+    source: &mut dyn WeightSource,
+    path: &str,
+    (out, input): (usize, usize),
+) -> Result<Projection, WeightError> {
+    let name = format!("{path}.weight");
+    let weight = source.transposed(&name, (out, input))?;
+    let bias = source.dense(&format!("{path}.bias"), &[out])?;
+    Linear::new(path, weight, Some(bias)).map(Projection::Dense).map_err(tensor_error(&name))
+}
+
+/// The layer norm at `path`, with a bias.
+pub(crate) fn layer_norm(
+    source: &mut dyn WeightSource,
+    path: &str,
+    size: usize,
+    eps: f64,
+) -> Result<LayerNorm, WeightError> {
+    let weight = source.dense(&format!("{path}.weight"), &[size])?;
+    Ok(LayerNorm::new(path, weight, Some(source.dense(&format!("{path}.bias"), &[size])?), eps))
 }
 
 /// The norm at `path`.

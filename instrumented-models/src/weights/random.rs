@@ -16,12 +16,20 @@ pub struct RandomWeights {
     dtype: DType,
     device: Device,
     printable_head: bool,
+    /// Whether the head is the embedding table, so that it has no weights of its own.
+    tied: bool,
 }
 
 impl RandomWeights {
     /// Weights for `config` in `dtype` on `device`.
     pub fn new(config: &ModelConfig, seed: u64, dtype: DType, device: &Device) -> Self {
-        Self { seed, index: 0, dtype, device: device.clone(), printable_head: config.name == EMBEDDED }
+        let printable_head = config.name == EMBEDDED;
+        Self { printable_head, ..Self::of_any_model(config.tie_embeddings, seed, dtype, device) }
+    }
+
+    /// Weights for a model that asks for what it needs; `tied` tells that `lm_head.weight` is not there.
+    pub fn of_any_model(tied: bool, seed: u64, dtype: DType, device: &Device) -> Self {
+        Self { seed, index: 0, dtype, device: device.clone(), printable_head: false, tied }
     }
 
     /// Values uniform in `mean ± half_width`.
@@ -53,6 +61,11 @@ impl RandomWeights {
                 }
                 self.uniform(shape, 0., spread)
             }
+            // A convolution's kernel (out, in, …): all but the first are summed over.
+            [_, window @ ..] if window.len() > 1 => {
+                let fan_in: usize = window.iter().product();
+                self.uniform(shape, 0., (3. / fan_in as f32).sqrt())
+            }
             _ if name.ends_with(".bias") => self.uniform(shape, 0., 0.1),
             _ => self.uniform(shape, 1., 0.1),
         }
@@ -79,6 +92,16 @@ fn mix(mut z: u64) -> u64 {
 impl WeightSource for RandomWeights {
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
         self.make(name, shape).map_err(|cause| WeightError::Tensor { tensor: name.to_string(), cause })
+    }
+
+    /// Made as it is used: the spread depends on which dimension is summed over.
+    fn transposed(&mut self, name: &str, (out, input): (usize, usize)) -> Result<Tensor, WeightError> {
+        self.dense(name, &[out, input])
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        let made = name.ends_with(".weight") || name.ends_with(".bias");
+        made && !(self.tied && name == "lm_head.weight")
     }
 }
 

@@ -156,11 +156,6 @@ impl SafetensorsDir {
         Ok(())
     }
 
-    /// Whether there is a tensor of this name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.places.contains_key(name)
-    }
-
     /// Bytes of all tensors as stored.
     pub fn stored_bytes(&self) -> u64 {
         self.places.values().map(|p| p.entry.data_offsets[1] - p.entry.data_offsets[0]).sum()
@@ -180,6 +175,10 @@ fn parse_dtype(word: &str) -> Option<DType> {
 }
 
 impl WeightSource for SafetensorsDir {
+    fn contains(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
     fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
         let Some(place) = self.places.get(name) else {
             return Err(WeightError::MissingTensor { tensor: name.to_string(), path: self.directory.clone() });

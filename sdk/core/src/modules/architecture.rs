@@ -14,6 +14,13 @@ enum Family {
     Decoder,
     /// Every layer computes every token; what comes after the encoder is not known.
     Encoder,
+    /// An encoder over the source and a decoder over the text, whose keys and values of the source are made from the
+    /// encoder's positions: in T5 anew for each token, in whisper once.
+    EncoderDecoder {
+        /// Whether the decoder itself narrows to the last position before its head. Otherwise the program does, or does
+        /// not.
+        narrows: bool,
+    },
 }
 
 /// Names of architectures in `config.json` (`model_type`) and GGUF (`general.architecture`). Of each, candle's own
@@ -45,6 +52,8 @@ const DECODERS: &[&str] = &[
     "starcoder2",
     "yi",
 ];
+/// Of encoder-decoders, and whether the decoder passes the last position only through its head.
+const ENCODER_DECODERS: &[(&str, bool)] = &[("t5", true), ("whisper", false)];
 const ENCODERS: &[&str] = &["bert", "distilbert", "jina_bert", "nomic_bert", "xlm-roberta"];
 
 /// Rows that a module computes in a step.
@@ -55,6 +64,8 @@ pub enum Rows {
     EachToken(u32),
     /// One for each sequence: its last position.
     EachSequence,
+    /// One for each position of the source, which the request's `encode` step passed.
+    EachSourcePosition,
     /// Not known.
     Unknown,
 }
@@ -66,8 +77,20 @@ pub struct Attention {
     pub queries: u64,
     /// Features of the keys that it makes, and as many of values, all heads together.
     pub keys: u64,
-    /// Whether a token attends to itself and those before it only.
-    pub causal: bool,
+    /// What a token attends to.
+    pub over: Over,
+}
+
+/// What a token attends to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Over {
+    /// Itself and those before it.
+    Before,
+    /// All tokens of its sequence.
+    All,
+    /// All positions of the source.
+    Source,
 }
 
 /// The model being loaded, as far as its configuration says.
@@ -145,6 +168,16 @@ impl Architecture {
                 "q_norm" | "k_norm" | "attn_q_norm" | "attn_k_norm" | "q_layernorm" | "k_layernorm" => Rows::Unknown,
                 _ => Rows::EachToken(1),
             },
+            Family::EncoderDecoder { narrows } => match part {
+                "lm_head" if narrows => Rows::EachSequence,
+                "lm_head" => Rows::Unknown,
+                // As many look-ups as pairs of positions.
+                "relative_attention_bias" => Rows::Unknown,
+                "k" | "v" | "k_proj" | "v_proj" if is_over_source(module) => Rows::EachSourcePosition,
+                // Two frames of sound become one position.
+                "conv1" => Rows::EachToken(2),
+                _ => Rows::EachToken(1),
+            },
             Family::Encoder if module.contains("pooler") || !module.contains("layer") => Rows::Unknown,
             Family::Encoder => Rows::EachToken(1),
         }
@@ -152,10 +185,19 @@ impl Architecture {
 
     /// What the module of this name, with so many features coming out, has to do with attention.
     pub(super) fn attention(&self, module: &str, out: u64) -> Option<Attention> {
-        let causal = self.family? == Family::Decoder;
+        let over = match self.family? {
+            Family::Decoder => Over::Before,
+            Family::Encoder => Over::All,
+            Family::EncoderDecoder { .. } if is_over_source(module) => Over::Source,
+            Family::EncoderDecoder { .. } if module.split('.').any(|part| part == "decoder") => Over::Before,
+            Family::EncoderDecoder { .. } => Over::All,
+        };
+        let t5 = matches!(self.family?, Family::EncoderDecoder { .. });
         let (queries, keys) = match module.rsplit('.').next()? {
             "q_proj" | "attn_q" | "query" | "q_lin" => (out, 0),
             "k_proj" | "attn_k" | "key" | "k_lin" => (0, out),
+            "q" if t5 => (out, 0),
+            "k" if t5 => (0, out),
             "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" => {
                 let (queries, keys) = self.heads?;
                 let each = out.checked_div(queries.checked_add(keys.checked_mul(2)?)?)?;
@@ -163,17 +205,24 @@ impl Architecture {
             }
             _ => return None,
         };
-        Some(Attention { queries, keys, causal })
+        Some(Attention { queries, keys, over })
     }
 }
 
+/// Whether a module is part of an attention of the text to the source.
+fn is_over_source(module: &str) -> bool {
+    module.split('.').any(|part| matches!(part, "EncDecAttention" | "encoder_attn"))
+}
+
 fn family(name: &str) -> Option<Family> {
-    let is_one_of = |names: &[&str]| names.contains(&name);
-    match () {
-        () if is_one_of(DECODERS) => Some(Family::Decoder),
-        () if is_one_of(ENCODERS) => Some(Family::Encoder),
-        () => None,
+    if DECODERS.contains(&name) {
+        return Some(Family::Decoder);
     }
+    if ENCODERS.contains(&name) {
+        return Some(Family::Encoder);
+    }
+    let (_, narrows) = ENCODER_DECODERS.iter().find(|(known, _)| *known == name)?;
+    Some(Family::EncoderDecoder { narrows: *narrows })
 }
 
 #[cfg(test)]
@@ -193,6 +242,26 @@ mod tests {
         let bert = Architecture::named("bert", None);
         assert_eq!(bert.rows("encoder.layer.0.output.dense"), Rows::EachToken(1));
         assert_eq!(bert.rows("pooler.dense"), Rows::Unknown);
+        let t5 = Architecture::named("t5", None);
+        assert_eq!(t5.rows("decoder.block.0.layer.0.SelfAttention.k"), Rows::EachToken(1));
+        assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.q"), Rows::EachToken(1));
+        assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.k"), Rows::EachSourcePosition);
+        assert_eq!(t5.rows("lm_head"), Rows::EachSequence);
+        let whisper = Architecture::named("whisper", None);
+        assert_eq!(whisper.rows("model.encoder.conv1"), Rows::EachToken(2));
+        assert_eq!(whisper.rows("lm_head"), Rows::Unknown, "candle leaves it to the program");
+    }
+
+    #[test]
+    fn attention_is_over_the_text_or_the_source() {
+        let over = |name: &str, module: &str| Architecture::named(name, None).attention(module, 64).map(|a| a.over);
+        assert_eq!(over("t5", "encoder.block.0.layer.0.SelfAttention.q"), Some(Over::All));
+        assert_eq!(over("t5", "decoder.block.0.layer.0.SelfAttention.q"), Some(Over::Before));
+        assert_eq!(over("t5", "decoder.block.0.layer.1.EncDecAttention.k"), Some(Over::Source));
+        assert_eq!(over("whisper", "model.decoder.layers.0.encoder_attn.q_proj"), Some(Over::Source));
+        assert_eq!(over("whisper", "model.encoder.layers.0.self_attn.q_proj"), Some(Over::All));
+        assert_eq!(over("whisper", "model.decoder.layers.0.self_attn.k_proj"), Some(Over::Before));
+        assert_eq!(over("t5", "decoder.block.0.layer.1.EncDecAttention.v"), None);
     }
 
     #[test]
@@ -200,7 +269,7 @@ mod tests {
         let phi = r#"{"model_type": "phi3", "num_attention_heads": 4, "num_key_value_heads": 2}"#;
         let phi = Architecture::of_config(phi).unwrap();
         let merged = phi.attention("model.layers.0.self_attn.qkv_proj", 64).unwrap();
-        assert_eq!((merged.queries, merged.keys, merged.causal), (32, 16, true));
+        assert_eq!((merged.queries, merged.keys, merged.over), (32, 16, Over::Before));
         let stages = Architecture::of_config(r#"{"model_type": "phi3", "num_attention_heads": [1, 2], "n_head": 2}"#);
         assert_eq!(stages.unwrap().heads, Some((2, 2)), "a list is no number of heads, and no error");
         let separate = phi.attention("m.q_proj", 32).unwrap();

@@ -3,7 +3,7 @@
 //! The formulas are those of the wrapped models (`candlescope_models::cost`): matrix products count 2·M·N·K, norms and
 //! look-ups no FLOPs; bytes are weights read and keys and values moved, I/O bytes have the activations besides.
 
-use super::{Attention, Module, Operation, Rows, Weight};
+use super::{Attention, Module, Operation, Over, Rows, Weight};
 use crate::annotation::Annotation;
 use crate::vocabulary::DType;
 
@@ -15,6 +15,10 @@ pub(crate) struct StepWork {
     pub(crate) sequences: u64,
     /// Tokens that each sequence has after the step.
     pub(crate) context: Option<u64>,
+    /// Positions of the source, of all sequences together.
+    pub(crate) source: Option<u64>,
+    /// Whether keys and values of the source are needed for the first time: later they could have been kept.
+    pub(crate) begins: bool,
 }
 
 impl StepWork {
@@ -22,7 +26,8 @@ impl StepWork {
     pub(crate) fn of(annotation: &Annotation) -> Option<Self> {
         let tokens = annotation.get_tokens()?.into();
         let sequences = annotation.get_batch().unwrap_or(1).max(1).into();
-        Some(Self { tokens, sequences, context: annotation.get_context_len().map(u64::from) })
+        let context = annotation.get_context_len().map(u64::from);
+        Some(Self { tokens, sequences, context, source: None, begins: false })
     }
 }
 
@@ -33,10 +38,12 @@ impl Module {
         let Some(matrix) = self.weights.first() else { return Annotation::new() };
         let said = Annotation::new().dtype(matrix.dtype).shape(&matrix.dims);
         let Some(rows) = step.and_then(|step| self.rows(step)) else { return said };
+        let recomputed = self.rows == Rows::EachSourcePosition && step.is_some_and(|step| !step.begins);
         self.work(matrix, rows).map_or(said, |work| {
             let mut said = said;
             said.merge(&work);
-            said
+            // What is made anew though it could have been kept is executed, and not needed.
+            if recomputed { said.flops(0) } else { said }
         })
     }
 
@@ -45,14 +52,18 @@ impl Module {
         matches!(self.operation, Operation::Linear | Operation::Convolution) && !self.weights.is_empty()
     }
 
-    pub(crate) fn knows_rows(&self) -> bool {
-        self.rows != Rows::Unknown && self.operation == Operation::Linear
+    /// Whether the rows that it computes in a step are known.
+    pub(crate) fn knows_rows(&self, step: StepWork) -> bool {
+        let is_conv1d =
+            self.operation == Operation::Convolution && self.weights.first().is_some_and(|w| w.dims.len() == 3);
+        self.rows(step).is_some() && (self.operation == Operation::Linear || is_conv1d)
     }
 
     fn rows(&self, step: StepWork) -> Option<u64> {
         match self.rows {
             Rows::EachToken(n) => step.tokens.checked_mul(n.into()),
             Rows::EachSequence => Some(step.sequences),
+            Rows::EachSourcePosition => step.source,
             Rows::Unknown => None,
         }
     }
@@ -74,6 +85,11 @@ impl Module {
                 let row = matrix.bytes / (words as u64).max(1);
                 (None, all(&[rows, row]), all(&[rows, (features as u64).saturating_mul(width).saturating_add(4)]))
             }
+            // Along one dimension; what it moves besides its weights depends on its stride.
+            (Operation::Convolution, &[out, features, window]) => {
+                let flops = all(&[2, rows, features as u64, out as u64, window as u64]);
+                return Some(Annotation::new().bytes(weights).flops(flops).flops_executed(flops));
+            }
             _ => return None,
         };
         let work = Annotation::new().bytes(bytes).io_bytes(bytes.saturating_add(activations));
@@ -89,12 +105,17 @@ impl Attention {
     /// written. What its activations move depends on how it is done, and is not said.
     ///
     /// Needed are 4·q·(T·C − T(T−1)/2) FLOPs for each sequence with T new tokens and C after the step, executed 4·q·T·C;
-    /// without a mask both are the latter.
+    /// without a mask both are the latter. Over a source of S positions both are 4·q·T·S, and the keys and values of the
+    /// source are read by whoever has the queries and written by whoever makes them.
     pub(crate) fn annotation(&self, step: StepWork, width: u64) -> Option<Annotation> {
+        if self.over == Over::Source {
+            return self.over_source(step, width);
+        }
         let context = step.context?;
         let each = step.tokens / step.sequences;
         let pairs = step.tokens.checked_mul(context)?;
-        let masked = if self.causal { step.sequences.checked_mul(each * each.saturating_sub(1) / 2)? } else { 0 };
+        let masked =
+            if self.over == Over::Before { step.sequences.checked_mul(each * each.saturating_sub(1) / 2)? } else { 0 };
         let factor = self.queries.checked_mul(4)?;
         let executed = factor.checked_mul(pairs)?;
         let needed = factor.checked_mul(pairs.checked_sub(masked)?)?;
@@ -102,6 +123,18 @@ impl Attention {
         let positions = step.sequences.checked_mul(context)?.checked_add(step.tokens)?;
         let moved = positions.checked_mul(2)?.checked_mul(self.keys)?.checked_mul(width)?;
         Some(Annotation::new().flops(needed).flops_executed(executed).bytes(moved))
+    }
+
+    fn over_source(&self, step: StepWork, width: u64) -> Option<Annotation> {
+        let source = step.source?;
+        // Each sequence's tokens attend to the positions of its own source.
+        let pairs = step.tokens.checked_mul(source / step.sequences)?;
+        let flops = self.queries.checked_mul(4)?.checked_mul(pairs)?;
+        // Neither of the models read here shares keys between heads: there are as many features as of queries.
+        let written = if step.begins { self.keys } else { 0 };
+        let features = self.queries.checked_add(written)?;
+        let moved = source.checked_mul(2)?.checked_mul(features)?.checked_mul(width)?;
+        Some(Annotation::new().flops(flops).flops_executed(flops).bytes(moved))
     }
 }
 
@@ -127,7 +160,7 @@ mod tests {
         Module { name: "m".into(), operation, weights, rows, attention: None }
     }
 
-    const STEP: StepWork = StepWork { tokens: 6, sequences: 2, context: Some(10) };
+    const STEP: StepWork = StepWork { tokens: 6, sequences: 2, context: Some(10), source: Some(14), begins: true };
 
     #[test]
     fn products_norms_and_look_ups() {
@@ -158,15 +191,39 @@ mod tests {
     #[test]
     fn attention_needs_less_than_is_executed() {
         // Two sequences of three new tokens, ten each after the step: 3·10 − 3 of 30 pairs.
-        let attention = Attention { queries: 4, keys: 2, causal: true }.annotation(STEP, 2).unwrap();
+        let attention = Attention { queries: 4, keys: 2, over: Over::Before }.annotation(STEP, 2).unwrap();
         assert_eq!(attention.get_flops(), Some(4 * 4 * 2 * 27));
         assert_eq!(attention.get_flops_executed(), Some(4 * 4 * 2 * 30));
         assert_eq!(attention.get_bytes(), Some(2 * 2 * 2 * (2 * 10 + 6)));
-        let both = Attention { queries: 4, keys: 2, causal: false }.annotation(STEP, 2).unwrap();
+        let both = Attention { queries: 4, keys: 2, over: Over::All }.annotation(STEP, 2).unwrap();
         assert_eq!(both.get_flops(), both.get_flops_executed());
         assert_eq!(
-            Attention { queries: 4, keys: 2, causal: true }.annotation(StepWork { context: None, ..STEP }, 2),
+            Attention { queries: 4, keys: 2, over: Over::Before }.annotation(StepWork { context: None, ..STEP }, 2),
             None
         );
+    }
+
+    #[test]
+    fn keys_of_the_source_are_needed_once_and_read_at_each_step() {
+        let keys = module(Operation::Linear, Rows::EachSourcePosition, &[&[8, 4]]);
+        let first = keys.annotation(Some(STEP));
+        assert_eq!((first.get_flops(), first.get_flops_executed()), (Some(2 * 14 * 8 * 4), Some(2 * 14 * 8 * 4)));
+        let later = StepWork { begins: false, ..STEP };
+        let again = keys.annotation(Some(later));
+        assert_eq!((again.get_flops(), again.get_flops_executed()), (Some(0), Some(2 * 14 * 8 * 4)));
+        let unknown = StepWork { source: None, ..STEP };
+        assert_eq!(keys.annotation(Some(unknown)).get_flops(), None);
+        assert!(keys.knows_rows(STEP) && !keys.knows_rows(unknown));
+        // Seven positions of the source for each of the three tokens of two sequences.
+        let queries = Attention { queries: 8, keys: 0, over: Over::Source };
+        let attention = queries.annotation(STEP, 2).unwrap();
+        assert_eq!((attention.get_flops(), attention.get_bytes()), (Some(4 * 8 * 6 * 7), Some(2 * 14 * 8 * 2)));
+        assert_eq!(queries.annotation(unknown, 2), None);
+    }
+
+    #[test]
+    fn a_convolution_along_one_dimension() {
+        let conv = module(Operation::Convolution, Rows::EachToken(2), &[&[8, 4, 3], &[8]]).annotation(Some(STEP));
+        assert_eq!((conv.get_flops(), conv.get_io_bytes()), (Some(2 * 12 * 8 * 4 * 3), None));
     }
 }

@@ -15,7 +15,7 @@ mod watch;
 
 use crate::vocabulary::DType;
 use architecture::Architecture;
-pub use architecture::{Attention, ConfigUnreadable, Rows};
+pub use architecture::{Attention, ConfigUnreadable, Over, Rows};
 pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;

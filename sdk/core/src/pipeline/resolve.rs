@@ -18,7 +18,11 @@ use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Requests of one thread whose sources are remembered: more are not worked for in turns.
+const MAX_SOURCES: usize = 64;
 
 /// Steps of one thread that may be buffered at once: nested ones, and ones whose end was lost.
 const MAX_OPEN_STEPS: usize = 32;
@@ -95,11 +99,15 @@ pub(crate) struct ThreadStream {
     pending: Option<Annotation>,
     steps: Vec<StepBuffer>,
     spare: Vec<StepBuffer>,
+    /// Positions that the latest `encode` step of a request passed, all sequences together: what its decoder attends to.
+    sources: VecDeque<(u32, u64)>,
 }
 
 #[derive(Default)]
 struct StepBuffer {
     step: u64,
+    /// Positions of the source that the step's request has encoded on this thread.
+    source: Option<u64>,
     items: Vec<RawInterval>,
     annotations: Vec<(u32, Annotation)>,
     /// Paths of the open intervals announced so far, by `seq`.
@@ -156,7 +164,7 @@ impl StepBuffer {
 
 impl ThreadStream {
     pub(crate) fn new(info: Arc<ThreadInfo>) -> Self {
-        Self { info, pending: None, steps: Vec::new(), spare: Vec::new() }
+        Self { info, pending: None, steps: Vec::new(), spare: Vec::new(), sources: VecDeque::new() }
     }
 
     fn buffer(&mut self, step: u64) -> &mut StepBuffer {
@@ -169,6 +177,24 @@ impl ThreadStream {
         self.steps.push(buffer);
         let last = self.steps.len() - 1;
         &mut self.steps[last]
+    }
+
+    /// What a request has encoded here. Nothing without a request: another source could have come in between.
+    fn source(&self, request: u32) -> Option<u64> {
+        self.sources.iter().find(|(of, _)| *of == request && request != 0).map(|(_, positions)| *positions)
+    }
+
+    /// A step has ended: if it encoded, its request has a source.
+    fn remember_source(&mut self, root: &RawInterval, annotation: Option<Annotation>) {
+        if root.request == 0 || phase_of(root) != Some(Phase::Encode) {
+            return;
+        }
+        self.sources.retain(|(request, _)| *request != root.request);
+        let Some(positions) = annotation.and_then(|said| said.get_tokens()) else { return };
+        if self.sources.len() >= MAX_SOURCES {
+            self.sources.pop_front();
+        }
+        self.sources.push_back((root.request, positions.into()));
     }
 
     fn take(&mut self, step: u64) -> StepBuffer {
@@ -188,6 +214,7 @@ impl ThreadStream {
         buffer.open.clear();
         buffer.announced.clear();
         buffer.done = StepTotals::default();
+        buffer.source = None;
         if self.spare.len() < 4 {
             self.spare.push(buffer);
         }
@@ -257,6 +284,8 @@ impl Resolver {
                 buffer.items.push(interval);
                 if is_root {
                     let mut buffer = thread.take(interval.step);
+                    buffer.source = thread.source(interval.request);
+                    thread.remember_source(&interval, annotation);
                     self.resolve_part(&mut buffer, &thread.info, around, out);
                     self.finish_step(&interval, annotation, &buffer, &thread.info, around, out);
                     thread.recycle(buffer);

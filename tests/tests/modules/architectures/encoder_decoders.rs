@@ -1,10 +1,11 @@
 //! Models with an encoder and a decoder: the source, the first two tokens, and what comes next.
 
 use super::decoders::of;
-use super::{Case, Row, Step, watch};
+use super::{Case, Row, Step, StepFlops, watch};
 use candle_core::{Device, IndexOp, Tensor};
 use candle_transformers::models::{marian, t5, whisper};
-use candlescope_core::llm;
+use candlescope_core::llm::{self, Request};
+use candlescope_core::{Annotation, annotate};
 use serde_json::json;
 
 pub(super) const MODELS: &[fn() -> Row] = &[t5_tied, t5_gated, t5_encoder, marian, whisper];
@@ -51,10 +52,27 @@ fn t5_rows(module: &str, step: Step) -> u64 {
     }
 }
 
+/// Attention of two layers: of the source to itself, of the text to itself and to the source.
+fn attention(step: Step) -> u64 {
+    let pairs = if step == ENCODE { SOURCE * SOURCE } else { step.causal() + step.tokens * SOURCE };
+    2 * 4 * 32 * pairs
+}
+
+/// Keys and values of the source, which are needed once, though T5 makes them for each token.
+const OF_SOURCE: u64 = 2 * 2 * SOURCE * 2 * SQUARE;
+
+fn t5_flops(step: Step, feed_forward: u64) -> u64 {
+    let again = if step == NEXT { OF_SOURCE } else { 0 };
+    total(step, feed_forward, 1, 2) - again + attention(step)
+}
+
 fn t5(gated: bool, case: Case<'_>) -> Row {
     let shared: &[(&str, &[usize])] = &[("shared.weight", &[96, 32])];
     let seen = watch(Some(r#"{"model_type": "t5", "vocab_size": 96}"#), shared, |vb| {
         let mut model = t5::T5ForConditionalGeneration::load(vb, &t5_config(gated)).expect("it loads");
+        // The source's positions are those that the same request has encoded.
+        let request = Request::new("text_completion", "t5");
+        let _in_request = request.enter();
         let source = {
             let _step = llm::encode(ENCODE.told());
             model.encode(&ENCODE.ids()).expect("encodes")
@@ -71,6 +89,7 @@ fn t5_tied() -> Row {
     let case = Case {
         name: "t5, tied head",
         total: &|step| total(step, 2 * 32 * 64, 1, 2),
+        flops: StepFlops::All(&|step| t5_flops(step, 2 * 32 * 64)),
         shared: &[("lm_head", "shared.weight")],
         ..Case::default()
     };
@@ -78,12 +97,18 @@ fn t5_tied() -> Row {
 }
 
 fn t5_gated() -> Row {
-    t5(true, Case { name: "t5, gated", total: &|step| total(step, 3 * 32 * 64, 1, 2), ..Case::default() })
+    let case = Case {
+        name: "t5, gated",
+        total: &|step| total(step, 3 * 32 * 64, 1, 2),
+        flops: StepFlops::All(&|step| t5_flops(step, 3 * 32 * 64)),
+        ..Case::default()
+    };
+    t5(true, case)
 }
 
 fn t5_encoder() -> Row {
     let shared: &[(&str, &[usize])] = &[("shared.weight", &[96, 32])];
-    let seen = watch(None, shared, |vb| {
+    let seen = watch(Some(r#"{"model_type": "t5", "vocab_size": 96}"#), shared, |vb| {
         let mut model = t5::T5EncoderModel::load(vb, &t5_config(true)).expect("it loads");
         super::encode(|ids| model.forward(ids));
     });
@@ -92,6 +117,7 @@ fn t5_encoder() -> Row {
         file: "t5.rs",
         steps: &[ENCODE],
         total: &|step| total(step, 3 * 32 * 64, 1, 2),
+        flops: StepFlops::All(&|step| t5_flops(step, 3 * 32 * 64)),
         ..Case::default()
     }
     .check(&seen)
@@ -144,6 +170,17 @@ fn marian() -> Row {
 /// It has no cache of its own tokens: all three are passed.
 const AGAIN: Step = Step { tokens: 3, context: 3 };
 
+fn whisper_total(step: Step) -> u64 {
+    let feed_forward = 2 * 32 * 128;
+    match step {
+        // Three taps over eight bands at ten positions, and over 32 features at every other.
+        ENCODE => total(step, feed_forward, 0, 2) + 2 * (10 * 3 * 8 * 32 + 5 * 3 * 32 * 32),
+        START => total(step, feed_forward, 1, 2),
+        // Keys and values of the source are kept.
+        _ => total(step, feed_forward, 1, 2) - OF_SOURCE,
+    }
+}
+
 fn whisper() -> Row {
     let text = json!({
         "model_type": "whisper", "num_mel_bins": 8, "max_source_positions": 16, "d_model": 32,
@@ -153,6 +190,8 @@ fn whisper() -> Row {
     .to_string();
     let seen = watch(Some(&text), &[], |vb| {
         let mut model = whisper::model::Whisper::load(&vb, of(&text)).expect("it loads");
+        let request = Request::new("text_completion", "whisper");
+        let _in_request = request.enter();
         let sound = Tensor::randn(0f32, 1., (1, 8, 10), &Device::Cpu).expect("a sound");
         let source = {
             let _step = llm::encode(ENCODE.told());
@@ -162,6 +201,9 @@ fn whisper() -> Row {
             let _step = phase(step.told());
             let hidden = model.decoder.forward(&step.ids(), &source, step == START).expect("decodes");
             let last = hidden.i((.., step.tokens as usize - 1.., ..)).expect("the last");
+            // candle leaves it to the program how many positions pass the head: this one says so.
+            let _head = tracing::trace_span!("head").entered();
+            annotate(Annotation::new().flops(2 * 32 * 96));
             model.decoder.final_linear(&last).expect("words");
         }
     });
@@ -169,16 +211,9 @@ fn whisper() -> Row {
         name: "whisper",
         file: "whisper/model.rs",
         steps: &[ENCODE, START, AGAIN],
-        total: &|step| {
-            let feed_forward = 2 * 32 * 128;
-            match step {
-                // Three taps over eight bands at ten positions, and over 32 features at every other.
-                ENCODE => total(step, feed_forward, 0, 2) + 2 * (10 * 3 * 8 * 32 + 5 * 3 * 32 * 32),
-                START => total(step, feed_forward, 1, 2),
-                // Keys and values of the source are kept.
-                _ => total(step, feed_forward, 1, 2) - 2 * 2 * SOURCE * 2 * SQUARE,
-            }
-        },
+        remark: "FLOPs of a step where the program tells those of the head: how many positions pass it is its choice",
+        total: &|step| whisper_total(step),
+        flops: StepFlops::All(&|step| whisper_total(step) + attention(step)),
         spanless: &["layer_norm", "embed_tokens", "embed_positions"],
         shared: &[("lm_head", "model.decoder.embed_tokens.weight")],
         rows: &|module, step| match module {

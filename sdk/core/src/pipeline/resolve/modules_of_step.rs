@@ -1,10 +1,11 @@
 //! Which modules of a model the intervals of a step stand for, and what work they do.
 
-use super::{Parent, Resolver, Scratch, StepBuffer, Surroundings};
+use super::{Parent, Resolver, Scratch, StepBuffer, Surroundings, phase_of};
 use crate::annotation::Annotation;
-use crate::modules::{self, Slot, StepWork};
+use crate::modules::{self, Over, Slot, StepWork};
 use crate::names::OTHER;
 use crate::raw::flag;
+use crate::vocabulary::Phase;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -90,7 +91,10 @@ impl Resolver {
             let says_itself = own.get_flops().is_some() || own.get_bytes().is_some() || own.get_io_bytes().is_some();
             let phase = match (says_itself || around == Around::Told, StepWork::of(&own)) {
                 (true, _) => Around::Told,
-                (false, Some(step)) => Around::Phase(position as u32, step),
+                (false, Some(step)) => {
+                    let begins = phase_of(&buffer.items[i as usize]) != Some(Phase::Decode);
+                    Around::Phase(position as u32, StepWork { source: buffer.source, begins, ..step })
+                }
                 (false, None) => around,
             };
             phases.push(phase);
@@ -105,11 +109,12 @@ impl Resolver {
             };
             if module.has_work() {
                 *passes.entry((at, name)).or_default() += 1;
-                buffer.done.work_missing |= !module.knows_rows();
+                buffer.done.work_missing |= !module.knows_rows(step);
             }
             work[position].merge(&module.annotation(Some(step)));
             // Attention has no weights of its own: its work is counted for the interval that holds its projections.
             if let (Some(attention), Some(parent)) = (&module.attention, parent) {
+                buffer.done.work_missing |= attention.over == Over::Source && step.source.is_none();
                 let width = module.weights.first().and_then(modules::activation_width);
                 if let Some(more) = width.and_then(|width| attention.annotation(step, width)) {
                     work[parent].merge(&more);
