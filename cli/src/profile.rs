@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
-use candlescope_models::{AnyModel, Engine, LoadOptions, ModelSource};
+use candlescope_models::{AnyModel, LoadOptions, ModelSource};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

@@ -196,7 +196,11 @@ mod tests {
     #[test]
     fn streams_have_tracks_and_a_graph_has_one_call() {
         let mut tracks = KernelTracks::default();
-        let on = |stream| KernelRecord { stream, ..kernel("GPU", 0, 10) };
+        let on = |stream| {
+            candlescope_testkit::with(kernel("GPU", 0, 10), |r| {
+                r.stream = stream;
+            })
+        };
         assert_eq!(tracks.place(&on(7)).number, 0);
         assert_eq!(tracks.place(&on(8)).number, 1);
         assert!(tracks.is_new_call(1, &on(7)) && !tracks.is_new_call(1, &on(8)) && tracks.is_new_call(2, &on(7)));
@@ -205,9 +209,17 @@ mod tests {
     #[test]
     fn an_interval_waits_for_its_slice_only_if_no_call_is_known() {
         let (mut tracks, mut batch) = (KernelTracks::default(), Batch::default());
-        let called =
-            KernelRecord { seq: Some(1), launch_start: Some(candlescope_core::HostNs(1)), ..kernel("G", 0, 1) };
-        batch.kernels = vec![called, KernelRecord { seq: Some(2), ..kernel("G", 0, 1) }, kernel("G", 0, 1)];
+        let called = candlescope_testkit::with(kernel("G", 0, 1), |r| {
+            r.seq = Some(1);
+            r.launch_start = Some(candlescope_core::HostNs(1));
+        });
+        batch.kernels = vec![
+            called,
+            candlescope_testkit::with(kernel("G", 0, 1), |r| {
+                r.seq = Some(2);
+            }),
+            kernel("G", 0, 1),
+        ];
         tracks.expect(&batch);
         assert!(!tracks.begins_arrow(1) && tracks.begins_arrow(2) && !tracks.begins_arrow(2));
         assert_eq!(arrow(&batch.kernels[0]), Some(1));

@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, Exporter, HostNs, KernelKind, Ledger, SpanRecord, StepRecord};
+use candlescope_core::{Batch, Exporter, HostNs, KernelKind, Ledger};
 use candlescope_exporters::chrome::{self, ChromeExporter};
 #[cfg(feature = "kineto")]
 use candlescope_exporters::kineto;
@@ -202,8 +202,20 @@ fn kineto_has_what_other_tools_look_for() {
     (steps.spans, steps.kernels) = (Vec::new(), Vec::new());
     (kernels.spans, kernels.steps) = (Vec::new(), Vec::new());
     (last.kernels, last.steps) = (Vec::new(), Vec::new());
-    steps.steps.extend(unrecorded.steps.iter().cloned().map(|step| StepRecord { step: 9, ..step }));
-    let spans: Vec<_> = unrecorded.spans.into_iter().map(|span| SpanRecord { step: Some(9), ..span }).collect();
+    steps.steps.extend(unrecorded.steps.iter().cloned().map(|step| {
+        candlescope_testkit::with(step, |r| {
+            r.step = 9;
+        })
+    }));
+    let spans: Vec<_> = unrecorded
+        .spans
+        .into_iter()
+        .map(|span| {
+            candlescope_testkit::with(span, |r| {
+                r.step = Some(9);
+            })
+        })
+        .collect();
     let mut other = Batch::default();
     other.spans = spans;
     let written = kineto::write(&mut bytes, &manifest(), [steps, kernels, last, other]).unwrap();

@@ -15,22 +15,25 @@ const THREAD: u64 = 1 << 40;
 
 /// Work at `start..end`, launched by a call of 100 ns at `launch`, by `text` in step 0.
 fn work(text: &str, start: i64, end: i64, launch: i64, stream: u32) -> KernelRecord {
-    KernelRecord {
-        seq: Some(THREAD + launch.max(0) as u64),
-        step: Some(0),
-        path: Some(path(text)),
-        stream,
-        name: text.rsplit('/').next().unwrap_or(text).into(),
-        launch: Some("cuLaunchKernel"),
-        launch_start: Some(HostNs(T0 + launch)),
-        launch_dur_ns: Some(100),
-        correlation: start as u32,
-        ..kernel("GPU", start, (end - start) as u64)
-    }
+    candlescope_testkit::with(kernel("GPU", start, (end - start) as u64), |r| {
+        r.seq = Some(THREAD + launch.max(0) as u64);
+        r.step = Some(0);
+        r.path = Some(path(text));
+        r.stream = stream;
+        r.name = text.rsplit('/').next().unwrap_or(text).into();
+        r.launch = Some("cuLaunchKernel");
+        r.launch_start = Some(HostNs(T0 + launch));
+        r.launch_dur_ns = Some(100);
+        r.correlation = start as u32;
+    })
 }
 
 fn copy(direction: &str, bytes: u64, of: KernelRecord) -> KernelRecord {
-    KernelRecord { kind: KernelKind::Memcpy, name: direction.into(), bytes: Some(bytes), ..of }
+    candlescope_testkit::with(of, |r| {
+        r.kind = KernelKind::Memcpy;
+        r.name = direction.into();
+        r.bytes = Some(bytes);
+    })
 }
 
 fn try_account(batch: &Batch, bound_ns: Option<u64>, options: &AccountOptions) -> Result<Account, AccountError> {
@@ -63,7 +66,9 @@ fn by_hand() -> Vec<KernelRecord> {
         // In the queue; 500 ns after the one before.
         work("decode/b", 6_500, 7_000, 5_000, 1),
         // A copy, launched in time, 2000 ns later; its call returns at 9600, when it has ended.
-        KernelRecord { launch_dur_ns: Some(3_600), ..copy("dtoh", 1_000, work("decode/c", 9_000, 9_500, 6_000, 1)) },
+        candlescope_testkit::with(copy("dtoh", 1_000, work("decode/c", 9_000, 9_500, 6_000, 1)), |r| {
+            r.launch_dur_ns = Some(3_600);
+        }),
         // The host waited for the copy, and went on.
         work("decode/a", 12_000, 13_000, 11_000, 1),
     ]
@@ -166,7 +171,9 @@ fn the_critical_path_by_hand() {
     let kernels = vec![
         work("decode/a", 1_000, 5_000, 100, 1),
         work("decode/b", 5_200, 8_900, 250, 1),
-        KernelRecord { launch_dur_ns: Some(9_700), ..copy("dtoh", 4, work("decode/c", 9_000, 10_000, 400, 1)) },
+        candlescope_testkit::with(copy("dtoh", 4, work("decode/c", 9_000, 10_000, 400, 1)), |r| {
+            r.launch_dur_ns = Some(9_700);
+        }),
     ];
     let path = device(&[(0, 10_300)], kernels, 0).critical_path.unwrap();
     let parts = path.parts;
@@ -184,7 +191,9 @@ fn sequences_that_repeat_are_found_at_every_depth() {
         for (at, name) in ["norm", "gemm", "gemm"].iter().enumerate() {
             let start = 1_000 * (3 * layer + at as i64) + 1_000;
             let text = format!("decode/block[{layer}]/{}", if at == 0 { "norm" } else { "mlp" });
-            kernels.push(KernelRecord { name: (*name).into(), ..work(&text, start, start + 100, start - 500, 1) });
+            kernels.push(candlescope_testkit::with(work(&text, start, start + 100, start - 500, 1), |r| {
+                r.name = (*name).into();
+            }));
         }
     }
     let device = device(&[(0, 20_000)], kernels, 0);
@@ -208,7 +217,13 @@ fn runs_without_kernels_are_refused_by_name() {
     // Without launch calls, nothing is said about the host.
     batch.kernels = by_hand()
         .into_iter()
-        .map(|kernel| KernelRecord { launch: None, launch_start: None, launch_dur_ns: None, ..kernel })
+        .map(|kernel| {
+            candlescope_testkit::with(kernel, |r| {
+                r.launch = None;
+                r.launch_start = None;
+                r.launch_dur_ns = None;
+            })
+        })
         .collect();
     let account = try_account(&batch, Some(0), &AccountOptions::default()).unwrap();
     let device = &account.devices[0];

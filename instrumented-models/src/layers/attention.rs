@@ -23,6 +23,7 @@ pub struct Attention {
 
 /// How queries, keys and values are made.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "one for each layer, and a model has one kind only")]
 enum Inputs {
     /// By a projection each; queries and keys are rotated.
     Apart { q: Projection, k: Projection, v: Projection, rotary: Rotary },
