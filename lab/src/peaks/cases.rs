@@ -22,7 +22,8 @@ pub(super) fn first(options: &PeakOptions) -> Vec<Box<dyn Case>> {
     for element in &options.elements {
         for shape in options.shapes() {
             let id = product_id(*element, SWEEP, shape);
-            cases.push(Box::new(Product::new(id, &options.device, *element, shape, Span::One, options.seed)));
+            let span = Span::One { rest: options.pause() };
+            cases.push(Box::new(Product::new(id, &options.device, *element, shape, span, options.seed)));
         }
     }
     match &options.device {

@@ -38,8 +38,9 @@ impl std::fmt::Display for ProductShape {
 /// How long products are run for one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
-    /// One product.
-    One,
+    /// One product, after a rest: a GPU that multiplies without a break reaches its power limit and slows down, and the
+    /// fastest single product is not among those.
+    One { rest: Duration },
     /// Products for this time, after a rest and a product that wakes the device up.
     AfterRest { rest: Duration, busy: Duration },
     /// Products for this time without a break, after as much of the same.
@@ -102,7 +103,10 @@ impl Product {
 
     fn sample(&self, mode: Mode) -> candle_core::Result<Measurement> {
         let (count, host_ns, device_ns) = match self.span {
-            Span::One => self.products(Duration::ZERO)?,
+            Span::One { rest } => {
+                std::thread::sleep(rest);
+                self.products(Duration::ZERO)?
+            }
             Span::AfterRest { rest, busy } => {
                 std::thread::sleep(rest);
                 self.products(busy / 4)?;

@@ -64,6 +64,11 @@ impl PeakOptions {
         }
     }
 
+    /// Rest before a single product of the sweep.
+    pub(super) fn pause(&self) -> Duration {
+        if self.quick || self.device.is_cpu() { Duration::ZERO } else { Duration::from_millis(10) }
+    }
+
     /// Rest before a short run, and how long that is.
     pub(super) fn boost(&self) -> (Duration, Duration) {
         match self.quick {
