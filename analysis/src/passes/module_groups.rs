@@ -81,7 +81,7 @@ fn boundary(name: &str, length: usize) -> usize {
 fn next_part(name: &str, at: usize) -> usize {
     let mut end = at;
     loop {
-        let from = end + usize::from(end < name.len());
+        let from = end + usize::from(matches!(name.as_bytes().get(end), Some(b'.' | b'/')));
         end = name[from..].find(['.', '/']).map_or(name.len(), |n| from + n);
         if !name[end..].starts_with(".*") {
             return end;
@@ -150,6 +150,8 @@ mod tests {
         let names = ["decode/a.b", "decode/a.b.c", "decode/a.b.d", "decode/x"];
         let found = groups(&names, Some("decode"));
         assert_eq!(found.iter().filter(|(_, members)| members.len() == 1).count(), 4, "{found:?}");
+        let names = ["decode/a", "decode/aé", "decode/b"];
+        assert_eq!(groups(&names, Some("decode")).len(), 3);
         let names = ["decode/layers.*", "decode/lay", "decode/größe.x", "decode/große.y"];
         assert_eq!(groups(&names, Some("decode")).len(), 4, "parts, not bytes");
     }

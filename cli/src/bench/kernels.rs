@@ -102,11 +102,12 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let source = around.source();
     study.update(|manifest| manifest.surroundings = source)?;
     let mut journal = study.journal()?;
+    let recorded = method.profiled_runs > 0;
     let ended = Engine::new(method, around.as_mut())
         .place(process, 0)
         .cancel(&cancel)
         .observe(watch(&progress))
-        .skip(before.done(0, false))
+        .skip(before.done(0, recorded))
         .run(&mut engine_cases(&cases, &options), &mut journal);
     progress.clear();
     end(&mut study, process)?;

@@ -56,6 +56,15 @@ pub(super) fn surroundings(device: &DeviceIdentity) -> Box<dyn Surroundings> {
     }
 }
 
+/// The same for a device by the name that it is asked for; nothing if no device of that name can be told apart, because
+/// nothing is better than another GPU's clock.
+pub(super) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
+    match DeviceIdentity::of(device) {
+        Ok(identity) => surroundings(&identity),
+        Err(_) => Box::new(Unknown),
+    }
+}
+
 /// Peaks of the datasheet, if the device is a GPU that is known.
 #[cfg(feature = "gpu")]
 pub(super) fn datasheet(device: &DeviceIdentity) -> Vec<Value> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
-use candlescope_lab::method::{Cancel, Ended, Engine, HostSurroundings, Surroundings};
+use candlescope_lab::method::{Cancel, Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
 use candlescope_models::LoadOptions;
@@ -65,7 +65,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
             handle.set_model(&key, value);
         }
     }
-    let mut surroundings = surroundings(&options.device);
+    let mut surroundings = super::operations::surroundings_of(&options.device);
     let mut journal = study.journal()?;
     journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
     let host = Rc::new(RefCell::new(host));
@@ -105,21 +105,4 @@ fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
 fn environment() -> Map<String, Value> {
     let facts = HostCollector::new().describe();
     facts.into_iter().filter(|(key, _)| key != "pid").collect()
-}
-
-fn surroundings(device: &str) -> Box<dyn Surroundings> {
-    #[cfg(feature = "gpu")]
-    if let Some(ordinal) = device.strip_prefix("cuda") {
-        let ordinal = ordinal.strip_prefix(':').and_then(|n| n.parse().ok()).unwrap_or(0u32);
-        // Where devices are hidden or reordered, NVML's numbers are others, and nothing is better than another GPU's
-        // clock.
-        if std::env::var_os("CUDA_VISIBLE_DEVICES").is_none_or(|list| list == ordinal.to_string().as_str())
-            && let Ok(gpu) = candlescope_lab::method::GpuSurroundings::new(ordinal)
-        {
-            return Box::new(gpu);
-        }
-        return Box::new(candlescope_lab::method::Unknown);
-    }
-    let _ = device;
-    Box::new(HostSurroundings::new())
 }

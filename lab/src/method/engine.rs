@@ -189,7 +189,10 @@ impl<'c, 'd> State<'c, 'd> {
         let begun = Instant::now();
         let measurement = self.case.run(mode)?;
         let spent = begun.elapsed().max(Duration::from_nanos(measurement.host_ns));
-        self.spent += spent;
+        // The first repetition loads kernels and fills caches, which is no part of what the limit is for.
+        if mode != Mode::WarmUp || self.warm_up.repetitions() > 0 {
+            self.spent += spent;
+        }
         Ok((measurement, spent))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options::Method;
 use super::stop_reason::StopReason;
-use candlescope_analysis::passes::stats::Distribution;
+use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -90,7 +90,9 @@ impl Settling {
     }
 
     fn deviates_little(&self, method: &Method) -> bool {
-        self.long_enough(method) && self.deviation().is_some_and(|deviation| deviation < method.deviation)
+        // A deviation of a few samples is small by chance.
+        let enough = self.times.len() >= INTERVAL_FROM && self.long_enough(method);
+        enough && self.deviation().is_some_and(|deviation| deviation < method.deviation)
     }
 
     fn noise_has_settled(&self, method: &Method) -> bool {

@@ -28,8 +28,10 @@ pub(super) enum Warm {
 
 impl WarmUp {
     pub(super) fn add(&mut self, ns: u64, spent: Duration) {
+        if !self.times.is_empty() {
+            self.spent += spent;
+        }
         self.times.push(ns as f64);
-        self.spent += spent;
     }
 
     pub(super) fn repetitions(&self) -> u32 {

@@ -70,26 +70,27 @@ impl Product {
         Self { id, device: device.clone(), element, shape, span, seed, ready: None }
     }
 
-    /// Products until `time` is over, at least one; how many, and the nanoseconds on the host and on the device.
-    fn products(&self, time: Duration) -> candle_core::Result<(u64, u64, Option<u64>)> {
-        let Some((a, b, timer)) = &self.ready else { return Ok((0, 0, None)) };
+    /// `count` products without a break: nanoseconds on the host and on the device.
+    fn products(&self, count: u64) -> candle_core::Result<(u64, Option<u64>)> {
+        let Some((a, b, timer)) = &self.ready else { candle_core::bail!("it was not prepared") };
+        // An output is freed where the stream has got to, so that the next product takes the same memory, and the last
+        // one is kept over the wait: there the driver's pool gives free memory back, and mapping it again takes longer
+        // than some products.
+        let mut output = None;
+        if timer.is_some() {
+            // The device is at work when the first mark comes, so that no launch is waited for between the marks.
+            for _ in 0..((LEAD_FLOPS / self.shape.flops()) as u64).clamp(1, MOST_AHEAD) {
+                drop(output.take());
+                output = Some(a.matmul(b)?);
+            }
+        }
         if let Some(timer) = timer {
             timer.begin()?;
         }
-        let batch = ((FLOPS_IN_FLIGHT / self.shape.flops()) as u64).clamp(1, BATCH);
-        let (began, mut count) = (Instant::now(), 0);
-        loop {
-            for _ in 0..if time.is_zero() { 1 } else { batch } {
-                std::hint::black_box(a.matmul(b)?);
-                count += 1;
-                if self.device.is_cpu() && began.elapsed() >= time {
-                    break;
-                }
-            }
-            if began.elapsed() >= time {
-                break;
-            }
-            self.device.synchronize()?;
+        let began = Instant::now();
+        for _ in 0..count {
+            drop(output.take());
+            output = Some(std::hint::black_box(a.matmul(b)?));
         }
         let device_ns = match timer {
             Some(timer) => {
@@ -98,23 +99,30 @@ impl Product {
             }
             None => None,
         };
-        Ok((count, began.elapsed().as_nanos() as u64, device_ns))
+        let host_ns = began.elapsed().as_nanos() as u64;
+        drop(output);
+        Ok((host_ns, device_ns))
     }
 
     fn sample(&self, mode: Mode) -> candle_core::Result<Measurement> {
-        let (count, host_ns, device_ns) = match self.span {
+        // The driver bounds how much is in flight: a launch waits once about a thousand are.
+        let in_time = |time: Duration| -> candle_core::Result<u64> {
+            let (host_ns, device_ns) = self.products(1)?;
+            Ok((time.as_nanos() as u64).div_ceil(device_ns.unwrap_or(host_ns).max(1)).max(1))
+        };
+        let count = match self.span {
             Span::One { rest } => {
                 std::thread::sleep(rest);
-                self.products(Duration::ZERO)?
+                1
             }
             Span::AfterRest { rest, busy } => {
                 std::thread::sleep(rest);
-                self.products(busy / 4)?;
-                self.products(busy)?
+                in_time(busy)?
             }
             // Warm-up is what comes before; it needs no repetitions of its own.
-            Span::Sustained(time) => self.products(if mode == Mode::WarmUp { time / 4 } else { time })?,
+            Span::Sustained(time) => in_time(if mode == Mode::WarmUp { time / 4 } else { time })?,
         };
+        let (host_ns, device_ns) = self.products(count)?;
         let ns = device_ns.unwrap_or(host_ns).max(1);
         let flops = self.shape.flops() * count as f64 / (ns as f64 / 1e9);
         Ok(Measurement::new(host_ns).device_ns(device_ns).figure("value", flops))

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Samples of a product without a break, each of some seconds, and of a short run.
 const LONG_SAMPLES: u32 = 3;
 /// Time for one case of the first part.
-const LIMIT: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(8);
 
 /// How a measurement is driven: the engine's parts.
 pub struct Driver<'a> {

@@ -66,7 +66,7 @@ impl PeakOptions {
 
     /// Rest before a single product of the sweep.
     pub(super) fn pause(&self) -> Duration {
-        if self.quick || self.device.is_cpu() { Duration::ZERO } else { Duration::from_millis(10) }
+        if self.quick || self.device.is_cpu() { Duration::ZERO } else { Duration::from_millis(100) }
     }
 
     /// Rest before a short run, and how long that is.

@@ -143,8 +143,13 @@ impl Manifest {
         self.ended_ns = Some(HostNs::now().0);
         self.stops = records.stopped.clone();
         self.disturbances = records.disturbances.clone();
-        self.model = records.facts.model.clone();
+        // Suites in one process write them beforehand.
+        if !records.facts.model.is_empty() {
+            self.model = records.facts.model.clone();
+        }
         self.environment.extend(records.facts.environment.clone());
-        self.surroundings = records.facts.surroundings.clone();
+        if !records.facts.surroundings.is_empty() {
+            self.surroundings = records.facts.surroundings.clone();
+        }
     }
 }

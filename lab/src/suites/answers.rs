@@ -3,6 +3,7 @@
 use super::lm_options::SuiteName;
 use super::suite_tables::{median, of_suite, prompt_tokens, size};
 use super::terminal::{ms, tokens};
+use crate::method::Sample;
 use crate::study::CaseSummary;
 use candlescope_analysis::passes::stats::percentile_of;
 use candlescope_analysis::{Analysis, Run};
@@ -42,11 +43,21 @@ pub fn answers(study: &Path, summaries: &[CaseSummary]) -> Vec<Answer> {
     vec![batching(summaries), prompts(summaries), idle(&analyses), bound(summaries, &analyses), spread(summaries)]
 }
 
-/// The analysis of one recorded run of each case that has any.
-fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<(&'a CaseSummary, Analysis)> {
+/// A recorded run of a case.
+struct Recorded<'a> {
+    case: &'a CaseSummary,
+    analysis: Analysis,
+    /// Requests in it.
+    requests: usize,
+}
+
+/// The last recorded run of each case that has any: one before it may have been cut short.
+fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
     let run = |case: &'a CaseSummary| {
-        let folder = case.profiled.iter().find_map(|sample| sample.measurement.run.clone())?;
-        Some((case, Analysis::of(&Run::open(study.join(folder)).ok()?)))
+        let folder = case.profiled.iter().rev().find_map(|sample| sample.measurement.run.clone())?;
+        let of_run = |sample: &&Sample| sample.measurement.run.as_ref() == Some(&folder);
+        let requests = case.profiled.iter().filter(of_run).count();
+        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(&folder)).ok()?) })
     };
     summaries.iter().filter_map(run).collect()
 }
@@ -66,7 +77,11 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
     if known.len() < 2 {
         return none(code, question, "Not measured: that takes the suite throughput with two batches at least.");
     }
-    let gains: Vec<f64> = known.windows(2).map(|pair| pair[1].1 / pair[0].1 - 1.0).collect();
+    // For each doubling of the batch, because a small step cannot gain much however well it scales.
+    let gain = |from: &(usize, f64, Option<f64>), to: &(usize, f64, Option<f64>)| {
+        (to.1 / from.1).powf(1.0 / (to.0 as f64 / from.0.max(1) as f64).log2()) - 1.0
+    };
+    let gains: Vec<f64> = known.windows(2).map(|pair| gain(&pair[0], &pair[1])).collect();
     let pays = gains.iter().take_while(|gain| **gain >= PAYS).count();
     let (first, at, last) = (known[0], known[pays], known[known.len() - 1]);
     let so_far = format!(
@@ -82,7 +97,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
             let longer =
                 next.2.zip(at.2).map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
             format!(
-                "At {}: {so_far}; {} gives {:+.0} % tokens/s beside that{}.",
+                "At {}: {so_far}; going on to {} gives {:+.0} % tokens/s for each doubling{}.",
                 at.0,
                 next.0,
                 gains[pays] * 100.0,
@@ -90,7 +105,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
             )
         }
     };
-    if let Some(case) = cases.iter().find(|case| case.outcome().is_some()) {
+    if let Some(case) = cases.iter().find(|case| case.plain.is_empty() && case.outcome().is_some()) {
         let batch = size(case, "batch").unwrap_or(0);
         text += &format!(" A batch of {batch} gave no figures: {}.", super::terminal::without(case));
     }
@@ -137,14 +152,14 @@ fn prompts(summaries: &[CaseSummary]) -> Answer {
     Answer { code, question, text, figures: json!({ "pairs": rows, "last_doubling": factor }) }
 }
 
-fn idle(analyses: &[(&CaseSummary, Analysis)]) -> Answer {
-    let (code, question) = ("gpu_busy", "Is the GPU idle between requests?");
+fn idle(analyses: &[Recorded<'_>]) -> Answer {
+    let (code, question) = ("gpu_busy", "Is the GPU busy during a request?");
     let busy: Vec<(&CaseSummary, f64)> = analyses
         .iter()
-        .filter_map(|(case, analysis)| {
+        .filter_map(|Recorded { case, analysis, requests }| {
             // Kernels of the recorded steps over the time that the same requests take unobserved: recording kernels
             // itself makes steps longer.
-            let kernels = analysis.gpu.busy.as_ref()?.busy_ns as f64 / case.profiled.len() as f64;
+            let kernels = analysis.gpu.busy.as_ref()?.busy_ns as f64 / (*requests).max(1) as f64;
             Some((*case, kernels / case.host_ns()?.median))
         })
         .filter(|(_, share)| *share > 0.0)
@@ -170,7 +185,7 @@ fn idle(analyses: &[(&CaseSummary, Analysis)]) -> Answer {
     Answer { code, question, text, figures: json!({ "cases": rows, "good_above": BUSY.0, "under_used_below": BUSY.1 }) }
 }
 
-fn bound(summaries: &[CaseSummary], analyses: &[(&CaseSummary, Analysis)]) -> Answer {
+fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
     let (code, question) = ("bound", "Is it bound by arithmetic or by memory?");
     let mut parts = Vec::new();
     let mut figures = serde_json::Map::new();
@@ -188,8 +203,8 @@ fn bound(summaries: &[CaseSummary], analyses: &[(&CaseSummary, Analysis)]) -> An
         let share = (longer - 1.0) / (rows - 1.0);
         let word = match share {
             s if s < 0.25 => "what all rows share bounds it: reading weights, or launching the work",
-            s if s > 0.75 => "work on rows bounds it, which is arithmetic",
-            _ => "both count: what rows share, and the arithmetic of each",
+            s if s > 0.75 => "work on each row bounds it: arithmetic, or reading its keys and values",
+            _ => "both count: what rows share, and the work on each",
         };
         parts.push(format!(
             "A decoding step of {} sequences takes {longer:.2} times as long as one of {}: {word}.",
@@ -197,8 +212,8 @@ fn bound(summaries: &[CaseSummary], analyses: &[(&CaseSummary, Analysis)]) -> An
         ));
         figures.insert("step_ratio".into(), json!({ "rows": rows, "time": longer, "share_of_rows": share }));
     }
-    let phases = analyses.iter().find(|(case, _)| !case.plain.is_empty() || !case.profiled.is_empty());
-    if let Some((case, analysis)) = phases {
+    let phases = analyses.iter().find(|r| !r.case.plain.is_empty() || !r.case.profiled.is_empty());
+    if let Some(Recorded { case, analysis, .. }) = phases {
         for phase in analysis.phases.rows.iter().filter(|row| row.is_phase && row.inside.is_none()) {
             if let (Some(intensity), Some(gflops), Some(gbytes)) = (phase.intensity, phase.gflops, phase.gbytes) {
                 parts.push(format!(

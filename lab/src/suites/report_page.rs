@@ -57,7 +57,8 @@ fn method(manifest: &Manifest) -> String {
     let samples = match method.runs {
         Some(runs) => format!("Each case was repeated {runs} times"),
         None => format!(
-            "Each case was repeated until its median was known to {:.0} % or its noise had settled, for up to {:.0} s",
+            "Each case was repeated until, within a process start, its median was known to {:.0} % or its noise had \
+             settled, for up to {:.0} s in all",
             method.interval_width * 100.0,
             method.time_limit.as_secs_f64()
         ),
@@ -69,9 +70,15 @@ fn method(manifest: &Manifest) -> String {
         }
         n => format!("over {n} process starts, whose medians the intervals come from"),
     };
+    let measured = manifest.stops.iter().filter(|stop| !stop.profiled && stop.samples > 0);
+    let (all, unsettled) = measured.fold((0, 0), |(n, not), stop| (n + 1, not + usize::from(!stop.warmup_settled)));
+    let warmed = match unsettled {
+        0 => String::new(),
+        not => format!(" (in {not} of {all} starts of a case it had not settled when the time for that was over)"),
+    };
     format!(
-        "{samples}, {spread}. Cases were warmed up until the rolling median settled, and repeated in random order. \
-         Figures of capacity come from plain repetitions; recorded ones give the layers."
+        "{samples}, {spread}. Cases were warmed up until the rolling median settled{warmed}, and repeated in random \
+         order. Figures of capacity come from plain repetitions; recorded ones give the layers."
     )
 }
 
@@ -85,7 +92,7 @@ fn row(case: &CaseSummary) -> Value {
         "tps": interval(case, case.figure("output_tps"), &tokens),
         "memory": memory.map(|most| super::machine_memory::shown(most.max as u64)),
         "recorded": case.recording_cost().map(|cost| format!("{:+.1} %", cost * 100.0)),
-        "run": case.profiled.iter().find_map(|sample| sample.measurement.run.clone()),
+        "run": case.profiled.iter().rev().find_map(|sample| sample.measurement.run.clone()),
         "stops": stop_reasons(case), "retaken": case.retaken,
         "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
     })
