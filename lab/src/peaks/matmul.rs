@@ -6,10 +6,10 @@ use crate::operands::{Element, Inputs};
 use candle_core::{Device, Tensor};
 use std::time::{Duration, Instant};
 
-/// Products in flight at most, so that a device that is slower than the host gets no endless queue …
-const BATCH: u64 = 16;
-/// … and FLOPs in flight, so that a short run stays short: some milliseconds of a GPU.
-const FLOPS_IN_FLIGHT: f64 = 2e12;
+/// FLOPs launched before the first mark: longer than the host takes to launch what is measured (0.7 ms of an H200).
+const LEAD_FLOPS: f64 = 5e11;
+/// Products launched before it at most.
+const MOST_AHEAD: u64 = 50;
 
 /// A product (m×k)·(k×n).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
