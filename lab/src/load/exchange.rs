@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, SERVER, USER_AGENT};
 use hyper::{Method, Request, Response};
+use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -66,8 +67,20 @@ impl Client {
         scrub(&self.url.scrub(text), self.key.iter().map(|key| key.0.as_str()))
     }
 
+    /// The same of every text in `value`.
+    pub(super) fn scrub_json(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.scrub(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.scrub_json(item)).collect(),
+            Value::Object(fields) => {
+                Value::Object(fields.into_iter().map(|(key, item)| (self.scrub(&key), self.scrub_json(item))).collect())
+            }
+            other => other,
+        }
+    }
+
     fn failure(&self, kind: FailureKind, text: &str) -> Failure {
-        Failure::new(kind, self.scrub(text))
+        Failure::new(kind, self.scrub(text)).cut()
     }
 
     fn request(&self, method: Method, target: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, Failure> {
@@ -114,6 +127,7 @@ impl Client {
         record.failure = outcome.err().map(|failure| self.failure(failure.kind, &failure.message));
         if let Some(answer) = answer {
             keep(answer, record);
+            record.finish = record.finish.take().map(|finish| self.scrub(&finish));
         }
     }
 
@@ -191,7 +205,7 @@ impl Client {
             let sent = sender.send_request(request).await;
             let response = sent.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
             let status = response.status().as_u16();
-            let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(str::to_string);
+            let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(|text| self.scrub(text));
             let body = limited(response.into_body(), MOST_PLAIN).await;
             let body = body.map_err(|e| Failure::new(FailureKind::HungUp, e))?;
             Ok(Plain { status, body, server })

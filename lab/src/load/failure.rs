@@ -80,13 +80,18 @@ pub struct Failure {
 const MOST_CHARS: usize = 300;
 
 impl Failure {
+    /// With the whole message: what is secret in it has to be found before it is cut.
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        let message: String = message.into();
-        let mut kept: String = message.chars().take(MOST_CHARS).collect();
-        if kept.len() < message.len() {
+        Self { kind, message: message.into() }
+    }
+
+    /// With as much of the message as is kept.
+    pub(super) fn cut(self) -> Self {
+        let mut kept: String = self.message.chars().take(MOST_CHARS).collect();
+        if kept.len() < self.message.len() {
             kept.push('…');
         }
-        Self { kind, message: kept }
+        Self { message: kept, ..self }
     }
 }
 
