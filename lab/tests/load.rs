@@ -187,7 +187,7 @@ fn failures_by_kind_keep_what_had_arrived() {
     assert_eq!(said(FailureKind::Status(429)), Some(("too many".into(), 0)));
     assert_eq!(said(FailureKind::ErrorInStream), Some(("out of memory".into(), 2)));
     assert_eq!(said(FailureKind::HungUp).map(|f| f.1), Some(2));
-    assert!(said(FailureKind::Malformed).is_some_and(|(text, tokens)| text.contains("nonsense") && tokens == 2));
+    assert!(said(FailureKind::Malformed).is_some_and(|(text, tokens)| text.contains("in 21 bytes") && tokens == 2));
     assert!(said(FailureKind::Timeout).is_some_and(|(text, tokens)| text.contains("1.2 s") && tokens > 5));
     // A latency of an answer that is not whole is in no figure.
     assert_eq!(f.e2e_ns.as_ref().map(|s| s.n), Some(2));
@@ -369,7 +369,8 @@ fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
             None => stream(2, 0, 0, 7 + 2 * words),
         }
     });
-    let options = options(&server, 9).prompts(PromptSource::Tokens(101)).api_key(KEY);
+    let extra = json!({ "documents": "a text of mine" }).as_object().expect("fields").clone();
+    let options = options(&server, 9).prompts(PromptSource::Tokens(101)).api_key(KEY).extra(extra);
     let results = load(&options);
     assert_eq!((median(&figures(&results).prompt_tokens), results.target.prompt_tokens_counted), (101.0, Some(true)));
     let seen = server.seen();
@@ -382,6 +383,7 @@ fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     let written = file(RESULTS_FILE) + &file(REQUESTS_FILE) + &results.summary() + &format!("{options:?}");
     assert!(written.contains("*** is tired") && !written.contains("hunter2"), "{written}");
     assert!(!texts.iter().any(|text| written.contains(text)), "prompts are not kept");
+    assert!(file(RESULTS_FILE).contains(r#""extra":["documents"]"#) && !file(RESULTS_FILE).contains("text of mine"));
 
     let kept = load(&options.keep_prompts(true));
     kept.write(dir.path()).expect("written");

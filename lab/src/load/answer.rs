@@ -1,6 +1,6 @@
 //! An answer as it arrives: bytes with their times in, tokens' times and counts out. Without I/O.
 
-use super::chunk::{Chunk, Usage};
+use super::chunk::{Chunk, Usage, unread};
 use super::failure::{Failure, FailureKind};
 use super::sse::{Event, Sse, Taken};
 
@@ -87,8 +87,7 @@ impl Answer {
     /// The answer has ended. An answer that is not a stream is read only now.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         if let Form::Whole(body) = &self.form {
-            let whole: Chunk = serde_json::from_slice(body)
-                .map_err(|e| malformed(format!("{e}: {}", String::from_utf8_lossy(body))))?;
+            let whole: Chunk = serde_json::from_slice(body).map_err(|e| malformed(unread(&e, body)))?;
             if let Some(error) = whole.error() {
                 return Err(Failure::new(FailureKind::ErrorInStream, error));
             }
@@ -125,7 +124,7 @@ impl State {
         let chunk: Chunk = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
             Err(error) if error.is_eof() => return Ok(Taken::InPart),
-            Err(error) => return Err(format!("{error}: {}", String::from_utf8_lossy(data))),
+            Err(error) => return Err(unread(&error, data)),
         };
         if let Some(error) = chunk.error() {
             self.error = Some(error);

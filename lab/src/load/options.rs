@@ -5,7 +5,7 @@ use super::level::{Amount, Level, Plan};
 use super::prompts::PromptSource;
 use super::slo::Slo;
 use candlescope_core::RedactedUrl;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::PathBuf;
@@ -34,6 +34,10 @@ impl fmt::Debug for ApiKey {
     }
 }
 
+fn names<S: Serializer>(fields: &Map<String, Value>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(fields.keys())
+}
+
 /// What load to put on which server. Serialized for the results: the key is left out and addresses show no
 /// credentials.
 #[derive(Debug, Clone, Serialize)]
@@ -52,6 +56,8 @@ pub struct LoadOptions {
     pub(super) seed: u64,
     pub(super) max_tokens: u64,
     pub(super) ignore_eos: bool,
+    /// A field's value may be a prompt.
+    #[serde(serialize_with = "names")]
     pub(super) extra: Map<String, Value>,
     #[serde(rename = "timeout_s", serialize_with = "super::level::seconds")]
     pub(super) timeout: Duration,
@@ -160,7 +166,7 @@ impl LoadOptions {
         self
     }
 
-    /// Further fields of each request. Null removes one that is sent otherwise.
+    /// Further fields of each request. Null removes one that is sent otherwise. Results have only their names.
     pub fn extra(mut self, fields: Map<String, Value>) -> Self {
         self.extra = fields;
         self
