@@ -6,6 +6,10 @@ use super::sse::{Event, Sse, Taken};
 
 /// Longest answer that is not a stream.
 const MOST_BYTES: usize = 64 << 20;
+/// Most blanks before an answer of which nothing says in which form it comes.
+const MOST_BLANKS: usize = 64 << 10;
+/// Most chunks with output.
+const MOST_CHUNKS: usize = 4 << 20;
 
 /// In which form the answer comes.
 #[derive(Debug)]
@@ -58,8 +62,14 @@ impl Answer {
     /// Takes bytes that arrived `at` nanoseconds after the request's start.
     pub(super) fn feed(&mut self, bytes: &[u8], at: u64) -> Result<(), Failure> {
         if let Form::Unknown(start) = &mut self.form {
+            // What came before is blank.
+            let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
             start.extend_from_slice(bytes);
-            let Some(first) = start.iter().find(|b| !b.is_ascii_whitespace()) else { return Ok(()) };
+            let Some(first) = first else {
+                let blanks = start.len();
+                let much = format!("an answer that begins with more than {} KiB of blanks", MOST_BLANKS >> 10);
+                return if blanks > MOST_BLANKS { Err(malformed(much)) } else { Ok(()) };
+            };
             let form = if *first == b'{' { Form::Whole(Vec::new()) } else { Form::Stream(Sse::default()) };
             let start = std::mem::take(start);
             self.form = form;
@@ -131,6 +141,9 @@ impl State {
             return Ok(Taken::Whole);
         }
         if chunk.has_output() {
+            if self.token_ns.len() >= MOST_CHUNKS {
+                return Err(format!("an answer of more than {MOST_CHUNKS} chunks"));
+            }
             self.token_ns.push(at);
         }
         // Where every chunk counts, the last one has the total.
@@ -194,6 +207,18 @@ mod tests {
         assert_eq!(fails("application/json", &["{\"choices\":["]), (FailureKind::Malformed, 0));
         assert_eq!(fails("application/json", &["{\"choices\":[]}"]), (FailureKind::Empty, 0));
         assert_eq!(fails("text/html", &["<html>"]), (FailureKind::HungUp, 0));
+    }
+
+    #[test]
+    fn an_answer_without_end_is_refused() {
+        let mut blank = Answer::new("");
+        let fed = (0..65).try_for_each(|at| blank.feed(&[b'\n'; 1 << 10], at));
+        assert!(fed.unwrap_err().message.contains("64 KiB of blanks"));
+        let mut long = Answer::new(STREAM);
+        long.state.token_ns = vec![0; MOST_CHUNKS - 1];
+        long.feed(token("a").as_bytes(), 1).unwrap();
+        let error = long.feed(token("a").as_bytes(), 2).unwrap_err();
+        assert!(error.kind == FailureKind::Malformed && error.message.contains("4194304 chunks"), "{error}");
     }
 
     #[test]
