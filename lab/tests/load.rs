@@ -140,6 +140,15 @@ fn a_sweep_finds_what_the_server_carries() {
 }
 
 #[test]
+fn a_sweep_of_too_few_requests_says_so() {
+    let server = streaming(2, 5, 5);
+    let results = load(&options(&server, 3).sweep());
+    assert_eq!((results.end.clone(), results.stages.len()), (End::Complete, 2));
+    assert_eq!((results.carried_per_s, results.saturated_per_s), (None, None));
+    assert!(results.summary().contains("too few requests to tell"), "{}", results.summary());
+}
+
+#[test]
 fn failures_by_kind_keep_what_had_arrived() {
     let begun = |then: Vec<Act>| [vec![Act::Head(200, SSE), token("a"), Act::Wait(5), token("b")], then].concat();
     let server = Server::start(move |request| {

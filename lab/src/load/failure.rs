@@ -41,7 +41,7 @@ impl FailureKind {
 
     /// Whether it is what a server with too much work does.
     pub(super) fn is_overload(self) -> bool {
-        matches!(self, Self::Status(429 | 503 | 504) | Self::Timeout | Self::Unfinished)
+        matches!(self, Self::Status(429 | 500..=599) | Self::HungUp | Self::Timeout | Self::Unfinished)
     }
 }
 
