@@ -19,6 +19,7 @@ fn options(server: &Server, requests: u64) -> LoadOptions {
         .warmup(Amount::Requests(0))
         .prompts(PromptSource::Text("Say something.".into()))
         .max_tokens(8)
+        .seed(42)
         .timeout(Duration::from_secs(20))
 }
 
@@ -398,6 +399,23 @@ fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     kept.write(dir.path()).expect("written");
     let text = server.seen().pop().expect("requests").prompt().to_string();
     assert!(file(RESULTS_FILE).contains(&text));
+}
+
+#[test]
+fn each_run_has_prompts_of_its_own_unless_it_has_a_seed() {
+    let server = streaming(1, 0, 0);
+    let sent = |options: LoadOptions| {
+        let before = server.seen().len();
+        let results = load(&options.amount(Amount::Requests(1)).warmup(Amount::Requests(0)));
+        let written = serde_json::to_value(&results).expect("JSON");
+        let seen = server.seen().split_off(before);
+        let prompts: Vec<String> = seen.iter().map(|r| r.prompt().to_string()).filter(|p| !p.is_empty()).collect();
+        (written["options"]["seed"].as_u64().expect("recorded"), prompts)
+    };
+    let (first, second) = (sent(LoadOptions::new(server.url())), sent(LoadOptions::new(server.url())));
+    assert!(first.0 != second.0 && first.1.iter().all(|text| !second.1.contains(text)), "{first:?} {second:?}");
+    let again = sent(LoadOptions::new(server.url()).seed(first.0));
+    assert_eq!((again.0, again.1.first()), (first.0, first.1.first()));
 }
 
 #[test]

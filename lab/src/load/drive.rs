@@ -104,7 +104,7 @@ pub(super) async fn run_stage(
     let running = Arc::new(Running { shared: shared.clone(), stage, state: Mutex::new(state), cancel: cancelled });
     let (ticks, heard) = mpsc::unbounded_channel();
     let arrivals = match level {
-        // Each stage has its own times, and the same ones in each run.
+        // Each stage has its own times, and the same ones in each run with this seed.
         Level::Rate(rate) => Some(Arrivals::new(rate, shared.options.seed.wrapping_add(stage as u64), now)),
         Level::Concurrency(_) => None,
     };
