@@ -224,6 +224,27 @@ fn a_server_that_dies_leaves_its_results() {
 }
 
 #[test]
+fn a_server_that_refuses_some_and_answers_others_is_there() {
+    let begun = std::sync::atomic::AtomicBool::new(false);
+    let server = Server::start(move |request| {
+        if let Some(answer) = models(request) {
+            return answer;
+        }
+        if request.is_first() {
+            return stream(2, 0, 0, 5);
+        }
+        // One answer lasts longer than the window.
+        let refused = begun.swap(true, std::sync::atomic::Ordering::Relaxed);
+        if refused { vec![Act::Wait(40), Act::HangUp] } else { stream(50, 0, 50, 5) }
+    });
+    let options = options(&server, 1).levels([Level::Concurrency(2)]).amount(Amount::Seconds(Duration::from_secs(2)));
+    let results = load(&options);
+    assert_eq!(results.end, End::Complete);
+    let f = figures(&results);
+    assert!(f.ok == 1 && f.failed["hung_up"] > 10, "{:?}", f.failed);
+}
+
+#[test]
 fn a_stopped_load_keeps_what_there_is() {
     let server = streaming(100, 5, 20);
     let stop = Stop::new();

@@ -14,6 +14,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, SERVER, USER_AGENT};
 use hyper::{Method, Request, Response};
 use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -34,6 +35,8 @@ pub(super) struct Client {
     authorization: Option<HeaderValue>,
     url: RedactedUrl,
     key: Option<ApiKey>,
+    /// When something of an answer arrived last, in nanoseconds since the run began; 0 before that.
+    heard: AtomicU64,
 }
 
 /// A whole answer that is no stream.
@@ -59,7 +62,20 @@ impl Client {
             Ok::<_, String>(value)
         });
         let authority = HeaderValue::from_str(authority).map_err(|e| e.to_string())?;
-        Ok(Self { clock, connections, authority, authorization: authorization.transpose()?, url, key })
+        let (authorization, heard) = (authorization.transpose()?, AtomicU64::new(0));
+        Ok(Self { clock, connections, authority, authorization, url, key, heard })
+    }
+
+    /// When something of any answer to a request arrived last, in nanoseconds since the run began; 0 before that.
+    pub(super) fn heard_at(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Something of an answer is there: the time since its request's start.
+    fn hear(&self, start: u64) -> u64 {
+        let now = self.clock.now();
+        self.heard.fetch_max(now, Ordering::Relaxed);
+        now - start
     }
 
     /// `text` of a server or a library without credentials.
@@ -138,10 +154,9 @@ impl Client {
         record: &mut RequestRecord,
         answer: &mut Option<Answer>,
     ) -> Result<(), Failure> {
-        let since = |start: u64| self.clock.now() - start;
         let request = self.request(Method::POST, target, body)?;
         let (response, sender) = self.send(request, record).await?;
-        record.head_ns = Some(since(record.start_ns));
+        record.head_ns = Some(self.hear(record.start_ns));
         let status = response.status();
         record.status = Some(status.as_u16());
         if !status.is_success() {
@@ -152,8 +167,8 @@ impl Client {
         let answer = answer.insert(Answer::new(kind));
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
-            let at = since(record.start_ns);
             let frame = frame.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
+            let at = self.hear(record.start_ns);
             let Ok(bytes) = frame.into_data() else { continue };
             answer.feed(&bytes, at)?;
             if answer.state().done {
@@ -162,7 +177,7 @@ impl Client {
             }
         }
         if record.end_ns == 0 {
-            record.end_ns = since(record.start_ns);
+            record.end_ns = self.clock.now() - record.start_ns;
         }
         answer.end()?;
         let rest = async { while body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
