@@ -222,7 +222,7 @@ impl Running {
         let now = self.shared.client.clock.now();
         let mut state = self.state();
         state.in_flight -= 1;
-        state.course.end(record.part, now);
+        state.course.end(record.part, record.number, now);
         match &record.failure {
             Some(failure) if failure.kind.is_absence() && record.head_ns.is_none() => {
                 state.failed += 1;

@@ -136,7 +136,8 @@ impl LoadOptions {
         self
     }
 
-    /// How long each stage warms up; without it, until two requests of each client have ended, or ten at a given rate.
+    /// How long each stage warms up; without it, until the first requests have ended: two for each client, or ten at a
+    /// given rate.
     pub fn warmup(mut self, amount: Amount) -> Self {
         self.warmup = Some(amount);
         self
