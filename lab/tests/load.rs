@@ -499,6 +499,10 @@ fn what_cannot_be_written_is_an_error() {
     let server = streaming(2, 0, 0);
     let results = load(&options(&server, 1));
     let dir = tempfile::tempdir().expect("a directory");
+    let chart = dir.path().join("load_latency.svg");
+    std::fs::write(&chart, "of an earlier run").expect("written");
+    assert_eq!(results.write(dir.path()).expect("written").len(), 2);
+    assert!(!chart.exists(), "one stage has no chart");
     let file = dir.path().join("file");
     std::fs::write(&file, "x").expect("written");
     assert!(results.write(&file).is_err());
