@@ -389,7 +389,8 @@ fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     const KEY: &str = "sk-hunter22";
     // 2 tokens a word, and 7 besides. Every third request fails, with the key in its words, once across the 300
     // characters after which they are cut.
-    let tired = format!("{:.<290}{KEY}", format!("Bearer {KEY} is tired"));
+    let tired = format!("Bearer {KEY} is tired");
+    let tired = format!("{tired:.<290}{KEY}");
     let server = Server::start(move |request| {
         let words = request.prompt().split_whitespace().count() as u64;
         match models(request) {
