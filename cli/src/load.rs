@@ -65,9 +65,9 @@ pub(crate) struct LoadArgs {
     /// Keep the prompts' texts in the results
     #[arg(long)]
     keep_prompts: bool,
-    /// Seed of prompts and arrival times
-    #[arg(long, value_name = "N", default_value_t = 42)]
-    seed: u64,
+    /// Seed of prompts and arrival times [default: a new one for each run, which is in the results]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Most tokens of an answer
     #[arg(long, value_name = "N", default_value_t = 128)]
     max_tokens: u64,
@@ -207,7 +207,6 @@ mod with_lab {
                 EndpointArg::Chat => Endpoint::Chat,
                 EndpointArg::Completions => Endpoint::Completions,
             })
-            .seed(args.seed)
             .max_tokens(args.max_tokens)
             .ignore_eos(args.ignore_eos)
             .keep_prompts(args.keep_prompts)
@@ -220,6 +219,9 @@ mod with_lab {
             ([], rates) => options.levels(rates.iter().map(|rate| Level::Rate(*rate))),
             (clients, _) => options.levels(clients.iter().map(|n| Level::Concurrency(*n))),
         };
+        if let Some(seed) = args.seed {
+            options = options.seed(seed);
+        }
         if let Some(n) = args.requests {
             options = options.amount(Amount::Requests(n));
         } else if let Some(text) = &args.duration {

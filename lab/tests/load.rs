@@ -19,6 +19,7 @@ fn options(server: &Server, requests: u64) -> LoadOptions {
         .warmup(Amount::Requests(0))
         .prompts(PromptSource::Text("Say something.".into()))
         .max_tokens(8)
+        .seed(42)
         .timeout(Duration::from_secs(20))
 }
 
@@ -140,6 +141,15 @@ fn a_sweep_finds_what_the_server_carries() {
 }
 
 #[test]
+fn a_sweep_of_too_few_requests_says_so() {
+    let server = streaming(2, 5, 5);
+    let results = load(&options(&server, 3).sweep());
+    assert_eq!((results.end.clone(), results.stages.len()), (End::Complete, 2));
+    assert_eq!((results.carried_per_s, results.saturated_per_s), (None, None));
+    assert!(results.summary().contains("too few requests to tell"), "{}", results.summary());
+}
+
+#[test]
 fn failures_by_kind_keep_what_had_arrived() {
     let begun = |then: Vec<Act>| [vec![Act::Head(200, SSE), token("a"), Act::Wait(5), token("b")], then].concat();
     let server = Server::start(move |request| {
@@ -187,7 +197,7 @@ fn failures_by_kind_keep_what_had_arrived() {
     assert_eq!(said(FailureKind::Status(429)), Some(("too many".into(), 0)));
     assert_eq!(said(FailureKind::ErrorInStream), Some(("out of memory".into(), 2)));
     assert_eq!(said(FailureKind::HungUp).map(|f| f.1), Some(2));
-    assert!(said(FailureKind::Malformed).is_some_and(|(text, tokens)| text.contains("nonsense") && tokens == 2));
+    assert!(said(FailureKind::Malformed).is_some_and(|(text, tokens)| text.contains("in 21 bytes") && tokens == 2));
     assert!(said(FailureKind::Timeout).is_some_and(|(text, tokens)| text.contains("1.2 s") && tokens > 5));
     // A latency of an answer that is not whole is in no figure.
     assert_eq!(f.e2e_ns.as_ref().map(|s| s.n), Some(2));
@@ -211,6 +221,27 @@ fn a_server_that_dies_leaves_its_results() {
     let last = ok.iter().map(|r| r.ended_at()).max().expect("some");
     assert!(last <= *since_ns, "the last answer at {last}, gone since {since_ns}");
     assert!(results.summary().contains("did not answer any more"));
+}
+
+#[test]
+fn a_server_that_refuses_some_and_answers_others_is_there() {
+    let begun = std::sync::atomic::AtomicBool::new(false);
+    let server = Server::start(move |request| {
+        if let Some(answer) = models(request) {
+            return answer;
+        }
+        if request.is_first() {
+            return stream(2, 0, 0, 5);
+        }
+        // One answer lasts longer than the window.
+        let refused = begun.swap(true, std::sync::atomic::Ordering::Relaxed);
+        if refused { vec![Act::Wait(40), Act::HangUp] } else { stream(50, 0, 50, 5) }
+    });
+    let options = options(&server, 1).levels([Level::Concurrency(2)]).amount(Amount::Seconds(Duration::from_secs(2)));
+    let results = load(&options);
+    assert_eq!(results.end, End::Complete);
+    let f = figures(&results);
+    assert!(f.ok == 1 && f.failed["hung_up"] > 10, "{:?}", f.failed);
 }
 
 #[test]
@@ -356,18 +387,22 @@ fn a_load_that_cannot_begin_says_why() {
 #[test]
 fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     const KEY: &str = "sk-hunter22";
-    // 2 tokens a word, and 7 besides. Every third request fails, with the key in its words.
-    let server = Server::start(|request| {
+    // 2 tokens a word, and 7 besides. Every third request fails, with the key in its words, once across the 300
+    // characters after which they are cut.
+    let tired = format!("Bearer {KEY} is tired");
+    let tired = format!("{tired:.<290}{KEY}");
+    let server = Server::start(move |request| {
         let words = request.prompt().split_whitespace().count() as u64;
         match models(request) {
             Some(answer) => answer,
             None if !request.is_first() && request.number.is_multiple_of(3) => {
-                vec![Act::Whole(500, JSON, json!({ "error": format!("Bearer {KEY} is tired") }).to_string())]
+                vec![Act::Whole(500, JSON, json!({ "error": tired }).to_string())]
             }
             None => stream(2, 0, 0, 7 + 2 * words),
         }
     });
-    let options = options(&server, 9).prompts(PromptSource::Tokens(101)).api_key(KEY);
+    let extra = json!({ "documents": "a text of mine" }).as_object().expect("fields").clone();
+    let options = options(&server, 9).prompts(PromptSource::Tokens(101)).api_key(KEY).extra(extra);
     let results = load(&options);
     assert_eq!((median(&figures(&results).prompt_tokens), results.target.prompt_tokens_counted), (101.0, Some(true)));
     let seen = server.seen();
@@ -378,13 +413,31 @@ fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     results.write(dir.path()).expect("written");
     let file = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
     let written = file(RESULTS_FILE) + &file(REQUESTS_FILE) + &results.summary() + &format!("{options:?}");
-    assert!(written.contains("*** is tired") && !written.contains("hunter22"), "{written}");
+    assert!(written.contains("*** is tired") && !written.contains("hunter2"), "{written}");
     assert!(!texts.iter().any(|text| written.contains(text)), "prompts are not kept");
+    assert!(file(RESULTS_FILE).contains(r#""extra":["documents"]"#) && !file(RESULTS_FILE).contains("text of mine"));
 
     let kept = load(&options.keep_prompts(true));
     kept.write(dir.path()).expect("written");
     let text = server.seen().pop().expect("requests").prompt().to_string();
     assert!(file(RESULTS_FILE).contains(&text));
+}
+
+#[test]
+fn each_run_has_prompts_of_its_own_unless_it_has_a_seed() {
+    let server = streaming(1, 0, 0);
+    let sent = |options: LoadOptions| {
+        let before = server.seen().len();
+        let results = load(&options.amount(Amount::Requests(1)).warmup(Amount::Requests(0)));
+        let written = serde_json::to_value(&results).expect("JSON");
+        let seen = server.seen().split_off(before);
+        let prompts: Vec<String> = seen.iter().map(|r| r.prompt().to_string()).filter(|p| !p.is_empty()).collect();
+        (written["options"]["seed"].as_u64().expect("recorded"), prompts)
+    };
+    let (first, second) = (sent(LoadOptions::new(server.url())), sent(LoadOptions::new(server.url())));
+    assert!(first.0 != second.0 && first.1.iter().all(|text| !second.1.contains(text)), "{first:?} {second:?}");
+    let again = sent(LoadOptions::new(server.url()).seed(first.0));
+    assert_eq!((again.0, again.1.first()), (first.0, first.1.first()));
 }
 
 #[test]
@@ -447,6 +500,10 @@ fn what_cannot_be_written_is_an_error() {
     let server = streaming(2, 0, 0);
     let results = load(&options(&server, 1));
     let dir = tempfile::tempdir().expect("a directory");
+    let chart = dir.path().join("load_latency.svg");
+    std::fs::write(&chart, "of an earlier run").expect("written");
+    assert_eq!(results.write(dir.path()).expect("written").len(), 2);
+    assert!(!chart.exists(), "one stage has no chart");
     let file = dir.path().join("file");
     std::fs::write(&file, "x").expect("written");
     assert!(results.write(&file).is_err());

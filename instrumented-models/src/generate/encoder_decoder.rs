@@ -109,6 +109,8 @@ pub fn generate_from_with(
         let _step = llm::encode(llm::Tokens::new(batch * positions).context(positions).batch(batch));
         annotate(wanted_of(batch, positions, positions));
         model.encode(source).map_err(encoding)?;
+        // So that the phase ends when the device has finished, and its work is not part of the prefill.
+        model.device().synchronize().map_err(encoding)?;
     }
     let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = vec![start.clone(); batch];

@@ -1,11 +1,15 @@
 //! An answer as it arrives: bytes with their times in, tokens' times and counts out. Without I/O.
 
-use super::chunk::{Chunk, Usage};
+use super::chunk::{Chunk, Usage, unread};
 use super::failure::{Failure, FailureKind};
 use super::sse::{Event, Sse, Taken};
 
 /// Longest answer that is not a stream.
 const MOST_BYTES: usize = 64 << 20;
+/// Most blanks before an answer of which nothing says in which form it comes.
+const MOST_BLANKS: usize = 64 << 10;
+/// Most chunks with output.
+const MOST_CHUNKS: usize = 4 << 20;
 
 /// In which form the answer comes.
 #[derive(Debug)]
@@ -58,8 +62,14 @@ impl Answer {
     /// Takes bytes that arrived `at` nanoseconds after the request's start.
     pub(super) fn feed(&mut self, bytes: &[u8], at: u64) -> Result<(), Failure> {
         if let Form::Unknown(start) = &mut self.form {
+            // What came before is blank.
+            let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
             start.extend_from_slice(bytes);
-            let Some(first) = start.iter().find(|b| !b.is_ascii_whitespace()) else { return Ok(()) };
+            let Some(first) = first else {
+                let blanks = start.len();
+                let much = format!("an answer that begins with more than {} KiB of blanks", MOST_BLANKS >> 10);
+                return if blanks > MOST_BLANKS { Err(malformed(much)) } else { Ok(()) };
+            };
             let form = if *first == b'{' { Form::Whole(Vec::new()) } else { Form::Stream(Sse::default()) };
             let start = std::mem::take(start);
             self.form = form;
@@ -87,8 +97,7 @@ impl Answer {
     /// The answer has ended. An answer that is not a stream is read only now.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         if let Form::Whole(body) = &self.form {
-            let whole: Chunk = serde_json::from_slice(body)
-                .map_err(|e| malformed(format!("{e}: {}", String::from_utf8_lossy(body))))?;
+            let whole: Chunk = serde_json::from_slice(body).map_err(|e| malformed(unread(&e, body)))?;
             if let Some(error) = whole.error() {
                 return Err(Failure::new(FailureKind::ErrorInStream, error));
             }
@@ -125,13 +134,16 @@ impl State {
         let chunk: Chunk = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
             Err(error) if error.is_eof() => return Ok(Taken::InPart),
-            Err(error) => return Err(format!("{error}: {}", String::from_utf8_lossy(data))),
+            Err(error) => return Err(unread(&error, data)),
         };
         if let Some(error) = chunk.error() {
             self.error = Some(error);
             return Ok(Taken::Whole);
         }
         if chunk.has_output() {
+            if self.token_ns.len() >= MOST_CHUNKS {
+                return Err(format!("an answer of more than {MOST_CHUNKS} chunks"));
+            }
             self.token_ns.push(at);
         }
         // Where every chunk counts, the last one has the total.
@@ -195,6 +207,18 @@ mod tests {
         assert_eq!(fails("application/json", &["{\"choices\":["]), (FailureKind::Malformed, 0));
         assert_eq!(fails("application/json", &["{\"choices\":[]}"]), (FailureKind::Empty, 0));
         assert_eq!(fails("text/html", &["<html>"]), (FailureKind::HungUp, 0));
+    }
+
+    #[test]
+    fn an_answer_without_end_is_refused() {
+        let mut blank = Answer::new("");
+        let fed = (0..65).try_for_each(|at| blank.feed(&[b'\n'; 1 << 10], at));
+        assert!(fed.unwrap_err().message.contains("64 KiB of blanks"));
+        let mut long = Answer::new(STREAM);
+        long.state.token_ns = vec![0; MOST_CHUNKS - 1];
+        long.feed(token("a").as_bytes(), 1).unwrap();
+        let error = long.feed(token("a").as_bytes(), 2).unwrap_err();
+        assert!(error.kind == FailureKind::Malformed && error.message.contains("4194304 chunks"), "{error}");
     }
 
     #[test]

@@ -76,16 +76,46 @@ impl Chunk {
     }
 }
 
-/// `message` of an error object, or all of it.
+/// `message` of an error object, or all of it. Of a list, as FastAPI has it for a request that does not fit, the
+/// place and the message of each item: an item holds what was sent as well, which may be a prompt.
 fn words(error: &Value) -> String {
-    let message = error.get("message").and_then(Value::as_str).or(error.as_str());
-    message.map_or_else(|| error.to_string(), str::to_string)
+    match (error, error.get("message")) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Array(items), _) => items.iter().map(complaint).collect::<Vec<_>>().join("; "),
+        (_, Some(message)) if message.is_string() || message.is_array() => words(message),
+        _ => error.to_string(),
+    }
+}
+
+fn complaint(item: &Value) -> String {
+    let message = item.get("msg").or_else(|| item.get("message")).unwrap_or(item);
+    let place = item.get("loc").and_then(Value::as_array).into_iter().flatten();
+    let place: Vec<&str> = place.filter_map(Value::as_str).collect();
+    let mark = if place.is_empty() { "" } else { ": " };
+    format!("{}{mark}{}", place.join("."), message.as_str().unwrap_or("an error without a message"))
+}
+
+/// What is wrong with data that could not be read. Without the data, which may repeat a prompt.
+pub(super) fn unread(error: &serde_json::Error, data: &[u8]) -> String {
+    let (line, column, bytes) = (error.line(), error.column(), data.len());
+    // The words of the parser have the value in them here.
+    if error.is_data() {
+        return format!("a field of another type than expected at line {line} column {column}, in {bytes} bytes");
+    }
+    format!("{error}, in {bytes} bytes")
 }
 
 /// What an answer with an error's status says: the message of its error object, or its text.
 pub(super) fn error_text(body: &[u8]) -> String {
-    let parsed = serde_json::from_slice::<Value>(body).ok();
-    let told = parsed.as_ref().and_then(|v| v.get("error").or_else(|| v.get("detail")).or_else(|| v.get("message")));
+    let parsed = serde_json::from_slice::<Value>(body);
+    if let (Err(error), Some(b'{' | b'[')) = (&parsed, body.trim_ascii_start().first()) {
+        // As much of an answer as was read may end in the middle of what was sent.
+        return unread(error, body);
+    }
+    let parsed = parsed.ok();
+    let list = parsed.as_ref().filter(|v| v.is_array());
+    let told =
+        parsed.as_ref().and_then(|v| v.get("error").or_else(|| v.get("detail")).or_else(|| v.get("message"))).or(list);
     told.map_or_else(|| String::from_utf8_lossy(body).trim().to_string(), words)
 }
 
@@ -194,5 +224,20 @@ mod tests {
         }
         assert_eq!(error_text(br#"{"detail":"Not Found"}"#), "Not Found");
         assert_eq!(error_text(b" <html> "), "<html>");
+    }
+
+    #[test]
+    fn what_was_sent_is_not_repeated() {
+        let items = r#"[{"loc":["body","messages",0,"content"],"msg":"too long","input":"secret"},{"input":"secret"}]"#;
+        let told = "body.messages.content: too long; an error without a message";
+        for body in [format!(r#"{{"detail":{items}}}"#), items.to_string()] {
+            assert_eq!(error_text(body.as_bytes()), told);
+            let cut = error_text(&body.as_bytes()[..body.len() - 1]);
+            assert!(cut.contains("EOF") && !cut.contains("secret"), "{cut}");
+        }
+        assert_eq!(error_text(format!(r#"{{"error":{{"message":{items}}}}}"#).as_bytes()), told);
+        let data = br#"{"choices":"secret"}"#;
+        let wrong = unread(&serde_json::from_slice::<Chunk>(data).unwrap_err(), data);
+        assert!(wrong.contains("20 bytes") && !wrong.contains("secret"), "{wrong}");
     }
 }

@@ -13,6 +13,7 @@ pub(super) struct Course {
     warmup: Amount,
     measure: Amount,
     begun: u64,
+    /// Of the requests that the warm-up waits for.
     warm_ended: u64,
     from: Option<u64>,
     started: u64,
@@ -55,10 +56,11 @@ impl Course {
         Some(Part::Measured)
     }
 
-    /// A request has ended.
-    pub(super) fn end(&mut self, part: Part, now: u64) {
+    /// A request has ended; `number` is its place in the order in which they began, from 0.
+    pub(super) fn end(&mut self, part: Part, number: u64, now: u64) {
         match part {
-            Part::Warmup => self.warm_ended += 1,
+            // The first to end are the shortest answers; the warm-up lasts until the first that began have ended.
+            Part::Warmup => self.warm_ended += u64::from(matches!(self.warmup, Amount::Requests(n) if number < n)),
             Part::Measured => {
                 self.ended += 1;
                 self.last_end = now;
@@ -138,14 +140,16 @@ mod tests {
     fn a_number_of_requests_keeps_the_load_until_the_last_has_ended() {
         let mut course = Course::new(Amount::Requests(1), Amount::Requests(2), 0);
         assert_eq!([course.begin(1), course.begin(2)], [Some(Part::Warmup); 2]);
-        course.end(Part::Warmup, 5);
+        course.end(Part::Warmup, 1, 4);
+        assert_eq!(course.begin(5), Some(Part::Warmup), "the first has not ended");
+        course.end(Part::Warmup, 0, 5);
         assert_eq!(
             [course.begin(6), course.begin(7), course.begin(8)].map(Option::unwrap),
             [Part::Measured, Part::Measured, Part::After]
         );
-        course.end(Part::Measured, 10);
+        course.end(Part::Measured, 3, 10);
         assert_eq!((course.begin(11), course.done(11)), (Some(Part::After), 0.5));
-        course.end(Part::Measured, 20);
+        course.end(Part::Measured, 4, 20);
         assert_eq!((course.begin(21), course.window(30)), (None, Some((6, 20))));
     }
 
@@ -160,9 +164,9 @@ mod tests {
             (course.begin(110), course.closed_at(110), course.closed_at(109)),
             (Some(Part::After), Some(110), None)
         );
-        course.end(Part::Measured, 112);
+        course.end(Part::Measured, 1, 112);
         assert!(!course.is_over(150));
-        course.end(Part::Measured, 160);
+        course.end(Part::Measured, 2, 160);
         assert_eq!((course.begin(161), course.window(161)), (None, Some((10, 110))));
     }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 const AFTER_NO_CONNECTION: Duration = Duration::from_millis(100);
 /// The server counts as gone after this many requests without an answer in a row, …
 const ABSENT_REQUESTS: u32 = 5;
-/// … over at least this time.
+/// … over at least this time, in which nothing of any answer arrived.
 const ABSENT_NS: u64 = 1_000_000_000;
 /// Requests that only kept the load up may end by themselves for this long, once they are no longer needed.
 const DRAIN_NS: u64 = 1_000_000_000;
@@ -104,7 +104,7 @@ pub(super) async fn run_stage(
     let running = Arc::new(Running { shared: shared.clone(), stage, state: Mutex::new(state), cancel: cancelled });
     let (ticks, heard) = mpsc::unbounded_channel();
     let arrivals = match level {
-        // Each stage has its own times, and the same ones in each run.
+        // Each stage has its own times, and the same ones in each run with this seed.
         Level::Rate(rate) => Some(Arrivals::new(rate, shared.options.seed.wrapping_add(stage as u64), now)),
         Level::Concurrency(_) => None,
     };
@@ -222,14 +222,16 @@ impl Running {
         let now = self.shared.client.clock.now();
         let mut state = self.state();
         state.in_flight -= 1;
-        state.course.end(record.part, now);
+        state.course.end(record.part, record.number, now);
         match &record.failure {
             Some(failure) if failure.kind.is_absence() && record.head_ns.is_none() => {
                 state.failed += 1;
                 let (n, since) = state.absent;
                 state.absent = if n == 0 { (1, now) } else { (n + 1, since) };
                 let (n, since) = state.absent;
-                if n >= ABSENT_REQUESTS && now - since >= ABSENT_NS && state.gone.is_none() {
+                // Answers to other requests may still arrive.
+                let since = since.max(self.shared.client.heard_at());
+                if n >= ABSENT_REQUESTS && now.saturating_sub(since) >= ABSENT_NS && state.gone.is_none() {
                     state.gone = Some((since, failure.message.clone()));
                 }
             }

@@ -13,6 +13,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, SERVER, USER_AGENT};
 use hyper::{Method, Request, Response};
+use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -33,6 +35,8 @@ pub(super) struct Client {
     authorization: Option<HeaderValue>,
     url: RedactedUrl,
     key: Option<ApiKey>,
+    /// When something of an answer arrived last, in nanoseconds since the run began; 0 before that.
+    heard: AtomicU64,
 }
 
 /// A whole answer that is no stream.
@@ -58,7 +62,20 @@ impl Client {
             Ok::<_, String>(value)
         });
         let authority = HeaderValue::from_str(authority).map_err(|e| e.to_string())?;
-        Ok(Self { clock, connections, authority, authorization: authorization.transpose()?, url, key })
+        let (authorization, heard) = (authorization.transpose()?, AtomicU64::new(0));
+        Ok(Self { clock, connections, authority, authorization, url, key, heard })
+    }
+
+    /// When something of any answer to a request arrived last, in nanoseconds since the run began; 0 before that.
+    pub(super) fn heard_at(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Something of an answer is there: the time since its request's start.
+    fn hear(&self, start: u64) -> u64 {
+        let now = self.clock.now();
+        self.heard.fetch_max(now, Ordering::Relaxed);
+        now - start
     }
 
     /// `text` of a server or a library without credentials.
@@ -66,8 +83,20 @@ impl Client {
         scrub(&self.url.scrub(text), self.key.iter().map(|key| key.0.as_str()))
     }
 
+    /// The same of every text in `value`.
+    pub(super) fn scrub_json(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.scrub(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.scrub_json(item)).collect(),
+            Value::Object(fields) => {
+                Value::Object(fields.into_iter().map(|(key, item)| (self.scrub(&key), self.scrub_json(item))).collect())
+            }
+            other => other,
+        }
+    }
+
     fn failure(&self, kind: FailureKind, text: &str) -> Failure {
-        Failure::new(kind, self.scrub(text))
+        Failure::new(kind, self.scrub(text)).cut()
     }
 
     fn request(&self, method: Method, target: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, Failure> {
@@ -114,6 +143,7 @@ impl Client {
         record.failure = outcome.err().map(|failure| self.failure(failure.kind, &failure.message));
         if let Some(answer) = answer {
             keep(answer, record);
+            record.finish = record.finish.take().map(|finish| self.scrub(&finish));
         }
     }
 
@@ -124,10 +154,9 @@ impl Client {
         record: &mut RequestRecord,
         answer: &mut Option<Answer>,
     ) -> Result<(), Failure> {
-        let since = |start: u64| self.clock.now() - start;
         let request = self.request(Method::POST, target, body)?;
         let (response, sender) = self.send(request, record).await?;
-        record.head_ns = Some(since(record.start_ns));
+        record.head_ns = Some(self.hear(record.start_ns));
         let status = response.status();
         record.status = Some(status.as_u16());
         if !status.is_success() {
@@ -138,8 +167,8 @@ impl Client {
         let answer = answer.insert(Answer::new(kind));
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
-            let at = since(record.start_ns);
             let frame = frame.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
+            let at = self.hear(record.start_ns);
             let Ok(bytes) = frame.into_data() else { continue };
             answer.feed(&bytes, at)?;
             if answer.state().done {
@@ -148,7 +177,7 @@ impl Client {
             }
         }
         if record.end_ns == 0 {
-            record.end_ns = since(record.start_ns);
+            record.end_ns = self.clock.now() - record.start_ns;
         }
         answer.end()?;
         let rest = async { while body.frame().await.is_some_and(|frame| frame.is_ok()) {} };
@@ -191,7 +220,7 @@ impl Client {
             let sent = sender.send_request(request).await;
             let response = sent.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
             let status = response.status().as_u16();
-            let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(str::to_string);
+            let server = response.headers().get(SERVER).and_then(|v| v.to_str().ok()).map(|text| self.scrub(text));
             let body = limited(response.into_body(), MOST_PLAIN).await;
             let body = body.map_err(|e| Failure::new(FailureKind::HungUp, e))?;
             Ok(Plain { status, body, server })

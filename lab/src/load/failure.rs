@@ -41,7 +41,7 @@ impl FailureKind {
 
     /// Whether it is what a server with too much work does.
     pub(super) fn is_overload(self) -> bool {
-        matches!(self, Self::Status(429 | 503 | 504) | Self::Timeout | Self::Unfinished)
+        matches!(self, Self::Status(429 | 500..=599) | Self::HungUp | Self::Timeout | Self::Unfinished)
     }
 }
 
@@ -80,13 +80,18 @@ pub struct Failure {
 const MOST_CHARS: usize = 300;
 
 impl Failure {
+    /// With the whole message: what is secret in it has to be found before it is cut.
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        let message: String = message.into();
-        let mut kept: String = message.chars().take(MOST_CHARS).collect();
-        if kept.len() < message.len() {
+        Self { kind, message: message.into() }
+    }
+
+    /// With as much of the message as is kept.
+    pub(super) fn cut(self) -> Self {
+        let mut kept: String = self.message.chars().take(MOST_CHARS).collect();
+        if kept.len() < self.message.len() {
             kept.push('…');
         }
-        Self { kind, message: kept }
+        Self { message: kept, ..self }
     }
 }
 

@@ -227,8 +227,14 @@ fn keeps(r: &RequestRecord, slo: &Slo) -> bool {
 }
 
 /// Output tokens that arrived between two times. Where the server counted others than there were chunks, each chunk
-/// has the same share of them; those of an answer that is no stream come at its end.
+/// has the same share of them; those of an answer that is no stream come at its end. An answer that was cut off before
+/// its count has as many tokens a chunk as those that were counted, all together.
 fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> {
+    let by_usage = |r: &&RequestRecord| r.output_tokens_by == Some(TokensBy::Usage) && !r.token_ns.is_empty();
+    let (all_tokens, all_chunks) = records.iter().filter(by_usage).fold((0.0, 0.0), |(tokens, chunks), r| {
+        (tokens + r.output_tokens.unwrap_or(0) as f64, chunks + r.token_ns.len() as f64)
+    });
+    let a_chunk = if all_chunks > 0.0 { all_tokens / all_chunks } else { 1.0 };
     let (mut tokens, mut known) = (0.0, false);
     for r in records {
         let chunks = r.token_ns.len();
@@ -241,7 +247,8 @@ fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> 
         }
         known = true;
         let inside = r.token_ns.iter().filter(|ns| (from..=to).contains(&(r.start_ns + **ns))).count();
-        tokens += inside as f64 * counted.map_or(1.0, |n| n / chunks as f64);
+        let own = counted.filter(|_| r.output_tokens_by == Some(TokensBy::Usage)).map(|n| n / chunks as f64);
+        tokens += inside as f64 * own.unwrap_or(a_chunk);
     }
     known.then_some(tokens)
 }
@@ -356,7 +363,12 @@ mod tests {
         let mut whole = request(1, Part::Measured, 0);
         (whole.token_ns, whole.streamed, whole.output_tokens) = (Vec::new(), false, Some(4));
         assert_eq!(tokens_between(&[several.clone()], 0, 20), Some(6.0));
-        assert_eq!(tokens_between(&[several, whole.clone()], 0, 26), Some(13.0));
+        assert_eq!(tokens_between(&[several.clone(), whole.clone()], 0, 26), Some(13.0));
+        // Cut off after two chunks, before it was counted.
+        let mut cut = request(2, Part::Measured, 0);
+        (cut.token_ns, cut.output_tokens, cut.output_tokens_by) = (vec![5, 15], Some(2), Some(TokensBy::Chunks));
+        assert_eq!(tokens_between(&[cut.clone()], 0, 20), Some(2.0));
+        assert_eq!(tokens_between(&[several, cut], 0, 20), Some(6.0 + 6.0));
         whole.output_tokens = None;
         assert_eq!((tokens_between(&[whole.clone()], 0, 26), whole.ttft_ns(), whole.e2e_ns()), (None, None, Some(26)));
     }

@@ -5,7 +5,7 @@ use super::level::{Amount, Level, Plan};
 use super::prompts::PromptSource;
 use super::slo::Slo;
 use candlescope_core::RedactedUrl;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::PathBuf;
@@ -34,6 +34,10 @@ impl fmt::Debug for ApiKey {
     }
 }
 
+fn names<S: Serializer>(fields: &Map<String, Value>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(fields.keys())
+}
+
 /// What load to put on which server. Serialized for the results: the key is left out and addresses show no
 /// credentials.
 #[derive(Debug, Clone, Serialize)]
@@ -52,6 +56,8 @@ pub struct LoadOptions {
     pub(super) seed: u64,
     pub(super) max_tokens: u64,
     pub(super) ignore_eos: bool,
+    /// A field's value may be a prompt.
+    #[serde(serialize_with = "names")]
     pub(super) extra: Map<String, Value>,
     #[serde(rename = "timeout_s", serialize_with = "super::level::seconds")]
     pub(super) timeout: Duration,
@@ -75,7 +81,8 @@ impl LoadOptions {
             amount: Amount::Seconds(Duration::from_secs(30)),
             warmup: None,
             prompts: PromptSource::Tokens(128),
-            seed: 42,
+            // Short enough for every reader of JSON.
+            seed: rand::random::<u32>().into(),
             max_tokens: 128,
             ignore_eos: false,
             extra: Map::new(),
@@ -129,7 +136,8 @@ impl LoadOptions {
         self
     }
 
-    /// How long each stage warms up; without it, until two requests of each client have ended, or ten at a given rate.
+    /// How long each stage warms up; without it, until the first requests have ended: two for each client, or ten at a
+    /// given rate.
     pub fn warmup(mut self, amount: Amount) -> Self {
         self.warmup = Some(amount);
         self
@@ -141,7 +149,8 @@ impl LoadOptions {
         self
     }
 
-    /// Seed of the prompts and of the times at which requests arrive.
+    /// Seed of the prompts and of the times at which requests arrive. Without it, one that [`Self::new`] draws: a server
+    /// that caches prefixes answers prompts that it has seen faster.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -160,7 +169,7 @@ impl LoadOptions {
         self
     }
 
-    /// Further fields of each request. Null removes one that is sent otherwise.
+    /// Further fields of each request. Null removes one that is sent otherwise. Results have only their names.
     pub fn extra(mut self, fields: Map<String, Value>) -> Self {
         self.extra = fields;
         self

@@ -61,10 +61,10 @@ pub(super) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) ->
     let target = Target {
         url: address.shown(endpoint),
         endpoint: body.endpoint,
-        model: model.clone(),
+        model: client.scrub(&model),
         server,
         models_absent: models.as_ref().err().cloned(),
-        models: models.ok(),
+        models: models.ok().map(|models| client.scrub_json(models)),
         streams: answer.streamed,
         counts_tokens: answer.output_tokens_by == Some(super::record::TokensBy::Usage),
         prompts: prompts.different(),

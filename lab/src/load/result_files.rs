@@ -35,7 +35,8 @@ impl LoadResults {
     }
 
     /// Writes [`RESULTS_FILE`], [`REQUESTS_FILE`] and, from two stages on, a chart into `dir`, which is made if it is
-    /// missing. Files of an earlier run are replaced, each of them whole or not at all. Returns their paths.
+    /// missing. Files of an earlier run are replaced, each of them whole or not at all; its chart is removed where
+    /// there is none now. Returns their paths.
     ///
     /// # Errors
     /// If one cannot be written; those before it are there.
@@ -51,10 +52,14 @@ impl LoadResults {
         let requests = dir.join(REQUESTS_FILE);
         write_whole(&requests, |out| requests_csv::write(out, self))?;
         written.push(requests);
+        let chart = dir.join(CHART_FILE);
         if let Some(svg) = chart::latency(&self.stages) {
-            let chart = dir.join(CHART_FILE);
             write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
             written.push(chart);
+        } else if let Err(error) = std::fs::remove_file(&chart)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
         }
         Ok(written)
     }

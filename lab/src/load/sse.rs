@@ -6,6 +6,8 @@
 
 /// Longest event.
 const MOST_BYTES: usize = 16 << 20;
+/// Most lines of data in an event: the receiver reads all of them anew with each further one.
+const MOST_LINES: usize = 1024;
 
 /// What became of data that was handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) enum Event<'a> {
 pub(super) struct Sse {
     line: Vec<u8>,
     data: Vec<u8>,
+    /// Lines in `data`.
+    data_lines: usize,
     after_cr: bool,
     /// Lines so far, but for comments.
     lines: u64,
@@ -71,8 +75,7 @@ impl Sse {
         let line = if self.lines == 0 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         if line.is_empty() {
             if !self.data.is_empty() {
-                let data = String::from_utf8_lossy(&self.data).into_owned();
-                return Err(format!("an event that is no JSON: {data}"));
+                return Err(format!("an event that is no JSON, of {} bytes", self.data.len()));
             }
             return Ok(());
         }
@@ -87,8 +90,13 @@ impl Sse {
                     self.data.push(b'\n');
                 }
                 self.data.extend_from_slice(value);
+                self.data_lines += 1;
+                if self.data_lines > MOST_LINES {
+                    return Err(format!("an event of more than {MOST_LINES} lines"));
+                }
                 if self.data.is_empty() || each(Event::Data(&self.data))? == Taken::Whole {
                     self.data.clear();
+                    self.data_lines = 0;
                 }
                 Ok(())
             }
@@ -133,12 +141,15 @@ mod tests {
     fn data_of_several_lines_is_one() {
         let whole = |data: &[u8]| data.ends_with(b"}");
         assert_eq!(read("data: {\ndata: 1\ndata: }\n\ndata: {}\n\n", 5, whole).unwrap(), ["{\n1\n}", "{}"]);
-        assert_eq!(read("data: {\n\n", 4, whole), Err("an event that is no JSON: {".into()));
+        assert_eq!(read("data: {\n\n", 4, whole), Err("an event that is no JSON, of 1 bytes".into()));
     }
 
     #[test]
     fn a_line_without_end_is_refused() {
         let long = "x".repeat(MOST_BYTES + 1);
         assert!(read(&long, 1 << 20, |_| true).unwrap_err().contains("16 MiB"));
+        let lines = "data: 1\n".repeat(MOST_LINES + 1);
+        assert_eq!(read(&lines, 1 << 20, |_| true).map(|found| found.len()), Ok(MOST_LINES + 1));
+        assert!(read(&lines, 1 << 20, |_| false).unwrap_err().contains("1024 lines"));
     }
 }

@@ -100,8 +100,20 @@ fn notes(results: &LoadResults) -> Vec<String> {
     notes.extend(token_notes(results));
     notes.extend(knee(results));
     if matches!(results.options.plan, Plan::Sweep) {
+        let told = |s: &Stage| s.figures.as_ref().is_some_and(|f| f.saturation.saturated.is_some());
+        let untold = results.stages.last().filter(|s| matches!(s.level, Level::Rate(_)) && !told(s));
+        if let Some(stage) = untold {
+            notes.push(format!(
+                "{}: too few requests to tell whether the server keeps up: measure more of them (--requests, --duration)",
+                stage.level
+            ));
+        }
         notes.push(match (results.carried_per_s, results.saturated_per_s) {
             (Some(carried), Some(not)) => format!("the server carries {carried} requests/s, and {not} no more"),
+            (Some(carried), None) if untold.is_some() => {
+                format!("the server carries {carried} requests/s: whether more, is not known")
+            }
+            (None, None) if untold.is_some() => "what the server carries is not known".to_string(),
             (Some(carried), None) => format!("the server carries {carried} requests/s and more: it was not saturated"),
             (None, Some(not)) => format!("the server does not carry {not} requests/s, the lowest rate that was tried"),
             (None, None) => "no rate was tried".to_string(),

@@ -17,11 +17,13 @@ pub(super) struct Tried {
 }
 
 /// First one client, which shows what a request takes without others beside it; then from half the rate that this is
-/// in requests a second, doubled until the server does not keep up; then in between.
+/// in requests a second, doubled until the server does not keep up; then in between. A rate with too few requests to
+/// tell ends the search: at the next one there would be as few.
 pub(super) fn next(tried: &[Tried]) -> Option<Level> {
     let Some(alone) = tried.first() else { return Some(Level::Concurrency(1)) };
     let (carried, not) = bounds(tried);
-    if tried.len() > MOST_RATES || alone.requests_per_s <= 0.0 {
+    let untold = tried.last().is_some_and(|t| matches!(t.level, Level::Rate(_)) && t.saturated.is_none());
+    if untold || tried.len() > MOST_RATES || alone.requests_per_s <= 0.0 {
         return None;
     }
     let rate = match (carried, not) {
@@ -40,7 +42,7 @@ pub(super) fn next(tried: &[Tried]) -> Option<Level> {
 pub(super) fn bounds(tried: &[Tried]) -> (Option<f64>, Option<f64>) {
     let rates = |saturated: bool| {
         tried.iter().filter_map(move |t| match t.level {
-            Level::Rate(rate) if (t.saturated == Some(true)) == saturated => Some(rate),
+            Level::Rate(rate) if t.saturated == Some(saturated) => Some(rate),
             _ => None,
         })
     };
@@ -75,5 +77,14 @@ mod tests {
     fn a_server_that_answers_nothing_is_not_searched() {
         let alone = Tried { level: Level::Concurrency(1), requests_per_s: 0.0, saturated: None };
         assert_eq!(next(&[alone]), None);
+    }
+
+    #[test]
+    fn a_rate_of_which_too_little_is_known_ends_the_search() {
+        let alone = Tried { level: Level::Concurrency(1), requests_per_s: 2.0, saturated: None };
+        let at = |rate, saturated| Tried { level: Level::Rate(rate), requests_per_s: rate, saturated };
+        let tried = [alone, at(1.0, Some(false)), at(2.0, None)];
+        assert_eq!((next(&tried[..2]), next(&tried)), (Some(Level::Rate(2.0)), None));
+        assert_eq!((bounds(&tried), bounds(&[alone, at(1.0, None)])), ((Some(1.0), None), (None, None)));
     }
 }
