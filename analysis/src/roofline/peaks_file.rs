@@ -3,7 +3,8 @@
 //! The reader is tolerant; what it does not know it leaves alone. It takes
 //!
 //! - `figures`, a list of objects with `kind` (`flops` with a `dtype`; `read`, else `copy`, `triad`, `write` for the
-//!   bandwidth; `launch`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and `range`, two numbers;
+//!   bandwidth; `launch`, but not of `bench peaks`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and
+//!   `range`, two numbers;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
 //! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`.
 
@@ -47,7 +48,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         Some("cpu") => DeviceKind::Cpu,
         _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
     };
-    let mut found = Found::default();
+    let mut found = Found { bare_launch: word(&["format"]).as_deref() == Some(BENCH_FORMAT), ..Found::default() };
     let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
     for figure in list("figures") {
         found.figure(figure)?;
@@ -102,7 +103,13 @@ struct Found {
     sync: Option<f64>,
     source: Option<String>,
     datasheet: bool,
+    /// Whether a `launch` is the driver's alone.
+    bare_launch: bool,
 }
+
+/// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
+/// more than twice that, with allocation and shapes, and only a calibration knows it.
+const BENCH_FORMAT: &str = "candlescope-peaks";
 
 /// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
 const BANDWIDTHS: [&str; 4] = ["read", "copy", "triad", "write"];
@@ -130,6 +137,7 @@ impl Found {
         let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
         match (kind, word("dtype").and_then(Multiply::named)) {
             ("flops", Some(dtype)) => self.add_flops(dtype, mid),
+            ("launch", _) if self.bare_launch => {}
             ("launch", _) => self.launch = Some(cost),
             ("kernel_floor", _) => self.floor = Some(cost.mid),
             ("sync", _) => self.sync = Some(cost.mid),
