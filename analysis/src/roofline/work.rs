@@ -162,7 +162,9 @@ pub fn step(shape: &ModelShape, input: Input, storage: &Storage, devices: u64) -
     if shape.qk_norm {
         all.push(maker.qk_norm(layers));
     }
-    if shape.learned_positions == 0 && shape.position_buckets == 0 {
+    if shape.merged_qkv {
+        all.push(maker.taken_apart(layers));
+    } else if shape.learned_positions == 0 && shape.position_buckets == 0 {
         all.push(maker.rotary(layers));
     }
     all.push(maker.kv_write(layers));
@@ -283,13 +285,16 @@ impl Maker<'_> {
         self.rows() * features * tensors * self.storage.activation
     }
 
+    /// Learned positions are looked up once for all sequences, and added to the words of each.
     fn embedding(&self) -> Operation {
         let positions = self.shape.learned_positions > 0;
-        let tables = if positions { 2.0 } else { 1.0 };
-        let sum = if positions { self.pointwise(self.hidden(), 3.0) } else { 0.0 };
+        let (d, a) = (self.hidden(), self.storage.activation);
+        let placed = if positions { self.input.tokens as f64 } else { 0.0 };
+        let sum = if positions { (2.0 * self.rows() + placed) * d * a } else { 0.0 };
+        let looked_up = self.rows() + placed;
         Operation {
-            weight_bytes: self.storage.weights.bytes(self.rows() * self.hidden() * tables),
-            activation_bytes: tables * self.rows() * (4.0 + self.hidden() * self.storage.activation) + sum,
+            weight_bytes: self.storage.weights.bytes(looked_up * d),
+            activation_bytes: looked_up * (4.0 + d * a) + sum,
             kernels: if positions { 3.0 } else { 1.0 },
             ..Operation::new("embed_tokens", 1)
         }
@@ -318,11 +323,28 @@ impl Maker<'_> {
         }
     }
 
-    fn projections(&self, layers: u64) -> [Operation; 3] {
+    fn projections(&self, layers: u64) -> Vec<Operation> {
         let shape = self.shape;
         let (q, kv) = ((shape.hidden, shape.queries()), (shape.hidden, shape.keys()));
         let linear = |name, size| self.linear(name, layers, size, Split::Columns, shape.biases.qkv);
-        [linear("q_proj", q), linear("k_proj", kv), linear("v_proj", kv)]
+        if shape.merged_qkv {
+            return vec![linear("c_attn", (shape.hidden, shape.queries() + 2 * shape.keys()))];
+        }
+        vec![linear("q_proj", q), linear("k_proj", kv), linear("v_proj", kv)]
+    }
+
+    /// Takes queries, keys and values out of what one projection made. A single row is not copied; values that the
+    /// cache's layout copies anyway are not copied here.
+    fn taken_apart(&self, layers: u64) -> Operation {
+        let (heads, kv_heads) = self.heads();
+        let (d, a) = (self.shape.head_dim as f64, self.storage.activation);
+        let (q, k) = (self.rows() * heads * d, self.rows() * kv_heads * d);
+        let (copied, kernels) = match self.turns(self.shape.kv_heads) {
+            _ if self.rows() <= 1.0 => (0.0, 0.0),
+            true => (q + k, 2.0),
+            false => (q + 2.0 * k, 3.0),
+        };
+        Operation::new("split", layers).kernels(kernels).moves(2.0 * copied * a)
     }
 
     fn qk_norm(&self, layers: u64) -> Operation {
