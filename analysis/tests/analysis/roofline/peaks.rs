@@ -45,6 +45,27 @@ fn a_list_as_in_a_run_and_a_file_by_hand() {
 }
 
 #[test]
+fn what_a_calibration_did_not_determine_is_the_datasheets_or_missing() {
+    let of = |name: &str| {
+        let text = r#"{ "format": "candlescope-calibration", "device": { "kind": "cuda", "name": "DEVICE" },
+            "source": "three runs", "figures": [
+            { "kind": "read", "value": 1e9, "determined": false },
+            { "kind": "flops", "dtype": "bf16", "value": 5e14, "determined": true },
+            { "kind": "flops", "dtype": "f32", "value": 1.0, "determined": false },
+            { "kind": "launch", "value": 1.0, "determined": false } ] }"#;
+        peaks_device(&text.replace("DEVICE", name), None)
+    };
+    let (device, sheet) = (of("NVIDIA H200").unwrap(), known_device("H200").unwrap());
+    assert_eq!((device.bandwidth, device.launch), (sheet.bandwidth, sheet.launch));
+    let flops = |kind| (device.flops.get(&kind).copied(), sheet.flops.get(&kind).copied());
+    assert_eq!(flops(Multiply::Bf16).0, Some(5e14));
+    assert_eq!(flops(Multiply::F32).0, flops(Multiply::F32).1);
+    assert!(device.source.contains("three runs; not determined") && device.source.contains("bandwidth, FLOP/s of f32"));
+    let error = of("a board of ours").unwrap_err().to_string();
+    assert!(error.contains("did not determine `bandwidth`"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let says = |text: &str| peaks_device(text, None).unwrap_err().to_string();
     assert!(says("nonsense").contains("not JSON"));
