@@ -333,6 +333,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     if let FeedForward::Experts { .. } = shape.feed_forward {
         all.push("tokens of a step go to different experts as far as there are any".to_string());
     }
+    if shape.encoder_layers > 0 {
+        all.push("keys and values of the encoder's output are made anew for every token, as candle's T5 does".into());
+    }
     if shape.window.is_some() {
         all.push("layers with a window keep no more of the cache than the window".to_string());
     }

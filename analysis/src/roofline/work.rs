@@ -211,11 +211,6 @@ pub fn encode(shape: &ModelShape, batch: u64, tokens: u64, storage: &Storage, de
     all.push(maker.linear("o_proj", layers, (shape.queries(), shape.hidden), Split::Rows, shape.biases.output));
     all.push(maker.residual(layers * 2));
     all.extend(maker.feed_forward(layers));
-    // Keys and values of every decoder layer's cross-attention, made once.
-    let keys = (shape.hidden, shape.keys());
-    for name in ["cross_attention.k_proj", "cross_attention.v_proj"] {
-        all.push(maker.linear(name, shape.layers, keys, Split::Columns, false));
-    }
     all
 }
 
@@ -427,7 +422,8 @@ impl Maker<'_> {
         ]
     }
 
-    /// Attention of a decoder to its encoder's output, whose keys and values are made once, with the first token.
+    /// Attention of a decoder to its encoder's output. Its keys and values are needed once, with the first token, but
+    /// candle's T5 keeps none and makes them anew for every one.
     fn crossed(&self) -> Vec<Operation> {
         let shape = self.shape;
         if shape.encoder_layers == 0 {
@@ -439,6 +435,13 @@ impl Maker<'_> {
             self.norm("cross_attention.norm", layers),
             self.linear("cross_attention.q_proj", layers, (shape.hidden, shape.queries()), Split::Columns, false),
         ];
+        let encoder = Maker { input: Input { tokens: self.input.encoded, ..self.input }, ..*self };
+        let first = self.input.context <= self.input.tokens;
+        for name in ["cross_attention.k_proj", "cross_attention.v_proj"] {
+            let made = encoder.linear(name, layers, (shape.hidden, shape.keys()), Split::Columns, false);
+            let (flops, surplus_flops) = if first { (made.flops, 0.0) } else { (0.0, made.flops) };
+            all.push(Operation { flops, surplus_flops, ..made });
+        }
         let names = ["cross_attention.scores", "cross_attention.softmax", "cross_attention.context"];
         all.extend(over.attention(layers, u64::MAX, names));
         let back = (shape.queries(), shape.hidden);

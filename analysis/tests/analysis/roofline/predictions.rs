@@ -195,6 +195,9 @@ fn an_encoder_runs_once_and_its_decoder_reads_it() {
     // A token of the decoder reads 512 keys and values of each layer's cross-attention instead of 128.
     let more = long.decode.bytes - short.decode.bytes;
     assert_eq!(more, (6 * 2 * 384 * 512 * 2) as f64);
+    // It needs them once, but makes them anew.
+    let surplus = |outlook: &Outlook| outlook.decode.flops_executed - outlook.decode.flops;
+    assert_eq!(surplus(&long) - surplus(&short), 6.0 * 2.0 * 2.0 * 384.0 * 512.0 * 512.0);
 }
 
 #[test]
