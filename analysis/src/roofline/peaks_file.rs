@@ -59,8 +59,15 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     for figure in list("figures") {
         found.figure(figure)?;
     }
-    for peak in list("peaks").chain(whole.as_array().into_iter().flatten()) {
-        found.listed(peak)?;
+    let peaks: Vec<&Value> = list("peaks").chain(whole.as_array().into_iter().flatten()).collect();
+    let labelled = |peak: &Value, label: &str| peak.get("label").and_then(Value::as_str) == Some(label);
+    for &peak in &peaks {
+        // The datasheet's figure stands only where none was measured.
+        let same = |other: &Value| ["kind", "dtype"].iter().all(|key| other.get(*key) == peak.get(*key));
+        let measured = || peaks.iter().any(|other| labelled(other, "measured") && same(other));
+        if !(labelled(peak, "datasheet") && measured()) {
+            found.listed(peak)?;
+        }
     }
     found.fields(fields)?;
     let stands_in = found.stand_in(base.as_ref());

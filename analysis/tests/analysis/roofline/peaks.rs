@@ -38,6 +38,14 @@ fn a_list_as_in_a_run_and_a_file_by_hand() {
         { "kind": "bandwidth", "value": 5e10, "label": "measured" } ] }"#;
     let device = peaks_device(list, None).unwrap();
     assert_eq!((device.bandwidth, device.memory, device.source.as_str()), (5e10, None, "a bench"));
+    // Beside a measured figure the datasheet's of the same kind and type is left out.
+    let both = list.replace(
+        "\"peaks\": [",
+        r#""peaks": [
+        { "kind": "flops", "dtype": "f32", "value": 9e12, "label": "datasheet", "source": "paper" },
+        { "kind": "bandwidth", "value": 9e10, "label": "datasheet" },"#,
+    );
+    assert_eq!(peaks_device(&both, None).unwrap(), device);
     let hand = r#"{ "kind": "cpu", "flops": { "f32": 4e11 }, "bandwidth": 3e10, "memory_bytes": 16e9, "sync_ns": 10 }"#;
     let device = peaks_device(hand, None).unwrap();
     assert_eq!((device.kind, device.memory, device.sync), (DeviceKind::Cpu, Some(16e9), Some(10.0)));
