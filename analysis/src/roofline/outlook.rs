@@ -359,7 +359,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
 fn substitutes(device: &Device, scenario: &Scenario, all: &mut Vec<String>) {
     let wanted = scenario.weights.multiply;
     let multiplied = device.multiplies(wanted);
-    if multiplied != wanted {
+    if multiplied != wanted && wanted == Multiply::Int8 {
+        all.push("candle multiplies quantised weights on a CPU's vector unit: FLOP/s of f32 stand in".to_string());
+    } else if multiplied != wanted {
         all.push(format!("candle widens {} to {} on a CPU", wanted.name(), multiplied.name()));
     }
     if let Some((_, used)) = device.flops_for(multiplied).filter(|(_, used)| *used != multiplied) {

@@ -2,7 +2,7 @@
 
 use candlescope_analysis::render::roofline::{static_json, static_page, static_text};
 use candlescope_analysis::roofline::{
-    Bound, Cost, Device, Format, Goal, Multiply, Outlook, Scenario, StepPrediction, known_device, known_model,
+    Bound, Cost, Device, Format, Goal, Multiply, Origin, Outlook, Scenario, StepPrediction, known_device, known_model,
 };
 
 fn format(name: &str) -> Format {
@@ -183,6 +183,11 @@ fn what_a_datasheet_lacks_is_said_and_never_guessed() {
     let cpu = known_device("EPYC-9654").unwrap();
     let scenario = Scenario::new(format("bf16"));
     assert_eq!((scenario.storage(&cpu).product, cpu.multiplies(Multiply::Bf16)), (4.0, Multiply::F32));
+    // A datasheet's int8 is a matrix unit's, which candle does not use; what was measured is what candle reached.
+    let mut measured = known_device("EPYC-9654").unwrap();
+    measured.origin = Origin::Measured;
+    let int8 = Multiply::Int8;
+    assert_eq!((cpu.multiplies(int8), measured.multiplies(int8)), (Multiply::F32, Multiply::Int8));
 }
 
 #[test]
