@@ -191,6 +191,17 @@ fn what_a_datasheet_lacks_is_said_and_never_guessed() {
 }
 
 #[test]
+fn attention_multiplies_the_16_bit_floats_that_the_device_has() {
+    let shape = known_model("llama-3-8b").unwrap();
+    let mut device = plain(1e12, 1e12);
+    device.flops.insert(Multiply::F32, 1e9);
+    let prefill = |device: &Device| mid(&Outlook::of(&shape, device, &Scenario::new(format("int8"))).prefill);
+    let with_f16 = prefill(&device);
+    device.flops.remove(&Multiply::F16);
+    assert_eq!(prefill(&device), with_f16, "bf16 instead, not f32");
+}
+
+#[test]
 fn an_encoder_runs_once_and_its_decoder_reads_it() {
     let shape = known_model("t5-small").unwrap();
     let device = plain(1e12, 1e11);
