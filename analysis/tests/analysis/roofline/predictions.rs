@@ -211,6 +211,9 @@ fn an_encoder_runs_once_and_its_decoder_reads_it() {
     // A token of the decoder reads 512 keys and values of each layer's cross-attention instead of 128.
     let more = long.decode.bytes - short.decode.bytes;
     assert_eq!(more, (6 * 2 * 384 * 512 * 2) as f64);
+    // The prompt is the encoder's: the decoder keeps its own 64 tokens, far below the 512 it was trained for.
+    assert_eq!(long.memory.kv_a_sequence, (64 * 6 * 2 * 512 * 2) as f64);
+    assert!(!long.assumptions.iter().any(|line| line.contains("trained for")));
     // It needs them once, but makes them anew.
     let surplus = |outlook: &Outlook| outlook.decode.flops_executed - outlook.decode.flops;
     assert_eq!(surplus(&long) - surplus(&short), 6.0 * 2.0 * 2.0 * 384.0 * 512.0 * 512.0);
