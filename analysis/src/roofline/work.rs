@@ -51,7 +51,7 @@ impl Input {
         // New tokens see c − t + 1, …, c positions; those that see more than the window see the window.
         let cut = t.min(c.saturating_sub(reach));
         let whole = t - cut;
-        let first = c - t + 1;
+        let first = (c + 1).saturating_sub(t);
         let grown = whole as f64 * first as f64 + whole as f64 * whole.saturating_sub(1) as f64 / 2.0;
         self.batch as f64 * (grown + cut as f64 * reach.min(c) as f64)
     }

@@ -208,6 +208,7 @@ fn a_config_file_makes_the_same_shape_and_names_what_it_lacks() {
     assert!(says("{").contains("not JSON"));
     assert!(says(&llama.replace("4096", "4e30")).contains("hidden_size"));
     assert!(says(&llama.replace("4096", "999999999999")).contains("more than the limit"));
+    assert!(says(&llama.replace("4096", "99999968")).contains("more than the limit of 10^15"));
     assert!(says(&llama.replace("4096", "0")).contains("above 0"));
 }
 
