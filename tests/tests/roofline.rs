@@ -9,8 +9,10 @@ use candlescope_models::cost::{Cost, DecoderCost, Widths, Work, decoder_step};
 fn shape(config: &ModelConfig) -> ModelShape {
     let size = (config.vocab_size as u64, config.hidden_size as u64, config.num_layers as u64);
     let heads = (config.num_heads as u64, config.num_kv_heads as u64, config.head_dim as u64);
-    let mut shape =
-        ModelShape::decoder(&config.name, size, heads, config.intermediate() as u64).built_as(&config.architecture);
+    let mut shape = ModelShape::decoder(&config.name, size, heads, config.intermediate() as u64);
+    // GPT-2 has a row of learned positions for each token of its context.
+    shape.max_context = Some(config.max_context as u64);
+    let mut shape = shape.built_as(&config.architecture);
     shape.tied = config.tie_embeddings;
     if let Network::MoeSwiGlu { intermediate, experts, active } = config.feed_forward {
         let [intermediate, experts, active] = [intermediate, experts, active].map(|n| n as u64);
@@ -33,32 +35,38 @@ fn of(cost: Cost) -> [f64; 5] {
 }
 
 /// Every operation by the term that it belongs to; biases, which the cost model counts among the small weights, are
-/// told apart by the model that has them.
-fn assert_equal(operations: &[Operation], cost: &DecoderCost, biased: bool, what: &str) {
-    let qkv = ["q_proj", "k_proj", "v_proj"];
+/// held equal together with the products that have them.
+fn assert_equal(operations: &[Operation], cost: &DecoderCost, config: &ModelConfig, what: &str) {
+    let qkv = ["q_proj", "k_proj", "v_proj", "c_attn"];
     let small = ["input_layernorm", "post_attention_layernorm", "norm", "embed_tokens"];
-    let pointwise = ["rotary", "softmax", "act_fn", "residual", "logits"];
-    let terms: [(&[&str], Cost); 6] = [
+    let pointwise = ["rotary", "split", "softmax", "act_fn", "residual", "logits"];
+    let terms: [(&[&str], Cost); 4] = [
         (&["scores"], cost.scores),
         (&["context"], cost.context),
         (&["kv_cache"], cost.kv_write),
-        (&["o_proj"], cost.output),
-        (&["gate_proj", "up_proj", "down_proj"], cost.ffn),
         (&["lm_head"], cost.lm_head),
     ];
     for (names, cost) in terms {
         assert_eq!(sum(operations, names), of(cost), "{names:?} of {what}");
     }
     // The copy of several sequences' last positions is with the norm here and with the pointwise operations there.
-    if biased {
-        let all = [&qkv[..], &small, &pointwise].concat();
-        assert_eq!(sum(operations, &all), of(cost.qkv + cost.small_weights + cost.pointwise), "the rest of {what}");
-        assert_eq!(sum(operations, &qkv)[0], cost.qkv.flops as f64);
-    } else {
-        assert_eq!(sum(operations, &qkv), of(cost.qkv), "q, k, v of {what}");
-        let all = [&small[..], &pointwise].concat();
-        assert_eq!(sum(operations, &all), of(cost.small_weights + cost.pointwise), "the rest of {what}");
+    let mut rest: Vec<&str> = small.iter().chain(&pointwise).copied().collect();
+    let mut rest_cost = cost.small_weights + cost.pointwise;
+    let products: [(&[&str], Cost, bool); 3] = [
+        (&qkv, cost.qkv, config.qkv_bias),
+        (&["o_proj"], cost.output, config.is_gpt2()),
+        (&["gate_proj", "up_proj", "down_proj"], cost.ffn, config.is_gpt2()),
+    ];
+    for (names, cost, biased) in products {
+        if biased {
+            assert_eq!(sum(operations, names)[0], cost.flops as f64, "FLOPs of {names:?} of {what}");
+            rest.extend(names);
+            rest_cost += cost;
+        } else {
+            assert_eq!(sum(operations, names), of(cost), "{names:?} of {what}");
+        }
     }
+    assert_eq!(sum(operations, &rest), of(rest_cost), "the rest of {what}");
 }
 
 #[test]
@@ -81,7 +89,7 @@ fn the_work_of_every_operation_is_that_of_the_cost_model() {
                 let input = Input { batch, tokens, context: (position as u64) + tokens, encoded: 0 };
                 let operations = step(&shape(&config), input, &storage, 1);
                 let what = format!("{name} {work:?} {both:?}");
-                assert_equal(&operations, &decoder_step(&config, work, both), config.qkv_bias, &what);
+                assert_equal(&operations, &decoder_step(&config, work, both), &config, &what);
             }
         }
     }

@@ -122,10 +122,12 @@ impl Device {
     }
 
     /// The type in which candle multiplies numbers of this type on this device. On a CPU 16-bit floats are widened to
-    /// f32 (crate `gemm-f16`).
+    /// f32 (crate `gemm-f16`), and GGML's weights are multiplied by the vector unit (AVX, NEON): a datasheet's int8 is
+    /// that of a matrix unit, which candle does not use.
     pub fn multiplies(&self, multiply: Multiply) -> Multiply {
         match (self.kind, multiply) {
             (DeviceKind::Cpu, Multiply::Bf16 | Multiply::F16 | Multiply::Fp8) => Multiply::F32,
+            (DeviceKind::Cpu, Multiply::Int8) if self.origin == Origin::Datasheet => Multiply::F32,
             (_, multiply) => multiply,
         }
     }

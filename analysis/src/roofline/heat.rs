@@ -19,7 +19,8 @@ pub struct HeatCell {
     pub n: u64,
     /// Nanoseconds of one, mean.
     pub ns: f64,
-    /// Achieved ÷ attainable under the run's first roof; above 1 where something is wrong with time, work or peak.
+    /// Achieved ÷ attainable under one device's share of the run's first roof; above 1 where something is wrong with
+    /// time, work or peak.
     pub utilisation: Option<f64>,
 }
 
@@ -78,6 +79,7 @@ impl Sums {
 /// number in its module's name or in its path.
 pub(super) fn layers(run: &Run, analysis: &Analysis, roof: Option<&Roof>) -> Vec<HeatMap> {
     let on_gpu = ran_on_gpu(analysis);
+    let roof = roof.map(Roof::of_one);
     let mut sums: BTreeMap<(Phase, u64, String), Sums> = BTreeMap::new();
     for batch in run.table(RecordKind::Span) {
         for span in batch.spans.iter().filter(|span| !analysis.warmup.has_step(span.step)) {
@@ -105,7 +107,7 @@ pub(super) fn layers(run: &Run, analysis: &Analysis, roof: Option<&Roof>) -> Vec
         let names: BTreeSet<&str> = own.keys().map(|key| key.1).collect();
         let multiply = multiplied(analysis, phase.as_str());
         let cells = |layer: u64| -> Vec<Option<HeatCell>> {
-            names.iter().map(|name| own.get(&(layer, *name)).map(|sums| sums.cell(roof, multiply))).collect()
+            names.iter().map(|name| own.get(&(layer, *name)).map(|sums| sums.cell(roof.as_ref(), multiply))).collect()
         };
         HeatMap {
             title: phase.as_str().to_string(),
@@ -160,8 +162,9 @@ pub(super) fn contexts(runs: &[(&Run, &Analysis, Option<&Roof>)]) -> Option<Heat
             }
         }
         let multiply = multiplied(analysis, Phase::Decode.as_str());
+        let roof = roof.map(Roof::of_one);
         for (key, sums) in own {
-            let cell = sums.cell(*roof, multiply);
+            let cell = sums.cell(roof.as_ref(), multiply);
             // Of two runs with the same batch and context, the one with more steps stands.
             cells
                 .entry(key)

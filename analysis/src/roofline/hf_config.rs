@@ -32,7 +32,18 @@ pub enum ConfigError {
         /// Its value.
         value: u64,
     },
+    /// The dimensions make more parameters than any real model has.
+    #[error(
+        "the dimensions in config.json make {parameters} parameters, more than the limit of 10^15; the file is damaged"
+    )]
+    TooMany {
+        /// An upper bound of the number.
+        parameters: u128,
+    },
 }
+
+/// No real model has more parameters: beyond this, sums in 64 bits would no longer hold.
+const MOST_PARAMETERS: u128 = 1_000_000_000_000_000;
 
 /// No dimension of a real model is larger.
 const LARGEST: u64 = 100_000_000;
@@ -103,7 +114,27 @@ pub fn config_shape(name: &str, text: &str) -> Result<ModelShape, ConfigError> {
         };
         shape.window = Some(Window { size, full_every });
     }
-    Ok(shape)
+    match parameters_at_most(&shape) {
+        parameters if parameters > MOST_PARAMETERS => Err(ConfigError::TooMany { parameters }),
+        _ => Ok(shape),
+    }
+}
+
+/// An upper bound of the parameters, in numbers that cannot overflow: every dimension is at most [`LARGEST`], below
+/// 2²⁷.
+fn parameters_at_most(shape: &ModelShape) -> u128 {
+    let wide = |value: u64| u128::from(value);
+    let (d, heads, head_dim) = (wide(shape.hidden), wide(shape.heads) + wide(shape.kv_heads), wide(shape.head_dim));
+    let attention = 2 * (d + 1) * heads * head_dim;
+    let feed_forward = match shape.feed_forward {
+        FeedForward::Gated { intermediate } | FeedForward::Plain { intermediate } => 3 * (d + 1) * wide(intermediate),
+        FeedForward::Experts { intermediate, experts, .. } => (3 * d * wide(intermediate) + d) * wide(experts),
+    };
+    let norms = (wide(shape.norms_a_layer) + 3) * 2 * d + 2 * head_dim;
+    // With an encoder, its layers and the decoder's cross-attention.
+    let layers = wide(shape.layers) * 2 + wide(shape.encoder_layers);
+    let tables = 2 * wide(shape.vocab) + wide(shape.learned_positions);
+    layers * (attention + feed_forward + norms) + tables * (d + 1) + 2 * wide(shape.position_buckets) * heads
 }
 
 struct Config<'a> {

@@ -156,6 +156,7 @@ const MODELS: &[KnownModel] = &[
         (262_208, 3840, 48), (16, 8, 256), 15_360, true, 131_072).window(1024, 6),
     row("gemma-3-27b", &["google/gemma-3-27b-pt", "google/gemma-3-27b-it"], "gemma3_text",
         (262_208, 5376, 62), (32, 16, 128), 21_504, true, 131_072).window(1024, 6),
+    row("distilgpt2", &["distilbert/distilgpt2"], "gpt2", (50_257, 768, 6), (12, 12, 64), 3072, true, 1024),
     row("gpt2", &["openai-community/gpt2"], "gpt2", (50_257, 768, 12), (12, 12, 64), 3072, true, 1024),
     row("gpt2-medium", &["openai-community/gpt2-medium"], "gpt2", (50_257, 1024, 24), (16, 16, 64), 4096, true, 1024),
     row("gpt2-large", &["openai-community/gpt2-large"], "gpt2", (50_257, 1280, 36), (20, 20, 64), 5120, true, 1024),

@@ -112,7 +112,8 @@ fn outlook(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>) -> Resul
 fn predicted(point: &Point, outlook: &Outlook) -> Option<f64> {
     let step = |phase: &str| -> Option<&StepPrediction> {
         match phase {
-            "prefill" => Some(&outlook.prefill),
+            // An encoder is a phase of its own in a run, and within the prefill of a prediction.
+            "prefill" if outlook.model.encoder_layers == 0 => Some(&outlook.prefill),
             "decode" => Some(&outlook.decode),
             _ => None,
         }
@@ -143,10 +144,11 @@ fn compare(analysis: &Analysis, outlook: &Outlook) -> Vec<Comparison> {
         (elapsed.measured > 0).then(|| (elapsed.measured_ns as f64 / elapsed.measured as f64, elapsed.measured))
     };
     let device = |step: &StepPrediction| step.device_ns.map(Cost::exact);
+    let prefill = on_device(Phase::Prefill).filter(|_| outlook.model.encoder_layers == 0);
     [
         one("time to first token", median(&analysis.latency.ttft), outlook.prefill.ns),
         one("time per output token", median(&analysis.latency.tpot), outlook.decode.ns),
-        one("kernels of a prefill", on_device(Phase::Prefill), device(&outlook.prefill)),
+        one("kernels of a prefill", prefill, device(&outlook.prefill)),
         one("kernels of a decoding step", on_device(Phase::Decode), device(&outlook.decode)),
     ]
     .into_iter()

@@ -26,12 +26,11 @@ impl MemoryNeed {
         let one = 2.0 * kv_heads * shape.head_dim as f64 * storage.cached;
         let (full, windowed) = shape.layers_by_reach();
         let kept = shape.window.map_or(longest, |window| window.size.min(longest)) as f64;
-        // A decoder's keys and values of its encoder's output stay as long as the sequence.
-        let crossed = if shape.encoder_layers > 0 { shape.layers as f64 * prompt as f64 * one } else { 0.0 };
+        // Keys and values of an encoder's output are not kept: candle makes them anew for every token.
         Self {
             weights: storage.weights.bytes(shape.parameters() as f64) / n,
             kv_a_token: shape.layers as f64 * one,
-            kv_a_sequence: (full as f64 * longest as f64 + windowed as f64 * kept) * one + crossed,
+            kv_a_sequence: (full as f64 * longest as f64 + windowed as f64 * kept) * one,
             activations_a_sequence: activations(shape, storage, prompt, n),
         }
     }

@@ -162,15 +162,13 @@ fn both(
 ) -> (StepPrediction, StepPrediction) {
     let storage = scenario.storage(device);
     let Scenario { batch, prompt, devices, .. } = *scenario;
-    let context = scenario.told_context();
+    let context = scenario.told_context(shape);
     let (first, token) = match shape.encoder_layers {
         0 => (step(shape, Input::prompt(batch, prompt), &storage, devices), Input::token(batch, context)),
         _ => {
             let mut first = encode(shape, batch, prompt, &storage, devices);
             first.extend(step(shape, Input::token(batch, 1).after_encoding(prompt), &storage, devices));
-            // The decoder's own context is the output so far.
-            let own = scenario.context.unwrap_or(scenario.output / 2).max(1);
-            (first, Input::token(batch, own).after_encoding(prompt))
+            (first, Input::token(batch, context).after_encoding(prompt))
         }
     };
     let prefill = predict(first, device, &storage, missing);
@@ -179,7 +177,7 @@ fn both(
 }
 
 fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
-    MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(), scenario.devices)
+    MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(shape), scenario.devices)
 }
 
 fn throughput(batch: u64, tpot: Option<Cost>) -> Option<f64> {
@@ -323,7 +321,7 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     all.push("time to first token: from the first launch; queueing and the tokenizer are left out".to_string());
     all.push(format!(
         "time per output token: at {} tokens of context, greedy, the token fetched at every step",
-        scenario.told_context()
+        scenario.told_context(shape)
     ));
     all.push(format!(
         "memory: {} % of the device for weights, cache and activations; prompts of a batch are processed together, the \
@@ -332,6 +330,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     ));
     if let FeedForward::Experts { .. } = shape.feed_forward {
         all.push("tokens of a step go to different experts as far as there are any".to_string());
+    }
+    if shape.encoder_layers > 0 {
+        all.push("keys and values of the encoder's output are made anew for every token, as candle's T5 does".into());
     }
     if shape.window.is_some() {
         all.push("layers with a window keep no more of the cache than the window".to_string());
@@ -346,8 +347,8 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     if scenario.cached.is_some_and(|format| format.in_blocks || format.bits < 16.0) {
         all.push("a quantised cache is widened before each product; candle has none".to_string());
     }
-    if shape.max_context.is_some_and(|most| scenario.longest() > most) {
-        all.push(format!("{} tokens are more than the model was trained for", scenario.longest()));
+    if shape.max_context.is_some_and(|most| scenario.longest(shape) > most) {
+        all.push(format!("{} tokens are more than the model was trained for", scenario.longest(shape)));
     }
     all
 }
@@ -356,7 +357,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
 fn substitutes(device: &Device, scenario: &Scenario, all: &mut Vec<String>) {
     let wanted = scenario.weights.multiply;
     let multiplied = device.multiplies(wanted);
-    if multiplied != wanted {
+    if multiplied != wanted && wanted == Multiply::Int8 {
+        all.push("candle multiplies quantised weights on a CPU's vector unit: FLOP/s of f32 stand in".to_string());
+    } else if multiplied != wanted {
         all.push(format!("candle widens {} to {} on a CPU", wanted.name(), multiplied.name()));
     }
     if let Some((_, used)) = device.flops_for(multiplied).filter(|(_, used)| *used != multiplied) {

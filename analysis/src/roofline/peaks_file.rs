@@ -3,7 +3,8 @@
 //! The reader is tolerant; what it does not know it leaves alone. It takes
 //!
 //! - `figures`, a list of objects with `kind` (`flops` with a `dtype`; `read`, else `copy`, `triad`, `write` for the
-//!   bandwidth; `launch`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and `range`, two numbers;
+//!   bandwidth; `launch`, but not of `bench peaks`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and
+//!   `range`, two numbers;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
 //! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`.
 
@@ -22,6 +23,12 @@ pub enum PeaksError {
     /// It has no FLOP/s or no bandwidth, without which there is no roofline.
     #[error("the peaks lack `{0}`: give a figure of this kind, or a field of this name")]
     Lacks(&'static str),
+    /// The runs of a calibration did not feel it, and no datasheet stands in.
+    #[error(
+        "the runs of this calibration did not determine `{0}`, and no datasheet stands in: calibrate with runs that \
+         differ more, or name the device with --gpu"
+    )]
+    NotDetermined(&'static str),
     /// A value is not a number above 0.
     #[error("`{name}` in the peaks is not a number above 0")]
     Value {
@@ -47,18 +54,29 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         Some("cpu") => DeviceKind::Cpu,
         _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
     };
-    let mut found = Found::default();
+    let mut found = Found { bare_launch: word(&["format"]).as_deref() == Some(BENCH_FORMAT), ..Found::default() };
     let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
     for figure in list("figures") {
         found.figure(figure)?;
     }
-    for peak in list("peaks").chain(whole.as_array().into_iter().flatten()) {
-        found.listed(peak)?;
+    let peaks: Vec<&Value> = list("peaks").chain(whole.as_array().into_iter().flatten()).collect();
+    let labelled = |peak: &Value, label: &str| peak.get("label").and_then(Value::as_str) == Some(label);
+    for &peak in &peaks {
+        // The datasheet's figure stands only where none was measured.
+        let same = |other: &Value| ["kind", "dtype"].iter().all(|key| other.get(*key) == peak.get(*key));
+        let measured = || peaks.iter().any(|other| labelled(other, "measured") && same(other));
+        if !(labelled(peak, "datasheet") && measured()) {
+            found.listed(peak)?;
+        }
     }
     found.fields(fields)?;
-    let bandwidth = found.bandwidth.ok_or(PeaksError::Lacks("bandwidth"))?;
+    let stands_in = found.stand_in(base.as_ref());
+    let lacks = |name, undetermined| {
+        if undetermined { PeaksError::NotDetermined(name) } else { PeaksError::Lacks(name) }
+    };
+    let bandwidth = found.bandwidth.ok_or_else(|| lacks("bandwidth", found.undetermined_bandwidth))?;
     if found.flops.is_empty() {
-        return Err(PeaksError::Lacks("flops"));
+        return Err(lacks("flops", !found.undetermined_flops.is_empty()));
     }
     let source = found.source.or_else(|| word(&["source"])).or_else(|| {
         let candle = word(&["candle"])?;
@@ -68,7 +86,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
         kind,
         origin: if found.datasheet { Origin::Datasheet } else { Origin::Measured },
-        source: source.unwrap_or_else(|| "the peaks file does not say how".to_string()),
+        source: source.unwrap_or_else(|| "the peaks file does not say how".to_string()) + &stands_in,
         flops: found.flops,
         bandwidth,
         memory: found.memory.or_else(|| base.as_ref()?.memory),
@@ -102,7 +120,17 @@ struct Found {
     sync: Option<f64>,
     source: Option<String>,
     datasheet: bool,
+    /// Whether a `launch` is the driver's alone.
+    bare_launch: bool,
+    /// Types whose FLOP/s a calibration could not determine.
+    undetermined_flops: Vec<Multiply>,
+    /// Whether this is so of the bandwidth.
+    undetermined_bandwidth: bool,
 }
+
+/// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
+/// more than twice that, with allocation and shapes, and only a calibration knows it.
+const BENCH_FORMAT: &str = "candlescope-peaks";
 
 /// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
 const BANDWIDTHS: [&str; 4] = ["read", "copy", "triad", "write"];
@@ -124,12 +152,21 @@ impl Found {
         if !timed && kind != "flops" && !BANDWIDTHS.contains(&kind) {
             return Ok(());
         }
+        // What the runs of a calibration did not feel has a value that says nothing.
+        if figure.get("determined") == Some(&Value::Bool(false)) {
+            match (kind, word("dtype").and_then(Multiply::named)) {
+                ("flops", Some(dtype)) => self.undetermined_flops.push(dtype),
+                (kind, _) => self.undetermined_bandwidth |= BANDWIDTHS.contains(&kind),
+            }
+            return Ok(());
+        }
         let mid = positive(kind, figure.get("value").unwrap_or(&Value::Null))?;
         let end = |at: usize| figure.get("range").and_then(|range| number(range.get(at)?)).unwrap_or(mid);
         // Times are in seconds.
         let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
         match (kind, word("dtype").and_then(Multiply::named)) {
             ("flops", Some(dtype)) => self.add_flops(dtype, mid),
+            ("launch", _) if self.bare_launch => {}
             ("launch", _) => self.launch = Some(cost),
             ("kernel_floor", _) => self.floor = Some(cost.mid),
             ("sync", _) => self.sync = Some(cost.mid),
@@ -143,6 +180,26 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// Takes from the datasheet what a calibration could not determine, and says so for `source`.
+    fn stand_in(&mut self, datasheet: Option<&Device>) -> String {
+        let Some(datasheet) = datasheet else { return String::new() };
+        let mut taken = Vec::new();
+        if self.bandwidth.is_none() && self.undetermined_bandwidth {
+            self.bandwidth = Some(datasheet.bandwidth);
+            taken.push("bandwidth".to_string());
+        }
+        for dtype in &self.undetermined_flops {
+            if let (false, Some(flops)) = (self.flops.contains_key(dtype), datasheet.flops.get(dtype)) {
+                self.flops.insert(*dtype, *flops);
+                taken.push(format!("FLOP/s of {}", dtype.name()));
+            }
+        }
+        if taken.is_empty() {
+            return String::new();
+        }
+        format!("; not determined, of the datasheet instead: {}", taken.join(", "))
     }
 
     /// The best figure of a type stands.

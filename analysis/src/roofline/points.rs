@@ -90,7 +90,7 @@ pub struct Point {
     pub intensity: Option<f64>,
     /// Nanoseconds that the prediction gives for one call.
     pub predicted_ns: Option<f64>,
-    /// Under each roof.
+    /// Under each roof: that of all devices for a phase, of one for operators and kernels.
     pub under: Vec<UnderRoof>,
 }
 
@@ -126,8 +126,13 @@ pub(super) struct Achieved {
 impl Achieved {
     pub(super) fn under(self, roofs: &[Roof]) -> Point {
         let intensity = self.flops_per_s.zip(self.bytes_per_s).filter(|(_, bytes)| *bytes > 0.0).map(|(f, b)| f / b);
+        // A phase is the work of all devices; an operator or a kernel runs on one.
+        let under = |roof: &Roof| match self.kind {
+            PointKind::Phase => self.one(roof, intensity),
+            PointKind::Operator | PointKind::Kernels => self.one(&roof.of_one(), intensity),
+        };
         Point {
-            under: roofs.iter().map(|roof| self.one(roof, intensity)).collect(),
+            under: roofs.iter().map(under).collect(),
             name: self.name,
             kind: self.kind,
             calls: self.calls,

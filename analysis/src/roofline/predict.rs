@@ -155,11 +155,14 @@ fn time(operation: Operation, device: &Device, storage: &Storage, missing: &mut 
             missing.push(what);
         }
     };
+    let has = |multiply: Multiply| device.flops.contains_key(&multiply);
     let multiply = match operation.operands {
         Operands::Weights => storage.weights.multiply,
         Operands::Activations if storage.product >= 4.0 => Multiply::F32,
-        // GGML's and 8-bit weights do not say what attention multiplies: 16-bit floats beside 16-bit activations.
+        // GGML's and 8-bit weights do not say what attention multiplies: 16-bit floats beside 16-bit activations, of
+        // the kind that the device has.
         Operands::Activations if storage.weights.multiply == Multiply::Bf16 => Multiply::Bf16,
+        Operands::Activations if has(Multiply::Bf16) && !has(Multiply::F16) => Multiply::Bf16,
         Operands::Activations => Multiply::F16,
     };
     let multiply = device.multiplies(multiply);

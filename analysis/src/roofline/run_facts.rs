@@ -26,6 +26,19 @@ pub struct Roof {
     pub devices: u64,
 }
 
+impl Roof {
+    /// One device's share, which is the roof of what runs on one device: operators, kernels, single steps.
+    pub(super) fn of_one(&self) -> Roof {
+        let n = self.devices.max(1) as f64;
+        Roof {
+            flops: self.flops.iter().map(|(kind, flops)| (*kind, flops / n)).collect(),
+            bandwidth: self.bandwidth.map(|bandwidth| bandwidth / n),
+            devices: 1,
+            ..self.clone()
+        }
+    }
+}
+
 /// The roofs of a run: its own peaks, measured and datasheet, and those of a device that was named. Without either, the
 /// datasheet of the GPU that the run names.
 pub(super) fn roofs(analysis: &Analysis, given: Option<&Device>) -> Vec<Roof> {

@@ -2,6 +2,7 @@
 
 use super::device::{Device, DeviceKind};
 use super::formats::{Format, Multiply};
+use super::shape::ModelShape;
 use super::work::Storage;
 use serde::Serialize;
 
@@ -66,7 +67,8 @@ pub struct Scenario {
     pub prompt: u64,
     /// Tokens to generate.
     pub output: u64,
-    /// Context at which the time of a token is told; the prompt and half of the output if not given.
+    /// Context at which the time of a token is told; the prompt and half of the output if not given. With an
+    /// encoder, which has the prompt, it is the decoder's own: half of the output.
     pub context: Option<u64>,
     /// Devices that share every matrix.
     pub devices: u64,
@@ -140,14 +142,19 @@ impl Scenario {
         Self { weights, ..self }
     }
 
-    /// Context at which the time of a token is told.
-    pub fn told_context(&self) -> u64 {
-        self.context.unwrap_or(self.prompt + self.output / 2).max(1)
+    /// Context at which the time of a token is told; the decoder's own where the prompt is an encoder's.
+    pub fn told_context(&self, shape: &ModelShape) -> u64 {
+        self.context.unwrap_or(self.own_prompt(shape) + self.output / 2).max(1)
     }
 
-    /// Tokens of a sequence at its end.
-    pub fn longest(&self) -> u64 {
-        (self.prompt + self.output).max(self.context.unwrap_or(0))
+    /// Tokens of a sequence at its end; those of the decoder where the prompt is an encoder's.
+    pub fn longest(&self, shape: &ModelShape) -> u64 {
+        (self.own_prompt(shape) + self.output).max(self.context.unwrap_or(0))
+    }
+
+    /// Tokens of the prompt that the decoder itself has.
+    fn own_prompt(&self, shape: &ModelShape) -> u64 {
+        if shape.encoder_layers > 0 { 0 } else { self.prompt }
     }
 
     /// How its values are stored on a device.

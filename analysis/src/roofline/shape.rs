@@ -76,6 +76,8 @@ pub struct ModelShape {
     pub tied: bool,
     /// Biases.
     pub biases: Biases,
+    /// Whether one product makes queries, keys and values, which are then taken apart.
+    pub merged_qkv: bool,
     /// Norms of a decoder layer, without those of queries and keys and of cross-attention.
     pub norms_a_layer: u64,
     /// Whether norms have biases (LayerNorm) or not (RMSNorm).
@@ -132,6 +134,7 @@ impl ModelShape {
             max_context: None,
             tied: false,
             biases: Biases::default(),
+            merged_qkv: false,
             norms_a_layer: 2,
             norm_bias: false,
             qk_norm: false,
@@ -165,7 +168,7 @@ impl ModelShape {
             "gemma3" | "gemma3_text" => (self.norms_a_layer, self.qk_norm) = (4, true),
             "gpt2" => {
                 self.feed_forward = FeedForward::Plain { intermediate: i };
-                (self.biases, self.norm_bias) = (all, true);
+                (self.biases, self.norm_bias, self.merged_qkv) = (all, true, true);
                 self.learned_positions = self.max_context.unwrap_or(0);
             }
             "t5" => {

@@ -51,7 +51,7 @@ impl Input {
         // New tokens see c − t + 1, …, c positions; those that see more than the window see the window.
         let cut = t.min(c.saturating_sub(reach));
         let whole = t - cut;
-        let first = c - t + 1;
+        let first = (c + 1).saturating_sub(t);
         let grown = whole as f64 * first as f64 + whole as f64 * whole.saturating_sub(1) as f64 / 2.0;
         self.batch as f64 * (grown + cut as f64 * reach.min(c) as f64)
     }
@@ -162,7 +162,9 @@ pub fn step(shape: &ModelShape, input: Input, storage: &Storage, devices: u64) -
     if shape.qk_norm {
         all.push(maker.qk_norm(layers));
     }
-    if shape.learned_positions == 0 && shape.position_buckets == 0 {
+    if shape.merged_qkv {
+        all.push(maker.taken_apart(layers));
+    } else if shape.learned_positions == 0 && shape.position_buckets == 0 {
         all.push(maker.rotary(layers));
     }
     all.push(maker.kv_write(layers));
@@ -209,11 +211,6 @@ pub fn encode(shape: &ModelShape, batch: u64, tokens: u64, storage: &Storage, de
     all.push(maker.linear("o_proj", layers, (shape.queries(), shape.hidden), Split::Rows, shape.biases.output));
     all.push(maker.residual(layers * 2));
     all.extend(maker.feed_forward(layers));
-    // Keys and values of every decoder layer's cross-attention, made once.
-    let keys = (shape.hidden, shape.keys());
-    for name in ["cross_attention.k_proj", "cross_attention.v_proj"] {
-        all.push(maker.linear(name, shape.layers, keys, Split::Columns, false));
-    }
     all
 }
 
@@ -283,13 +280,16 @@ impl Maker<'_> {
         self.rows() * features * tensors * self.storage.activation
     }
 
+    /// Learned positions are looked up once for all sequences, and added to the words of each.
     fn embedding(&self) -> Operation {
         let positions = self.shape.learned_positions > 0;
-        let tables = if positions { 2.0 } else { 1.0 };
-        let sum = if positions { self.pointwise(self.hidden(), 3.0) } else { 0.0 };
+        let (d, a) = (self.hidden(), self.storage.activation);
+        let placed = if positions { self.input.tokens as f64 } else { 0.0 };
+        let sum = if positions { (2.0 * self.rows() + placed) * d * a } else { 0.0 };
+        let looked_up = self.rows() + placed;
         Operation {
-            weight_bytes: self.storage.weights.bytes(self.rows() * self.hidden() * tables),
-            activation_bytes: tables * self.rows() * (4.0 + self.hidden() * self.storage.activation) + sum,
+            weight_bytes: self.storage.weights.bytes(looked_up * d),
+            activation_bytes: looked_up * (4.0 + d * a) + sum,
             kernels: if positions { 3.0 } else { 1.0 },
             ..Operation::new("embed_tokens", 1)
         }
@@ -318,11 +318,28 @@ impl Maker<'_> {
         }
     }
 
-    fn projections(&self, layers: u64) -> [Operation; 3] {
+    fn projections(&self, layers: u64) -> Vec<Operation> {
         let shape = self.shape;
         let (q, kv) = ((shape.hidden, shape.queries()), (shape.hidden, shape.keys()));
         let linear = |name, size| self.linear(name, layers, size, Split::Columns, shape.biases.qkv);
-        [linear("q_proj", q), linear("k_proj", kv), linear("v_proj", kv)]
+        if shape.merged_qkv {
+            return vec![linear("c_attn", (shape.hidden, shape.queries() + 2 * shape.keys()))];
+        }
+        vec![linear("q_proj", q), linear("k_proj", kv), linear("v_proj", kv)]
+    }
+
+    /// Takes queries, keys and values out of what one projection made. A single row is not copied; values that the
+    /// cache's layout copies anyway are not copied here.
+    fn taken_apart(&self, layers: u64) -> Operation {
+        let (heads, kv_heads) = self.heads();
+        let (d, a) = (self.shape.head_dim as f64, self.storage.activation);
+        let (q, k) = (self.rows() * heads * d, self.rows() * kv_heads * d);
+        let (copied, kernels) = match self.turns(self.shape.kv_heads) {
+            _ if self.rows() <= 1.0 => (0.0, 0.0),
+            true => (q + k, 2.0),
+            false => (q + 2.0 * k, 3.0),
+        };
+        Operation::new("split", layers).kernels(kernels).moves(2.0 * copied * a)
     }
 
     fn qk_norm(&self, layers: u64) -> Operation {
@@ -405,7 +422,8 @@ impl Maker<'_> {
         ]
     }
 
-    /// Attention of a decoder to its encoder's output, whose keys and values are made once, with the first token.
+    /// Attention of a decoder to its encoder's output. Its keys and values are needed once, with the first token, but
+    /// candle's T5 keeps none and makes them anew for every one.
     fn crossed(&self) -> Vec<Operation> {
         let shape = self.shape;
         if shape.encoder_layers == 0 {
@@ -417,6 +435,13 @@ impl Maker<'_> {
             self.norm("cross_attention.norm", layers),
             self.linear("cross_attention.q_proj", layers, (shape.hidden, shape.queries()), Split::Columns, false),
         ];
+        let encoder = Maker { input: Input { tokens: self.input.encoded, ..self.input }, ..*self };
+        let first = self.input.context <= self.input.tokens;
+        for name in ["cross_attention.k_proj", "cross_attention.v_proj"] {
+            let made = encoder.linear(name, layers, (shape.hidden, shape.keys()), Split::Columns, false);
+            let (flops, surplus_flops) = if first { (made.flops, 0.0) } else { (0.0, made.flops) };
+            all.push(Operation { flops, surplus_flops, ..made });
+        }
         let names = ["cross_attention.scores", "cross_attention.softmax", "cross_attention.context"];
         all.extend(over.attention(layers, u64::MAX, names));
         let back = (shape.queries(), shape.hidden);

@@ -74,11 +74,11 @@ impl AccountOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccountError {
-    /// No kernels were recorded.
-    #[error("`{}` has no recorded kernels, and without them nothing is known about the device's time. Record some: `candlescope profile --device cuda:0 --cupti`, or `cupti` in the variable CANDLESCOPE", .0.display())]
+    /// No kernels were recorded, or only while the model was loaded.
+    #[error("`{}` has no recorded kernels beside those of loading the model, and without them nothing is known about the device's time. Record some: `candlescope profile --device cuda:0 --cupti`, or `cupti` in the variable CANDLESCOPE", .0.display())]
     NoKernels(PathBuf),
     /// Kernels were recorded, but only in steps of the warm-up.
-    #[error("all {kernels} recorded kernels of `{}` are of warm-up steps. Record more steps, or let the warm-up count (--with-warmup)", dir.display())]
+    #[error("all {kernels} recorded kernels of `{}`, those of loading the model left out, are of warm-up steps. Record more steps, or let the warm-up count (--with-warmup)", dir.display())]
     OnlyWarmup {
         /// The run's directory.
         dir: PathBuf,

@@ -2,6 +2,7 @@
 
 use super::section::{Section, UNKNOWN};
 use super::terminal;
+use crate::passes::Distribution;
 use crate::render::format::{duration, percent, significant};
 use crate::roofline::{Calibration, DeviceKind, Fitted, HeldOut};
 use serde_json::{Value, json};
@@ -95,13 +96,12 @@ fn held_out(all: &[HeldOut]) -> Section {
             format!("{:+.1} %", held.error * 100.0),
         ]
     });
-    let mut absolute: Vec<f64> = all.iter().map(|held| held.error.abs()).collect();
-    absolute.sort_by(f64::total_cmp);
-    let median = absolute.get(absolute.len() / 2).copied().unwrap_or(0.0);
+    let absolute = Distribution::of(all.iter().map(|held| held.error.abs()).collect());
+    let median = absolute.map_or(UNKNOWN.to_string(), |absolute| percent(absolute.median));
     let note = format!(
         "Each run predicted from the others. Median of the errors without their signs: {}, n {}.",
-        percent(median),
-        absolute.len()
+        median,
+        all.len()
     );
     let head = ["run", "model", "latency", "measured", "predicted", "error"];
     Section { terminal_rows: 100, ..Section::new("held-out", "Left out, one run at a time", note) }

@@ -42,7 +42,7 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
             scenario.batch,
             count(scenario.prompt),
             count(scenario.output),
-            count(scenario.told_context())
+            count(scenario.told_context(model))
         ),
     ]
 }

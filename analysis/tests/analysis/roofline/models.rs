@@ -48,6 +48,7 @@ const PUBLISHED: &[(&str, u64)] = &[
     ("gemma-3-4b", 4_300_079_472 - 416_866_032 - 1_152 * 2_561),
     ("gemma-3-12b", 12_187_325_040 - 416_866_032 - 1_152 * 3_841),
     ("gemma-3-27b", 27_432_406_640 - 416_866_032 - 1_152 * 5_377),
+    ("distilgpt2", 81_912_576),
     ("gpt2", 124_439_808),
     ("gpt2-medium", 354_823_168),
     ("gpt2-large", 774_030_080),
@@ -207,6 +208,7 @@ fn a_config_file_makes_the_same_shape_and_names_what_it_lacks() {
     assert!(says("{").contains("not JSON"));
     assert!(says(&llama.replace("4096", "4e30")).contains("hidden_size"));
     assert!(says(&llama.replace("4096", "999999999999")).contains("more than the limit"));
+    assert!(says(&llama.replace("4096", "99999968")).contains("more than the limit of 10^15"));
     assert!(says(&llama.replace("4096", "0")).contains("above 0"));
 }
 

@@ -21,7 +21,10 @@ fn a_file_of_measured_figures() {
     assert_eq!((device.name.as_str(), device.kind, device.origin), ("NVIDIA H200", DeviceKind::Gpu, Origin::Measured));
     assert_eq!(device.flops.get(&Multiply::Bf16), Some(&7.6e14));
     assert_eq!(device.bandwidth, 4.17e12, "reading, not the copy");
-    let launch = device.launch.unwrap();
+    // A launch of the driver is not what a kernel costs candle's host; a calibration's is.
+    assert_eq!(device.launch, known_device("H200").unwrap().launch);
+    let calibrated = peaks_device(&text.replace("candlescope-peaks", "candlescope-calibration"), None).unwrap();
+    let launch = calibrated.launch.unwrap();
     assert!((launch.mid - 7000.0).abs() < 1e-6 && (launch.low - 6000.0).abs() < 1e-6, "{launch:?}");
     // What a file does not say, the datasheet of the same device does.
     assert_eq!(device.memory, known_device("H200").unwrap().memory);
@@ -35,10 +38,39 @@ fn a_list_as_in_a_run_and_a_file_by_hand() {
         { "kind": "bandwidth", "value": 5e10, "label": "measured" } ] }"#;
     let device = peaks_device(list, None).unwrap();
     assert_eq!((device.bandwidth, device.memory, device.source.as_str()), (5e10, None, "a bench"));
+    // Beside a measured figure the datasheet's of the same kind and type is left out.
+    let both = list.replace(
+        "\"peaks\": [",
+        r#""peaks": [
+        { "kind": "flops", "dtype": "f32", "value": 9e12, "label": "datasheet", "source": "paper" },
+        { "kind": "bandwidth", "value": 9e10, "label": "datasheet" },"#,
+    );
+    assert_eq!(peaks_device(&both, None).unwrap(), device);
     let hand = r#"{ "kind": "cpu", "flops": { "f32": 4e11 }, "bandwidth": 3e10, "memory_bytes": 16e9, "sync_ns": 10 }"#;
     let device = peaks_device(hand, None).unwrap();
     assert_eq!((device.kind, device.memory, device.sync), (DeviceKind::Cpu, Some(16e9), Some(10.0)));
     assert_eq!(device.launch, None, "nothing is launched on a CPU");
+}
+
+#[test]
+fn what_a_calibration_did_not_determine_is_the_datasheets_or_missing() {
+    let of = |name: &str| {
+        let text = r#"{ "format": "candlescope-calibration", "device": { "kind": "cuda", "name": "DEVICE" },
+            "source": "three runs", "figures": [
+            { "kind": "read", "value": 1e9, "determined": false },
+            { "kind": "flops", "dtype": "bf16", "value": 5e14, "determined": true },
+            { "kind": "flops", "dtype": "f32", "value": 1.0, "determined": false },
+            { "kind": "launch", "value": 1.0, "determined": false } ] }"#;
+        peaks_device(&text.replace("DEVICE", name), None)
+    };
+    let (device, sheet) = (of("NVIDIA H200").unwrap(), known_device("H200").unwrap());
+    assert_eq!((device.bandwidth, device.launch), (sheet.bandwidth, sheet.launch));
+    let flops = |kind| (device.flops.get(&kind).copied(), sheet.flops.get(&kind).copied());
+    assert_eq!(flops(Multiply::Bf16).0, Some(5e14));
+    assert_eq!(flops(Multiply::F32).0, flops(Multiply::F32).1);
+    assert!(device.source.contains("three runs; not determined") && device.source.contains("bandwidth, FLOP/s of f32"));
+    let error = of("a board of ours").unwrap_err().to_string();
+    assert!(error.contains("did not determine `bandwidth`"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use candlescope_analysis::render::roofline::{static_json, static_page, static_text};
 use candlescope_analysis::roofline::{
-    Bound, Cost, Device, Format, Goal, Multiply, Outlook, Scenario, StepPrediction, known_device, known_model,
+    Bound, Cost, Device, Format, Goal, Multiply, Origin, Outlook, Scenario, StepPrediction, known_device, known_model,
 };
 
 fn format(name: &str) -> Format {
@@ -183,6 +183,22 @@ fn what_a_datasheet_lacks_is_said_and_never_guessed() {
     let cpu = known_device("EPYC-9654").unwrap();
     let scenario = Scenario::new(format("bf16"));
     assert_eq!((scenario.storage(&cpu).product, cpu.multiplies(Multiply::Bf16)), (4.0, Multiply::F32));
+    // A datasheet's int8 is a matrix unit's, which candle does not use; what was measured is what candle reached.
+    let mut measured = known_device("EPYC-9654").unwrap();
+    measured.origin = Origin::Measured;
+    let int8 = Multiply::Int8;
+    assert_eq!((cpu.multiplies(int8), measured.multiplies(int8)), (Multiply::F32, Multiply::Int8));
+}
+
+#[test]
+fn attention_multiplies_the_16_bit_floats_that_the_device_has() {
+    let shape = known_model("llama-3-8b").unwrap();
+    let mut device = plain(1e12, 1e12);
+    device.flops.insert(Multiply::F32, 1e9);
+    let prefill = |device: &Device| mid(&Outlook::of(&shape, device, &Scenario::new(format("int8"))).prefill);
+    let with_f16 = prefill(&device);
+    device.flops.remove(&Multiply::F16);
+    assert_eq!(prefill(&device), with_f16, "bf16 instead, not f32");
 }
 
 #[test]
@@ -195,6 +211,12 @@ fn an_encoder_runs_once_and_its_decoder_reads_it() {
     // A token of the decoder reads 512 keys and values of each layer's cross-attention instead of 128.
     let more = long.decode.bytes - short.decode.bytes;
     assert_eq!(more, (6 * 2 * 384 * 512 * 2) as f64);
+    // The prompt is the encoder's: the decoder keeps its own 64 tokens, far below the 512 it was trained for.
+    assert_eq!(long.memory.kv_a_sequence, (64 * 6 * 2 * 512 * 2) as f64);
+    assert!(!long.assumptions.iter().any(|line| line.contains("trained for")));
+    // It needs them once, but makes them anew.
+    let surplus = |outlook: &Outlook| outlook.decode.flops_executed - outlook.decode.flops;
+    assert_eq!(surplus(&long) - surplus(&short), 6.0 * 2.0 * 2.0 * 384.0 * 512.0 * 512.0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use candlescope_analysis::roofline::{
     Bound, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context, known_device,
 };
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
 use candlescope_core::{Batch, PathInfo, Phase};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -113,6 +113,20 @@ fn points_stand_where_their_work_and_time_put_them() {
     for wrong in ["ttft", "ttft=5", "ttft=9,5", "speed=1,2", "throughput=1,2", "utilisation=0.5,7"] {
         assert!(Thresholds::default().with(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn only_a_phase_has_the_roof_of_all_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = manifest(machine());
+    let devices = vec![GpuDeviceAccount::default(), GpuDeviceAccount::default()];
+    manifest.gpu = Some(GpuAccount { devices, ..GpuAccount::default() });
+    let (run, analysis) = open(dir.path(), &batch(), &manifest);
+    let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+    assert_eq!(measured.roofs[0].devices, 2);
+    assert!(near(find(&measured, PointKind::Phase, "decode").utilisation(), 0.2));
+    assert!(near(find(&measured, PointKind::Operator, "decode/block/down_proj").utilisation(), 0.5));
+    assert!(near(measured.layers[0].cells[0][0].and_then(|cell| cell.utilisation), 0.5));
 }
 
 #[test]
