@@ -78,7 +78,7 @@ fn csv_exporter() {
     let output = run(program, dir.path(), &["steps.csv"], &[]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     // Steps are exported, other records are left out on purpose, and nothing is unaccounted for.
-    assert!(said.contains("\"steps\": 3") && said.contains("\"limit\"") && !said.contains("unaccounted"), "{said}");
+    assert!(said.contains("\"steps\": 3") && said.contains("\"not_taken\"") && !said.contains("unaccounted"), "{said}");
     let table = std::fs::read_to_string(dir.path().join("steps.csv")).unwrap();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines[0], ["step", "phase", "host_start_ns", "host_dur_ns", "gpu_dur_ns"]);

@@ -59,8 +59,8 @@ for name in ["qwen", "qwen-work"]:
     assert not model["unnamed"] and model["unowned"] == ["model.embed_tokens.weight"], model
     for module in ["model.layers.*.mlp.down_proj", "model.layers.*.self_attn.q_proj", "model.norm", "lm_head"]:
         assert named(metrics, module), module
-    parts = {row["label"] for row in metrics["modules"]}
-    assert {"model", "layers.*", "mlp", "down_proj"} <= parts, parts
+    parts = {row["label"] for row in metrics["tree"]["rows"] if row["group"]}
+    assert {"model", "layers.*", "mlp", "self_attn"} <= parts, parts
     print(f"{name}: {model['modules']} modules of {model['weights']} weights by name")
 
 # qwen-work tells the model and the tokens of each step: its FLOPs and bytes are known.

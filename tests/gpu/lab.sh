@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Peaks and kernels of a CUDA device through candle, and the same shapes with PyTorch in the same session: 7 minutes.
+# Peaks and kernels of a CUDA device through candle, and the same shapes with PyTorch in the same session: 6 minutes.
 # Usage: tests/gpu/lab.sh [peaks] [kernels] [torch]      (all by default)
 #   BIN    folder with `candlescope`, and `candlescope-cuda` beside it (default: the ones on the PATH)
 #   OUT    folder for results (default: target/bench)
@@ -25,7 +25,7 @@ peaks() {
 sweep() { # OPS SIZES: a study of its own, because sizes hold for all operations of a command
   local name=${1//,/-}-$RANDOM
   candlescope bench kernels --device "$device" --no-progress --dtype "${DTYPE:-bf16}" --ops "$1" --sizes "$2" \
-    --time-limit "${SECONDS_EACH:-3}" --out "$scratch/studies/$name"
+    --time-limit "${SECONDS_EACH:-5}" --out "$scratch/studies/$name"
 }
 kernels() {
   mkdir -p "$scratch/studies"

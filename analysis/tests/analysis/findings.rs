@@ -252,5 +252,6 @@ fn a_model_without_phases_says_what_one_line_would_give() {
     });
     let finding = code(&unmarked, "phases_unmarked").unwrap();
     assert!(finding.remedy().contains("llm::decode") && finding.severity == Severity::Info);
-    assert_eq!(finding.figure("steps"), Some(unmarked.rows["steps"] as f64));
+    let measured: u64 = unmarked.phases.rows.iter().map(|row| row.steps).sum();
+    assert_eq!(finding.figure("steps"), Some(measured as f64));
 }

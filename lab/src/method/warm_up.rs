@@ -56,9 +56,10 @@ impl WarmUp {
     fn settled(&self) -> bool {
         let Some(from) = self.times.len().checked_sub(2 * WINDOW) else { return false };
         let (before, last) = self.times[from..].split_at(WINDOW);
-        let (before, before_spread) = middle(before);
-        let (last, last_spread) = middle(last);
-        (before - last).abs() <= (before_spread + last_spread).max(MOVES * last)
+        let (before, _) = middle(before);
+        let (last, spread) = middle(last);
+        // The spread of the last ones only: those before may be spread because they still fall.
+        (before - last).abs() <= (2.0 * spread).max(MOVES * last)
     }
 }
 

@@ -219,7 +219,7 @@ fn phases(analysis: &Analysis) -> Value {
         let share = ratio(row.total_ns, whole);
         if bar.len() < 7 && share >= 0.002 {
             let kind = match row.name.as_str() {
-                "prefill" | "decode" | "sample" | "encode" if row.is_phase => row.name.clone(),
+                "prefill" | "decode" | "sample" | "encode" | "vision" if row.is_phase => row.name.clone(),
                 _ => format!("other{}", bar.len() % 4),
             };
             bar.push(json!({
