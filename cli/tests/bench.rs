@@ -73,7 +73,7 @@ fn a_quick_suite_from_requests_to_report() {
     assert_eq!(metrics["reliability"]["cases"], 10);
     assert!(metrics["efficiency"]["energy_mj"].is_null(), "no sensor, no zero");
     let html = fs::read_to_string(out.join("report.html")).unwrap();
-    for question in ["batching stop paying", "twice as long", "GPU idle", "arithmetic or by memory", "the spread"] {
+    for question in ["batching stop paying", "twice as long", "GPU busy", "arithmetic or by memory", "the spread"] {
         assert!(html.contains(question), "{question}");
     }
     assert!(html.contains("no kernels of a GPU were recorded") && !html.contains("src=\"http"));

@@ -57,6 +57,8 @@ for name in ["qwen", "qwen-work"]:
     # A layer has seven projections and two norms; the last norm and the head come on top. The embedding has no span.
     assert model["modules"] == 9 * layers + 2, model
     assert not model["unnamed"] and model["unowned"] == ["model.embed_tokens.weight"], model
+    if name == "qwen":
+        continue  # without phases each layer is a step of its own, and steps keep the names of their spans
     for module in ["model.layers.*.mlp.down_proj", "model.layers.*.self_attn.q_proj", "model.norm", "lm_head"]:
         assert named(metrics, module), module
     parts = {row["label"] for row in metrics["tree"]["rows"] if row["group"]}

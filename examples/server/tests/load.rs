@@ -28,6 +28,8 @@ fn clients_see_what_the_run_recorded() {
         .prompts(PromptSource::Tokens(24))
         .max_tokens(16)
         .ignore_eos(true)
+        // How many tokens its words make depends on the prompt.
+        .seed(42)
         .metrics(format!("http://{metrics}/metrics"))
         .timeout(Duration::from_secs(60));
     let results = load(&options);
