@@ -1,4 +1,4 @@
-//! Rooflines as text, JSON and HTML. What all of them show is prepared as [`section::Section`]s.
+//! Rooflines as text, JSON and HTML. What all of them show is prepared as sections (`section`).
 
 mod calibration;
 mod chart;
