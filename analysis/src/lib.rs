@@ -25,6 +25,7 @@ pub mod passes;
 mod reader;
 pub mod render;
 mod report;
+#[cfg(feature = "roofline")]
 pub mod roofline;
 
 pub use limits::{Limit, LimitError, ReadLimits};

@@ -8,7 +8,9 @@ use candlescope_analysis::{Batches, Run};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{Finding, RunManifest};
-use candlescope_exporters::{chrome, kineto, perfetto};
+#[cfg(feature = "kineto")]
+use candlescope_exporters::kineto;
+use candlescope_exporters::{chrome, perfetto};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;
@@ -51,6 +53,12 @@ fn no_endpoint(args: &ExportArgs) -> Result<()> {
     Ok(())
 }
 
+#[cfg(not(feature = "kineto"))]
+fn kineto(_: &ExportArgs, _: &Run) -> Result<()> {
+    Err(crate::lacking::default_feature("`candlescope export kineto`", "kineto"))
+}
+
+#[cfg(feature = "kineto")]
 fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
     no_endpoint(args)?;
     anyhow::ensure!(

@@ -17,3 +17,30 @@ pub(crate) fn feature(what: &str, feature: &str, needs: &str) -> Error {
         "{what} is not part of this build: cargo build -p candlescope-cli --features {feature} builds it (it needs {needs})"
     )
 }
+
+/// A command that this build lacks: takes any arguments, and says how to build it.
+#[allow(unused_macros, reason = "unused where a build has everything")]
+macro_rules! absent {
+    ($name:ident, $args:ident, $command:literal, $feature:literal) => {
+        pub(crate) mod $name {
+            #[allow(dead_code, reason = "not every command has examples")]
+            pub(crate) const EXAMPLES: &str =
+                concat!("Not part of this build: cargo build -p candlescope-cli builds it");
+
+            #[derive(Debug, clap::Args)]
+            pub(crate) struct $args {
+                #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+                any: Vec<std::ffi::OsString>,
+            }
+
+            pub(crate) fn run(args: &$args) -> anyhow::Result<()> {
+                let _ = &args.any;
+                Err(super::default_feature($command, $feature))
+            }
+        }
+    };
+}
+#[cfg(not(feature = "roofline"))]
+absent!(roofline, RooflineArgs, "`candlescope roofline`", "roofline");
+#[cfg(not(feature = "trace-candle"))]
+absent!(trace_candle, TraceCandleArgs, "`candlescope trace-candle-nn`", "trace-candle");

@@ -24,11 +24,19 @@ mod output;
 mod profile;
 mod progress;
 mod report;
+#[cfg(feature = "roofline")]
 mod roofline;
 mod run_dir;
 mod services;
+#[cfg(feature = "trace-candle")]
 mod trace_candle;
 mod work;
+
+// Commands that a build can lack keep their names, and say how to build them.
+#[cfg(not(feature = "roofline"))]
+use lacking::roofline;
+#[cfg(not(feature = "trace-candle"))]
+use lacking::trace_candle;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -16,6 +16,7 @@ mod kernel_name;
 pub mod markdown;
 mod nsys_table;
 mod peak_columns;
+#[cfg(feature = "roofline")]
 pub mod roofline;
 mod sheet;
 mod shown_definitions;
