@@ -1,6 +1,7 @@
 //! What was measured of a device, as it is kept.
 
 use super::identity::{DeviceIdentity, DeviceKind};
+use candlescope_core::numbers::day;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -227,34 +228,5 @@ impl Peaks {
             json!({ "kind": "bandwidth", "value": figure.value, "label": "measured", "source": source(figure) })
         });
         flops.chain(bandwidth).collect()
-    }
-}
-
-/// Days since 1970 as a date [Howard Hinnant, `chrono`-compatible low-level date algorithms, `civil_from_days`].
-fn day(ns: i64) -> String {
-    let days = ns.div_euclid(86_400_000_000_000) + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::day;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        let at = |seconds: i64| day(seconds * 1_000_000_000);
-        assert_eq!(at(0), "1970-01-01");
-        assert_eq!(at(951_782_399), "2000-02-28");
-        assert_eq!(at(951_782_400), "2000-02-29");
-        assert_eq!(at(1_773_446_400), "2026-03-14");
-        assert_eq!(at(-1), "1969-12-31");
     }
 }
