@@ -8,6 +8,7 @@ mod limits;
 
 use candlescope_core::nearest::{nearest, suggestion};
 pub use gpt2::GPT2;
+pub(crate) use json::token_ids;
 use serde::{Deserialize, Serialize};
 
 /// Name of the tiny model made in the process.
