@@ -103,7 +103,7 @@ impl Case for LmCase {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
-        .map_err(|error| case_error(&error, &self.need))?;
+        .map_err(|error| self.with_need(case_error(&error)))?;
         if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
             return Err(CaseError::Cancelled);
         }

@@ -22,11 +22,12 @@ mod results;
 mod suite_tables;
 mod terminal;
 
+pub use crate::hardware::available_bytes;
 pub use crate::range::{RangeError, parse_range};
 pub use answers::{Answer, answers};
 pub use lm_case::cases;
 pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
-pub use machine_memory::{available_bytes, predicted_weight_bytes};
+pub use machine_memory::predicted_weight_bytes;
 pub use metrics::baseline_metrics;
 pub use model_host::{HostError, ModelHost, Recorder};
 pub use results::write_results;

@@ -1,7 +1,8 @@
 //! The model that all cases of a process share, and the session that records it.
 
 use super::lm_options::LmOptions;
-use super::machine_memory::{available_bytes, predicted_weight_bytes, shown};
+use super::machine_memory::{predicted_weight_bytes, shown};
+use crate::hardware::available_bytes;
 use crate::method::{Cancel, CaseError};
 use candlescope::{Capture, Handle, ParquetConfig, ParquetExporter};
 use candlescope_models::{GenerateOptions, LoadError, LoadOptions, LoadedModel, ModelSource, generate_for};
@@ -206,7 +207,7 @@ impl ModelHost {
         let how = GenerateOptions { max_new_tokens: tokens.max(1), ignore_eos: true, ..GenerateOptions::default() };
         let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
         generate_for(loaded, request, &prompts, &how, &mut |_| ControlFlow::Break(()))
-            .map_err(|error| super::generate_error::case_error(&error, ""))?;
+            .map_err(|error| super::generate_error::case_error(&error))?;
         self.shape = Some((batch, tokens));
         Ok(())
     }
