@@ -68,6 +68,15 @@ impl PeakKind {
         }
     }
 
+    /// Arrays that its loop reads or writes, of a bandwidth of memory.
+    pub(super) fn arrays(self) -> u64 {
+        match self {
+            Self::Copy => 2,
+            Self::Triad => 3,
+            _ => 1,
+        }
+    }
+
     /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
