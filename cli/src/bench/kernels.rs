@@ -1,7 +1,8 @@
 //! `candlescope bench kernels`.
 
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, watch,
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
+    watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -11,7 +12,7 @@ use candlescope_lab::kernels::{
 };
 use candlescope_lab::method::{Ended, Engine, Method};
 use candlescope_lab::peaks::{DeviceIdentity, PeakKind, load, read, shown};
-use candlescope_lab::study::{Manifest, State, Table};
+use candlescope_lab::study::{Manifest, Table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -94,10 +95,10 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(args.out.join("runs"));
     let mut study = study(&args.out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
 
-    let (cancel, progress) = (cancel_on_interrupt(), Progress::new(!args.no_progress && !args.json));
+    let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
     let before = study.records()?;
     let process = before.next_process();
-    begin(&mut study, process)?;
+    begin(&mut study, process, 0, false)?;
     let mut around = surroundings(&identity);
     let source = around.source();
     study.update(|manifest| manifest.surroundings = source)?;
@@ -111,12 +112,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
         .run(&mut engine_cases(&cases, &options), &mut journal);
     progress.clear();
     end(&mut study, process)?;
-    let state = match &ended {
-        Ok(Ended::Done) => State::Done,
-        Ok(Ended::Cancelled) => State::Cancelled,
-        Err(_) => State::Failed,
-    };
-    let records = study.finish(state)?;
+    let records = study.finish(state(ended.as_ref().ok().copied()))?;
     let table = table(&cases, &options, &study, &records, &ceilings);
     write(&study, &table)?;
     show(args, &cases, &table)?;
