@@ -152,6 +152,9 @@ pub(crate) struct RoundArgs {
     /// Round of the plan
     #[arg(long)]
     pub(crate) round: u32,
+    /// Number of the first start since the study was begun or gone on with
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first: u32,
     /// Take the recorded repetitions
     #[arg(long)]
     pub(crate) recorded: bool,

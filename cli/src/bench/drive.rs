@@ -5,7 +5,7 @@ use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::method::{Cancel, Ended, StopReason};
-use candlescope_lab::study::{CaseSummary, Manifest, Study};
+use candlescope_lab::study::{CaseSummary, Manifest, Records, Study};
 use candlescope_lab::suites::{lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
@@ -59,16 +59,16 @@ fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Ended
     let (rounds, recorded) = (study.manifest().rounds, study.manifest().method.profiled_runs > 0);
     let cases = study.manifest().cases.len();
     let began = Instant::now();
+    let first = next_process(study, &study.records()?);
     let plan = (0..rounds).map(|round| (round, false)).chain(recorded.then_some((rounds, true)));
     for (round, recorded) in plan {
         let records = study.records()?;
-        if records.done(round, recorded).len() >= cases {
+        if records.done(round, recorded, first).len() >= cases {
             continue;
         }
-        let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
-        let process = records.next_process().max(known);
+        let process = next_process(study, &records);
         begin(study, process, round, recorded)?;
-        let ended = one_round(study, args, (process, round, recorded), began.elapsed(), cancel)?;
+        let ended = one_round(study, args, (process, first), (round, recorded), began.elapsed(), cancel)?;
         if let Ended::Cancelled = ended {
             return Ok(ended);
         }
@@ -77,11 +77,18 @@ fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Ended
     Ok(Ended::Done)
 }
 
+/// The number of the next process start: one that neither a sample nor `study.json` has.
+fn next_process(study: &Study, records: &Records) -> u32 {
+    let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
+    records.next_process().max(known)
+}
+
 /// Starts this program again to measure one round, and waits for it.
 fn one_round(
     study: &Study,
     args: &CommonArgs,
-    (process, round, recorded): (u32, u32, bool),
+    (process, first): (u32, u32),
+    (round, recorded): (u32, bool),
     since: Duration,
     cancel: &Cancel,
 ) -> Result<Ended> {
@@ -91,7 +98,7 @@ fn one_round(
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut command = Command::new(&program);
     command.args(["bench", "round"]).arg(study.dir());
-    command.args(["--process", &process.to_string(), "--round", &round.to_string()]);
+    command.args(["--process", &process.to_string(), "--first", &first.to_string(), "--round", &round.to_string()]);
     command.args(["--since-ms", &since.as_millis().to_string()]);
     command.args(recorded.then_some("--recorded"));
     command.args((args.no_progress || args.json).then_some("--no-progress"));

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
         .place(process, 0)
         .cancel(&cancel)
         .observe(watch(&progress))
-        .skip(before.done(0, recorded))
+        .skip(before.done(0, recorded, process))
         .run(&mut engine_cases(&cases, &options), &mut journal);
     progress.clear();
     end(&mut study, process)?;

@@ -73,7 +73,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         .place(args.process, args.round)
         .cancel(&cancel)
         .observe(|event| bar.show(event))
-        .skip(records.done(args.round, args.recorded))
+        .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);
     bar.clear();
     drop(host);
