@@ -4,6 +4,7 @@ use super::identity::{DeviceIdentity, DeviceKind};
 use candlescope_core::numbers::day;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Name of the file's format.
 pub const FORMAT: &str = "candlescope-peaks";
@@ -126,6 +127,9 @@ pub struct PeakFigure {
     pub n: u32,
     /// Smallest and largest sample.
     pub range: (f64, f64),
+    /// When it was measured, in nanoseconds since the Unix epoch, if not with the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ns: Option<i64>,
 }
 
 /// A figure that is not there.
@@ -176,6 +180,32 @@ impl Peaks {
         }
     }
 
+    /// These peaks, and what `before` has of element types that were not tried this time, each with its own day. Nothing
+    /// is taken over where the device, its driver, candle or the number of threads was another one: the file says these
+    /// once, of all figures.
+    #[must_use]
+    pub fn with_other_types_of(mut self, before: &Self) -> Self {
+        let same =
+            self.device.is_same(&before.device) && (&self.candle, self.threads) == (&before.candle, before.threads);
+        let of_product = |kind: PeakKind, dtype: &Option<String>| dtype.clone().filter(|_| kind == PeakKind::Flops);
+        let figures = self.figures.iter().filter_map(|figure| of_product(figure.kind, &figure.dtype));
+        let absent = self.absent.iter().filter_map(|absent| of_product(absent.kind, &absent.dtype));
+        let tried: BTreeSet<String> = figures.chain(absent).collect();
+        let other = |kind, dtype| same && of_product(kind, dtype).is_some_and(|dtype| !tried.contains(&dtype));
+        let figures = before.figures.iter().filter(|figure| other(figure.kind, &figure.dtype)).cloned();
+        self.figures.extend(
+            figures.map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure }),
+        );
+        self.absent.extend(before.absent.iter().filter(|absent| other(absent.kind, &absent.dtype)).cloned());
+        self.sort();
+        self
+    }
+
+    /// Figures by kind, element type and condition.
+    pub(super) fn sort(&mut self) {
+        self.figures.sort_by_key(|figure| (figure.kind, figure.dtype.clone(), figure.condition.map(Condition::name)));
+    }
+
     /// Figures of a kind.
     pub fn of(&self, kind: PeakKind) -> impl Iterator<Item = &PeakFigure> {
         self.figures.iter().filter(move |figure| figure.kind == kind)
@@ -212,7 +242,7 @@ impl Peaks {
         Some(self.flops(dtype)?.value / self.bandwidth()?.value)
     }
 
-    /// The day they were measured on, `2026-03-14`, in UTC.
+    /// The day they were measured on, `2026-03-14`, in UTC; a figure may have its own.
     pub fn day(&self) -> String {
         day(self.measured_ns)
     }
@@ -226,7 +256,8 @@ impl Peaks {
         let source = |figure: &PeakFigure| {
             let condition = figure.condition.map_or(String::new(), |condition| format!(" ({})", condition.name()));
             let what = format!("{}{condition} at {}", figure.kind.name(), figure.at);
-            format!("{what}, measured on {} of {}{place}, {}", self.device.name, self.device.host, self.day())
+            let day = day(figure.measured_ns.unwrap_or(self.measured_ns));
+            format!("{what}, measured on {} of {}{place}, {day}", self.device.name, self.device.host)
         };
         let flops = self.dtypes().into_iter().filter_map(|dtype| self.flops(dtype)).map(|figure| {
             json!({
