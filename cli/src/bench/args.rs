@@ -125,7 +125,7 @@ pub(crate) struct CommonArgs {
     /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
     #[arg(long, value_name = "N")]
     pub(crate) profiled: Option<u32>,
-    /// Memory that a case may need, in MiB, in place of what the machine has left
+    /// Memory that a case may need on its device, in MiB [default: what the machine has left; no limit on a GPU]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_limit: Option<u64>,
     /// Short requests and three of each, in one process start: a look, no measurement to rely on

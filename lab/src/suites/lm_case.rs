@@ -65,7 +65,7 @@ impl Case for LmCase {
             shown(need.activations),
             shown(info.weight_bytes)
         );
-        if let Some(limit) = host.memory_limit().filter(|limit| host.on_cpu() && need.total() > *limit) {
+        if let Some(limit) = host.memory_limit().filter(|limit| need.total() > *limit) {
             return Err(CaseError::Refused(format!("{}; {} are available", self.need, shown(limit))));
         }
         self.prompts = prompts;

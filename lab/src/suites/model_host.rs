@@ -158,11 +158,10 @@ impl ModelHost {
         self.loaded.as_ref().map(|loaded| loaded.info.to_map()).unwrap_or_default()
     }
 
-    /// Bytes that a case may still take; `None` where that is not known, and on a GPU, where running out of memory is
-    /// an error that can be survived.
+    /// Bytes that a case may still take: what the options say, on any device. Without them it is what the machine has
+    /// left, and on a GPU nothing is refused, as running out of its memory is an error that can be survived.
     pub(super) fn memory_limit(&self) -> Option<u64> {
-        let on_cpu = self.load.device.is_cpu();
-        self.options.memory_limit.or_else(|| available_bytes().filter(|_| on_cpu))
+        self.options.memory_limit.or_else(|| if self.on_cpu() { available_bytes() } else { None })
     }
 
     pub(super) fn on_cpu(&self) -> bool {
