@@ -102,9 +102,8 @@ impl<'a> Row<'a> {
             Some(time) => (STREAM_ELAPSED, Some(time)),
             None => ("host", summary.host_ns()),
         };
-        let run = summary.profiled.iter().find_map(|sample| sample.measurement.run.as_ref());
         // A run that cannot be read tells nothing; what was measured without it stays.
-        let recorded = run.and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
+        let recorded = summary.last_run().and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
         let mut row = Self { case, summary, clock, time, recorded, position: None };
         row.position = row.seconds().and_then(|seconds| ceilings.position(&case.work, case.element.name(), seconds));
         row

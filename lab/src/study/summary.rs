@@ -57,6 +57,16 @@ impl CaseSummary {
         self.plain(|sample| sample.measurement.device_ns.map(|ns| ns as f64))
     }
 
+    /// Most memory in use, in bytes, if it was measured.
+    pub fn memory_bytes(&self) -> Option<Distribution> {
+        self.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64))
+    }
+
+    /// The last recorded run, relative to the study: one before it may have been cut short.
+    pub fn last_run(&self) -> Option<&str> {
+        self.profiled.iter().rev().find_map(|sample| sample.measurement.run.as_deref())
+    }
+
     /// A further figure of the suite.
     pub fn figure(&self, name: &str) -> Option<Distribution> {
         self.plain(|sample| sample.measurement.figures.get(name).copied())
