@@ -14,6 +14,8 @@ mod doctor;
 mod export;
 mod gpu;
 mod hand_over;
+#[cfg(feature = "lab")]
+mod interrupts;
 mod lacking;
 mod limits;
 mod load;

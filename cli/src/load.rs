@@ -124,6 +124,7 @@ pub(crate) use with_lab::run;
 #[cfg(feature = "lab")]
 mod with_lab {
     use super::{EndpointArg, LoadArgs};
+    use crate::interrupts::on_interrupt;
     use crate::output::{note, say};
     use crate::progress::Progress;
     use anyhow::{Context, Result, anyhow, bail};
@@ -134,7 +135,7 @@ mod with_lab {
     };
     use std::path::Path;
     use std::sync::{Mutex, PoisonError};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// Largest file with a prompt.
     const MOST_PROMPT: u64 = 64 << 20;
@@ -304,16 +305,9 @@ mod with_lab {
     /// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
     fn listen_for_interrupts(stop: &Stop) -> Result<()> {
         let stop = stop.clone();
-        let mut first = None;
-        ctrlc::set_handler(move || match first {
-            None => {
-                first = Some(Instant::now());
-                note("ending: once more to end without results");
-                stop.stop();
-            }
-            // Some wrappers send the same signal twice, to the process and to its group.
-            Some(at) if at.elapsed() > Duration::from_secs(1) => std::process::exit(130),
-            Some(_) => {}
+        on_interrupt(Duration::from_secs(1), move || {
+            note("ending: once more to end without results");
+            stop.stop();
         })
         .context("cannot listen for Ctrl-C")
     }

@@ -62,7 +62,7 @@ const PROMPTS: [&str; 3] = ["prompt", "prompt-file", "prompt-tokens"];
 
 /// Most sequences at once. Far more than any machine can decode, and few enough that the prompts themselves fit into
 /// memory.
-const MAX_BATCH: usize = 1 << 16;
+pub(crate) const MAX_BATCH: usize = 1 << 16;
 
 /// Largest configuration, in bytes. One that sets every option has less than a kilobyte.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use candlescope_analysis::roofline::{
     peaks_device,
 };
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::files::{read_limited, write_whole};
+use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use clap::Args;
 use serde_json::Value;
@@ -124,8 +124,7 @@ fn is_load_test(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let bytes = read_limited(path, MOST_BYTES).with_context(|| format!("cannot read `{}`", path.display()))?;
-    String::from_utf8(bytes).with_context(|| format!("`{}` is not text", path.display()))
+    read_text_limited(path, MOST_BYTES).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
 /// The device of `--gpu` and `--peaks`, if either is given.

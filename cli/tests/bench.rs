@@ -163,6 +163,22 @@ fn an_interrupt_keeps_what_there_is_and_the_study_goes_on() {
 }
 
 #[test]
+fn what_failed_is_tried_again_when_the_study_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "2", "--runs", "2", "--profiled", "0"];
+    let args = [args.as_slice(), &["--processes", "1", "--out", out.to_str().unwrap()]].concat();
+    ok(&args);
+    let journal = out.join("journal.jsonl");
+    let written = fs::read_to_string(&journal).unwrap();
+    let failed = written.replace("\"reason\":\"runs_reached\"", "\"reason\":\"failed\",\"detail\":\"no more handles\"");
+    assert_ne!(failed, written);
+    fs::write(&journal, failed).unwrap();
+    ok(&[args.as_slice(), &["--resume"]].concat());
+    assert_eq!((study(&out)["state"].as_str(), rows(&out).as_array().unwrap().len()), (Some("done"), 4));
+}
+
+#[test]
 fn mistakes_are_named_and_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("s");

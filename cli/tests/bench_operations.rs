@@ -44,6 +44,7 @@ fn keep_peaks(cache: &Path) -> std::path::PathBuf {
         at: "8x8x8".to_string(),
         n: 3,
         range: (value, value),
+        measured_ns: None,
     };
     let mut peaks = Peaks::new(DeviceIdentity::cpu());
     peaks.figures = vec![

@@ -15,7 +15,7 @@ pub use reading::Size;
 pub use t5::CandleT5;
 pub use whisper::CandleWhisper;
 
-use crate::causal_lm::CausalLm;
+use crate::causal_lm::{CausalLm, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::weights::gguf::GgufFile;
 use crate::weights::{WeightError, WeightSource};
@@ -115,10 +115,7 @@ impl CandleLlama {
 
 impl CausalLm for CandleLlama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
-        let needed = position.saturating_add(tokens.dim(1)?);
-        if needed > self.max_context {
-            bail!("{needed} tokens exceed the context of {} tokens", self.max_context)
-        }
+        let needed = context_after(tokens, position, self.max_context)?;
         if position == 0 {
             self.config.max_position_embeddings = TABLE.max(self.reserved).max(needed).min(self.max_context);
         }

@@ -1,6 +1,6 @@
 //! What the generation loop needs from a model.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Result, Tensor, bail};
 
 /// A language model that continues texts.
 pub trait CausalLm {
@@ -29,4 +29,13 @@ pub trait CausalLm {
 
     /// The device that the model is on.
     fn device(&self) -> &Device;
+}
+
+/// The context after `tokens` (batch, new tokens) from `position` on. Fails if a model has no room for so many.
+pub(crate) fn context_after(tokens: &Tensor, position: usize, most: usize) -> Result<usize> {
+    let context = position.saturating_add(tokens.dim(1)?);
+    if context > most {
+        bail!("{context} tokens exceed the context of {most} tokens")
+    }
+    Ok(context)
 }

@@ -6,7 +6,9 @@ mod hf;
 mod json;
 mod limits;
 
+use candlescope_core::nearest::{nearest, suggestion};
 pub use gpt2::GPT2;
+pub(crate) use json::token_ids;
 use serde::{Deserialize, Serialize};
 
 /// Name of the tiny model made in the process.
@@ -381,29 +383,8 @@ fn all_names() -> Vec<&'static str> {
 
 /// The known name nearest to `wanted`, as ` (did you mean …?)`.
 fn suggest(wanted: &str) -> String {
-    all_names()
-        .into_iter()
-        .map(|known| (edit_distance(wanted, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len().max(wanted.len()) / 2)
-        .map(|(_, known)| format!(" (did you mean `{known}`?)"))
-        .unwrap_or_default()
-}
-
-/// Levenshtein distance between two short names.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let names = nearest(wanted, all_names());
+    suggestion(&names[..names.len().min(1)])
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::candle_message;
 use crate::causal_lm::CausalLm;
 use crate::load::{LoadedModel, PromptTooLong, SourceTooLong};
 use crate::sampling::{Sampler, SamplingOptions};
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, annotate};
 pub use encoder::{Encoding, encode};
@@ -247,23 +247,34 @@ impl<'a> Context<'a> {
 }
 
 fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) -> Result<usize, GenerateError> {
-    let length = prompts.first().map_or(0, Vec::len);
-    if length == 0 {
-        return Err(GenerateError::EmptyPrompt);
-    }
-    if let Some(other) = prompts.iter().find(|p| p.len() != length) {
-        return Err(GenerateError::UnequalPrompts(length, other.len()));
-    }
-    let (context, vocabulary) = (model.max_context(), model.vocab_size());
-    PromptTooLong::check(length, context)?;
+    let length = common_length(prompts)?;
+    PromptTooLong::check(length, model.max_context())?;
     if prompts.len() > 1 && length > 1 && !model.takes_batches_of_prompts() {
         return Err(GenerateError::BatchOfPrompts(prompts.len()));
     }
-    if let Some(&token) = prompts.iter().flatten().find(|&&t| t as usize >= vocabulary) {
-        return Err(GenerateError::ForeignToken { token, vocabulary });
-    }
+    check_tokens(prompts.iter().flatten(), model.vocab_size())?;
     check_options(options)?;
     Ok(length)
+}
+
+/// Tokens of each text of a batch. Fails if there are none, or not equally many.
+fn common_length(texts: &[Vec<u32>]) -> Result<usize, GenerateError> {
+    let length = texts.first().map_or(0, Vec::len);
+    if length == 0 {
+        return Err(GenerateError::EmptyPrompt);
+    }
+    match texts.iter().find(|text| text.len() != length) {
+        Some(other) => Err(GenerateError::UnequalPrompts(length, other.len())),
+        None => Ok(length),
+    }
+}
+
+/// Fails if a token is not in the vocabulary.
+fn check_tokens<'a>(tokens: impl IntoIterator<Item = &'a u32>, vocabulary: usize) -> Result<(), GenerateError> {
+    match tokens.into_iter().find(|&&token| token as usize >= vocabulary) {
+        Some(&token) => Err(GenerateError::ForeignToken { token, vocabulary }),
+        None => Ok(()),
+    }
 }
 
 fn check_options(options: &GenerateOptions) -> Result<(), GenerateError> {
@@ -312,6 +323,7 @@ fn run(
     let mut texts: Vec<Vec<u32>> = prompts.to_vec();
     let mut output = Streams::new(context, batch);
     let mut token_times = Vec::with_capacity(most);
+    let device = model.device().clone();
 
     for step in 0..most {
         let length = prompt_tokens + step;
@@ -331,7 +343,8 @@ fn run(
         let open = output.open();
         annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
         let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
-        let next = advance(model, &mut sampler, &texts, position).map_err(failed)?;
+        let forward = |tokens: &Tensor| model.forward(tokens, position);
+        let next = advance(forward, &device, &mut sampler, &texts, position).map_err(failed)?;
         request.record_tokens(open);
         token_times.push(Instant::now());
         drop(phase);
@@ -360,15 +373,16 @@ fn wanted_of(open: usize, new: usize, length: usize) -> Annotation {
 
 /// One forward pass over the tokens from `position` on, and the choice of the next tokens.
 fn advance(
-    model: &mut dyn CausalLm,
+    forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>,
+    device: &Device,
     sampler: &mut Sampler,
     texts: &[Vec<u32>],
     position: usize,
 ) -> candle_core::Result<Vec<u32>> {
     let new = texts.first().map_or(0, |t| t.len() - position);
     let flat: Vec<u32> = texts.iter().flat_map(|t| &t[position..]).copied().collect();
-    let tokens = Tensor::from_vec(flat, (texts.len(), new), model.device())?;
-    let logits = model.forward(&tokens, position)?;
+    let tokens = Tensor::from_vec(flat, (texts.len(), new), device)?;
+    let logits = forward(&tokens)?;
     let _sampling = llm::sample();
     sampler.next(&logits, texts)
 }

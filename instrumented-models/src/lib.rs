@@ -16,6 +16,7 @@
 /// Version of candle this crate is built with, for the environment of a run.
 pub const CANDLE_VERSION: &str = "0.11.1";
 
+mod blocks;
 mod candle_error;
 pub mod candle_models;
 pub mod causal_lm;

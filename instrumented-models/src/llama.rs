@@ -1,8 +1,9 @@
 //! A Llama-family decoder made of the wrapped layers.
 
-use crate::causal_lm::CausalLm;
+use crate::blocks::{Block, Blocks, ending, last_position};
+use crate::causal_lm::{CausalLm, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
-use crate::cost::{Cost, Widths, Work, cast, pointwise};
+use crate::cost::{Cost, Widths, Work};
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary,
     RotaryTables, product_dtype_on, record,
@@ -10,7 +11,6 @@ use crate::layers::{
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
-use tracing::Span;
 
 /// A Llama or Qwen 2 decoder with instrumented layers.
 ///
@@ -21,7 +21,7 @@ pub struct Llama {
     config: ModelConfig,
     tables: RotaryTables,
     embed_tokens: Embedding,
-    blocks: Vec<Block>,
+    blocks: Blocks<RmsNorm>,
     norm: RmsNorm,
     lm_head: Projection,
     mask: CausalMask,
@@ -29,62 +29,32 @@ pub struct Llama {
     device: Device,
 }
 
-#[derive(Debug, Clone)]
-struct Block {
-    input_layernorm: RmsNorm,
-    self_attn: Attention,
-    post_attention_layernorm: RmsNorm,
-    mlp: Mlp,
-    span: Span,
-}
-
-impl Block {
-    fn load(
-        source: &mut dyn WeightSource,
-        config: &ModelConfig,
-        layer: usize,
-        tables: &RotaryTables,
-    ) -> std::result::Result<Self, WeightError> {
-        let path = format!("model.layers.{layer}");
-        let (attn, mlp) = (format!("{path}.self_attn"), format!("{path}.mlp"));
-        let (d, i, eps) = (config.hidden_size, config.intermediate(), config.rms_norm_eps);
-        let (q, kv) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
-        let input_layernorm = norm(source, &format!("{path}.input_layernorm"), d, eps)?;
-        let projections = AttentionProjections {
-            q: projection(source, &format!("{attn}.q_proj"), (q, d), config.qkv_bias)?,
-            k: projection(source, &format!("{attn}.k_proj"), (kv, d), config.qkv_bias)?,
-            v: projection(source, &format!("{attn}.v_proj"), (kv, d), config.qkv_bias)?,
-            o: projection(source, &format!("{attn}.o_proj"), (d, q), false)?,
-        };
-        let rotary = Rotary::new(&format!("{attn}.rotary"), tables.clone());
-        let cache = KvCache::new(&format!("{attn}.kv_cache"), config.max_context);
-        let post_attention_layernorm = norm(source, &format!("{path}.post_attention_layernorm"), d, eps)?;
-        let gate = projection(source, &format!("{mlp}.gate_proj"), (i, d), false)?;
-        let up = projection(source, &format!("{mlp}.up_proj"), (i, d), false)?;
-        let down = projection(source, &format!("{mlp}.down_proj"), (d, i), false)?;
-        Ok(Self {
-            input_layernorm,
-            self_attn: Attention::new(&attn, config.attention(), projections, rotary, Some(cache)),
-            post_attention_layernorm,
-            mlp: Mlp::new(&mlp, Activation::SwiGlu { gate }, up, down),
-            // Always named `block`: its number is the interval's ordinal.
-            span: tracing::trace_span!(target: "candlescope_models", parent: None, "block", weight = path.as_str()),
-        })
-    }
-
-    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
-        let _entered = self.span.enter();
-        let attended = self.self_attn.forward(&self.input_layernorm.forward(xs)?, position, mask)?;
-        let xs = (attended + xs)?;
-        let fed = self.mlp.forward(&self.post_attention_layernorm.forward(&xs)?)?;
-        record(|| residual(xs.elem_count(), xs.dtype().size_in_bytes()).annotation());
-        fed + xs
-    }
-}
-
-/// Cost of a block's two sums on the residual stream, each of two tensors to a third.
-const fn residual(elements: usize, width: usize) -> Cost {
-    pointwise(elements, 2 * 3, width)
+fn block(
+    source: &mut dyn WeightSource,
+    config: &ModelConfig,
+    layer: usize,
+    tables: &RotaryTables,
+) -> std::result::Result<Block<RmsNorm>, WeightError> {
+    let path = format!("model.layers.{layer}");
+    let (attn, mlp) = (format!("{path}.self_attn"), format!("{path}.mlp"));
+    let (d, i, eps) = (config.hidden_size, config.intermediate(), config.rms_norm_eps);
+    let (q, kv) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+    let input_layernorm = norm(source, &format!("{path}.input_layernorm"), d, eps)?;
+    let projections = AttentionProjections {
+        q: projection(source, &format!("{attn}.q_proj"), (q, d), config.qkv_bias)?,
+        k: projection(source, &format!("{attn}.k_proj"), (kv, d), config.qkv_bias)?,
+        v: projection(source, &format!("{attn}.v_proj"), (kv, d), config.qkv_bias)?,
+        o: projection(source, &format!("{attn}.o_proj"), (d, q), false)?,
+    };
+    let rotary = Rotary::new(&format!("{attn}.rotary"), tables.clone());
+    let cache = KvCache::new(&format!("{attn}.kv_cache"), config.max_context);
+    let attention = Attention::new(&attn, config.attention(), projections, rotary, Some(cache));
+    let post_attention_layernorm = norm(source, &format!("{path}.post_attention_layernorm"), d, eps)?;
+    let gate = projection(source, &format!("{mlp}.gate_proj"), (i, d), false)?;
+    let up = projection(source, &format!("{mlp}.up_proj"), (i, d), false)?;
+    let down = projection(source, &format!("{mlp}.down_proj"), (d, i), false)?;
+    let mlp = Mlp::new(&mlp, Activation::SwiGlu { gate }, up, down);
+    Ok(Block::new(&path, input_layernorm, attention, post_attention_layernorm, mlp))
 }
 
 impl Llama {
@@ -110,14 +80,9 @@ impl Llama {
         let table = (config.vocab_size, config.hidden_size);
         let tied = config.tie_embeddings.then_some("lm_head");
         let (embed_tokens, head) = embedding(source, "model.embed_tokens", table, tied)?;
-        let blocks: std::result::Result<Vec<_>, _> =
-            (0..config.num_layers).map(|layer| Block::load(source, config, layer, &tables)).collect();
-        let blocks = blocks?;
+        let blocks = Blocks::load(config.num_layers, |layer| block(source, config, layer, &tables))?;
         let norm = norm(source, "model.norm", config.hidden_size, config.rms_norm_eps)?;
-        let lm_head = match head {
-            Some(head) => head,
-            None => projection(source, "lm_head", table, false)?,
-        };
+        let lm_head = head.map_or_else(|| projection(source, "lm_head", table, false), Ok)?;
         // Only now, when weights whose dimensions do not match the configuration have been refused.
         tables.reserve(1).map_err(no_tables)?;
         let (config, device) = (config.clone(), device.clone());
@@ -131,67 +96,50 @@ impl Llama {
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
     pub fn cost(&self, work: Work) -> Cost {
-        let rows = work.rows();
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
         let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
-        let blocks = self.blocks.iter().map(|block| {
-            block.input_layernorm.cost(rows * features)
-                + block.self_attn.cost(work, widths)
-                + block.post_attention_layernorm.cost(rows * features)
-                + block.mlp.cost(rows, width)
-                + residual(rows * features, width)
-        });
-        self.embed_tokens.cost(rows)
-            + blocks.sum()
+        self.embed_tokens.cost(work.rows())
+            + self.blocks.cost(work, features, widths)
             + self.norm.cost(work.batch * features)
             + self.lm_head.cost(work.batch)
             + self.ends(work)
     }
 
-    /// Cost of the operations outside layers at the end of a forward pass: the last positions of several sequences are
-    /// copied, logits are converted to f32.
+    /// Cost of the operations outside layers.
     fn ends(&self, work: Work) -> Cost {
-        let width = self.dtype.size_in_bytes();
-        let copied = if work.batch > 1 && work.tokens > 1 { work.batch * self.config.hidden_size } else { 0 };
-        pointwise(copied, 2, width) + cast(work.batch * self.config.vocab_size, width, 4)
+        ending(work, self.config.hidden_size, self.config.vocab_size, self.dtype.size_in_bytes())
     }
 
     /// Bytes allocated for keys and values.
     pub fn kv_bytes(&self) -> u64 {
-        self.blocks.iter().filter_map(|block| block.self_attn.cache()).map(KvCache::allocated_bytes).sum()
+        self.blocks.kv_bytes()
     }
 }
 
 impl CausalLm for Llama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         let (batch, count) = tokens.dims2()?;
-        let context = position.saturating_add(count);
         if count == 0 {
             bail!("there are no tokens to process; pass at least one")
         }
-        if context > self.config.max_context {
-            bail!("{context} tokens exceed the context of {} tokens", self.config.max_context)
-        }
+        context_after(tokens, position, self.config.max_context)?;
         let mask = self.mask.of(count, position, &self.device)?;
-        let mut xs = self.embed_tokens.forward(tokens)?;
-        for block in &mut self.blocks {
-            xs = block.forward(&xs, position, mask.as_ref())?;
-        }
-        // Only the last position's logits are needed, so the norm too runs on that position only.
-        let last = xs.narrow(1, count - 1, 1)?.squeeze(1)?.contiguous()?;
+        let xs = self.embed_tokens.forward(tokens)?;
+        let xs = self.blocks.forward(xs, position, mask.as_ref())?;
+        let last = last_position(&xs, count)?;
         record(|| self.ends(Work::new(batch, count, position)).annotation());
         let last = self.norm.forward(&last)?;
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }
 
     fn reset(&mut self) {
-        self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(KvCache::reset);
+        self.blocks.reset();
     }
 
     fn reserve(&mut self, tokens: usize) {
         // If this fails, it fails again in the step that needs it, and is reported there.
         let _ = self.tables.reserve(tokens);
-        self.blocks.iter_mut().filter_map(|block| block.self_attn.cache_mut()).for_each(|cache| cache.reserve(tokens));
+        self.blocks.reserve(tokens);
     }
 
     fn max_context(&self) -> usize {

@@ -214,10 +214,7 @@ impl LoadedModel {
 
     /// Tokens of a prompt.
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, PromptError> {
-        if text.is_empty() {
-            return Err(PromptError::Empty);
-        }
-        Ok(self.tokenizer()?.encode(text, true)?)
+        encoded(self.tokenizer(), text)
     }
 
     /// Tokens of a conversation, by the model's chat template, up to the beginning of the assistant's turn.
@@ -237,11 +234,21 @@ impl LoadedModel {
     }
 
     fn tokenizer(&self) -> Result<&Tokenizer, PromptError> {
-        self.tokenizer.as_ref().ok_or_else(|| PromptError::NoTokenizer {
-            model: self.info.name.clone(),
-            reason: self.no_tokenizer.clone(),
-        })
+        present(self.tokenizer.as_ref(), &self.info.name, &self.no_tokenizer)
     }
+}
+
+/// A model's tokenizer; fails with the `reason` if it has none.
+fn present<'a>(tokenizer: Option<&'a Tokenizer>, model: &str, reason: &str) -> Result<&'a Tokenizer, PromptError> {
+    tokenizer.ok_or_else(|| PromptError::NoTokenizer { model: model.to_string(), reason: reason.to_string() })
+}
+
+/// Tokens of a text, with what the model wants around it.
+fn encoded(tokenizer: Result<&Tokenizer, PromptError>, text: &str) -> Result<Vec<u32>, PromptError> {
+    if text.is_empty() {
+        return Err(PromptError::Empty);
+    }
+    Ok(tokenizer?.encode(text, true)?)
 }
 
 /// So many seeded random tokens of a vocabulary, none of which is in `end`.

@@ -13,5 +13,6 @@ pub mod load;
 pub mod method;
 pub mod operands;
 pub mod peaks;
+mod range;
 pub mod study;
 pub mod suites;

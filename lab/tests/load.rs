@@ -385,12 +385,33 @@ fn a_load_that_cannot_begin_says_why() {
 }
 
 #[test]
+fn what_a_server_says_is_kept_to_a_limit() {
+    // An error object without a message would be kept with all that it repeats.
+    let long = json!({ "error": { "code": 401, "input": "x".repeat(30_000) } }).to_string();
+    let answer = long.clone();
+    let refusing = Server::start(move |_| vec![Act::Whole(401, JSON, answer.clone())]);
+    let error = fails(&options(&refusing, 1)).to_string();
+    assert!(error.contains("… (truncated)") && error.contains("--api-key-env"), "{error}");
+    assert!(error.len() < 1000, "{} bytes", error.len());
+
+    let failing = Server::start(move |request| match models(request) {
+        Some(answer) => answer,
+        None if !request.is_first() => vec![Act::Whole(500, JSON, long.clone())],
+        None => stream(2, 0, 0, 3),
+    });
+    let results = load(&options(&failing, 1));
+    let message = &results.requests.iter().find_map(|r| r.failure.as_ref()).expect("a failure").message;
+    assert!(message.starts_with("{\"code\":401") && message.ends_with("… (truncated)"), "{message}");
+    assert_eq!(message.chars().count(), 512 + "… (truncated)".chars().count());
+}
+
+#[test]
 fn prompts_have_the_length_that_the_server_counts_and_keys_stay_secret() {
     const KEY: &str = "sk-hunter22";
-    // 2 tokens a word, and 7 besides. Every third request fails, with the key in its words, once across the 300
+    // 2 tokens a word, and 7 besides. Every third request fails, with the key in its words, once across the 512
     // characters after which they are cut.
     let tired = format!("Bearer {KEY} is tired");
-    let tired = format!("{tired:.<290}{KEY}");
+    let tired = format!("{tired:.<502}{KEY}");
     let server = Server::start(move |request| {
         let words = request.prompt().split_whitespace().count() as u64;
         match models(request) {

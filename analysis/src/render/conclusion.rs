@@ -1,6 +1,6 @@
 //! The conclusion about a run: its title, how fast it was, what limits it, and whether that can be trusted.
 
-use super::format::{count, duration, percent, printable, significant, tail, utc};
+use super::format::{count, day, duration, percent, printable, significant, tail};
 use super::head_facts::{gpu_names, model_name, processor};
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Severity};
@@ -26,7 +26,7 @@ pub(super) fn title(analysis: &Analysis) -> String {
     };
     match manifest.started_ns {
         0 => named,
-        ns => format!("{named}, {}", utc(ns).split(' ').next().unwrap_or_default()),
+        ns => format!("{named}, {}", day(ns)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Formats figures and texts for people. Pure functions.
 
-pub(super) use candlescope_core::numbers::{bytes, count, duration, flops, joules, percent, significant, value, watts};
+pub(super) use candlescope_core::numbers::{
+    bytes, count, day, duration, flops, joules, percent, significant, utc, value, watts,
+};
 
 /// A figure with the half width of its 95 % interval, if it has one: `512 ±3.1 %`.
 pub(super) fn with_error(figure: String, relative: Option<f64>) -> String {
@@ -64,27 +66,6 @@ fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Unix nanoseconds as `2026-01-31 12:34:56 UTC`.
-pub(super) fn utc(ns: i64) -> String {
-    let seconds = ns.div_euclid(1_000_000_000);
-    let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", time / 3600, time / 60 % 60, time % 60)
-}
-
-/// Days since 1970-01-01 as a date [Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days].
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
 /// A JSON value on one line for people: strings without quotes, lists and objects compact.
 pub(super) fn json(value: &serde_json::Value) -> String {
     use serde_json::Value;
@@ -122,14 +103,6 @@ mod tests {
         assert_eq!(range("ns", 13.91e6, 14.02e6), "13.9 – 14.0 ms");
         assert_eq!(range("ns", 999e3, 1.5e6), "999 µs – 1.50 ms");
         assert_eq!(range("tokens/s", 71.7, 71.84), "71.7 – 71.8");
-    }
-
-    #[test]
-    fn dates_by_hand() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc(1_767_225_599_999_999_999), "2025-12-31 23:59:59 UTC");
-        assert_eq!(utc(-1), "1969-12-31 23:59:59 UTC");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Number formats of weights and of cached keys and values: how many bits a value takes, and in which type it is
 //! multiplied.
 
-use super::nearest::{nearest, suggestion};
+use candlescope_core::nearest::{nearest, suggestion};
 use serde::Serialize;
 
 /// The type in which numbers are multiplied: a column of a device's FLOP/s.

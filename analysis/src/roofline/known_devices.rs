@@ -2,7 +2,7 @@
 
 use super::device::{Cost, Device, DeviceKind, Link, Origin};
 use super::formats::Multiply;
-use super::nearest::{nearest, suggestion};
+use candlescope_core::nearest::{nearest, suggestion};
 use std::collections::BTreeMap;
 
 /// No device has this name.

@@ -1,8 +1,8 @@
 //! Well-known models by their hub ids and short names. The figures are those of each model's `config.json` on the hub;
 //! a test holds the parameters that they make against the published totals.
 
-use super::nearest::{nearest, suggestion};
 use super::shape::{FeedForward, ModelShape, Window};
+use candlescope_core::nearest::{nearest, suggestion};
 
 /// No model has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -20,7 +20,6 @@ mod known_models;
 mod load_test;
 mod measured;
 mod memory;
-mod nearest;
 mod outlook;
 mod peaks_file;
 mod points;

@@ -125,7 +125,7 @@ pub(crate) struct CommonArgs {
     /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
     #[arg(long, value_name = "N")]
     pub(crate) profiled: Option<u32>,
-    /// Memory that a case may need, in MiB, in place of what the machine has left
+    /// Memory that a case may need on its device, in MiB [default: what the machine has left; no limit on a GPU]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_limit: Option<u64>,
     /// Short requests and three of each, in one process start: a look, no measurement to rely on
@@ -152,6 +152,9 @@ pub(crate) struct RoundArgs {
     /// Round of the plan
     #[arg(long)]
     pub(crate) round: u32,
+    /// Number of the first start since the study was begun or gone on with
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first: u32,
     /// Take the recorded repetitions
     #[arg(long)]
     pub(crate) recorded: bool,

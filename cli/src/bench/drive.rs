@@ -1,21 +1,15 @@
 //! Drives a study: starts the processes that measure it, one after the other, and makes its files at the end.
 
 use super::args::CommonArgs;
+use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
-use candlescope_core::HostNs;
-use candlescope_lab::method::{Cancel, StopReason};
-use candlescope_lab::study::{CaseSummary, Manifest, ProcessStart, State, Study};
+use candlescope_lab::method::{Cancel, Ended, StopReason};
+use candlescope_lab::study::{CaseSummary, Manifest, Records, Study};
 use candlescope_lab::suites::{lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// How a process that measured a round ended.
-enum Round {
-    Done,
-    Cancelled,
-}
 
 /// Measures what `plan` says and returns the exit status: 130 where it was interrupted.
 pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
@@ -23,20 +17,14 @@ pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
         true => Study::resume(&args.out, plan)?,
         false => Study::create(&args.out, plan.clone())?,
     };
-    let cancel = Cancel::new();
-    cancel_on_interrupt(&cancel);
+    let cancel = cancel_on_interrupt(|| ());
     let outcome = rounds(&mut study, args, &cancel);
     if outcome.is_err() && !args.resume && study.records()?.samples.is_empty() {
         // An empty study would only be in the way of the next try.
         study.discard();
         return outcome.map(|_| 1);
     }
-    let state = match &outcome {
-        Ok(Round::Done) => State::Done,
-        Ok(Round::Cancelled) => State::Cancelled,
-        Err(_) => State::Failed,
-    };
-    let records = study.finish(state)?;
+    let records = study.finish(state(outcome.as_ref().ok().copied()))?;
     let (summaries, _) = write_results(&study, &records)?;
     show(&study, &summaries, args)?;
     match outcome {
@@ -44,11 +32,11 @@ pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
             let dir = study.dir().display();
             Err(error.context(format!("what was measured until then is in {dir}; --resume goes on with it")))
         }
-        Ok(Round::Cancelled) => {
+        Ok(Ended::Cancelled) => {
             note(&format!("interrupted: {} keeps what was measured; --resume goes on with it", study.dir().display()));
             Ok(130)
         }
-        Ok(Round::Done) => verdict(&summaries),
+        Ok(Ended::Done) => verdict(&summaries),
     }
 }
 
@@ -67,49 +55,50 @@ fn verdict(summaries: &[CaseSummary]) -> Result<u8> {
     }
 }
 
-fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Round> {
+fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Ended> {
     let (rounds, recorded) = (study.manifest().rounds, study.manifest().method.profiled_runs > 0);
     let cases = study.manifest().cases.len();
     let began = Instant::now();
+    let first = next_process(study, &study.records()?);
     let plan = (0..rounds).map(|round| (round, false)).chain(recorded.then_some((rounds, true)));
     for (round, recorded) in plan {
         let records = study.records()?;
-        if records.done(round, recorded).len() >= cases {
+        if records.done(round, recorded, first).len() >= cases {
             continue;
         }
-        let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
-        let process = records.next_process().max(known);
-        let start = ProcessStart { process, round, profiled: recorded, started_ns: HostNs::now().0, ended: false };
-        study.update(|manifest| {
-            manifest.state = State::Running;
-            manifest.processes.push(start);
-        })?;
-        let ended = one_round(study, args, (process, round, recorded), began.elapsed(), cancel)?;
-        if let Round::Cancelled = ended {
+        let process = next_process(study, &records);
+        begin(study, process, round, recorded)?;
+        let ended = one_round(study, args, (process, first), (round, recorded), began.elapsed(), cancel)?;
+        if let Ended::Cancelled = ended {
             return Ok(ended);
         }
-        study.update(|manifest| {
-            manifest.processes.iter_mut().filter(|start| start.process == process).for_each(|start| start.ended = true);
-        })?;
+        end(study, process)?;
     }
-    Ok(Round::Done)
+    Ok(Ended::Done)
+}
+
+/// The number of the next process start: one that neither a sample nor `study.json` has.
+fn next_process(study: &Study, records: &Records) -> u32 {
+    let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
+    records.next_process().max(known)
 }
 
 /// Starts this program again to measure one round, and waits for it.
 fn one_round(
     study: &Study,
     args: &CommonArgs,
-    (process, round, recorded): (u32, u32, bool),
+    (process, first): (u32, u32),
+    (round, recorded): (u32, bool),
     since: Duration,
     cancel: &Cancel,
-) -> Result<Round> {
+) -> Result<Ended> {
     if cancel.is_cancelled() {
-        return Ok(Round::Cancelled);
+        return Ok(Ended::Cancelled);
     }
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut command = Command::new(&program);
     command.args(["bench", "round"]).arg(study.dir());
-    command.args(["--process", &process.to_string(), "--round", &round.to_string()]);
+    command.args(["--process", &process.to_string(), "--first", &first.to_string(), "--round", &round.to_string()]);
     command.args(["--since-ms", &since.as_millis().to_string()]);
     command.args(recorded.then_some("--recorded"));
     command.args((args.no_progress || args.json).then_some("--no-progress"));
@@ -119,9 +108,9 @@ fn one_round(
     let said: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_default();
     match (said["error"].as_str(), said["ended"].as_str()) {
         (Some(error), _) => Err(anyhow!("{error}")),
-        (None, Some("done")) if status.success() => Ok(Round::Done),
-        (None, Some("cancelled")) => Ok(Round::Cancelled),
-        _ if cancel.is_cancelled() => Ok(Round::Cancelled),
+        (None, Some("done")) if status.success() => Ok(Ended::Done),
+        (None, Some("cancelled")) => Ok(Ended::Cancelled),
+        _ if cancel.is_cancelled() => Ok(Ended::Cancelled),
         _ => bail!("the process that measures ended before its work did ({status}): memory may have run out"),
     }
 }
@@ -159,22 +148,6 @@ fn interrupt(child: &Child) {
 
 #[cfg(not(unix))]
 fn interrupt(_: &Child) {}
-
-/// On Ctrl-C, ends after the current token; on a second one half a second later, at once.
-pub(super) fn cancel_on_interrupt(cancel: &Cancel) {
-    let cancel = cancel.clone();
-    let first = std::sync::OnceLock::<Instant>::new();
-    let installed = ctrlc::set_handler(move || {
-        // The terminal interrupts both processes, and one hands it on to the other: these are one interrupt.
-        if first.get_or_init(Instant::now).elapsed() > Duration::from_millis(500) {
-            std::process::exit(130);
-        }
-        cancel.cancel();
-    });
-    if let Err(error) = installed {
-        note(&format!("warning: an interrupt will end the measurement without its tables: {error}"));
-    }
-}
 
 fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<()> {
     let dir = study.dir();

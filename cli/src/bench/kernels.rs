@@ -1,17 +1,19 @@
 //! `candlescope bench kernels`.
 
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, watch,
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
+    watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::kernels::{
-    Ceilings, Kernel, KernelCase, RunOptions, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
+    Ceilings, Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table,
+    write,
 };
 use candlescope_lab::method::{Ended, Engine, Method};
 use candlescope_lab::peaks::{DeviceIdentity, PeakKind, load, read, shown};
-use candlescope_lab::study::{Manifest, State, Table};
+use candlescope_lab::study::{Manifest, Table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -94,10 +96,10 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(args.out.join("runs"));
     let mut study = study(&args.out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
 
-    let (cancel, progress) = (cancel_on_interrupt(), Progress::new(!args.no_progress && !args.json));
+    let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
     let before = study.records()?;
     let process = before.next_process();
-    begin(&mut study, process)?;
+    begin(&mut study, process, 0, false)?;
     let mut around = surroundings(&identity);
     let source = around.source();
     study.update(|manifest| manifest.surroundings = source)?;
@@ -107,16 +109,11 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
         .place(process, 0)
         .cancel(&cancel)
         .observe(watch(&progress))
-        .skip(before.done(0, recorded))
+        .skip(before.done(0, recorded, process))
         .run(&mut engine_cases(&cases, &options), &mut journal);
     progress.clear();
     end(&mut study, process)?;
-    let state = match &ended {
-        Ok(Ended::Done) => State::Done,
-        Ok(Ended::Cancelled) => State::Cancelled,
-        Err(_) => State::Failed,
-    };
-    let records = study.finish(state)?;
+    let records = study.finish(state(ended.as_ref().ok().copied()))?;
     let table = table(&cases, &options, &study, &records, &ceilings);
     write(&study, &table)?;
     show(args, &cases, &table)?;
@@ -209,7 +206,8 @@ fn show(args: &KernelsArgs, cases: &[KernelCase], table: &Table) -> Result<()> {
     say(&format!("Study: {}   Table: {}", args.out.display(), args.out.join("kernels.csv").display()))
 }
 
-/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs, 3.60 GFLOP/s, 3.61 TB/s, 87 % of what measured bandwidth allows`.
+/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs ± 1 % stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s, 3.61 TB/s, 87 % of what
+/// measured bandwidth allows`.
 fn line(case: &KernelCase, row: &Value) -> String {
     let number = |key: &str| row[key].as_f64();
     let text = |key: &str| row[key].as_str().unwrap_or_default();
@@ -224,5 +222,8 @@ fn line(case: &KernelCase, row: &Value) -> String {
     let used = number("utilisation").map_or(String::new(), |share| {
         format!(", {:.0} % of what {} {roof} allows", share * 100.0, text("peak_label"))
     });
-    format!("{name}: {}{spread}{flops}{bytes}{used}", shown(PeakKind::Launch, median / 1e9))
+    let seconds = |ns: f64| shown(PeakKind::Launch, ns / 1e9);
+    let what = if text("clock") == STREAM_ELAPSED { format!(" {STREAM_ELAPSED}") } else { String::new() };
+    let kernels = number("kernel_ns").map_or(String::new(), |ns| format!(" (kernels {})", seconds(ns)));
+    format!("{name}: {}{spread}{what}{kernels}{flops}{bytes}{used}", seconds(median))
 }

@@ -1,14 +1,19 @@
-//! What measuring kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
+//! What measuring models, kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
 
+use crate::interrupts::on_interrupt;
 use crate::output::note;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use candlescope_lab::method::{Cancel, Event, HostSurroundings, Surroundings, Unknown};
+use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Surroundings, Unknown};
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
+
+/// Signals this close together are one interrupt.
+const ONE_INTERRUPT: Duration = Duration::from_millis(500);
 
 /// Element types by name.
 pub(super) fn elements(names: &[String]) -> Result<Vec<Element>> {
@@ -24,10 +29,10 @@ pub(super) fn study(out: &Path, resume: bool, manifest: Manifest) -> Result<Stud
     Ok(if resume { Study::resume(out, &manifest)? } else { Study::create(out, manifest)? })
 }
 
-/// Notes in `study.json` that a process begins.
-pub(super) fn begin(study: &mut Study, process: u32) -> Result<()> {
+/// Notes in `study.json` that a process begins with this round of the plan, or its recorded part.
+pub(super) fn begin(study: &mut Study, process: u32, round: u32, profiled: bool) -> Result<()> {
     let started_ns = candlescope_core::HostNs::now().0;
-    let start = ProcessStart { process, round: 0, profiled: false, started_ns, ended: false };
+    let start = ProcessStart { process, round, profiled, started_ns, ended: false };
     Ok(study.update(|manifest| {
         manifest.state = State::Running;
         manifest.processes.push(start);
@@ -40,6 +45,15 @@ pub(super) fn end(study: &mut Study, process: u32) -> Result<()> {
         let own = manifest.processes.iter_mut().filter(|start| start.process == process);
         own.for_each(|start| start.ended = true);
     })?)
+}
+
+/// What `study.json` says of a study whose measurement ended like this; `None` where it failed.
+pub(super) fn state(ended: Option<Ended>) -> State {
+    match ended {
+        Some(Ended::Done) => State::Done,
+        Some(Ended::Cancelled) => State::Cancelled,
+        None => State::Failed,
+    }
 }
 
 /// What is read beside samples: a GPU's clocks by NVML, which knows it by its UUID, or the processor's.
@@ -75,20 +89,22 @@ pub(super) fn datasheet(_: &DeviceIdentity) -> Vec<Value> {
     Vec::new()
 }
 
-/// A flag that Ctrl-C sets: the measurement ends after the repetition, and what was measured is kept.
-pub(super) fn cancel_on_interrupt() -> Cancel {
+/// What is said where measuring stops after the repetition under way.
+pub(super) fn last_repetition() {
+    note("interrupted: the repetition under way is the last one; once more ends at once");
+}
+
+/// A flag that the first interrupt sets, which calls `told` as well: what was measured is kept. A later one ends the
+/// program at once; samples are in the journal already.
+pub(super) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
     let cancel = Cancel::new();
     let flag = cancel.clone();
-    let installed = ctrlc::set_handler(move || {
-        // A second one is for whoever cannot wait; samples are in the journal already.
-        if flag.is_cancelled() {
-            std::process::exit(130);
-        }
-        note("interrupted: the repetition under way is the last one; once more ends at once");
+    let installed = on_interrupt(ONE_INTERRUPT, move || {
+        told();
         flag.cancel();
     });
     if let Err(error) = installed {
-        note(&format!("warning: an interrupt will end this without its tables: {error}"));
+        note(&format!("warning: an interrupt will end the measurement without its tables: {error}"));
     }
     cancel
 }

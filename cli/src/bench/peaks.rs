@@ -1,7 +1,8 @@
 //! `candlescope bench peaks`.
 
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, study, surroundings, warn_of_debug_build, watch,
+    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
+    warn_of_debug_build, watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -10,7 +11,7 @@ use candlescope_lab::method::{Ended, Method};
 use candlescope_lab::peaks::{
     DeviceIdentity, Driver, PeakKind, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
 };
-use candlescope_lab::study::{Manifest, State};
+use candlescope_lab::study::Manifest;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -51,22 +52,17 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
     let how = method(args.quick).seed(args.seed);
     warn_of_debug_build();
     let mut study = study(&args.out, false, manifest(args, &options, &how, &identity))?;
-    begin(&mut study, 0)?;
+    begin(&mut study, 0, 0, false)?;
     let mut around = surroundings(&identity);
     let source = around.source();
     study.update(|manifest| manifest.surroundings = source)?;
-    let (cancel, progress) = (cancel_on_interrupt(), Progress::new(!args.no_progress && !args.json));
+    let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
     let mut journal = study.journal()?;
     let driver = Driver { method: how, surroundings: around.as_mut(), cancel, observe: &mut watch(&progress) };
     let measured = measure(&options, identity.clone(), driver, &mut journal);
     progress.clear();
     end(&mut study, 0)?;
-    let state = match &measured {
-        Ok((_, Ended::Done)) => State::Done,
-        Ok((_, Ended::Cancelled)) => State::Cancelled,
-        Err(_) => State::Failed,
-    };
-    study.finish(state)?;
+    study.finish(state(measured.as_ref().ok().map(|(_, ended)| *ended)))?;
     let (peaks, ended) = measured.map_err(|error| anyhow::anyhow!(error))?;
     write(&study, &peaks)?;
     if ended == Ended::Cancelled {

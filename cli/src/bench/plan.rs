@@ -1,15 +1,13 @@
 //! What is to be measured, from the arguments.
 
 use super::args::{CommonArgs, LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
+use crate::options::MAX_BATCH;
 use anyhow::{Result, bail};
 use candlescope_lab::method::Method;
 use candlescope_lab::study::Manifest;
 use candlescope_lab::suites::{LmOptions, SuiteName, parse_range};
 use candlescope_models::ModelSource;
 use std::time::Duration;
-
-/// Most sequences at once; see `profile`.
-const MAX_BATCH: usize = 1 << 16;
 
 pub(super) fn latency(args: &LatencyArgs) -> Result<Manifest> {
     let mut options = common(&args.common, &[SuiteName::Latency])?;

@@ -3,13 +3,14 @@
 
 use super::args::RoundArgs;
 use super::bar::Bar;
+use super::operations::{cancel_on_interrupt, surroundings_of};
 use crate::output::say;
 use crate::profile::start_thread_pool;
 use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
-use candlescope_lab::method::{Cancel, Ended, Engine};
+use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
 use candlescope_models::LoadOptions;
@@ -41,8 +42,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         seed: options.seed,
         engine: crate::device::engine(&options.engine)?,
     };
-    let cancel = Cancel::new();
-    super::drive::cancel_on_interrupt(&cancel);
+    let cancel = cancel_on_interrupt(|| ());
     start_thread_pool()?;
     let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
@@ -65,7 +65,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
             handle.set_model(&key, value);
         }
     }
-    let mut surroundings = super::operations::surroundings_of(&options.device);
+    let mut surroundings = surroundings_of(&options.device);
     let mut journal = study.journal()?;
     journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
     let host = Rc::new(RefCell::new(host));
@@ -73,7 +73,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         .place(args.process, args.round)
         .cancel(&cancel)
         .observe(|event| bar.show(event))
-        .skip(records.done(args.round, args.recorded))
+        .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);
     bar.clear();
     drop(host);

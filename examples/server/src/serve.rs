@@ -87,6 +87,9 @@ pub(crate) async fn serve(
             () = &mut stop => break,
         };
         while tasks.try_join_next().is_some() {}
+        // Else the system would hold a token back until the client has acknowledged the one before, which takes up to
+        // 40 ms. A connection that refuses this has ended.
+        let _ = stream.set_nodelay(true);
         if let Some(place) = connections.admit() {
             tasks.spawn(answer(stream, router.clone(), place, limits, stopping.clone()));
             continue;

@@ -1,10 +1,10 @@
 //! candle's `qwen2`, `qwen3` and `mistral`.
 
 use super::{lacks, reading};
-use crate::causal_lm::CausalLm;
+use crate::causal_lm::{CausalLm, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::weights::{WeightError, WeightSource};
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Activation;
 use candle_transformers::models::{mistral, qwen2, qwen3};
 use candlescope_core::modules;
@@ -141,10 +141,7 @@ impl CandleDecoder {
 
 impl CausalLm for CandleDecoder {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
-        let needed = position.saturating_add(tokens.dim(1)?);
-        if needed > self.max_context {
-            bail!("{needed} tokens exceed the context of {} tokens", self.max_context)
-        }
+        context_after(tokens, position, self.max_context)?;
         if position == 0 {
             self.reset();
         }

@@ -46,13 +46,3 @@ pub(super) fn shared_by_heads(json: &Value, features: &'static str, heads: &'sta
 pub(super) fn candles<C: DeserializeOwned>(json: &Value) -> Result<C, ConfigError> {
     serde_json::from_value(json.clone()).map_err(|cause| ConfigError::Unreadable(cause.to_string()))
 }
-
-/// Numbers of tokens: one, several, or none.
-pub(super) fn tokens(json: &Value, name: &str) -> Vec<u32> {
-    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-    match json.get(name) {
-        Some(Value::Array(ids)) => ids.iter().filter_map(id).collect(),
-        Some(value) => id(value).into_iter().collect(),
-        None => Vec::new(),
-    }
-}

@@ -1,8 +1,8 @@
 //! candle's `t5`.
 
-use super::hf_fields::{candles, count, optional_count, tokens};
+use super::hf_fields::{candles, count, optional_count};
 use super::reading::{self, Size};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, token_ids};
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::info::Dimensions;
 use crate::weights::{WeightError, WeightSource};
@@ -62,7 +62,7 @@ fn read(json: &Value) -> std::result::Result<(t5::Config, Dimensions), ConfigErr
         source_positions: positions,
         positions,
         start: vec![config.decoder_start_token_id.unwrap_or(config.pad_token_id) as u32],
-        eos: tokens(json, "eos_token_id"),
+        eos: token_ids(json.get("eos_token_id")),
         tied: config.tie_word_embeddings,
     };
     Ok((config, dimensions))

@@ -1,8 +1,8 @@
 //! candle's `whisper`.
 
-use super::hf_fields::{candles, count, shared_by_heads, tokens};
+use super::hf_fields::{candles, count, shared_by_heads};
 use super::reading::{self, Size};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, token_ids};
 use crate::cost::linear;
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::info::Dimensions;
@@ -49,7 +49,7 @@ fn read(json: &Value) -> std::result::Result<(whisper::Config, Dimensions), Conf
     }
     let config: whisper::Config = candles(json)?;
     // The start, and what transformers forces after it: language, task, no time stamps.
-    let mut start = tokens(json, "decoder_start_token_id");
+    let mut start = token_ids(json.get("decoder_start_token_id"));
     let forced = json.get("forced_decoder_ids").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     start.extend(forced.iter().filter_map(|pair| u32::try_from(pair.get(1)?.as_u64()?).ok()));
     if start.is_empty() {
@@ -68,7 +68,7 @@ fn read(json: &Value) -> std::result::Result<(whisper::Config, Dimensions), Conf
         source_positions,
         positions,
         start,
-        eos: tokens(json, "eos_token_id"),
+        eos: token_ids(json.get("eos_token_id")),
         tied: true,
     };
     Ok((config, dimensions))

@@ -36,7 +36,8 @@ pub(super) fn token_id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
-pub(super) fn token_ids(value: Option<&Value>) -> Vec<u32> {
+/// Numbers of tokens: one, several, or none.
+pub(crate) fn token_ids(value: Option<&Value>) -> Vec<u32> {
     match value {
         Some(Value::Array(ids)) => ids.iter().filter_map(token_id).collect(),
         Some(value) => token_id(value).into_iter().collect(),

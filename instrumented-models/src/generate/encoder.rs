@@ -3,7 +3,7 @@
 //! A request covers one call of [`encode`], and has one `encode` step: the pass and the fetching of its result. There
 //! are no output tokens, and no time to the first of them.
 
-use super::{GenerateError, wanted_of};
+use super::{GenerateError, check_tokens, common_length, wanted_of};
 use crate::load::{LoadedEncoder, SourceTooLong};
 use candle_core::{DType, Tensor};
 use candlescope_core::annotate;
@@ -29,18 +29,9 @@ pub struct Encoding {
 /// If the texts are empty, too long, of different lengths or of another vocabulary, or the pass fails.
 pub fn encode(loaded: &LoadedEncoder, texts: &[Vec<u32>]) -> Result<Encoding, GenerateError> {
     let dimensions = loaded.model.dimensions();
-    let tokens = texts.first().map_or(0, Vec::len);
-    if tokens == 0 {
-        return Err(GenerateError::EmptyPrompt);
-    }
-    if let Some(other) = texts.iter().find(|text| text.len() != tokens) {
-        return Err(GenerateError::UnequalPrompts(tokens, other.len()));
-    }
+    let tokens = common_length(texts)?;
     SourceTooLong::check(tokens, dimensions.source_positions)?;
-    let vocabulary = dimensions.vocab_size;
-    if let Some(&token) = texts.iter().flatten().find(|&&token| token as usize >= vocabulary) {
-        return Err(GenerateError::ForeignToken { token, vocabulary });
-    }
+    check_tokens(texts.iter().flatten(), dimensions.vocab_size)?;
     let batch = texts.len();
     let started = Instant::now();
     let request = Request::new("embeddings", &loaded.info.name).prompt_tokens(tokens).batch(batch);

@@ -6,7 +6,8 @@
 
 use super::streams::Streams;
 use super::{
-    Context, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, check_options, wanted_of,
+    Context, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, advance, check_options,
+    check_tokens, wanted_of,
 };
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::load::{LoadedEncoderDecoder, SourceTooLong, random_tokens};
@@ -25,10 +26,7 @@ impl LoadedEncoderDecoder {
     pub fn text(&self, tokens: &[u32], batch: usize) -> Result<Source, GenerateError> {
         let dimensions = self.model.dimensions();
         SourceTooLong::check(tokens.len(), dimensions.source_positions)?;
-        let vocabulary = dimensions.vocab_size;
-        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
-            return Err(GenerateError::ForeignToken { token, vocabulary });
-        }
+        check_tokens(tokens, dimensions.vocab_size)?;
         let made =
             Tensor::new(tokens, self.model.device()).and_then(|one| one.unsqueeze(0)?.repeat((batch, 1))?.contiguous());
         made.map(Source::Text).map_err(|cause| GenerateError::Step { step: "making the source".into(), cause })
@@ -117,6 +115,7 @@ pub fn generate_from_with(
     let mut output = Streams::new(context, batch);
     let mut token_times = Vec::with_capacity(most);
     let incremental = options.kv_cache && model.keeps_keys();
+    let device = model.device().clone();
 
     for step in 0..most {
         let length = start.len() + step;
@@ -127,7 +126,8 @@ pub fn generate_from_with(
         let phase = if step == 0 { llm::prefill(tokens) } else { llm::decode(tokens) };
         let open = output.open();
         annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
-        let next = advance(model, &mut sampler, &texts, position).map_err(failed)?;
+        let forward = |tokens: &Tensor| model.decode(tokens, position);
+        let next = advance(forward, &device, &mut sampler, &texts, position).map_err(failed)?;
         request.record_tokens(open);
         token_times.push(Instant::now());
         drop(phase);
@@ -146,19 +146,4 @@ pub fn generate_from_with(
     let sequences = output.finish(limit)?;
     drop(in_request);
     Ok(GenerationOutput { sequences, prompt_tokens: positions, started, token_times, ended: Instant::now() })
-}
-
-/// One pass of the decoder over the tokens from `position` on, and the choice of the next tokens.
-fn advance(
-    model: &mut dyn EncoderDecoder,
-    sampler: &mut Sampler,
-    texts: &[Vec<u32>],
-    position: usize,
-) -> candle_core::Result<Vec<u32>> {
-    let new = texts.first().map_or(0, |text| text.len() - position);
-    let flat: Vec<u32> = texts.iter().flat_map(|text| &text[position..]).copied().collect();
-    let tokens = Tensor::from_vec(flat, (texts.len(), new), model.device())?;
-    let logits = model.decode(&tokens, position)?;
-    let _sampling = llm::sample();
-    sampler.next(&logits, texts)
 }

@@ -1,6 +1,9 @@
 //! Loads models that have an encoder, and says of any model which kind it is.
 
-use super::{Engine, LoadError, LoadOptions, LoadedModel, Loader, PromptError, SourceTooLong, TextSide, random_tokens};
+use super::{
+    Engine, LoadError, LoadOptions, LoadedModel, Loader, PromptError, SourceTooLong, TextSide, encoded, present,
+    random_tokens,
+};
 use crate::candle_models::{self, CandleBert, CandleT5, CandleWhisper, Size};
 use crate::config::{ConfigError, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES};
 use crate::encoder_decoder::EncoderDecoder;
@@ -214,22 +217,13 @@ fn info(
     }
 }
 
-/// Tokens of a text, with what the model wants around it.
-fn encoded(tokenizer: Option<&Tokenizer>, text: &str, model: &str, reason: &str) -> Result<Vec<u32>, PromptError> {
-    if text.is_empty() {
-        return Err(PromptError::Empty);
-    }
-    let lacking = || PromptError::NoTokenizer { model: model.to_string(), reason: reason.to_string() };
-    Ok(tokenizer.ok_or_else(lacking)?.encode(text, true)?)
-}
-
 impl LoadedEncoderDecoder {
     /// Tokens of a text.
     ///
     /// # Errors
     /// If it is empty, or there is no tokenizer.
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, PromptError> {
-        encoded(self.tokenizer.as_ref(), text, &self.info.name, &self.no_tokenizer)
+        encoded(present(self.tokenizer.as_ref(), &self.info.name, &self.no_tokenizer), text)
     }
 
     /// Whether it reads sound, and no text.
@@ -249,7 +243,7 @@ impl LoadedEncoder {
     /// # Errors
     /// If it is empty, or there is no tokenizer.
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, PromptError> {
-        encoded(self.tokenizer.as_ref(), text, &self.info.name, &self.no_tokenizer)
+        encoded(present(self.tokenizer.as_ref(), &self.info.name, &self.no_tokenizer), text)
     }
 
     /// `count` seeded random tokens.

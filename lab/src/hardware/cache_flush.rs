@@ -1,11 +1,9 @@
 //! Empties a device's caches, by writing more than fits into them.
 
-use super::last_level_cache::last_level_cache;
+use super::last_level_cache::{UNKNOWN_CACHE, last_level_cache};
 use candle_core::{DType, Device, Result, Tensor};
 use std::thread;
 
-/// Where the size of the last-level cache is not known.
-const UNKNOWN_CACHE: u64 = 64 << 20;
 /// More than this is not written on a CPU: it would take longer than what is measured.
 const MOST_BYTES: u64 = 1 << 30;
 /// What PyTorch's and Triton's benchmarks write on a GPU between two repetitions.

@@ -2,29 +2,53 @@
 
 use candle_core::Device;
 
-/// Bytes that can be allocated on `device`: what the system says is available, within the process's control group; on a
-/// GPU what the driver has free. `None` where nobody tells.
+/// Bytes that can be allocated on `device`: of the machine's memory [`available_bytes`], on a GPU what the driver has
+/// free. `None` where nobody tells.
 pub fn free_memory(device: &Device) -> Option<u64> {
     match device {
-        Device::Cpu => {
-            let available = available(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
-            let group = |name: &str| {
-                let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
-                text.trim().parse::<u64>().ok()
-            };
-            let left = group("memory.max").zip(group("memory.current")).map(|(most, now)| most.saturating_sub(now));
-            Some(left.map_or(available, |left| left.min(available)))
-        }
+        Device::Cpu => available_bytes(),
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64),
         _ => None,
     }
 }
 
-/// `MemAvailable` in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// Bytes that this process may still take: what the machine has left, or its control group, whichever is less. `None`
+/// where the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn available_bytes() -> Option<u64> {
+    use procfs::Current;
+    let machine = procfs::Meminfo::current().ok()?.mem_available?;
+    Some(group_available().map_or(machine, |group| group.min(machine)))
+}
+
+/// Bytes that this process may still take; not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn available_bytes() -> Option<u64> {
+    None
+}
+
+/// What the process's control group, or one above it, has left (version 2; of version 1 the group at the root).
+#[cfg(target_os = "linux")]
+fn group_available() -> Option<u64> {
+    let number = |path: std::path::PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_start_matches('/');
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let mut least: Option<u64> = None;
+    for group in root.join(own).ancestors().take_while(|group| group.starts_with(root)) {
+        if let (Some(most), Some(used)) = (number(group.join("memory.max")), number(group.join("memory.current"))) {
+            // Cached files count as used, and are given up on demand.
+            let cached = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+            let cached = cached.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
+            let left = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
+            least = Some(least.map_or(left, |least| least.min(left)));
+        }
+    }
+    let old = root.join("memory");
+    let limit = number(old.join("memory.limit_in_bytes")).filter(|limit| *limit < 1 << 60);
+    let left = limit.zip(number(old.join("memory.usage_in_bytes"))).map(|(most, used)| most.saturating_sub(used));
+    [least, left].into_iter().flatten().min()
 }
 
 #[cfg(test)]
@@ -32,9 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn available_memory_is_in_kibibytes() {
-        assert_eq!(available("MemTotal:       10 kB\nMemAvailable:    7 kB\n"), Some(7 * 1024));
-        assert_eq!(available("MemTotal:       10 kB\n"), None);
+    fn available_memory_is_in_bytes() {
         assert!(free_memory(&Device::Cpu).is_none_or(|bytes| bytes > 1 << 20));
     }
 }

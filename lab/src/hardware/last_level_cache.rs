@@ -3,6 +3,9 @@
 use candle_core::Device;
 use std::path::Path;
 
+/// What is taken for its size where nobody tells.
+pub(crate) const UNKNOWN_CACHE: u64 = 64 << 20;
+
 /// Bytes of the last cache before memory: of the CPU's as sysfs has it, of a GPU's L2 as the driver has it. `None` where
 /// neither tells.
 pub fn last_level_cache(device: &Device) -> Option<u64> {

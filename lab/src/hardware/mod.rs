@@ -8,6 +8,8 @@ mod last_level_cache;
 
 pub use cache_flush::CacheFlush;
 pub use candle_failure::case_error;
+pub(crate) use candle_failure::is_out_of_memory;
 pub use device_timer::DeviceTimer;
-pub use free_memory::free_memory;
+pub use free_memory::{available_bytes, free_memory};
+pub(crate) use last_level_cache::UNKNOWN_CACHE;
 pub use last_level_cache::last_level_cache;

@@ -8,8 +8,6 @@ use crate::operands::Inputs;
 use candle_core::{DType, Result as CandleResult, Tensor};
 use candle_transformers::utils::{build_additive_causal_mask, repeat_kv};
 
-const ELEMENTS: &[Element] = &[Element::F32, Element::F16, Element::BF16];
-
 /// A prompt that attends to itself: as many tokens as positions, masked.
 pub(super) struct Prefill;
 
@@ -89,10 +87,6 @@ impl Kernel for Prefill {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
-    }
-
     /// 4·q·d·Σ(attended) FLOPs; queries, keys, values and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         work(self.name(), shape, shape.get("context"), element)
@@ -121,10 +115,6 @@ impl Kernel for Decode {
             size("context", "128,2048,8192", "6"),
         ];
         SIZES
-    }
-
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
     }
 
     /// 4·q·d·C FLOPs; query, keys, values and output once each.

@@ -37,10 +37,6 @@ impl Kernel for Convolution {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     /// 2·B·out·s²·in·f² FLOPs, with s the side of the output; image, filters and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (batch, channels, out) = (shape.get("batch"), shape.get("in"), shape.get("out"));

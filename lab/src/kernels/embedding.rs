@@ -25,10 +25,6 @@ impl Kernel for Lookup {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     /// No FLOPs; 32-bit numbers of the tokens, their rows read and written.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (tokens, vocab, width) = (shape.get("tokens"), shape.get("vocab"), shape.get("width"));

@@ -7,8 +7,6 @@ use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{Linear, Module};
 
-const ELEMENTS: &[Element] = &[Element::F32, Element::F16, Element::BF16];
-
 /// (M×K)·(K×N), with both matrices row by row.
 pub(super) struct Gemm;
 
@@ -36,10 +34,6 @@ impl Kernel for Gemm {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
-    }
-
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         Ok(work(shape, element))
     }
@@ -63,10 +57,6 @@ impl Kernel for Projection {
     fn sizes(&self) -> &'static [Size] {
         const SIZES: &[Size] = &[size("m", "1,16,256", "4"), size("n", "4096", "32"), size("k", "4096", "16")];
         SIZES
-    }
-
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
     }
 
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {

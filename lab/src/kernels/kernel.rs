@@ -44,7 +44,9 @@ pub trait Kernel: Send + Sync {
     /// Its sizes, in the order that they are shown in.
     fn sizes(&self) -> &'static [Size];
     /// Element types that it runs in; the first one is what a CPU gets if none is named.
-    fn elements(&self) -> &'static [Element];
+    fn elements(&self) -> &'static [Element] {
+        Element::DENSE
+    }
     /// Whether a run waits for the device because its result is needed on the host.
     fn ends_on_host(&self) -> bool {
         false

@@ -30,10 +30,6 @@ impl Kernel for Lstm {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     /// The matrix products: 2·B·T·4·H·(I + H) FLOPs. Input, weights, two biases and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (batch, length) = (shape.get("batch"), shape.get("length"));

@@ -29,4 +29,4 @@ pub use recording::{KernelTimes, kernel_times};
 pub use roofline::{Ceiling, Ceilings, Roof, RoofPosition};
 pub use run::{RunOptions, case_id, engine_cases};
 pub use sizes::{LARGEST, MOST_CASES, Shape, Sizes};
-pub use table::{TABLE_NAME, table, write};
+pub use table::{STREAM_ELAPSED, TABLE_NAME, table, write};

@@ -7,7 +7,6 @@ use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{LayerNorm, Module, RmsNorm};
 
-const ELEMENTS: &[Element] = &[Element::F32, Element::F16, Element::BF16];
 const SIZES: &[Size] = &[size("rows", "1,256,4096", "4"), size("width", "4096", "16")];
 const EPSILON: f64 = 1e-5;
 
@@ -28,10 +27,6 @@ impl Kernel for LayerNormGelu {
 
     fn sizes(&self) -> &'static [Size] {
         SIZES
-    }
-
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
     }
 
     /// 12 FLOPs an element: 7 of the LayerNorm (mean, difference, square, its sum, scaling, weight, bias) and 5 of
@@ -63,10 +58,6 @@ impl Kernel for Rms {
 
     fn sizes(&self) -> &'static [Size] {
         SIZES
-    }
-
-    fn elements(&self) -> &'static [Element] {
-        ELEMENTS
     }
 
     /// 4 FLOPs an element: square, its sum, scaling, weight. Input, output and weight once each.

@@ -28,10 +28,6 @@ impl Kernel for Rotary {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     /// 3 FLOPs an element (6 for a pair: four products, two sums). Input and output, and d/2 cosines and sines for each
     /// token.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {

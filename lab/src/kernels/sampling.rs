@@ -42,10 +42,6 @@ impl Kernel for Greedy {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     fn ends_on_host(&self) -> bool {
         true
     }

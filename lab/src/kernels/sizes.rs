@@ -1,6 +1,7 @@
 //! Sizes of a kernel's operands, and sweeps over them: `m=1,16,256;n=4096;k=4096`.
 
 use super::error::KernelError;
+use crate::range::expand;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -59,8 +60,11 @@ impl Sizes {
             if name.is_empty() || sizes.contains_key(&name) {
                 return Err(wrong());
             }
-            let values: Option<Vec<Vec<usize>>> = values.split(',').map(|value| range(value.trim())).collect();
-            let mut values = values.ok_or_else(wrong)?.concat();
+            // More than there may be cases are told of where the kernel is known.
+            let mut values = expand(values, MOST_CASES).map_err(|_| wrong())?;
+            if values.iter().any(|value| *value > LARGEST) {
+                return Err(wrong());
+            }
             values.dedup();
             sizes.insert(name, values);
         }
@@ -93,27 +97,4 @@ impl Sizes {
                 .collect()
         }))
     }
-}
-
-/// One value, or the values of a range.
-fn range(text: &str) -> Option<Vec<usize>> {
-    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|n| (1..=LARGEST).contains(n));
-    let Some((first, rest)) = text.split_once('-') else { return Some(vec![number(text)?]) };
-    let (last, next): (_, Box<dyn Fn(usize) -> usize>) = match rest.split_once(['+', '*']) {
-        Some((last, by)) => {
-            let by = number(by)?;
-            let adds = rest.contains('+');
-            if !adds && by < 2 {
-                return None;
-            }
-            (last, Box::new(move |n| if adds { n + by } else { n * by }))
-        }
-        None => (rest, Box::new(|n| n + 1)),
-    };
-    let (first, last) = (number(first)?, number(last)?);
-    let values: Vec<usize> = std::iter::successors(Some(first), |n| Some(next(*n)))
-        .take_while(|n| *n <= last)
-        .take(MOST_CASES + 1)
-        .collect();
-    (!values.is_empty()).then_some(values)
 }

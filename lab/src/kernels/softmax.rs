@@ -23,10 +23,6 @@ impl Kernel for Softmax {
         SIZES
     }
 
-    fn elements(&self) -> &'static [Element] {
-        &[Element::F32, Element::F16, Element::BF16]
-    }
-
     /// 5 FLOPs an element: maximum, difference, exponential, sum, division. Input and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));

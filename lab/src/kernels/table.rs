@@ -11,11 +11,15 @@ use serde_json::json;
 /// Name of the table's files, without their extensions.
 pub const TABLE_NAME: &str = "kernels";
 
+/// What `clock` says of times between two marks in the device's stream: gaps in which the device waited for the host to
+/// launch the next kernel of an operation are in them.
+pub const STREAM_ELAPSED: &str = "stream elapsed";
+
 /// The table of these cases over what was measured.
 ///
-/// Statistics are over plain samples, on the device's clock where it has one (`clock` says which). `kernel_ns` is the
-/// median of the time of a repetition's kernels by CUPTI, over recorded repetitions. FLOPs, bytes and memory are
-/// derived from the shape.
+/// Statistics are over plain samples, between marks in the device's stream where it has one, else on the host's clock
+/// (`clock` says which). `kernel_ns` is the median of the sum of a repetition's kernels by CUPTI, over recorded
+/// repetitions: without gaps. FLOPs, bytes and memory are derived from the shape.
 pub fn table(
     cases: &[KernelCase],
     options: &RunOptions,
@@ -95,12 +99,11 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn new(case: &'a KernelCase, summary: CaseSummary, study: &Study, ceilings: &Ceilings) -> Self {
         let (clock, time) = match summary.device_ns() {
-            Some(time) => ("device", Some(time)),
+            Some(time) => (STREAM_ELAPSED, Some(time)),
             None => ("host", summary.host_ns()),
         };
-        let run = summary.profiled.iter().find_map(|sample| sample.measurement.run.as_ref());
         // A run that cannot be read tells nothing; what was measured without it stays.
-        let recorded = run.and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
+        let recorded = summary.last_run().and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
         let mut row = Self { case, summary, clock, time, recorded, position: None };
         row.position = row.seconds().and_then(|seconds| ceilings.position(&case.work, case.element.name(), seconds));
         row

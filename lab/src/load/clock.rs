@@ -1,6 +1,7 @@
 //! The one clock of a run: nanoseconds since it began.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use candlescope_core::HostNs;
+use std::time::Instant;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
@@ -10,8 +11,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        Self { base: Instant::now(), unix_ns: i64::try_from(unix).unwrap_or(i64::MAX) }
+        Self { base: Instant::now(), unix_ns: HostNs::now().0 }
     }
 
     /// Nanoseconds since the start.

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::chunk::error_text;
 use super::clock::Clock;
 use super::connect::{Connections, Sender};
-use super::failure::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind, cut};
 use super::options::ApiKey;
 use super::record::{RequestRecord, TokensBy};
 use candlescope_core::RedactedUrl;
@@ -95,8 +95,13 @@ impl Client {
         }
     }
 
+    /// As much of what a server or a library says as is kept, without credentials.
+    pub(super) fn told(&self, text: &str) -> String {
+        cut(self.scrub(text))
+    }
+
     fn failure(&self, kind: FailureKind, text: &str) -> Failure {
-        Failure::new(kind, self.scrub(text)).cut()
+        Failure::new(kind, self.told(text))
     }
 
     fn request(&self, method: Method, target: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, Failure> {
@@ -143,7 +148,7 @@ impl Client {
         record.failure = outcome.err().map(|failure| self.failure(failure.kind, &failure.message));
         if let Some(answer) = answer {
             keep(answer, record);
-            record.finish = record.finish.take().map(|finish| self.scrub(&finish));
+            record.finish = record.finish.take().map(|finish| self.told(&finish));
         }
     }
 

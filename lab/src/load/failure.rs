@@ -76,22 +76,21 @@ pub struct Failure {
     pub message: String,
 }
 
-/// More than this of a message is cut off.
-const MOST_CHARS: usize = 300;
+/// More than this of what somebody says is cut off.
+const MOST_CHARS: usize = 512;
 
 impl Failure {
     /// With the whole message: what is secret in it has to be found before it is cut.
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
+}
 
-    /// With as much of the message as is kept.
-    pub(super) fn cut(self) -> Self {
-        let mut kept: String = self.message.chars().take(MOST_CHARS).collect();
-        if kept.len() < self.message.len() {
-            kept.push('…');
-        }
-        Self { message: kept, ..self }
+/// As much of `text` as is kept, and whether that is all of it.
+pub(super) fn cut(text: String) -> String {
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}… (truncated)", &text[..end]),
+        None => text,
     }
 }
 

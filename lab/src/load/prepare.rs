@@ -90,7 +90,7 @@ async fn models(client: &Client, address: &Address) -> Result<Result<(Value, Opt
             Ok(parsed.map(|models| (models, plain.server)).map_err(|e| format!("its list of models is no JSON: {e}")))
         }
         Ok(plain) if matches!(plain.status, 401 | 403) => {
-            let message = client.scrub(&super::chunk::error_text(&plain.body));
+            let message = client.told(&super::chunk::error_text(&plain.body));
             Err(LoadError::Refused { url: shown(), status: plain.status, message, remedy: KEY })
         }
         Ok(plain) => Ok(Err(format!("status {} to its list of models", plain.status))),

@@ -8,10 +8,11 @@ use super::settling::Settling;
 use super::stop_reason::StopReason;
 use super::surroundings::{Reading, Surroundings};
 use super::warm_up::{Warm, WarmUp};
+use candlescope_core::HostNs;
 use rand::rngs::StdRng;
 use rand::{SeedableRng, seq::SliceRandom};
 use std::collections::HashSet;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// What happens, as it happens.
 #[derive(Debug)]
@@ -212,12 +213,10 @@ impl Group<'_, '_, '_, '_> {
         let outcome = self.measure(order, sink);
         if !matches!(outcome, Ok(Ended::Done)) {
             for place in 0..self.states.len() {
-                if !self.states[place].ended {
-                    self.states[place].ended = true;
-                    self.states[place].case.release();
-                    if outcome.is_ok() {
-                        self.tell_end(place, StopReason::Cancelled, None, sink)?;
-                    }
+                match outcome {
+                    _ if self.states[place].ended => {}
+                    Ok(_) => self.end(place, StopReason::Cancelled, None, sink)?,
+                    Err(_) => self.release(place),
                 }
             }
         }
@@ -306,7 +305,7 @@ impl Group<'_, '_, '_, '_> {
             process: *process,
             repetition: *number,
             mode,
-            ended_ns: now(),
+            ended_ns: HostNs::now().0,
             measurement: with_cycles(measurement, &reading),
             reading,
             verdict: if again { SampleVerdict::Retaken } else { SampleVerdict::Ok },
@@ -364,6 +363,11 @@ impl Group<'_, '_, '_, '_> {
         self.end(place, reason, detail.cloned(), sink)
     }
 
+    fn release(&mut self, place: usize) {
+        self.states[place].ended = true;
+        self.states[place].case.release();
+    }
+
     fn end(
         &mut self,
         place: usize,
@@ -371,18 +375,7 @@ impl Group<'_, '_, '_, '_> {
         detail: Option<String>,
         sink: &mut dyn Sink,
     ) -> Result<(), SinkError> {
-        self.states[place].ended = true;
-        self.states[place].case.release();
-        self.tell_end(place, reason, detail, sink)
-    }
-
-    fn tell_end(
-        &mut self,
-        place: usize,
-        reason: StopReason,
-        detail: Option<String>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), SinkError> {
+        self.release(place);
         let (process, round) = (self.engine.process, self.engine.round);
         let state = &self.states[place];
         let stopped = Stopped {
@@ -415,9 +408,4 @@ fn with_cycles(mut measurement: Measurement, reading: &Reading) -> Measurement {
         measurement.cycles = cycles;
     }
     measurement
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

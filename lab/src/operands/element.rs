@@ -24,6 +24,9 @@ impl Element {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::BF16, Self::Q4K, Self::Q8_0];
 
+    /// Those that matrix products take as they are.
+    pub const DENSE: &[Self] = &[Self::F32, Self::F16, Self::BF16];
+
     /// As the command line and tables call it.
     pub fn name(self) -> &'static str {
         match self {

@@ -88,14 +88,27 @@ fn check(peaks: &Peaks) -> Result<(), String> {
     }
 }
 
-/// Keeps `peaks` in place of what was known of their device, and returns the file.
+/// Keeps `peaks` of their device, as [`keep`] does, and returns the file.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn store(peaks: &Peaks) -> Result<PathBuf, PeaksError> {
     let path = path(&peaks.device)?;
-    write(&path, peaks)?;
+    keep(&path, peaks)?;
     Ok(path)
+}
+
+/// Keeps `peaks` in a file of any name in place of what it holds, except for
+/// [element types that were not measured](Peaks::with_other_types_of). A file that is damaged, or of another device, is
+/// replaced as a whole.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn keep(path: &Path, peaks: &Peaks) -> Result<(), PeaksError> {
+    match read(path, &peaks.device) {
+        Ok(Some(before)) => write(path, &peaks.clone().with_other_types_of(&before)),
+        _ => write(path, peaks),
+    }
 }
 
 /// Keeps `peaks` in a file of any name; directories on the way are made.

@@ -4,7 +4,7 @@ use super::matmul::{Product, ProductShape, Span};
 use super::options::PeakOptions;
 use super::record::{Absent, Condition, PeakKind};
 use super::stream_host::HostStream;
-use crate::hardware::{free_memory, last_level_cache};
+use crate::hardware::{UNKNOWN_CACHE, free_memory, last_level_cache};
 use crate::method::{Case, CaseId};
 use crate::operands::Element;
 use candle_core::Device;
@@ -13,8 +13,6 @@ use candle_core::Device;
 pub(super) const SUITE: &str = "peaks";
 /// What the condition of a product in the sweep is called.
 pub(super) const SWEEP: &str = "sweep";
-/// Of an array, where the cache's size is not known.
-const UNKNOWN_CACHE: u64 = 64 << 20;
 
 /// The sweep over shapes, and what does not depend on its outcome.
 pub(super) fn first(options: &PeakOptions) -> Vec<Box<dyn Case>> {

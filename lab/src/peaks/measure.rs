@@ -157,6 +157,7 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
             at: shape(case).map(|shape| shape.to_string()).or_else(|| text(case, "at")).unwrap_or_default(),
             n: u32::try_from(values.n).unwrap_or(u32::MAX),
             range: (values.min, values.max),
+            measured_ns: None,
         };
         if condition.as_deref() == Some(SWEEP) {
             swept.push(figure);
@@ -183,6 +184,5 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
         }
     }
     peaks.absent.extend(absent(options));
-    let order = |figure: &PeakFigure| (figure.kind, figure.dtype.clone(), figure.condition.map(Condition::name));
-    peaks.figures.sort_by_key(order);
+    peaks.sort();
 }

@@ -17,7 +17,7 @@ mod record;
 mod stream_host;
 mod table;
 
-pub use cache::{directory, load, path, read, store, write as write_file};
+pub use cache::{directory, keep, load, path, read, store, write as write_file};
 pub use error::PeaksError;
 pub use identity::{DeviceIdentity, DeviceKind};
 pub use measure::{Driver, measure, method, planned};

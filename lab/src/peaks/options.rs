@@ -18,7 +18,7 @@ pub struct PeakOptions {
 impl PeakOptions {
     /// Everything about `device`: products in f32, f16 and bf16, bandwidth, launches.
     pub fn new(device: Device) -> Self {
-        Self { device, elements: vec![Element::F32, Element::F16, Element::BF16], quick: false, seed: 42 }
+        Self { device, elements: Element::DENSE.to_vec(), quick: false, seed: 42 }
     }
 
     /// Element types of products. Quantised ones have no product of their own and are left out.

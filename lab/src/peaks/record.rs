@@ -1,8 +1,10 @@
 //! What was measured of a device, as it is kept.
 
 use super::identity::{DeviceIdentity, DeviceKind};
+use candlescope_core::numbers::day;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Name of the file's format.
 pub const FORMAT: &str = "candlescope-peaks";
@@ -67,6 +69,15 @@ impl PeakKind {
         }
     }
 
+    /// Arrays that its loop reads or writes, of a bandwidth of memory.
+    pub(super) fn arrays(self) -> u64 {
+        match self {
+            Self::Copy => 2,
+            Self::Triad => 3,
+            _ => 1,
+        }
+    }
+
     /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
@@ -116,6 +127,9 @@ pub struct PeakFigure {
     pub n: u32,
     /// Smallest and largest sample.
     pub range: (f64, f64),
+    /// When it was measured, in nanoseconds since the Unix epoch, if not with the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ns: Option<i64>,
 }
 
 /// A figure that is not there.
@@ -166,6 +180,32 @@ impl Peaks {
         }
     }
 
+    /// These peaks, and what `before` has of element types that were not tried this time, each with its own day. Nothing
+    /// is taken over where the device, its driver, candle or the number of threads was another one: the file says these
+    /// once, of all figures.
+    #[must_use]
+    pub fn with_other_types_of(mut self, before: &Self) -> Self {
+        let same =
+            self.device.is_same(&before.device) && (&self.candle, self.threads) == (&before.candle, before.threads);
+        let of_product = |kind: PeakKind, dtype: &Option<String>| dtype.clone().filter(|_| kind == PeakKind::Flops);
+        let figures = self.figures.iter().filter_map(|figure| of_product(figure.kind, &figure.dtype));
+        let absent = self.absent.iter().filter_map(|absent| of_product(absent.kind, &absent.dtype));
+        let tried: BTreeSet<String> = figures.chain(absent).collect();
+        let other = |kind, dtype| same && of_product(kind, dtype).is_some_and(|dtype| !tried.contains(&dtype));
+        let figures = before.figures.iter().filter(|figure| other(figure.kind, &figure.dtype)).cloned();
+        self.figures.extend(
+            figures.map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure }),
+        );
+        self.absent.extend(before.absent.iter().filter(|absent| other(absent.kind, &absent.dtype)).cloned());
+        self.sort();
+        self
+    }
+
+    /// Figures by kind, element type and condition.
+    pub(super) fn sort(&mut self) {
+        self.figures.sort_by_key(|figure| (figure.kind, figure.dtype.clone(), figure.condition.map(Condition::name)));
+    }
+
     /// Figures of a kind.
     pub fn of(&self, kind: PeakKind) -> impl Iterator<Item = &PeakFigure> {
         self.figures.iter().filter(move |figure| figure.kind == kind)
@@ -202,7 +242,7 @@ impl Peaks {
         Some(self.flops(dtype)?.value / self.bandwidth()?.value)
     }
 
-    /// The day they were measured on, `2026-03-14`, in UTC.
+    /// The day they were measured on, `2026-03-14`, in UTC; a figure may have its own.
     pub fn day(&self) -> String {
         day(self.measured_ns)
     }
@@ -216,7 +256,8 @@ impl Peaks {
         let source = |figure: &PeakFigure| {
             let condition = figure.condition.map_or(String::new(), |condition| format!(" ({})", condition.name()));
             let what = format!("{}{condition} at {}", figure.kind.name(), figure.at);
-            format!("{what}, measured on {} of {}{place}, {}", self.device.name, self.device.host, self.day())
+            let day = day(figure.measured_ns.unwrap_or(self.measured_ns));
+            format!("{what}, measured on {} of {}{place}, {day}", self.device.name, self.device.host)
         };
         let flops = self.dtypes().into_iter().filter_map(|dtype| self.flops(dtype)).map(|figure| {
             json!({
@@ -227,34 +268,5 @@ impl Peaks {
             json!({ "kind": "bandwidth", "value": figure.value, "label": "measured", "source": source(figure) })
         });
         flops.chain(bandwidth).collect()
-    }
-}
-
-/// Days since 1970 as a date [Howard Hinnant, `chrono`-compatible low-level date algorithms, `civil_from_days`].
-fn day(ns: i64) -> String {
-    let days = ns.div_euclid(86_400_000_000_000) + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::day;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        let at = |seconds: i64| day(seconds * 1_000_000_000);
-        assert_eq!(at(0), "1970-01-01");
-        assert_eq!(at(951_782_399), "2000-02-28");
-        assert_eq!(at(951_782_400), "2000-02-29");
-        assert_eq!(at(1_773_446_400), "2026-03-14");
-        assert_eq!(at(-1), "1969-12-31");
     }
 }

@@ -31,12 +31,7 @@ impl HostStream {
 
     /// Bytes that the loop reads and writes.
     fn bytes(&self) -> u64 {
-        let arrays = match self.kind {
-            PeakKind::Copy => 2,
-            PeakKind::Triad => 3,
-            _ => 1,
-        };
-        arrays * 8 * self.elements as u64
+        self.kind.arrays() * 8 * self.elements as u64
     }
 }
 

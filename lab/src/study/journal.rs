@@ -4,7 +4,7 @@ use super::StudyError;
 use crate::method::{Sample, Sink, SinkError, StopReason, Stopped};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -147,14 +147,26 @@ impl Records {
     }
 
     /// Keys of the cases that need nothing more in this round of the plan, or in its recorded part: for
-    /// [`Engine::skip`](crate::method::Engine::skip). A case that did not fit into memory, or failed, is not tried
-    /// again.
-    pub fn done(&self, round: u32, profiled: bool) -> HashSet<String> {
-        let this_round = |stop: &&Stopped| stop.round == round && stop.profiled == profiled;
-        let ended = self.stopped.iter().filter(this_round).filter(|stop| stop.reason != StopReason::Cancelled);
-        let no_use =
-            |stop: &&Stopped| matches!(stop.reason, StopReason::OutOfMemory | StopReason::Refused | StopReason::Failed);
-        ended.chain(self.stopped.iter().filter(no_use)).map(|stop| stop.case.key()).collect()
+    /// [`Engine::skip`](crate::method::Engine::skip). A case that did not fit into memory is not tried again. One that
+    /// failed is tried again when the study is gone on with: `first` is the first process start since then.
+    pub fn done(&self, round: u32, profiled: bool, first: u32) -> HashSet<String> {
+        let ended = |stop: &&Stopped| match stop.reason {
+            StopReason::OutOfMemory | StopReason::Refused => true,
+            StopReason::Failed => stop.process >= first,
+            StopReason::Cancelled => false,
+            _ => stop.round == round && stop.profiled == profiled,
+        };
+        self.stopped.iter().filter(ended).map(|stop| stop.case.key()).collect()
+    }
+
+    /// How cases ended, without failures after which the same part of the plan was tried again.
+    pub fn standing(&self) -> impl Iterator<Item = &Stopped> {
+        let part = |stop: &Stopped| (stop.case.key(), stop.round, stop.profiled);
+        let last: HashMap<_, usize> = self.stopped.iter().enumerate().map(|(at, stop)| (part(stop), at)).collect();
+        let stands = move |(at, stop): &(usize, &Stopped)| {
+            stop.reason != StopReason::Failed || last.get(&part(stop)) == Some(at)
+        };
+        self.stopped.iter().enumerate().filter(stands).map(|(_, stop)| stop)
     }
 
     /// The number of the next process start: one that no sample has.

@@ -1,7 +1,7 @@
 //! Figures of a case over its samples.
 
 use super::journal::Records;
-use crate::method::{CaseId, Mode, Sample, SampleVerdict, StopReason};
+use crate::method::{CaseId, Mode, Sample, SampleVerdict, StopReason, Stopped};
 use candlescope_analysis::passes::stats::Distribution;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +57,16 @@ impl CaseSummary {
         self.plain(|sample| sample.measurement.device_ns.map(|ns| ns as f64))
     }
 
+    /// Most memory in use, in bytes, if it was measured.
+    pub fn memory_bytes(&self) -> Option<Distribution> {
+        self.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64))
+    }
+
+    /// The last recorded run, relative to the study: one before it may have been cut short.
+    pub fn last_run(&self) -> Option<&str> {
+        self.profiled.iter().rev().find_map(|sample| sample.measurement.run.as_deref())
+    }
+
     /// A further figure of the suite.
     pub fn figure(&self, name: &str) -> Option<Distribution> {
         self.plain(|sample| sample.measurement.figures.get(name).copied())
@@ -99,6 +109,7 @@ pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
     for sample in &records.samples {
         by_key.entry(sample.case.key()).or_default().push(sample);
     }
+    let standing: Vec<&Stopped> = records.standing().collect();
     let summary = |case: &CaseId| {
         let samples = by_key.remove(&case.key()).unwrap_or_default();
         let of = |mode: Mode| -> Vec<Sample> {
@@ -106,7 +117,7 @@ pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
             samples.iter().filter(counts).map(|sample| (*sample).clone()).collect()
         };
         let plain = of(Mode::Plain);
-        let stops: Vec<_> = records.stopped.iter().filter(|stop| stop.case == *case).collect();
+        let stops: Vec<&Stopped> = standing.iter().copied().filter(|stop| stop.case == *case).collect();
         CaseSummary {
             case: case.clone(),
             retaken: samples.iter().filter(|sample| sample.verdict == SampleVerdict::Retaken).count(),

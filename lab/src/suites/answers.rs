@@ -51,13 +51,13 @@ struct Recorded<'a> {
     requests: usize,
 }
 
-/// The last recorded run of each case that has any: one before it may have been cut short.
+/// The last recorded run of each case that has any.
 fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
     let run = |case: &'a CaseSummary| {
-        let folder = case.profiled.iter().rev().find_map(|sample| sample.measurement.run.clone())?;
-        let of_run = |sample: &&Sample| sample.measurement.run.as_ref() == Some(&folder);
+        let folder = case.last_run()?;
+        let of_run = |sample: &&Sample| sample.measurement.run.as_deref() == Some(folder);
         let requests = case.profiled.iter().filter(of_run).count();
-        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(&folder)).ok()?) })
+        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(folder)).ok()?) })
     };
     summaries.iter().filter_map(run).collect()
 }

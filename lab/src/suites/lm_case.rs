@@ -65,7 +65,7 @@ impl Case for LmCase {
             shown(need.activations),
             shown(info.weight_bytes)
         );
-        if let Some(limit) = host.memory_limit().filter(|limit| host.on_cpu() && need.total() > *limit) {
+        if let Some(limit) = host.memory_limit().filter(|limit| need.total() > *limit) {
             return Err(CaseError::Refused(format!("{}; {} are available", self.need, shown(limit))));
         }
         self.prompts = prompts;
@@ -103,7 +103,7 @@ impl Case for LmCase {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
-        .map_err(|error| case_error(&error, &self.need))?;
+        .map_err(|error| self.with_need(case_error(&error)))?;
         if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
             return Err(CaseError::Cancelled);
         }

@@ -78,7 +78,7 @@ pub struct LmOptions {
     pub batches: Vec<usize>,
     /// The lengths of the suite `seqlen`.
     pub seqlen: Grid,
-    /// Bytes that a case may need in place of what the machine has left.
+    /// Bytes that a case may need on its device. Without it, what the machine has left; on a GPU there is no limit.
     pub memory_limit: Option<u64>,
 }
 

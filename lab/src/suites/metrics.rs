@@ -72,8 +72,7 @@ fn capacity(summaries: &[CaseSummary]) -> Value {
 }
 
 fn efficiency(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
-    let of = |case: &CaseSummary| case.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64));
-    let memory = summaries.iter().filter_map(|case| of(case).map(|d| d.max)).reduce(f64::max);
+    let memory = summaries.iter().filter_map(|case| case.memory_bytes().map(|d| d.max)).reduce(f64::max);
     let costs: Vec<Value> = summaries
         .iter()
         .filter_map(|case| Some(json!({ "case": case.case.key(), "recorded_over_plain": case.recording_cost()? })))

@@ -1,7 +1,8 @@
 //! The model that all cases of a process share, and the session that records it.
 
 use super::lm_options::LmOptions;
-use super::machine_memory::{available_bytes, predicted_weight_bytes, shown};
+use super::machine_memory::{predicted_weight_bytes, shown};
+use crate::hardware::available_bytes;
 use crate::method::{Cancel, CaseError};
 use candlescope::{Capture, Handle, ParquetConfig, ParquetExporter};
 use candlescope_models::{GenerateOptions, LoadError, LoadOptions, LoadedModel, ModelSource, generate_for};
@@ -157,11 +158,10 @@ impl ModelHost {
         self.loaded.as_ref().map(|loaded| loaded.info.to_map()).unwrap_or_default()
     }
 
-    /// Bytes that a case may still take; `None` where that is not known, and on a GPU, where running out of memory is
-    /// an error that can be survived.
+    /// Bytes that a case may still take: what the options say, on any device. Without them it is what the machine has
+    /// left, and on a GPU nothing is refused, as running out of its memory is an error that can be survived.
     pub(super) fn memory_limit(&self) -> Option<u64> {
-        let on_cpu = self.load.device.is_cpu();
-        self.options.memory_limit.or_else(|| available_bytes().filter(|_| on_cpu))
+        self.options.memory_limit.or_else(|| if self.on_cpu() { available_bytes() } else { None })
     }
 
     pub(super) fn on_cpu(&self) -> bool {
@@ -206,7 +206,7 @@ impl ModelHost {
         let how = GenerateOptions { max_new_tokens: tokens.max(1), ignore_eos: true, ..GenerateOptions::default() };
         let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
         generate_for(loaded, request, &prompts, &how, &mut |_| ControlFlow::Break(()))
-            .map_err(|error| super::generate_error::case_error(&error, ""))?;
+            .map_err(|error| super::generate_error::case_error(&error))?;
         self.shape = Some((batch, tokens));
         Ok(())
     }

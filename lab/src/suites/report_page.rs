@@ -84,15 +84,14 @@ fn method(manifest: &Manifest) -> String {
 
 fn row(case: &CaseSummary) -> Value {
     let time = |d: Option<Distribution>| interval(case, d, &|ns| ms(Some(ns)));
-    let memory = case.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64));
     json!({
         "suite": case.case.suite(), "batch": size(case, "batch"), "prompt": prompt_tokens(case),
         "output": size(case, "output_tokens"), "n": case.plain.len(), "processes": case.processes,
         "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
         "tps": interval(case, case.figure("output_tps"), &tokens),
-        "memory": memory.map(|most| super::machine_memory::shown(most.max as u64)),
+        "memory": case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64)),
         "recorded": case.recording_cost().map(|cost| format!("{:+.1} %", cost * 100.0)),
-        "run": case.profiled.iter().rev().find_map(|sample| sample.measurement.run.clone()),
+        "run": case.last_run(),
         "stops": stop_reasons(case), "retaken": case.retaken,
         "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
     })

@@ -100,10 +100,7 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
             .column("efficiency", floats(&|s| Some(gain(s)? * first?.0 as f64 / s.case.int("batch")? as f64)));
     }
     table
-        .column(
-            "memory_bytes",
-            ints(&|s| s.plain(|sample| sample.measurement.memory_bytes.map(|b| b as f64)).map(|d| d.max as i64)),
-        )
+        .column("memory_bytes", ints(&|s| s.memory_bytes().map(|d| d.max as i64)))
         .column("recording_cost", floats(&CaseSummary::recording_cost))
         .column("outcome", texts(&|s| Some(s.outcome().map_or("ok", |reason| reason.as_str()).to_string())))
         .column("stop_reasons", texts(&|s| Some(stop_reasons(s))))

@@ -24,7 +24,7 @@ fn round(study: &Study, names: &[&str], process: u32, script: &[Result<u64, Case
     let mut cases: Vec<Box<dyn Case>> = names.iter().map(|name| case(name, &log, script)).collect();
     Engine::new(Method::default().runs(Some(3)), &mut Unknown)
         .place(process, 0)
-        .skip(records.done(0, false))
+        .skip(records.done(0, false, 0))
         .run(&mut cases, &mut study.journal().unwrap())
         .unwrap();
 }
@@ -90,32 +90,53 @@ fn a_line_that_a_crash_cut_off_costs_nothing_else() {
     assert_eq!((records.samples.len(), records.stopped.len(), records.damaged), (9, 2, 1));
     assert_eq!(parquet(study.dir()).num_rows(), 9);
     // Nothing is left to do.
-    assert_eq!(records.done(0, false).len(), 2);
-    assert!(records.done(1, false).is_empty());
+    assert_eq!(records.done(0, false, 0).len(), 2);
+    assert!(records.done(1, false, 0).is_empty());
+}
+
+/// The end of a case in a process start that measured a round.
+fn stop(name: &str, process: u32, round: u32, reason: StopReason) -> Stopped {
+    Stopped {
+        case: ids(&[name]).remove(0),
+        process,
+        round,
+        profiled: false,
+        reason,
+        detail: (reason == StopReason::Failed).then(|| "no more handles".to_string()),
+        samples: 1,
+        warmup: 2,
+        warmup_settled: true,
+    }
 }
 
 #[test]
 fn a_cancelled_case_is_gone_on_with_and_one_that_did_not_fit_is_not() {
-    let stop = |name: &str, round, reason| Stopped {
-        case: ids(&[name]).remove(0),
-        process: 0,
-        round,
-        profiled: false,
-        reason,
-        detail: None,
-        samples: 1,
-        warmup: 2,
-        warmup_settled: true,
-    };
     let stopped = vec![
-        stop("a", 0, StopReason::Cancelled),
-        stop("b", 0, StopReason::TimeLimit),
-        stop("c", 0, StopReason::OutOfMemory),
+        stop("a", 0, 0, StopReason::Cancelled),
+        stop("b", 0, 0, StopReason::TimeLimit),
+        stop("c", 0, 0, StopReason::OutOfMemory),
     ];
     let records = Records { stopped, ..Records::default() };
-    let done = |round| records.done(round, false).into_iter().collect::<std::collections::BTreeSet<_>>();
+    let done = |round| records.done(round, false, 0).into_iter().collect::<std::collections::BTreeSet<_>>();
     assert_eq!(done(0), ["scripted/name=b".to_string(), "scripted/name=c".to_string()].into());
     assert_eq!(done(1), ["scripted/name=c".to_string()].into());
+}
+
+#[test]
+fn a_case_that_failed_is_tried_again_when_the_study_is_gone_on_with() {
+    let failed = vec![stop("a", 0, 0, StopReason::Failed), stop("b", 0, 0, StopReason::RunsReached)];
+    let mut records = Records { stopped: failed, ..Records::default() };
+    let done = |records: &Records, round, first| records.done(round, false, first).contains("scripted/name=a");
+    assert!(done(&records, 0, 0) && done(&records, 1, 0), "not at once, nor in the next round");
+    assert!(!done(&records, 0, 1) && !done(&records, 1, 1));
+    assert_eq!(summaries(&ids(&["a"]), &records)[0].outcome(), Some(StopReason::Failed));
+    records.stopped.push(stop("a", 1, 0, StopReason::RunsReached));
+    assert!(done(&records, 0, 1) && !done(&records, 1, 1));
+    let summary = summaries(&ids(&["a"]), &records).remove(0);
+    assert_eq!((summary.outcome(), summary.stops, summary.detail), (None, vec![StopReason::RunsReached], None));
+    // A failure of another round is not made good by that.
+    records.stopped.push(stop("a", 2, 1, StopReason::Failed));
+    assert_eq!(summaries(&ids(&["a"]), &records)[0].outcome(), Some(StopReason::Failed));
 }
 
 #[test]

@@ -3,6 +3,7 @@ use candle_core::{DType, Device};
 use candlescope_lab::kernels::*;
 use candlescope_lab::method::*;
 use candlescope_lab::operands::{Element, Inputs};
+use candlescope_lab::study::{Manifest, Study};
 use candlescope_models::config::AttentionDims;
 use candlescope_models::cost::{Widths, Work as ModelWork};
 
@@ -158,6 +159,33 @@ fn the_engine_measures_kernels_cold_and_warm() {
             assert_eq!(figures["bytes_per_s"], if gemm { 3584.0 } else { 660.0 } / seconds);
         }
     }
+}
+
+#[test]
+fn times_between_marks_are_called_stream_elapsed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (all, options) = ([quick("layernorm_gelu", Element::F32)], RunOptions::new(Device::Cpu));
+    let case = case_id(&all[0], &options);
+    let measurement = Measurement::new(900).device_ns(1500);
+    for (measurement, clock, median) in [(measurement, STREAM_ELAPSED, 1500.0), (Measurement::new(900), "host", 900.0)]
+    {
+        let manifest = Manifest::new("kernels", vec![case.clone()], &Method::quick());
+        let study = Study::create(dir.path().join(clock), manifest).unwrap();
+        let sample = Sample {
+            case: case.clone(),
+            process: 0,
+            repetition: 0,
+            mode: Mode::Plain,
+            ended_ns: 0,
+            measurement,
+            reading: Reading::default(),
+            verdict: SampleVerdict::Ok,
+        };
+        study.journal().unwrap().sample(&sample).unwrap();
+        let rows = table(&all, &options, &study, &study.records().unwrap(), &Ceilings::default()).json();
+        assert_eq!((rows[0]["clock"].as_str(), rows[0]["median_ns"].as_f64()), (Some(clock), Some(median)));
+    }
+    assert_eq!(STREAM_ELAPSED, "stream elapsed");
 }
 
 #[test]

@@ -26,6 +26,45 @@ fn what_is_kept_is_read_again() {
 }
 
 #[test]
+fn a_measurement_of_some_types_keeps_the_others_with_their_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cpu.json");
+    let (mut before, mut now) = (peaks(), peaks());
+    before.measured_ns = 1_773_446_400_000_000_000;
+    before.figures.retain(|figure| figure.kind != PeakKind::Copy);
+    let absent = |dtype: &str| Absent { kind: PeakKind::Flops, dtype: Some(dtype.into()), reason: "no room".into() };
+    before.absent = vec![absent("f16"), absent("bf16")];
+    keep(&path, &before).unwrap();
+    for figure in now.figures.iter_mut().filter(|figure| figure.kind == PeakKind::Flops) {
+        (figure.dtype, figure.value) = (Some("bf16".to_string()), 3.0 * figure.value);
+    }
+    keep(&path, &now).unwrap();
+    let kept = read(&path, &now.device).unwrap().unwrap();
+    assert_eq!((kept.dtypes(), kept.measured_ns), (vec!["bf16", "f32"], now.measured_ns));
+    assert_eq!((kept.of(PeakKind::Flops).count(), kept.of(PeakKind::Read).count()), (4, 1), "bandwidth is the new one");
+    let f32 = kept.flops("f32").unwrap();
+    assert_eq!((f32.value, f32.measured_ns), (100e9, Some(before.measured_ns)));
+    assert_eq!(kept.flops("bf16").unwrap().measured_ns, None);
+    assert_eq!(kept.absent, [absent("f16")], "bf16 is there now");
+    let sources = kept.environment();
+    let source = |dtype: &str| {
+        let of = sources.as_array().unwrap().iter().find(|peak| peak["dtype"] == dtype);
+        of.unwrap()["source"].as_str().unwrap().to_string()
+    };
+    assert!(source("f32").ends_with("2026-03-14") && source("bf16").ends_with(&now.day()));
+    // A third measurement leaves the first day with what is of it.
+    now.figures.retain(|figure| figure.kind != PeakKind::Flops);
+    keep(&path, &now).unwrap();
+    let kept = read(&path, &now.device).unwrap().unwrap();
+    assert_eq!(kept.flops("f32").unwrap().measured_ns, Some(before.measured_ns));
+    assert_eq!(kept.flops("bf16").unwrap().measured_ns, Some(now.measured_ns));
+    // What all figures of a file have in common has to be the same.
+    now.threads = Some(7);
+    keep(&path, &now).unwrap();
+    assert!(read(&path, &now.device).unwrap().unwrap().dtypes().is_empty());
+}
+
+#[test]
 fn a_damaged_file_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peaks.json");

@@ -4,7 +4,16 @@ use serde_json::json;
 
 fn figure(kind: PeakKind, dtype: Option<&str>, condition: Option<Condition>, value: f64) -> PeakFigure {
     let dtype = dtype.map(str::to_string);
-    PeakFigure { kind, dtype, condition, value, at: "somewhere".to_string(), n: 3, range: (value, value) }
+    PeakFigure {
+        kind,
+        dtype,
+        condition,
+        value,
+        at: "somewhere".to_string(),
+        n: 3,
+        range: (value, value),
+        measured_ns: None,
+    }
 }
 
 /// 100 GFLOP/s and 10 GB/s: a ridge at 10 FLOP/B.

@@ -24,6 +24,7 @@ pub mod llm;
 mod memory;
 pub mod modules;
 mod names;
+pub mod nearest;
 mod notices;
 pub mod numbers;
 mod pipeline;

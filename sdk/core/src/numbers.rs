@@ -1,4 +1,4 @@
-//! Formats numbers for people, in findings and reports. Pure functions.
+//! Formats numbers and dates for people, in findings and reports. Pure functions.
 
 /// Nanoseconds in the unit that leaves one to three digits before the point: `842 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`.
 pub fn duration(ns: f64) -> String {
@@ -107,9 +107,52 @@ pub fn value(unit: &str, value: f64) -> String {
     }
 }
 
+/// Unix nanoseconds as `2026-01-31 12:34:56 UTC`.
+pub fn utc(ns: i64) -> String {
+    let time = ns.div_euclid(1_000_000_000).rem_euclid(86_400);
+    format!("{} {:02}:{:02}:{:02} UTC", day(ns), time / 3600, time / 60 % 60, time % 60)
+}
+
+/// The day of Unix nanoseconds in UTC: `2026-01-31`.
+pub fn day(ns: i64) -> String {
+    let (year, month, day) = civil(ns.div_euclid(86_400_000_000_000));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Days since 1970-01-01 as a date [Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days].
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_by_hand() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_767_225_599_999_999_999), "2025-12-31 23:59:59 UTC");
+        assert_eq!(utc(-1), "1969-12-31 23:59:59 UTC");
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        let at = |seconds: i64| day(seconds * 1_000_000_000);
+        assert_eq!(at(0), "1970-01-01");
+        assert_eq!(at(951_782_399), "2000-02-28");
+        assert_eq!(at(951_782_400), "2000-02-29");
+        assert_eq!(at(1_773_446_400), "2026-03-14");
+        assert_eq!(at(-1), "1969-12-31");
+    }
 
     #[test]
     fn durations_choose_their_unit() {

@@ -1,7 +1,8 @@
 //! A scripted OpenTelemetry collector in this process.
 
+use crate::http_request::{HttpRequest, read};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
@@ -34,10 +35,10 @@ pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (Socket
             // Clients keep connections open: one that waits for another's end would wait for long.
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(reader);
-                while let Some(request) = read(&mut reader) {
+                while let Ok(Some(HttpRequest { path, headers, body, .. })) = read(&mut reader) {
                     let n = {
                         let mut seen = seen.lock().unwrap();
-                        seen.push(request);
+                        seen.push(Got { path, headers: headers.into_iter().collect(), body });
                         seen.len() - 1
                     };
                     answer.lock().unwrap()(n, &mut stream);
@@ -46,22 +47,6 @@ pub fn serve(answer: impl Fn(usize, &mut TcpStream) + Send + 'static) -> (Socket
         }
     });
     (address, got)
-}
-
-fn read(reader: &mut impl BufRead) -> Option<Got> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-    let path = line.split(' ').nth(1)?.to_string();
-    let mut headers = HashMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        headers.insert(name.to_ascii_lowercase(), value.trim().to_string());
-    }
-    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
-    reader.read_exact(&mut body).ok()?;
-    Some(Got { path, headers, body })
 }
 
 /// Answers with a status line, more headers, each with its line's end, and a body.

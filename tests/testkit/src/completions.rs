@@ -1,8 +1,9 @@
 //! A server for completions that answers by a script, with exact pauses, and notes when it really sent what.
 
+use crate::http_request::{HttpRequest, read};
 use serde_json::{Value, json};
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -190,8 +191,10 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream.try_clone()?;
     loop {
-        let Some((method, mut request)) = read(&mut reader)? else { return Ok(()) };
+        let Some(HttpRequest { method, path, headers, body }) = read(&mut reader)? else { return Ok(()) };
         let arrived = Instant::now();
+        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let mut request = Request { number: 0, path, headers, body };
         let is_completion = method == "POST";
         if is_completion {
             request.number = shared.numbers.fetch_add(1, Ordering::Relaxed);
@@ -228,27 +231,6 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
             shared.sent.lock().expect("no panic").push(sent);
         }
     }
-}
-
-fn read(reader: &mut impl BufRead) -> std::io::Result<Option<(String, Request)>> {
-    let mut line = String::new();
-    if reader.read_line(&mut line)? == 0 {
-        return Ok(None);
-    }
-    let mut words = line.split(' ').map(str::to_string);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        headers.push((name.to_ascii_lowercase(), value.trim().to_string()));
-    }
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, n)| n.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body)?;
-    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Ok(Some((method, Request { number: 0, path, headers, body })))
 }
 
 /// The list of models, where that is what is asked for.

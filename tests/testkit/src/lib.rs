@@ -15,6 +15,7 @@ pub mod allocations;
 pub mod collector;
 pub mod completions;
 pub mod decoder;
+mod http_request;
 pub mod records;
 pub mod scenario;
 pub mod services;

@@ -105,8 +105,8 @@ impl GpuPeak {
                 timer.begin()?;
                 kernels.stream(kind, arrays)?;
                 timer.end()?;
-                let (ns, count) = (timer.elapsed_ns()?, accesses(kind));
-                (Some(ns), count * 4.0 * arrays[0].len() as f64 / seconds(ns))
+                let (ns, bytes) = (timer.elapsed_ns()?, kind.arrays() * 4 * arrays[0].len() as u64);
+                (Some(ns), bytes as f64 / seconds(ns))
             }
             Some(Work::Launch(spin)) => {
                 self.device.synchronize()?;
@@ -147,15 +147,6 @@ impl GpuPeak {
         let host_ns = began.elapsed().as_nanos() as u64;
         // A figure that is not above zero was lost in the noise of what it is a difference of.
         Ok(Measurement::new(host_ns).device_ns(device_ns).figure("value", Some(value).filter(|value| *value > 0.0)))
-    }
-}
-
-/// Arrays that a loop reads or writes.
-fn accesses(kind: PeakKind) -> f64 {
-    match kind {
-        PeakKind::Copy => 2.0,
-        PeakKind::Triad => 3.0,
-        _ => 1.0,
     }
 }
 

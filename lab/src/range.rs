@@ -30,6 +30,17 @@ enum Step {
 /// # Ok::<(), candlescope_lab::suites::RangeError>(())
 /// ```
 pub fn parse_range(text: &str) -> Result<Vec<usize>, RangeError> {
+    let mut values = expand(text, MOST)?;
+    if values.len() > MOST {
+        return Err(RangeError { text: text.to_string(), reason: format!("it has more than {MOST} values") });
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    values.retain(|value| seen.insert(*value));
+    Ok(values)
+}
+
+/// All values that `text` names, in its order; one more than `most` where it names more than that.
+pub(crate) fn expand(text: &str, most: usize) -> Result<Vec<usize>, RangeError> {
     let wrong = |reason: &str| RangeError { text: text.to_string(), reason: reason.to_string() };
     let number = |part: &str| match part.trim().parse::<usize>() {
         Ok(0) => Err(wrong("values are at least 1")),
@@ -55,7 +66,7 @@ pub fn parse_range(text: &str) -> Result<Vec<usize>, RangeError> {
             return Err(wrong("a range ends behind its beginning"));
         }
         let mut next = Some(first);
-        while let Some(value) = next.filter(|value| *value <= last && values.len() <= MOST) {
+        while let Some(value) = next.filter(|value| *value <= last && values.len() <= most) {
             values.push(value);
             next = match step {
                 Step::Plus(step) => value.checked_add(step),
@@ -63,11 +74,7 @@ pub fn parse_range(text: &str) -> Result<Vec<usize>, RangeError> {
             };
         }
     }
-    if values.len() > MOST {
-        return Err(wrong("it has more than 1000 values"));
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    values.retain(|value| seen.insert(*value));
+    values.truncate(most + 1);
     Ok(values)
 }
 

@@ -1,10 +1,11 @@
-//! Names that somebody may have meant.
+//! Names that somebody may have meant who wrote one that is not known.
 
 /// Most names that are suggested.
 const MOST: usize = 3;
 
-/// The known names nearest to `wanted`, the nearest first: those within half its length, three at most.
-pub(super) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+/// The known names nearest to `wanted`, the nearest first: those within half its length, three at most. Case does not
+/// count.
+pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = wanted.to_ascii_lowercase();
     let mut found: Vec<(usize, &str)> = known
         .into_iter()
@@ -16,8 +17,8 @@ pub(super) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>
     found.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
-/// ` (did you mean …?)`, or nothing.
-pub(super) fn suggestion(names: &[&str]) -> String {
+/// ` (did you mean …?)` for the end of a message, or nothing.
+pub fn suggestion(names: &[&str]) -> String {
     if names.is_empty() {
         return String::new();
     }
@@ -39,4 +40,24 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_by_hand() {
+        assert_eq!([distance("", "abc"), distance("kitten", "sitting"), distance("gpt2", "gpt2")], [3, 3, 0]);
+    }
+
+    #[test]
+    fn the_nearest_come_first_and_strangers_not_at_all() {
+        let known = ["llama-3-8b", "llama-2-7b", "gpt2", "gpt2"];
+        assert_eq!(nearest("Lama-3-8B", known), ["llama-3-8b", "llama-2-7b"]);
+        assert_eq!(nearest("gpt", known), ["gpt2"], "each once");
+        assert!(nearest("something else", known).is_empty());
+        assert_eq!(suggestion(&["a", "b"]), " (did you mean `a` or `b`?)");
+        assert_eq!(suggestion(&[]), "");
+    }
 }

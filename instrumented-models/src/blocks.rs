@@ -1,0 +1,124 @@
+//! What our decoders have in common: a stack of blocks, each a norm, attention, a norm and a feed-forward network on the
+//! residual stream, and the way in and out of it.
+
+use crate::cost::{Cost, Widths, Work, cast, pointwise};
+use crate::layers::{Attention, KvCache, LayerNorm, Mlp, RmsNorm, record};
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+use tracing::Span;
+
+/// A normalisation that says what it costs.
+pub(crate) trait Norm: Module {
+    /// Cost of a forward pass over `elements` elements.
+    fn cost(&self, elements: usize) -> Cost;
+}
+
+impl Norm for RmsNorm {
+    fn cost(&self, elements: usize) -> Cost {
+        self.cost(elements)
+    }
+}
+
+impl Norm for LayerNorm {
+    fn cost(&self, elements: usize) -> Cost {
+        self.cost(elements)
+    }
+}
+
+/// One layer of a decoder.
+#[derive(Debug, Clone)]
+pub(crate) struct Block<N> {
+    norm: N,
+    attention: Attention,
+    mlp_norm: N,
+    mlp: Mlp,
+    span: Span,
+}
+
+impl<N: Norm> Block<N> {
+    /// A block whose weights are at `path`; `norm` stands before the attention, `mlp_norm` before the network.
+    pub(crate) fn new(path: &str, norm: N, attention: Attention, mlp_norm: N, mlp: Mlp) -> Self {
+        // Always named `block`: its number is the interval's ordinal.
+        let span = tracing::trace_span!(target: "candlescope_models", parent: None, "block", weight = path);
+        Self { norm, attention, mlp_norm, mlp, span }
+    }
+
+    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+        let _entered = self.span.enter();
+        let attended = self.attention.forward(&self.norm.forward(xs)?, position, mask)?;
+        let xs = (attended + xs)?;
+        let fed = self.mlp.forward(&self.mlp_norm.forward(&xs)?)?;
+        record(|| residual(xs.elem_count(), xs.dtype().size_in_bytes()).annotation());
+        fed + xs
+    }
+
+    fn cost(&self, work: Work, features: usize, widths: Widths) -> Cost {
+        let (elements, width) = (work.rows() * features, widths.activations);
+        self.norm.cost(elements)
+            + self.attention.cost(work, widths)
+            + self.mlp_norm.cost(elements)
+            + self.mlp.cost(work.rows(), width)
+            + residual(elements, width)
+    }
+}
+
+/// Cost of a block's two sums on the residual stream, each of two tensors to a third.
+const fn residual(elements: usize, width: usize) -> Cost {
+    pointwise(elements, 2 * 3, width)
+}
+
+/// The layers of a decoder. A clone shares the weights and has empty caches of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocks<N>(Vec<Block<N>>);
+
+impl<N: Norm> Blocks<N> {
+    /// `count` blocks, each made from its number.
+    pub(crate) fn load<E>(
+        count: usize,
+        block: impl FnMut(usize) -> std::result::Result<Block<N>, E>,
+    ) -> std::result::Result<Self, E> {
+        (0..count).map(block).collect::<std::result::Result<_, E>>().map(Self)
+    }
+
+    pub(crate) fn forward(&mut self, mut xs: Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+        for block in &mut self.0 {
+            xs = block.forward(&xs, position, mask)?;
+        }
+        Ok(xs)
+    }
+
+    pub(crate) fn cost(&self, work: Work, features: usize, widths: Widths) -> Cost {
+        self.0.iter().map(|block| block.cost(work, features, widths)).sum()
+    }
+
+    /// Bytes allocated for keys and values.
+    pub(crate) fn kv_bytes(&self) -> u64 {
+        self.0.iter().filter_map(|block| block.attention.cache()).map(KvCache::allocated_bytes).sum()
+    }
+
+    /// Forgets keys and values.
+    pub(crate) fn reset(&mut self) {
+        self.caches().for_each(KvCache::reset);
+    }
+
+    /// Announces up to `tokens` tokens.
+    pub(crate) fn reserve(&mut self, tokens: usize) {
+        self.caches().for_each(|cache| cache.reserve(tokens));
+    }
+
+    fn caches(&mut self) -> impl Iterator<Item = &mut KvCache> {
+        self.0.iter_mut().filter_map(|block| block.attention.cache_mut())
+    }
+}
+
+/// The last of `count` positions, (batch, features): only its logits are needed, so the norm too runs on it alone.
+pub(crate) fn last_position(xs: &Tensor, count: usize) -> Result<Tensor> {
+    xs.narrow(1, count - 1, 1)?.squeeze(1)?.contiguous()
+}
+
+/// Cost of the operations outside layers at the end of a forward pass: the last positions of several sequences are
+/// copied, logits are converted to f32.
+pub(crate) fn ending(work: Work, features: usize, vocabulary: usize, width: usize) -> Cost {
+    let copied = if work.batch > 1 && work.tokens > 1 { work.batch * features } else { 0 };
+    pointwise(copied, 2, width) + cast(work.batch * vocabulary, width, 4)
+}
