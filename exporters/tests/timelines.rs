@@ -9,7 +9,7 @@ use candlescope_exporters::chrome::{self, ChromeExporter};
 use candlescope_exporters::kineto;
 use candlescope_exporters::perfetto::{self, PerfettoExporter};
 use candlescope_testkit::Decoder;
-use candlescope_testkit::records::{T0, join, kernel_of};
+use candlescope_testkit::records::{T0, join, kernel, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
 use candlescope_testkit::{ROOT, text};
 use serde_json::Value;
@@ -190,6 +190,54 @@ fn kernels_have_a_track_a_stream_and_arrows_from_what_launched_them() {
 
 fn of_seq(events: &[Value], seq: u64) -> &Value {
     events.iter().find(|e| e["ph"] == "X" && e["args"]["seq"] == seq && e["cat"] != "memcpy").expect("an interval")
+}
+
+/// Two calls at the same time, of which nobody knows the threads, in every format.
+#[test]
+fn launch_calls_outside_every_interval_are_beside_the_threads() {
+    let mut batch = recorded();
+    let outside = |at: i64, correlation| {
+        candlescope_testkit::with(kernel("GPU", at + 1_000, 100), |r| {
+            (r.launch, r.launch_start, r.launch_dur_ns) = (Some("cuLaunchKernel"), Some(HostNs(T0 + at)), Some(50));
+            r.correlation = correlation;
+        })
+    };
+    batch.kernels.extend([outside(90_000, 50), outside(90_020, 51), outside(91_000, 52)]);
+    let events =
+        |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["traceEvents"].as_array().unwrap().clone();
+    let tracks = |events: &[Value], cat: &str, correlations: [u64; 3]| -> Vec<String> {
+        let call = |id: u64| {
+            let is = |e: &&Value| e["ph"] == "X" && e["cat"] == cat && e["args"]["correlation"] == id;
+            events.iter().find(is).expect("the call has a slice")
+        };
+        let name_of = |tid: &Value| {
+            let is = |e: &&Value| e["name"] == "thread_name" && &e["tid"] == tid;
+            events.iter().find(is).expect("the track has a name")["args"]["name"].as_str().unwrap().to_string()
+        };
+        correlations.map(|id| name_of(&call(id)["tid"])).to_vec()
+    };
+    let expected = ["", " (overlapping)", ""].map(|more| format!("launch calls outside every interval{more}"));
+    let mut bytes = Vec::new();
+    chrome::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let chrome = events(&bytes);
+    assert_eq!(tracks(&chrome, "launch", [50, 51, 52]), expected);
+    let ends = |ph: &str| chrome.iter().filter(|e| e["ph"] == ph && e["cat"] == "launch").count();
+    assert_eq!((ends("s"), ends("f")), (5, 5), "an arrow has two ends");
+    bytes.clear();
+    perfetto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let name = |text: &str| bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
+    assert_eq!((name("launch calls outside every interval"), name(&expected[1])), (2, 1), "two tracks");
+
+    #[cfg(feature = "kineto")]
+    {
+        bytes.clear();
+        let written = kineto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+        assert_eq!((written.launches, written.launches_outside, written.steps), (4, 3, 1));
+        let kineto = events(&bytes);
+        assert_eq!(tracks(&kineto, "cuda_runtime", [50, 51, 52]), expected);
+        let outside = kineto.iter().find(|e| e["cat"] == "cuda_runtime" && e["args"]["correlation"] == 50).unwrap();
+        assert_eq!(outside["args"]["External id"], Value::Null, "no interval is around it");
+    }
 }
 
 #[cfg(feature = "kineto")]
