@@ -240,6 +240,34 @@ fn launch_calls_outside_every_interval_are_beside_the_threads() {
     }
 }
 
+/// Tools add start and duration as doubles: what ends as something else begins must still do so.
+#[cfg(feature = "kineto")]
+#[test]
+fn times_of_kineto_add_up_in_doubles() {
+    let mut batch = recorded();
+    // Intervals and kernels whose ends and starts are the same nanosecond, at odd places.
+    let mut at = T0 + 2_497_467_151;
+    for (number, span) in batch.spans.iter_mut().enumerate() {
+        span.host_dur_ns = 1_018 + 37 * number as u64;
+        span.host_start = HostNs(at);
+        at = span.host_start.plus_ns(span.host_dur_ns).0;
+    }
+    let mut bytes = Vec::new();
+    kineto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let trace: Value = serde_json::from_slice(&bytes).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let spans: Vec<&Value> = events.iter().filter(|e| e["cat"] == "cpu_op").collect();
+    assert_eq!(spans.len(), batch.spans.len());
+    // HolisticTraceAnalysis makes times relative to the first before it adds.
+    let origin = spans[0]["ts"].as_f64().unwrap();
+    let start = |event: &Value| event["ts"].as_f64().unwrap() - origin;
+    for (pair, span) in spans.windows(2).zip(&batch.spans) {
+        assert_eq!(start(pair[0]) + pair[0]["dur"].as_f64().unwrap(), start(pair[1]));
+        assert_eq!(ns(&pair[0]["ts"]), span.host_start.0 - T0, "to the nanosecond");
+        assert_eq!(ns(&pair[0]["dur"]), span.host_dur_ns as i64);
+    }
+}
+
 #[cfg(feature = "kineto")]
 #[test]
 fn kineto_has_what_other_tools_look_for() {

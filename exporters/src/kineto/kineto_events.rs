@@ -241,26 +241,32 @@ impl Kineto {
     #[allow(clippy::too_many_arguments)]
     fn event(&mut self, out: &mut Vec<u8>, cat: &str, name: &str, pid: u64, tid: u64, start: i64, ns: u64) {
         self.begin(out, "X", name, pid, tid);
-        let _ = write!(out, ",\"cat\":\"{cat}\"");
-        self.micros(out, "ts", start.saturating_sub(self.origin));
-        self.micros(out, "dur", i64::try_from(ns).unwrap_or(i64::MAX));
-        out.extend_from_slice(b",\"args\":{");
+        let (from, to) = (self.parts(start), self.parts(start.saturating_add_unsigned(ns)));
+        let (ts, dur) = (micros(from), micros(to - from));
+        let _ = write!(out, ",\"cat\":\"{cat}\",\"ts\":{ts},\"dur\":{dur},\"args\":{{");
     }
 
     #[allow(clippy::too_many_arguments)]
     fn arrow(&mut self, out: &mut Vec<u8>, ph: &str, id: u32, pid: u64, tid: u64, time: i64) {
         self.begin(out, ph, "ac2g", pid, tid);
-        let _ = write!(out, ",\"cat\":\"ac2g\",\"id\":{id},\"bp\":\"e\"");
-        self.micros(out, "ts", time.saturating_sub(self.origin));
-        out.push(b'}');
+        let ts = micros(self.parts(time));
+        let _ = write!(out, ",\"cat\":\"ac2g\",\"id\":{id},\"bp\":\"e\",\"ts\":{ts}}}");
     }
 
-    /// Microseconds with three decimals since the origin: a double holds them to the nanosecond.
-    fn micros(&self, out: &mut Vec<u8>, key: &str, ns: i64) {
-        let sign = if ns < 0 { "-" } else { "" };
-        let ns = ns.unsigned_abs();
-        let _ = write!(out, ",\"{key}\":{sign}{}.{:03}", ns / 1000, ns % 1000);
+    /// A time since the origin in parts of a microsecond.
+    fn parts(&self, time: i64) -> i128 {
+        let ns = i128::from(time) - i128::from(self.origin);
+        (ns * PARTS + 500).div_euclid(1000)
     }
+}
+
+/// Times are whole multiples of this part of a microsecond, a quarter of a nanosecond. Tools add starts and durations
+/// as doubles, in which such multiples are exact: with decimal fractions, an interval would end after the next one
+/// began, and HolisticTraceAnalysis would take them for nested. Rounding to nanoseconds gives the run's own times.
+const PARTS: i128 = 4096;
+
+fn micros(parts: i128) -> f64 {
+    parts as f64 / PARTS as f64
 }
 
 /// What is known of a device, under the profiler's names.
