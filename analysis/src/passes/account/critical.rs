@@ -23,8 +23,9 @@ pub struct CriticalPath {
     /// In all of them together.
     #[serde(flatten)]
     pub parts: CriticalPart,
-    /// By path without ordinals, the most time first; `None` for the host's time before a step's first launch and after
-    /// its last, and for what was launched outside every interval.
+    /// By path without ordinals, the most time first. The host's time before a launch is that of what was launched,
+    /// also from a step's begin to its first launch; `None` is the host's time after the last one, and what was
+    /// launched outside every interval.
     pub by_path: Vec<(Option<String>, CriticalPart)>,
 }
 
