@@ -52,36 +52,28 @@ impl Spread {
 
     /// The same with `by` added to each value.
     pub(super) fn shifted(self, by: f64) -> Self {
-        Self {
-            n: self.n,
-            total: self.total + by * self.n as f64,
-            mean: self.mean + by,
-            stddev: self.stddev,
-            min: self.min + by,
-            p25: self.p25 + by,
-            p50: self.p50 + by,
-            p75: self.p75 + by,
-            p95: self.p95.map(|value| value + by),
-            p99: self.p99.map(|value| value + by),
-            max: self.max + by,
-        }
+        Self { total: self.total + by * self.n as f64, ..self.each(|value| value + by) }
     }
 
     /// The same in another unit.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
+        let scale = |value: f64| value * factor;
+        Self { total: scale(self.total), stddev: self.stddev.map(scale), ..self.each(scale) }
+    }
+
+    /// The same with each value changed, as far as that changes single ones and their mean.
+    fn each(self, change: impl Fn(f64) -> f64) -> Self {
         Self {
-            n: self.n,
-            total: self.total * factor,
-            mean: self.mean * factor,
-            stddev: self.stddev.map(|value| value * factor),
-            min: self.min * factor,
-            p25: self.p25 * factor,
-            p50: self.p50 * factor,
-            p75: self.p75 * factor,
-            p95: self.p95.map(|value| value * factor),
-            p99: self.p99.map(|value| value * factor),
-            max: self.max * factor,
+            mean: change(self.mean),
+            min: change(self.min),
+            p25: change(self.p25),
+            p50: change(self.p50),
+            p75: change(self.p75),
+            p95: self.p95.map(&change),
+            p99: self.p99.map(&change),
+            max: change(self.max),
+            ..self
         }
     }
 }
