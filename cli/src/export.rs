@@ -78,17 +78,21 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
     })
     .with_context(cannot)?;
     let findings = batches.findings();
-    let kineto::Written { kernels, launches, intervals, steps } = written;
+    let kineto::Written { kernels, launches, launches_outside, intervals, steps } = written;
     if args.json {
         let counts = json!({
-            "file": file, "spans": intervals, "kernels": kernels, "launches": launches, "steps": steps,
-            "findings": findings,
+            "file": file, "spans": intervals, "kernels": kernels, "launches": launches,
+            "launches_outside": launches_outside, "steps": steps, "findings": findings,
         });
         return say(&counts.to_string());
     }
     warn(&findings);
+    let outside = match launches_outside {
+        0 => String::new(),
+        n => format!(" ({n} outside every interval)"),
+    };
     say(&format!(
-        "wrote {kernels} kernels, {launches} launch calls and {intervals} intervals of {steps} steps to {}",
+        "wrote {kernels} kernels, {launches} launch calls{outside} and {intervals} intervals of {steps} steps to {}",
         file.display()
     ))?;
     say("open it with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1), TraceLens, or at ui.perfetto.dev")

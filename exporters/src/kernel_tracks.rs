@@ -1,12 +1,9 @@
 //! Where kernels, copies, memsets and their launch calls go on a timeline, and what timelines say about them. Pure.
 
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord};
+use candlescope_core::{Batch, HostNs, KernelKind, KernelRecord, SpanRecord, thread_of};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-
-/// `seq` is thread × 2⁴⁰ + a counter.
-const THREAD_SHIFT: u32 = 40;
 
 /// What a lane and a thread remember: more than lie out of order in a run.
 const RECENT: usize = 256;
@@ -14,11 +11,6 @@ const RECENT: usize = 256;
 /// Intervals whose kernels came first, without a launch call: so many wait for their slice to draw the arrow from.
 /// Beyond that they are forgotten, and their kernels have no arrow.
 const MOST_WAITING: usize = 1 << 20;
-
-/// Number of the thread that entered an interval.
-pub(crate) fn thread_of(seq: u64) -> u64 {
-    seq >> THREAD_SHIFT
-}
 
 /// The numbers of an interval that timelines show as arguments, beside its `seq`.
 pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 7] {
@@ -72,12 +64,11 @@ pub(crate) fn kernel_name(kernel: &KernelRecord) -> String {
 
 /// Product names of the run's GPUs, by UUID, with their number.
 pub(crate) fn gpus(run: &RunManifest) -> HashMap<String, (u64, String)> {
-    let gpus = run.environment.get("gpus").and_then(|gpus| gpus.as_array()).into_iter().flatten();
     let gpu = |(at, gpu): (usize, &serde_json::Value)| {
         let index = gpu["index"].as_u64().unwrap_or(at as u64);
         Some((gpu["uuid"].as_str()?.to_string(), (index, gpu["name"].as_str()?.to_string())))
     };
-    gpus.enumerate().filter_map(gpu).collect()
+    run.gpus().iter().enumerate().filter_map(gpu).collect()
 }
 
 /// A track of kernels: a stream, or what overlaps in it.
@@ -101,6 +92,58 @@ impl Lane {
     fn takes(&self, start: i64, end: i64) -> bool {
         self.recent.iter().all(|(from, to)| end <= *from || start >= *to)
     }
+
+    /// Index of the first lane with room from `start` to `end`, which are then taken; a new one has this number.
+    fn find(lanes: &mut Vec<Self>, start: i64, end: i64, number: u64) -> usize {
+        let at = lanes.iter().position(|lane| lane.takes(start, end)).unwrap_or_else(|| {
+            lanes.push(Self { number, recent: VecDeque::new() });
+            lanes.len() - 1
+        });
+        remember(&mut lanes[at].recent, (start, end));
+        at
+    }
+}
+
+/// Appends `one`, and forgets the oldest beyond [`RECENT`].
+fn remember<T>(recent: &mut VecDeque<T>, one: T) {
+    if recent.len() == RECENT {
+        recent.pop_front();
+    }
+    recent.push_back(one);
+}
+
+/// A call that launched kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Its start, Unix nanoseconds.
+    pub(crate) start: HostNs,
+    /// Its duration in nanoseconds, 0 if the run does not say.
+    pub(crate) ns: u64,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Where it goes.
+    pub(crate) place: CallPlace,
+}
+
+/// Where a launch call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallPlace {
+    /// To the thread of this number.
+    Thread(u64),
+    /// Beside all threads: it lies outside every interval, and a run does not say on which thread. The number is 0, or
+    /// above where such calls overlap.
+    Outside(u64),
+}
+
+impl CallPlace {
+    /// The name of a track for it that has no thread's.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Thread(_) => "launch calls".to_string(),
+            Self::Outside(0) => "launch calls outside every interval".to_string(),
+            Self::Outside(_) => "launch calls outside every interval (overlapping)".to_string(),
+        }
+    }
 }
 
 /// Places for kernels, and what has been drawn of them.
@@ -109,7 +152,9 @@ pub(crate) struct KernelTracks {
     streams: HashMap<(Arc<str>, u32), Vec<Lane>>,
     lanes: u64,
     /// Calls that have a slice, by thread: a graph's launch is one call with many kernels.
-    calls: HashMap<u64, VecDeque<u32>>,
+    calls: HashMap<Option<u64>, VecDeque<u32>>,
+    /// Calls outside every interval.
+    outside: Vec<Lane>,
     /// Intervals that a kernel without a launch call waits for.
     waiting: HashSet<u64>,
 }
@@ -141,30 +186,26 @@ impl KernelTracks {
     pub(crate) fn place(&mut self, kernel: &KernelRecord) -> Track {
         let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.plus_ns(kernel.gpu_dur_ns).0);
         let lanes = self.streams.entry((kernel.device.clone(), kernel.stream)).or_default();
-        let at = lanes.iter().position(|lane| lane.takes(start, end)).unwrap_or_else(|| {
-            lanes.push(Lane { number: self.lanes, recent: VecDeque::new() });
-            self.lanes += 1;
-            lanes.len() - 1
-        });
-        let lane = &mut lanes[at];
-        if lane.recent.len() == RECENT {
-            lane.recent.pop_front();
-        }
-        lane.recent.push_back((start, end));
-        Track { number: lane.number, lane: at }
+        let lane = Lane::find(lanes, start, end, self.lanes);
+        let number = lanes[lane].number;
+        self.lanes = self.lanes.max(number + 1);
+        Track { number, lane }
     }
 
-    /// Whether the call that launched it has no slice yet; from now on it has.
-    pub(crate) fn is_new_call(&mut self, thread: u64, kernel: &KernelRecord) -> bool {
+    /// The call that launched it, if it was recorded and has no slice yet; from now on it has.
+    pub(crate) fn new_call(&mut self, kernel: &KernelRecord) -> Option<Call> {
+        let (start, ns) = (kernel.launch_start?, kernel.launch_dur_ns.unwrap_or(0));
+        let thread = kernel.seq.map(thread_of);
         let calls = self.calls.entry(thread).or_default();
         if calls.contains(&kernel.correlation) {
-            return false;
+            return None;
         }
-        if calls.len() == RECENT {
-            calls.pop_front();
-        }
-        calls.push_back(kernel.correlation);
-        true
+        remember(calls, kernel.correlation);
+        let place = match thread {
+            Some(thread) => CallPlace::Thread(thread),
+            None => CallPlace::Outside(Lane::find(&mut self.outside, start.0, start.plus_ns(ns).0, 0) as u64),
+        };
+        Some(Call { start, ns, name: kernel.launch.unwrap_or("launch"), place })
     }
 }
 
@@ -196,14 +237,34 @@ mod tests {
     #[test]
     fn streams_have_tracks_and_a_graph_has_one_call() {
         let mut tracks = KernelTracks::default();
-        let on = |stream| {
+        let on = |stream, thread: u64| {
             candlescope_testkit::with(kernel("GPU", 0, 10), |r| {
                 r.stream = stream;
+                r.seq = Some(thread << 40);
+                r.launch_start = Some(HostNs(1));
             })
         };
-        assert_eq!(tracks.place(&on(7)).number, 0);
-        assert_eq!(tracks.place(&on(8)).number, 1);
-        assert!(tracks.is_new_call(1, &on(7)) && !tracks.is_new_call(1, &on(8)) && tracks.is_new_call(2, &on(7)));
+        assert_eq!(tracks.place(&on(7, 1)).number, 0);
+        assert_eq!(tracks.place(&on(8, 1)).number, 1);
+        assert_eq!(tracks.place(&on(7, 1)), Track { number: 2, lane: 1 });
+        let mut call = |stream, thread| tracks.new_call(&on(stream, thread)).map(|call| call.place);
+        assert_eq!(call(7, 1), Some(CallPlace::Thread(1)));
+        assert_eq!((call(8, 1), call(7, 2)), (None, Some(CallPlace::Thread(2))));
+    }
+
+    #[test]
+    fn calls_outside_every_interval_have_lanes_of_their_own() {
+        let mut tracks = KernelTracks::default();
+        let at = |start, correlation| {
+            candlescope_testkit::with(kernel("GPU", 0, 10), |r| {
+                (r.launch_start, r.launch_dur_ns, r.correlation) = (Some(HostNs(start)), Some(10), correlation);
+            })
+        };
+        let mut place = |start, correlation| tracks.new_call(&at(start, correlation)).map(|call| call.place);
+        assert_eq!(place(0, 1), Some(CallPlace::Outside(0)));
+        assert_eq!(place(0, 1), None, "the same call");
+        assert_eq!([place(10, 2), place(15, 3)], [Some(CallPlace::Outside(0)), Some(CallPlace::Outside(1))]);
+        assert_eq!(tracks.new_call(&kernel("GPU", 0, 10)), None, "no call was recorded");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use candlescope_exporters::chrome::{self, ChromeExporter};
 use candlescope_exporters::kineto;
 use candlescope_exporters::perfetto::{self, PerfettoExporter};
 use candlescope_testkit::Decoder;
-use candlescope_testkit::records::{T0, join, kernel_of};
+use candlescope_testkit::records::{T0, join, kernel, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
 use candlescope_testkit::{ROOT, text};
 use serde_json::Value;
@@ -190,6 +190,92 @@ fn kernels_have_a_track_a_stream_and_arrows_from_what_launched_them() {
 
 fn of_seq(events: &[Value], seq: u64) -> &Value {
     events.iter().find(|e| e["ph"] == "X" && e["args"]["seq"] == seq && e["cat"] != "memcpy").expect("an interval")
+}
+
+/// Two calls at the same time, of which nobody knows the threads, in every format.
+#[test]
+fn launch_calls_outside_every_interval_are_beside_the_threads() {
+    let mut batch = recorded();
+    let outside = |at: i64, correlation| {
+        candlescope_testkit::with(kernel("GPU", at + 1_000, 100), |r| {
+            (r.launch, r.launch_start, r.launch_dur_ns) = (Some("cuLaunchKernel"), Some(HostNs(T0 + at)), Some(50));
+            r.correlation = correlation;
+        })
+    };
+    batch.kernels.extend([outside(90_000, 50), outside(90_020, 51), outside(91_000, 52)]);
+    let events =
+        |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["traceEvents"].as_array().unwrap().clone();
+    let tracks = |events: &[Value], cat: &str, correlations: [u64; 3]| -> Vec<String> {
+        let call = |id: u64| {
+            let is = |e: &&Value| e["ph"] == "X" && e["cat"] == cat && e["args"]["correlation"] == id;
+            events.iter().find(is).expect("the call has a slice")
+        };
+        let name_of = |tid: &Value| {
+            let is = |e: &&Value| e["name"] == "thread_name" && &e["tid"] == tid;
+            events.iter().find(is).expect("the track has a name")["args"]["name"].as_str().unwrap().to_string()
+        };
+        correlations.map(|id| name_of(&call(id)["tid"])).to_vec()
+    };
+    let expected = ["", " (overlapping)", ""].map(|more| format!("launch calls outside every interval{more}"));
+    let mut bytes = Vec::new();
+    chrome::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let chrome = events(&bytes);
+    assert_eq!(tracks(&chrome, "launch", [50, 51, 52]), expected);
+    let ends = |ph: &str| chrome.iter().filter(|e| e["ph"] == ph && e["cat"] == "launch").count();
+    assert_eq!((ends("s"), ends("f")), (5, 5), "an arrow has two ends");
+    bytes.clear();
+    perfetto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    let name = |text: &str| bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
+    assert_eq!((name("launch calls outside every interval"), name(&expected[1])), (2, 1), "two tracks");
+
+    #[cfg(feature = "kineto")]
+    {
+        bytes.clear();
+        let written = kineto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+        assert_eq!((written.launches, written.launches_outside, written.steps), (4, 3, 1));
+        let kineto = events(&bytes);
+        assert_eq!(tracks(&kineto, "cuda_runtime", [50, 51, 52]), expected);
+        let outside = kineto.iter().find(|e| e["cat"] == "cuda_runtime" && e["args"]["correlation"] == 50).unwrap();
+        assert_eq!(outside["args"]["External id"], Value::Null, "no interval is around it");
+    }
+}
+
+/// Tools add start and duration as doubles: what ends as something else begins must still do so.
+#[cfg(feature = "kineto")]
+#[test]
+fn times_of_kineto_add_up_in_doubles() {
+    let mut batch = recorded();
+    // Intervals that end and begin at the same nanosecond, at odd places.
+    let mut at = T0 + 2_497_467_151;
+    for (number, span) in batch.spans.iter_mut().enumerate() {
+        span.host_dur_ns = 1_018 + 37 * number as u64;
+        span.host_start = HostNs(at);
+        at = span.host_start.plus_ns(span.host_dur_ns).0;
+    }
+    let mut bytes = Vec::new();
+    kineto::write(&mut bytes, &manifest(), [&batch]).unwrap();
+    // From the text, an event a line: serde_json may miss a double by its last bit, which other tools' parsers do not.
+    let text = String::from_utf8(bytes).unwrap();
+    let number = |event: &str, key: &str| -> f64 {
+        let (_, rest) = event.split_once(&format!("\"{key}\":")).expect("the event has it");
+        rest[..rest.find(',').expect("more follows")].parse().unwrap()
+    };
+    let spans: Vec<(f64, f64)> = text
+        .lines()
+        .filter(|event| event.contains("\"cat\":\"cpu_op\""))
+        .map(|event| (number(event, "ts"), number(event, "dur")))
+        .collect();
+    assert_eq!(spans.len(), batch.spans.len());
+    // HolisticTraceAnalysis makes times relative to the first before it adds.
+    let start = |at: usize| spans[at].0 - spans[0].0;
+    for (at, span) in batch.spans.iter().enumerate() {
+        let (ts, dur) = spans[at];
+        if at + 1 < spans.len() {
+            assert_eq!(start(at) + dur, start(at + 1), "{ts} {dur}");
+        }
+        let ns = |micros: f64| (micros * 1000.0).round() as i64;
+        assert_eq!((ns(ts), ns(dur)), (span.host_start.0 - T0, span.host_dur_ns as i64), "to the nanosecond");
+    }
 }
 
 #[cfg(feature = "kineto")]

@@ -114,14 +114,13 @@ fn device(uuid: &str, memory: &Memory, manifest: &RunManifest, has_steps: bool) 
 }
 
 /// The GPU's name, from whichever part of the manifest knows it.
-fn name(uuid: &str, manifest: &RunManifest) -> Option<String> {
+pub(super) fn name(uuid: &str, manifest: &RunManifest) -> Option<String> {
     let marked = manifest.gpu.iter().flat_map(|gpu| &gpu.devices).find(|d| d.uuid == uuid);
     described(uuid, manifest).or_else(|| marked.map(|d| d.name.clone()).filter(|name| !name.is_empty()))
 }
 
 /// From `environment.gpus`, a list of objects with `uuid` and `name`.
 fn described(uuid: &str, manifest: &RunManifest) -> Option<String> {
-    let gpus = manifest.environment.get("gpus")?.as_array()?;
-    let gpu = gpus.iter().find(|gpu| gpu.get("uuid").and_then(Value::as_str) == Some(uuid))?;
+    let gpu = manifest.gpus().iter().find(|gpu| gpu.get("uuid").and_then(Value::as_str) == Some(uuid))?;
     Some(gpu.get("name")?.as_str()?.to_string())
 }

@@ -221,7 +221,7 @@ fn rates(operator: &Operator) -> (Option<f64>, Option<f64>) {
 }
 
 /// GPUs that the run worked on: those with recorded kernels, or else those with marks; 1 on a CPU.
-fn devices(analysis: &Analysis) -> u64 {
+pub(crate) fn devices(analysis: &Analysis) -> u64 {
     let marked = analysis.manifest.gpu.as_ref().map_or(0, |gpu| gpu.devices.len());
     let recorded = analysis.gpu.devices.len();
     (if recorded > 0 { recorded } else { marked }).max(1) as u64
@@ -235,7 +235,7 @@ fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, pha
 }
 
 /// The element type that a phase multiplies in.
-fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
+pub(crate) fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
     let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
     multiplied_dtype(&manifest.model, phase, most)
 }

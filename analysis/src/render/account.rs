@@ -2,13 +2,11 @@
 
 use super::format::{bytes, count, duration, head, path, percent, plural, printable, significant};
 use super::kernel_name::short;
+use super::text_table::text_table;
 use crate::passes::account::{Account, CriticalPart, DeviceAccount, Line, PlaceRow, Spread};
 use crate::passes::gaps::GapSum;
 use candlescope_core::run::Finding;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write as _;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Longest name in a table, in characters.
 const NAME: usize = 48;
@@ -276,20 +274,7 @@ fn table(out: &mut String, title: &str, header: &[&str], mut rows: Vec<Vec<Strin
     }
     let more = if top == 0 { 0 } else { rows.len().saturating_sub(top) };
     rows.truncate(rows.len() - more);
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(header.to_vec()).add_rows(rows);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((1, 1));
-        if !left.contains(&at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let _ = writeln!(out, "\n{title}");
-    let lines = table.to_string();
-    lines.lines().for_each(|line| {
-        let _ = writeln!(out, "{}", line.trim_end());
-    });
+    let _ = writeln!(out, "\n{title}\n{}", text_table(header, rows, left, false));
     if more > 0 {
         let _ = writeln!(out, " … and {} more (--top 0 shows all)", count(more as u64));
     }

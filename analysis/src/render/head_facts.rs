@@ -70,12 +70,12 @@ pub(super) fn processor(manifest: &RunManifest) -> Option<String> {
 /// The GPUs' names.
 pub(super) fn gpu_names(manifest: &RunManifest) -> Option<String> {
     let map = &manifest.environment;
-    gpus(map).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
+    gpus(manifest.gpus()).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
 }
 
 /// Names of the GPUs that were sampled, with a count for equal names.
-fn gpus(map: &Map) -> Option<String> {
-    let names = map.get("gpus")?.as_array()?.iter().filter_map(|gpu| gpu.get("name")?.as_str());
+fn gpus(gpus: &[Value]) -> Option<String> {
+    let names = gpus.iter().filter_map(|gpu| gpu.get("name")?.as_str());
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let texts = counts.into_iter().map(|(name, n)| {

@@ -7,12 +7,12 @@ use super::format::{
 use super::head_facts::{background, machine, model, model_name, overhead};
 use super::headline_figures::{FigureValue, figures, interval};
 use super::sheet::Sheet;
+use super::text_table::text_table;
 use crate::passes::Analysis;
 use crate::passes::gpu_time::source_name;
 use crate::passes::rates::RateErrors;
 use crate::passes::tree::ratio;
 use candlescope_core::run::Severity;
-use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write as _;
 
 /// How the terminal summary is laid out.
@@ -36,8 +36,6 @@ impl Default for TerminalOptions {
 
 /// Branches with a smaller share are left out of the tree, so that they do not hide the rest.
 const SMALLEST_SHARE: f64 = 0.005;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// The whole summary.
 pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
@@ -85,26 +83,7 @@ impl Out {
     }
 
     fn table(&mut self, header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) {
-        let mut table = Table::new();
-        table
-            .load_style(STYLE)
-            .set_content_arrangement(ContentArrangement::Disabled)
-            .set_width(self.options.width as u16);
-        if self.options.color {
-            table.enforce_styling();
-            table.set_header(header.iter().map(|text| comfy_table::Cell::new(text).fg(Color::DarkGrey)));
-        } else {
-            table.force_no_tty();
-            table.set_header(header.to_vec());
-        }
-        table.add_rows(rows);
-        for (i, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((1, 1));
-            if !left.contains(&i) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        let text = table.trim_fmt();
+        let text = text_table(header, rows, left, self.options.color);
         self.line(&text);
     }
 

@@ -8,14 +8,13 @@
 
 use super::device::{Cost, Device, DeviceKind, Origin};
 use super::formats::Multiply;
+use super::latency_figures::{self, Figure};
 use super::outlook::{Latencies, latencies};
-use super::predict::StepPrediction;
 use super::run_facts;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
 use crate::passes::Analysis;
 use crate::passes::stats::student;
-use candlescope_core::{GpuSource, Phase};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,42 +24,6 @@ const FEWEST_RUNS: usize = 3;
 const FELT: f64 = 0.01;
 /// Starting points that are followed.
 const STARTS: usize = 6;
-
-/// A latency that can be predicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Median time to first token.
-    Ttft,
-    /// Median time per output token.
-    Tpot,
-    /// Mean time of a prefill's kernels.
-    PrefillKernels,
-    /// Mean time of a decoding step's kernels.
-    DecodeKernels,
-}
-
-impl Figure {
-    /// As reports call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ttft => "time to first token",
-            Self::Tpot => "time per output token",
-            Self::PrefillKernels => "kernels of a prefill",
-            Self::DecodeKernels => "kernels of a decoding step",
-        }
-    }
-
-    fn of(self, outlook: &Latencies) -> Option<f64> {
-        let mid = |step: &StepPrediction| step.ns.map(|ns| ns.mid);
-        match self {
-            Self::Ttft => mid(&outlook.prefill),
-            Self::Tpot => mid(&outlook.decode),
-            Self::PrefillKernels => outlook.prefill.device_ns,
-            Self::DecodeKernels => outlook.decode.device_ns,
-        }
-    }
-}
 
 /// What one run contributes.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,20 +116,8 @@ impl CalibrationRun {
         let lacks = |lacks: String| CalibrationError::Lacks { run: name.to_string(), lacks };
         let shape = run_facts::shape(&analysis.manifest).map_err(lacks)?;
         let scenario = run_facts::scenario(analysis).map_err(lacks)?;
-        let median = |d: &Option<crate::passes::Distribution>| d.as_ref().map(|d| d.median);
-        let kernels = |phase: Phase| {
-            let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.as_str())?;
-            let cupti = kind.elapsed.iter().find(|e| e.source == GpuSource::Cupti && e.measured > 0)?;
-            Some(cupti.measured_ns as f64 / cupti.measured as f64)
-        };
-        let found = [
-            (Figure::Ttft, median(&analysis.latency.ttft)),
-            (Figure::Tpot, median(&analysis.latency.tpot)),
-            (Figure::PrefillKernels, kernels(Phase::Prefill)),
-            (Figure::DecodeKernels, kernels(Phase::Decode)),
-        ];
-        let measured: Vec<_> =
-            found.into_iter().filter_map(|(figure, ns)| Some((figure, ns.filter(|ns| *ns > 0.0)?))).collect();
+        let found = latency_figures::measured(analysis, &shape);
+        let measured: Vec<_> = found.into_iter().map(|(figure, ns, _)| (figure, ns)).collect();
         if measured.is_empty() {
             return Err(lacks("a request with a time to first token".to_string()));
         }
@@ -242,10 +193,15 @@ fn jackknife(whole: f64, without: impl ExactSizeIterator<Item = f64> + Clone) ->
     Some((whole - half, whole + half))
 }
 
+/// Nanoseconds, in the middle of the spread.
+fn predicted(figure: Figure, by: &Latencies) -> Option<f64> {
+    figure.predicted(&by.prefill, &by.decode).map(|cost| cost.mid)
+}
+
 fn held_out(run: &CalibrationRun, device: &Device) -> Vec<HeldOut> {
     let outlook = latencies(&run.shape, device, &run.scenario);
     let one = |(figure, measured_ns): &(Figure, f64)| {
-        let predicted_ns = figure.of(&outlook)?;
+        let predicted_ns = predicted(*figure, &outlook)?;
         Some(HeldOut {
             run: run.name.clone(),
             model: run.shape.name.clone(),
@@ -318,7 +274,8 @@ impl Fit {
         let device = self.device(values);
         let of = |run: &&CalibrationRun| -> f64 {
             let outlook = latencies(&run.shape, &device, &run.scenario);
-            let squares = run.measured.iter().filter_map(|(figure, ns)| Some((figure.of(&outlook)? / ns).ln().powi(2)));
+            let squares =
+                run.measured.iter().filter_map(|(figure, ns)| Some((predicted(*figure, &outlook)? / ns).ln().powi(2)));
             squares.sum()
         };
         runs.iter().map(of).sum()
@@ -382,7 +339,7 @@ impl Fit {
             let device = self.device(values);
             let of = |run: &&CalibrationRun| {
                 let outlook = latencies(&run.shape, &device, &run.scenario);
-                run.measured.iter().filter_map(|(figure, _)| figure.of(&outlook)).collect::<Vec<_>>()
+                run.measured.iter().filter_map(|(figure, _)| predicted(*figure, &outlook)).collect::<Vec<_>>()
             };
             runs.iter().flat_map(of).collect()
         };

@@ -132,13 +132,10 @@ impl Format {
     /// If there is none of this name.
     pub fn named(name: &str) -> Result<Self, UnknownFormat> {
         let wanted = name.trim().to_ascii_lowercase();
-        let wanted = match wanted.as_str() {
-            "fp32" | "float32" => "f32",
-            "fp16" | "float16" | "half" => "f16",
-            "bfloat16" => "bf16",
-            "f8" | "f8e4m3" => "fp8",
-            "i8" => "int8",
-            mixed => mixed.strip_suffix("_m").or_else(|| mixed.strip_suffix("_s")).unwrap_or(mixed),
+        // What is multiplied as it is stored has one name for both; a mixture of GGML's types is its main part.
+        let wanted = match Multiply::named(&wanted) {
+            Some(plain) => plain.name(),
+            None => wanted.strip_suffix("_m").or_else(|| wanted.strip_suffix("_s")).unwrap_or(&wanted),
         };
         let known = FORMATS.iter().find(|format| format.name == wanted).copied();
         known.ok_or_else(|| UnknownFormat { name: name.to_string() })

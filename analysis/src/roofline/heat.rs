@@ -63,14 +63,9 @@ impl Sums {
 
     fn cell(&self, roof: Option<&Roof>, multiply: Option<Multiply>) -> HeatCell {
         let seconds = self.ns / 1e9;
-        let utilisation = roof.filter(|_| self.whole && self.ns > 0.0).and_then(|roof| {
-            let by_memory = self.bytes / seconds / roof.bandwidth?;
-            if self.flops <= 0.0 {
-                return Some(by_memory);
-            }
-            let peak = roof.flops.get(&multiply?)?;
-            Some(by_memory.max(self.flops / seconds / peak))
-        });
+        let utilisation = roof
+            .filter(|_| self.whole && self.ns > 0.0)
+            .and_then(|roof| roof.utilisation(self.flops / seconds, self.bytes / seconds, multiply));
         HeatCell { n: self.n, ns: self.ns / self.n.max(1) as f64, utilisation }
     }
 }

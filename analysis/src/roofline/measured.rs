@@ -2,6 +2,7 @@
 
 use super::device::{Cost, Device};
 use super::heat::{HeatMap, contexts, layers};
+use super::latency_figures::{self, Figure};
 use super::outlook::Outlook;
 use super::points::{Point, PointKind, points};
 use super::predict::{Bound, StepPrediction};
@@ -9,7 +10,6 @@ use super::ratings::{Rating, Thresholds, rate};
 use super::run_facts::{Roof, device, roofs, scenario, shape};
 use crate::passes::Analysis;
 use crate::reader::Run;
-use candlescope_core::Phase;
 use serde::Serialize;
 
 /// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
@@ -132,28 +132,12 @@ fn predicted(point: &Point, outlook: &Outlook) -> Option<f64> {
 }
 
 fn compare(analysis: &Analysis, outlook: &Outlook) -> Vec<Comparison> {
-    let one = |figure, measured: Option<(f64, u64)>, predicted: Option<Cost>| {
-        let ((measured_ns, n), predicted_ns) = measured.zip(predicted)?;
+    let one = |(figure, measured_ns, n): (Figure, f64, u64)| {
+        let predicted_ns = figure.predicted(&outlook.prefill, &outlook.decode)?;
         let error = predicted_ns.mid / measured_ns - 1.0;
-        (measured_ns > 0.0).then_some(Comparison { figure, measured_ns, n, predicted_ns, error })
+        Some(Comparison { figure: figure.name(), measured_ns, n, predicted_ns, error })
     };
-    let median = |d: &Option<crate::passes::Distribution>| d.as_ref().map(|d| (d.median, d.n as u64));
-    let on_device = |phase: Phase| {
-        let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.as_str())?;
-        let elapsed = kind.elapsed.iter().find(|e| e.source == candlescope_core::GpuSource::Cupti)?;
-        (elapsed.measured > 0).then(|| (elapsed.measured_ns as f64 / elapsed.measured as f64, elapsed.measured))
-    };
-    let device = |step: &StepPrediction| step.device_ns.map(Cost::exact);
-    let prefill = on_device(Phase::Prefill).filter(|_| outlook.model.encoder_layers == 0);
-    [
-        one("time to first token", median(&analysis.latency.ttft), outlook.prefill.ns),
-        one("time per output token", median(&analysis.latency.tpot), outlook.decode.ns),
-        one("kernels of a prefill", prefill, device(&outlook.prefill)),
-        one("kernels of a decoding step", on_device(Phase::Decode), device(&outlook.decode)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    latency_figures::measured(analysis, &outlook.model).into_iter().filter_map(one).collect()
 }
 
 fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {

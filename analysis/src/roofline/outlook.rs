@@ -108,8 +108,7 @@ pub struct Outlook {
 impl Outlook {
     /// Predicts `scenario` for `shape` on `device`.
     pub fn of(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Self {
-        let mut missing = Vec::new();
-        let (prefill, decode) = both(shape, device, scenario, &mut missing);
+        let Latencies { prefill, decode, mut missing } = latencies(shape, device, scenario);
         let memory = need(shape, device, scenario);
         let usable_memory = scenario.memory.or(device.memory).map(|bytes| bytes * USABLE_MEMORY);
         if usable_memory.is_none() {
@@ -143,23 +142,16 @@ impl Outlook {
 /// The two steps of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Latencies {
+    /// The prompts, to the first token.
     pub(super) prefill: StepPrediction,
+    /// One token at the context that is told.
     pub(super) decode: StepPrediction,
+    /// What could not be told, and why.
+    pub(super) missing: Vec<String>,
 }
 
 /// Both steps, and nothing else.
 pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Latencies {
-    let (prefill, decode) = both(shape, device, scenario, &mut Vec::new());
-    Latencies { prefill, decode }
-}
-
-/// Prefill, and one token at the context that is told.
-fn both(
-    shape: &ModelShape,
-    device: &Device,
-    scenario: &Scenario,
-    missing: &mut Vec<String>,
-) -> (StepPrediction, StepPrediction) {
     let storage = scenario.storage(device);
     let Scenario { batch, prompt, devices, .. } = *scenario;
     let context = scenario.told_context(shape);
@@ -171,9 +163,10 @@ fn both(
             (first, Input::token(batch, context).after_encoding(prompt))
         }
     };
-    let prefill = predict(first, device, &storage, missing);
-    let decode = predict(step(shape, token, &storage, devices), device, &storage, missing);
-    (prefill, decode)
+    let mut missing = Vec::new();
+    let prefill = predict(first, device, &storage, &mut missing);
+    let decode = predict(step(shape, token, &storage, devices), device, &storage, &mut missing);
+    Latencies { prefill, decode, missing }
 }
 
 fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
@@ -186,7 +179,7 @@ fn throughput(batch: u64, tpot: Option<Cost>) -> Option<f64> {
 
 fn batch_row(shape: &ModelShape, device: &Device, scenario: &Scenario, usable: Option<f64>, batch: u64) -> BatchRow {
     let scenario = scenario.clone().batch(batch);
-    let (prefill, decode) = both(shape, device, &scenario, &mut Vec::new());
+    let Latencies { prefill, decode, .. } = latencies(shape, device, &scenario);
     let memory = need(shape, device, &scenario).total(batch);
     BatchRow {
         batch,
@@ -265,7 +258,7 @@ fn variants(
 ) -> Vec<Variant> {
     let variant = |format: &Format| {
         let scenario = scenario.clone().in_format(*format);
-        let (prefill, decode) = both(shape, device, &scenario, &mut Vec::new());
+        let Latencies { prefill, decode, .. } = latencies(shape, device, &scenario);
         let memory = need(shape, device, &scenario);
         Variant {
             format: format.name,

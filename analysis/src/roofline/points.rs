@@ -10,8 +10,7 @@ use super::predict::Bound;
 use super::run_facts::{Roof, ran_on_gpu};
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
-use crate::passes::{Analysis, Operator};
-use candlescope_core::run::multiplied_dtype;
+use crate::passes::{Analysis, Operator, peaks};
 use serde::Serialize;
 
 /// What a point stands for.
@@ -168,18 +167,12 @@ impl Achieved {
         let Some(bytes) = self.bytes_per_s else {
             return UnderRoof { status: missing("bytes with activations are not stated"), ..base };
         };
-        let Some(bandwidth) = roof.bandwidth else {
+        if roof.bandwidth.is_none() {
             return UnderRoof { status: missing("the roof has no bandwidth"), ..base };
-        };
-        let by_memory = bytes / bandwidth;
-        let computed = self.flops_per_s.filter(|flops| *flops > 0.0);
-        let utilisation = match (computed, peak) {
-            (None, _) => by_memory,
-            (Some(flops), Some(peak)) => by_memory.max(flops / peak),
-            (Some(_), None) => {
-                let kind = self.multiply.map_or("the type that is multiplied", Multiply::name);
-                return UnderRoof { status: missing(&format!("the roof has no FLOP/s for {kind}")), ..base };
-            }
+        }
+        let Some(utilisation) = roof.utilisation(self.flops_per_s.unwrap_or(0.0), bytes, self.multiply) else {
+            let kind = self.multiply.map_or("the type that is multiplied", Multiply::name);
+            return UnderRoof { status: missing(&format!("the roof has no FLOP/s for {kind}")), ..base };
         };
         let bound = match (intensity, ridge) {
             (Some(intensity), Some(ridge)) if intensity > ridge => Bound::Compute,
@@ -202,16 +195,19 @@ pub(super) fn points(analysis: &Analysis, roofs: &[Roof]) -> Vec<Point> {
 
 /// The type that is multiplied in a phase.
 pub(super) fn multiplied(analysis: &Analysis, phase: &str) -> Option<Multiply> {
-    let by_dtype = &analysis.intervals.flops_by_dtype;
-    let most = by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
-    multiplied_dtype(&analysis.manifest.model, phase, most).and_then(|word| Multiply::named(&word))
+    let word = peaks::multiplied(&analysis.intervals, &analysis.manifest, phase)?;
+    Multiply::named(&word)
+}
+
+/// A rate in 10⁹ a second.
+fn giga(rate: Option<f64>) -> Option<f64> {
+    rate.map(|rate| rate * 1e9)
 }
 
 fn phases(analysis: &Analysis) -> Vec<Achieved> {
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
         let multiply = multiplied(analysis, &phase.name);
-        let giga = |rate: Option<f64>| rate.map(|rate| rate * 1e9);
         let lacks = |stated: bool| (!stated).then(|| "the steps state neither FLOPs nor bytes".to_string());
         let point = |over, ns, flops: Option<f64>, bytes: Option<f64>| Achieved {
             name: phase.name.clone(),
@@ -243,7 +239,6 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
     let one = |operator: &Operator| {
         let phase = operator.path.split('/').next().unwrap_or_default();
         let stated = operator.flops.is_some() || operator.io_bytes.is_some();
-        let giga = |rate: Option<f64>| rate.map(|rate| rate * 1e9);
         let (over, ns, flops, bytes) = match operator.gpu {
             Some(gpu) => (source_name(gpu.source), Some(gpu.mean_ns), gpu.tflops.map(|t| t * 1e12), giga(gpu.gbytes)),
             None if on_gpu => ("kernels", None, None, None),

@@ -5,7 +5,7 @@ use super::formats::{Format, Multiply};
 use super::known_devices::known_device;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
-use crate::passes::peaks::peaks;
+use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
@@ -27,6 +27,16 @@ pub struct Roof {
 }
 
 impl Roof {
+    /// Achieved ÷ attainable: the larger of bytes/s ÷ bandwidth and, where anything is computed, FLOP/s ÷ its peak.
+    /// `None` if the roof lacks one of these.
+    pub(super) fn utilisation(&self, flops_per_s: f64, bytes_per_s: f64, multiply: Option<Multiply>) -> Option<f64> {
+        let by_memory = bytes_per_s / self.bandwidth?;
+        if flops_per_s <= 0.0 {
+            return Some(by_memory);
+        }
+        Some(by_memory.max(flops_per_s / self.flops.get(&multiply?)?))
+    }
+
     /// One device's share, which is the roof of what runs on one device: operators, kernels, single steps.
     pub(super) fn of_one(&self) -> Roof {
         let n = self.devices.max(1) as f64;
@@ -131,13 +141,6 @@ pub(super) fn bare_device(analysis: &Analysis) -> Device {
     named_device(analysis, &roof, 1.0)
 }
 
-/// GPUs that the run worked on; 1 on a CPU.
-fn devices(analysis: &Analysis) -> u64 {
-    let marked = analysis.manifest.gpu.as_ref().map_or(0, |gpu| gpu.devices.len());
-    let recorded = analysis.gpu.devices.len();
-    (if recorded > 0 { recorded } else { marked }).max(1) as u64
-}
-
 /// Whether the model ran on a GPU, so that times on the host are not the operations' own.
 pub(super) fn ran_on_gpu(analysis: &Analysis) -> bool {
     let chosen = analysis.manifest.options.get("device").and_then(Value::as_str);
@@ -147,7 +150,7 @@ pub(super) fn ran_on_gpu(analysis: &Analysis) -> bool {
 }
 
 fn gpu_name(manifest: &RunManifest) -> Option<String> {
-    let first = manifest.environment.get("gpus").and_then(|gpus| gpus.as_array()?.first()?.get("name")?.as_str());
+    let first = manifest.gpus().first().and_then(|gpu| gpu.get("name")?.as_str());
     first.or_else(|| manifest.environment.get("gpu_name")?.as_str()).map(str::to_string)
 }
 

@@ -182,6 +182,29 @@ fn the_critical_path_by_hand() {
     assert_eq!(parts.queue_ns, 100 + 200, "before the copy, and before b");
     assert_eq!((parts.launch_delay_ns, parts.launch_calls_ns), (800, 100), "of a");
     assert_eq!((parts.host_ns, parts.wake_up_ns), (100 + 200, 100), "before a's launch, and after the copy's call");
+    let host = |place: Option<&str>| {
+        let (_, part) = path.by_path.iter().find(|(at, _)| at.as_deref() == place).expect("the place is on the path");
+        part.host_ns
+    };
+    assert_eq!((host(Some("decode/a")), host(None)), (100, 200), "the way to a's launch is a's, the end nobody's");
+}
+
+/// The host prepares for 5000 ns before it launches anything, and waits for nothing.
+#[test]
+fn the_way_to_the_first_launch_is_the_hosts() {
+    let first = || work("decode/a", 5_200, 6_000, 5_000, 1);
+    let parts = |kernels: Vec<KernelRecord>, end| {
+        let path = device(&[(0, end)], kernels, 0).critical_path.unwrap();
+        assert_eq!(path.parts.total_ns(), path.total_ns, "each nanosecond has one reason");
+        (path.parts.host_ns, path.parts.launch_calls_ns, path.parts.launch_delay_ns, path.parts.kernels_ns)
+    };
+    assert_eq!(parts(vec![first()], 5_500), (5_000, 100, 100, 800), "the device ends after the host");
+    assert_eq!(parts(vec![first()], 7_000), (5_000 + 1_900, 100, 0, 0), "the host ends after the device");
+    // Launched before the step began: no way to it is left.
+    assert_eq!(parts(vec![work("decode/a", 200, 900, -300, 1)], 500), (0, 0, 200, 700));
+    // The first two calls, of which the second is waited for.
+    let second = work("decode/b", 6_000, 9_000, 5_300, 1);
+    assert_eq!(parts(vec![first(), second], 8_000), (5_000, 100, 100, 800 + 3_000));
 }
 
 #[test]

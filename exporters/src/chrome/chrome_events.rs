@@ -2,11 +2,11 @@
 //!
 //! Format: "Trace Event Format", <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
-use crate::kernel_tracks::{self, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers, thread_of};
+use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelRecord, SpanRecord};
+use candlescope_core::{Batch, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -38,6 +38,8 @@ const GPU_THREADS: u64 = 1 << 32;
 const STREAMS: u64 = 1 << 33;
 /// Threads that are known by their launch calls only, so far, start here.
 const UNNAMED: u64 = 100_000;
+/// Tracks of launch calls outside every interval start here.
+const OUTSIDE: u64 = 1 << 34;
 
 impl TraceFormat for Chrome {
     const NAME: &'static str = "chrome";
@@ -195,16 +197,22 @@ impl Chrome {
     /// A kernel on the track of its stream, its call on the track of the thread, and an arrow between them.
     fn kernel(&mut self, out: &mut Vec<u8>, kernel: &KernelRecord) {
         let arrow = kernel_tracks::arrow(kernel);
-        if let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of))
-            && self.kernels.is_new_call(thread, kernel)
-        {
-            let known = self.tids.get(&thread).copied();
-            let tid = known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread));
-            self.event(out, "X", kernel.launch.unwrap_or("launch"), tid);
-            self.time(out, "ts", launch.0);
-            put_micros(out, "dur", i64::try_from(kernel.launch_dur_ns.unwrap_or(0)).unwrap_or(i64::MAX));
+        if let Some(call) = self.kernels.new_call(kernel) {
+            let tid = match call.place {
+                CallPlace::Thread(thread) => {
+                    let known = self.tids.get(&thread).copied();
+                    known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread))
+                }
+                CallPlace::Outside(lane) => {
+                    self.name(out, OUTSIDE + lane, || call.place.name());
+                    OUTSIDE + lane
+                }
+            };
+            self.event(out, "X", call.name, tid);
+            self.time(out, "ts", call.start.0);
+            put_micros(out, "dur", i64::try_from(call.ns).unwrap_or(i64::MAX));
             let _ = write!(out, ",\"cat\":\"launch\",\"args\":{{\"correlation\":{}}}}}", kernel.correlation);
-            arrow.into_iter().for_each(|id| self.arrow(out, "s", id, tid, launch.0));
+            arrow.into_iter().for_each(|id| self.arrow(out, "s", id, tid, call.start.0));
         }
         let track = self.kernels.place(kernel);
         let tid = STREAMS + track.number;

@@ -4,9 +4,9 @@
 //! (`hta/common/trace_parser.py`, `trace_symbol_table.py`).
 
 use super::Written;
-use crate::kernel_tracks::{KernelTracks, thread_of};
+use crate::kernel_tracks::{CallPlace, KernelTracks};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord};
+use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Thread numbers begin here: a run on disk does not have the system's.
 const THREADS: u64 = 1000;
+/// Here those of launch calls outside every interval begin, above any thread's.
+const OUTSIDE: u64 = 1 << 30;
 
 /// A step that waits until it is known whether it has kernels.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +46,7 @@ pub(super) struct Kineto {
 
 impl Kineto {
     pub(super) fn new(run: &RunManifest) -> Self {
-        let gpus = run.environment.get("gpus").and_then(Value::as_array).cloned().unwrap_or_default();
+        let gpus = run.gpus();
         let known = gpus.iter().enumerate().filter_map(|(at, gpu)| {
             Some((gpu["uuid"].as_str()?.to_string(), gpu["index"].as_u64().unwrap_or(at as u64)))
         });
@@ -162,21 +164,28 @@ impl Kineto {
     }
 
     fn launch(&mut self, kernel: &KernelRecord, device: u64, out: &mut Vec<u8>) {
-        let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of)) else { return };
-        let tid = THREADS + thread;
-        if self.calls.is_new_call(thread, kernel) {
+        if kernel.launch_start.is_none() {
+            return;
+        }
+        if let Some(call) = self.calls.new_call(kernel) {
             self.written.launches += 1;
-            let call = kernel.launch.unwrap_or("launch");
-            let (name, ns) = (runtime_name(call), kernel.launch_dur_ns.unwrap_or(0));
-            self.event(out, "cuda_runtime", name, self.pid, tid, launch.0, ns);
+            let tid = match call.place {
+                CallPlace::Thread(thread) => THREADS + thread,
+                CallPlace::Outside(lane) => {
+                    self.written.launches_outside += 1;
+                    self.name_thread(out, OUTSIDE + lane, &call.place.name());
+                    OUTSIDE + lane
+                }
+            };
+            self.event(out, "cuda_runtime", runtime_name(call.name), self.pid, tid, call.start.0, call.ns);
             let _ = write!(out, "\"correlation\":{},\"cbid\":0", kernel.correlation);
             if let Some(seq) = kernel.seq {
                 let _ = write!(out, ",\"External id\":{seq}");
             }
             out.extend_from_slice(b",\"call\":");
-            put(out, call);
+            put(out, call.name);
             out.extend_from_slice(b"}}");
-            self.arrow(out, "s", kernel.correlation, self.pid, tid, launch.0);
+            self.arrow(out, "s", kernel.correlation, self.pid, tid, call.start.0);
         }
         self.arrow(out, "f", kernel.correlation, device, u64::from(kernel.stream), kernel.gpu_start.0);
     }
@@ -184,12 +193,7 @@ impl Kineto {
     fn span(&mut self, span: &SpanRecord, out: &mut Vec<u8>) {
         self.written.intervals += 1;
         let tid = THREADS + thread_of(span.seq);
-        if self.named.insert(tid) {
-            self.begin(out, "M", "thread_name", self.pid, tid);
-            out.extend_from_slice(b",\"args\":{\"name\":");
-            put(out, &*span.thread.name);
-            out.extend_from_slice(b"}}");
-        }
+        self.name_thread(out, tid, &span.thread.name);
         self.event(out, "cpu_op", &span.path.name, self.pid, tid, span.host_start.0, span.host_dur_ns);
         let _ = write!(out, "\"External id\":{},\"path\":", span.seq);
         put(out, &span.path.path);
@@ -217,6 +221,16 @@ impl Kineto {
         number
     }
 
+    /// Names a thread the first time.
+    fn name_thread(&mut self, out: &mut Vec<u8>, tid: u64, name: &str) {
+        if self.named.insert(tid) {
+            self.begin(out, "M", "thread_name", self.pid, tid);
+            out.extend_from_slice(b",\"args\":{\"name\":");
+            put(out, name);
+            out.extend_from_slice(b"}}");
+        }
+    }
+
     fn begin(&mut self, out: &mut Vec<u8>, ph: &str, name: &str, pid: u64, tid: u64) {
         out.extend_from_slice(if std::mem::replace(&mut self.started, true) { b",\n" } else { b"\n" });
         let _ = write!(out, "{{\"ph\":\"{ph}\",\"pid\":{pid},\"tid\":{tid},\"name\":");
@@ -227,26 +241,32 @@ impl Kineto {
     #[allow(clippy::too_many_arguments)]
     fn event(&mut self, out: &mut Vec<u8>, cat: &str, name: &str, pid: u64, tid: u64, start: i64, ns: u64) {
         self.begin(out, "X", name, pid, tid);
-        let _ = write!(out, ",\"cat\":\"{cat}\"");
-        self.micros(out, "ts", start.saturating_sub(self.origin));
-        self.micros(out, "dur", i64::try_from(ns).unwrap_or(i64::MAX));
-        out.extend_from_slice(b",\"args\":{");
+        let (from, to) = (self.parts(start), self.parts(start.saturating_add_unsigned(ns)));
+        let (ts, dur) = (micros(from), micros(to - from));
+        let _ = write!(out, ",\"cat\":\"{cat}\",\"ts\":{ts},\"dur\":{dur},\"args\":{{");
     }
 
     #[allow(clippy::too_many_arguments)]
     fn arrow(&mut self, out: &mut Vec<u8>, ph: &str, id: u32, pid: u64, tid: u64, time: i64) {
         self.begin(out, ph, "ac2g", pid, tid);
-        let _ = write!(out, ",\"cat\":\"ac2g\",\"id\":{id},\"bp\":\"e\"");
-        self.micros(out, "ts", time.saturating_sub(self.origin));
-        out.push(b'}');
+        let ts = micros(self.parts(time));
+        let _ = write!(out, ",\"cat\":\"ac2g\",\"id\":{id},\"bp\":\"e\",\"ts\":{ts}}}");
     }
 
-    /// Microseconds with three decimals since the origin: a double holds them to the nanosecond.
-    fn micros(&self, out: &mut Vec<u8>, key: &str, ns: i64) {
-        let sign = if ns < 0 { "-" } else { "" };
-        let ns = ns.unsigned_abs();
-        let _ = write!(out, ",\"{key}\":{sign}{}.{:03}", ns / 1000, ns % 1000);
+    /// A time since the origin in parts of a microsecond.
+    fn parts(&self, time: i64) -> i128 {
+        let ns = i128::from(time) - i128::from(self.origin);
+        (ns * PARTS + 500).div_euclid(1000)
     }
+}
+
+/// Times are whole multiples of this part of a microsecond, a quarter of a nanosecond. Tools add starts and durations
+/// as doubles, in which such multiples are exact: with decimal fractions, an interval would end after the next one
+/// began, and HolisticTraceAnalysis would take them for nested. Rounding to nanoseconds gives the run's own times.
+const PARTS: i128 = 4096;
+
+fn micros(parts: i128) -> f64 {
+    parts as f64 / PARTS as f64
 }
 
 /// What is known of a device, under the profiler's names.

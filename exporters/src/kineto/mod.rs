@@ -21,6 +21,9 @@ pub struct Written {
     pub kernels: u64,
     /// Launch calls.
     pub launches: u64,
+    /// Those of them that lie outside every interval; on a track of their own, because a run does not say which thread
+    /// made them.
+    pub launches_outside: u64,
     /// Intervals, all in steps with kernels.
     pub intervals: u64,
     /// Steps with kernels.

@@ -321,14 +321,9 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
     // Shows that steps are missing from a trace by design.
     put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
-    let gpus = run.environment.get("gpus").and_then(|g| g.as_array());
     for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
-        let words: Vec<opentelemetry::StringValue> = gpus
-            .into_iter()
-            .flatten()
-            .filter_map(|gpu| gpu.get(field)?.as_str())
-            .map(|word| word.to_string().into())
-            .collect();
+        let words = run.gpus().iter().filter_map(|gpu| gpu.get(field)?.as_str());
+        let words: Vec<opentelemetry::StringValue> = words.map(|word| word.to_string().into()).collect();
         put(key, (!words.is_empty()).then(|| Value::Array(words.into())));
     }
     for (key, value) in &run.model {

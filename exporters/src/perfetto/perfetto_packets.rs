@@ -1,11 +1,11 @@
 //! Batches → Perfetto packets. Pure.
 
 use super::proto::*;
-use crate::kernel_tracks::{self, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers, thread_of};
+use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord};
+use candlescope_core::{Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord, thread_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ const UNNAMED: u64 = 1 << 23;
 const CALLS: u64 = 1 << 25;
 const DEVICES: u64 = 1 << 26;
 const STREAMS: u64 = 1 << 27;
+/// Launch calls outside every interval.
+const OUTSIDE: u64 = 1 << 33;
 
 impl TraceFormat for Perfetto {
     const NAME: &'static str = "perfetto";
@@ -242,22 +244,26 @@ impl Perfetto {
     /// A kernel on the track of its stream, its call on a track below its thread's, and an arrow between them.
     fn kernel(&mut self, kernel: &KernelRecord, out: &mut Vec<u8>) {
         let flow_ids: Vec<u64> = kernel_tracks::arrow(kernel).map(|arrow| self.flow(arrow)).into_iter().collect();
-        if let (Some(launch), Some(thread)) = (kernel.launch_start, kernel.seq.map(thread_of))
-            && self.kernels.is_new_call(thread, kernel)
-        {
-            let known = self.threads.get(&thread).copied();
-            let parent = known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread));
+        if let Some(call) = self.kernels.new_call(kernel) {
+            let (offset, parent) = match call.place {
+                CallPlace::Thread(thread) => {
+                    let known = self.threads.get(&thread).copied();
+                    let parent = known.unwrap_or_else(|| *self.called.entry(thread).or_insert(UNNAMED + thread));
+                    (CALLS + thread, parent)
+                }
+                CallPlace::Outside(lane) => (OUTSIDE + lane, PROCESS),
+            };
             // Not among the intervals: by the error of the clocks a call could reach out of its interval there.
-            let track = self.track(out, CALLS + thread, |this| TrackDescriptor {
-                name: Some("launch calls".to_string()),
+            let track = self.track(out, offset, |this| TrackDescriptor {
+                name: Some(call.place.name()),
                 parent_uuid: Some(this.base + parent),
                 ..TrackDescriptor::default()
             });
-            let mut event = self.begin_named(kernel.launch.unwrap_or("launch"), "launch", track);
+            let mut event = self.begin_named(call.name, "launch", track);
             event.debug_annotations.push(self.number("correlation", u64::from(kernel.correlation)));
             event.flow_ids.clone_from(&flow_ids);
-            self.event(out, launch.0, event);
-            self.end(out, launch.plus_ns(kernel.launch_dur_ns.unwrap_or(0)).0, track);
+            self.event(out, call.start.0, event);
+            self.end(out, call.start.plus_ns(call.ns).0, track);
         }
         let place = self.kernels.place(kernel);
         let next = self.devices.len() as u64;

@@ -38,6 +38,14 @@ impl fmt::Debug for SpanId {
     }
 }
 
+/// The lower bits of a `seq`, which number intervals within a thread; the other bits are the thread.
+pub(crate) const SEQ_BITS: u32 = 40;
+
+/// Number of the thread that entered the interval with this `seq`.
+pub fn thread_of(seq: u64) -> u64 {
+    seq >> SEQ_BITS
+}
+
 /// An interval's place in the tree of names. Interned: equal paths share one allocation and one `id`.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -92,6 +92,11 @@ impl RunManifest {
         option.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok())).unwrap_or(0)
     }
 
+    /// The GPUs that were sampled, as the environment describes them: objects with `uuid`, `index`, `name` and more.
+    pub fn gpus(&self) -> &[Value] {
+        self.environment.get("gpus").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
     /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
     /// device under `measured_peaks`. Each is an object with `kind` (`flops` or `bandwidth`), `value` (FLOP/s or B/s),
     /// `label` (`datasheet` or `measured`), `source`, and for FLOPs `dtype`.

@@ -9,7 +9,7 @@ use crate::names::Names;
 use crate::notices::Notices;
 use crate::probe::Probe;
 use crate::raw::Raw;
-use crate::record::{SpanId, ThreadInfo, TraceId};
+use crate::record::{SEQ_BITS, SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
 use crate::ring_room::{RingRoom, RingShare};
 use crate::run::LoadedModel;
@@ -21,9 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets of the table of epochs, which shows when a span id was last given out.
 pub(crate) const EPOCHS: usize = 4096;
-
-/// The lower bits of a `seq`, which number intervals within a thread; the other bits are the thread.
-const SEQ_BITS: u32 = 40;
 
 pub(crate) struct Shared {
     pub(crate) session: u64,

@@ -7,11 +7,10 @@
 //! another stream is never waited for.
 
 use super::sequences::by_step;
-use super::works::{DeviceWorks, Work, Works};
+use super::works::{DeviceWorks, NOWHERE, Work, Works};
 use crate::passes::step_rows::StepRow;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// What the time of the steps consists of: the parts add up to `total_ns`. Times are nanoseconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -23,8 +22,9 @@ pub struct CriticalPath {
     /// In all of them together.
     #[serde(flatten)]
     pub parts: CriticalPart,
-    /// By path without ordinals, the most time first; `None` for the host's time before a step's first launch and after
-    /// its last, and for what was launched outside every interval.
+    /// By path without ordinals, the most time first. The host's time before a launch is that of what was launched,
+    /// also from a step's begin to its first launch; `None` is the host's time after the last one, and what was
+    /// launched outside every interval.
     pub by_path: Vec<(Option<String>, CriticalPart)>,
 }
 
@@ -97,12 +97,11 @@ pub(super) fn critical_path(device: &DeviceWorks, works: &Works, steps: &[&StepR
         out.total_ns = out.total_ns.saturating_add(back.at.abs_diff(step.start_ns));
         back.follow(|kind, work, ns| {
             out.parts.add(kind, ns);
-            let place = work.and_then(|work| works.path(work)).map_or(u32::MAX, |path| path.rollup_id);
+            let place = work.map_or(NOWHERE, |work| works.rollup_of(work));
             places.entry(place).or_default().add(kind, ns);
         });
     }
-    let texts: FxHashMap<u32, Arc<str>> =
-        works.paths.iter().flatten().map(|path| (path.rollup_id, path.rollup.as_str().into())).collect();
+    let texts = works.rollups();
     out.by_path = places.into_iter().map(|(id, part)| (texts.get(&id).map(|text| text.to_string()), part)).collect();
     out.by_path.sort_by(|a, b| b.1.total_ns().cmp(&a.1.total_ns()).then_with(|| a.0.cmp(&b.0)));
     (out.steps > 0).then_some(out)

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::tables::Waits;
-use super::works::{DeviceWorks, Unbroken, Work, Works, unbroken};
+use super::works::{DeviceWorks, Unbroken, Work, Works, by_stream, unbroken};
 use crate::passes::gaps::{Gap, GapSum, classify, divide};
 use crate::passes::step_rows::StepRow;
 use candlescope_core::stretches::{Stretch, intersection, length, merged};
@@ -138,19 +138,34 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// When a device worked.
+pub(super) struct Worked<'a> {
+    work: &'a [Work],
+    all: Vec<Unbroken>,
+    /// Stream by stream.
+    streams: Vec<Vec<Unbroken>>,
+}
+
+impl<'a> Worked<'a> {
+    pub(super) fn of(device: &'a DeviceWorks) -> Self {
+        let work = &device.work;
+        let streams = by_stream(work, |_| true).into_values().map(|indices| unbroken(work, indices.into_iter()));
+        Self { work, all: unbroken(work, 0..work.len() as u32), streams: streams.collect() }
+    }
+}
+
 /// How the device's time divides within `windows`, in which `steps` were open. Gaps are booked to the paths whose work
 /// ended them in `waits`.
 pub(super) fn line(
-    device: &DeviceWorks,
+    worked: &Worked<'_>,
     steps: &[&StepRow],
     windows: &[Stretch],
     judge: &Judge<'_>,
     mut waits: Option<&mut Waits>,
 ) -> Line {
-    let work = &device.work;
-    let blocks = unbroken(work, 0..work.len() as u32);
+    let work = worked.work;
     let (mut gaps, mut profiler) = (Gaps::default(), 0.0);
-    let divided = divide(&blocks, windows, |before: &Unbroken, after: &Unbroken, idle_from, ns| {
+    let divided = divide(&worked.all, windows, |before: &Unbroken, after: &Unbroken, idle_from, ns| {
         let (before, after) = (&work[before.last as usize], &work[after.first as usize]);
         let class = judge.class(before, after, idle_from, ns);
         let late = matches!(class, Class::HostBound | Class::Sync);
@@ -173,6 +188,7 @@ pub(super) fn line(
     let mut threads: BTreeMap<u32, Vec<Stretch>> = BTreeMap::new();
     steps.iter().for_each(|step| threads.entry(step.thread).or_default().push(step.window()));
     let open_ns = threads.into_values().map(|open| length(&intersection(&merged(open), windows)));
+    let streams_ns = worked.streams.iter().map(|blocks| divide(blocks, windows, |_, _, _, _| {}).busy_ns);
     Line {
         steps: steps.len() as u64,
         wall_ns: divided.wall_ns,
@@ -180,18 +196,10 @@ pub(super) fn line(
         busy_ns: divided.busy_ns,
         idle_ns: gaps.ns(),
         edges_ns: divided.edges_ns,
-        streams_ns: streams_ns(device, windows),
+        streams_ns: streams_ns.fold(0, u64::saturating_add),
         gaps,
         profiler_ns: judge.per_interval_ns.map(|_| profiler.round() as u64),
     }
-}
-
-fn streams_ns(device: &DeviceWorks, windows: &[Stretch]) -> u64 {
-    let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    device.work.iter().enumerate().for_each(|(at, work)| streams.entry(work.stream).or_default().push(at as u32));
-    let busy =
-        |indices: Vec<u32>| divide(&unbroken(&device.work, indices.into_iter()), windows, |_, _, _, _| {}).busy_ns;
-    streams.into_values().map(busy).fold(0, u64::saturating_add)
 }
 
 impl Line {

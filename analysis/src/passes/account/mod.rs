@@ -261,7 +261,8 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     };
     let (mut waits, placed) = (tables::Waits::default(), !context.clocks.apart());
     let judge = idle::Judge::of(works, context);
-    let line = placed.then(|| idle::line(device, &inner, &windows(&inner), &judge, Some(&mut waits)));
+    let worked = idle::Worked::of(device);
+    let line = placed.then(|| idle::line(&worked, &inner, &windows(&inner), &judge, Some(&mut waits)));
     let mut groups: Vec<&str> = Vec::new();
     own.iter().for_each(|step| {
         if !groups.contains(&step.group()) {
@@ -270,22 +271,21 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     });
     let phases = groups.into_iter().filter(|_| placed).map(|group| {
         let steps: Vec<&StepRow> = own.iter().copied().filter(|step| step.group() == group).collect();
-        PhaseLine { name: group.to_string(), line: idle::line(device, &steps, &windows(&steps), &judge, None) }
+        PhaseLine { name: group.to_string(), line: idle::line(&worked, &steps, &windows(&steps), &judge, None) }
     });
     let phases = phases.collect();
-    let gpus = context.manifest.environment.get("gpus").and_then(|gpus| gpus.as_array());
-    let named = gpus.into_iter().flatten().find(|gpu| gpu["uuid"].as_str() == Some(&*device.device));
     let compute = merged(device.work.iter().filter(|work| works.is_compute(work)).map(works::Work::stretch_of));
+    let (paths, modules) = tables::by_place(device, works, &waits);
     DeviceAccount {
         device: device.device.to_string(),
-        name: named.and_then(|gpu| gpu["name"].as_str()).map(str::to_string),
+        name: super::devices::name(&device.device, context.manifest),
         line,
         phases,
         trace: trace(device, works, &compute),
         streams: streams::streams(device, context.options.overhead_ns),
         kernels: tables::by_name(device, works),
-        paths: tables::by_path(device, works, &waits),
-        modules: tables::by_module(device, works, &waits),
+        paths,
+        modules,
         launches: launches::launches(device),
         copies: copies::copies(device, works),
         sequences: sequences::sequences(device, works),

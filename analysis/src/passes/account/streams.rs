@@ -1,7 +1,7 @@
 //! Each stream by itself: why it was idle, and how much work was in its queue.
 
 use super::spread::Spread;
-use super::works::{DeviceWorks, NONE, Work, unbroken};
+use super::works::{DeviceWorks, NONE, Work, by_stream, unbroken};
 use crate::passes::gaps::{Gap, GapSum, classify, divide};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,10 +38,7 @@ pub struct QueueLength {
 
 /// The streams of a device.
 pub(super) fn streams(device: &DeviceWorks, overhead_ns: u64) -> Vec<StreamAccount> {
-    let mut indices: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (at, work) in device.work.iter().enumerate().filter(|(_, work)| work.counts) {
-        indices.entry(work.stream).or_default().push(at as u32);
-    }
+    let indices = by_stream(&device.work, |work| work.counts);
     indices.into_iter().map(|(stream, list)| one(stream, &device.work, list, overhead_ns)).collect()
 }
 

@@ -1,11 +1,10 @@
 //! Work on a device by kernel, by path and by module.
 
 use super::spread::stddev;
-use super::works::{DeviceWorks, NOWHERE, Work, Works};
+use super::works::{DeviceWorks, Work, Works};
 use crate::passes::gaps::GapSum;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// All kernels of one name, all copies of one direction, or all memsets. Times are nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,8 +59,7 @@ pub(super) struct Waits {
 
 impl Waits {
     pub(super) fn add(&mut self, works: &Works, after: &Work, ns: u64, late: bool) {
-        let place = works.path(after).map_or(NOWHERE, |path| path.rollup_id);
-        let sums = self.paths.entry(place).or_default();
+        let sums = self.paths.entry(works.rollup_of(after)).or_default();
         sums.1.add(ns);
         if late {
             sums.0.add(ns);
@@ -118,15 +116,16 @@ struct PlaceSums {
     names: FxHashMap<u32, u64>,
 }
 
-/// By path without ordinals.
-pub(super) fn by_path(device: &DeviceWorks, works: &Works, waits: &Waits) -> Vec<PlaceRow> {
+/// By path without ordinals, and by module.
+pub(super) fn by_place(device: &DeviceWorks, works: &Works, waits: &Waits) -> (Vec<PlaceRow>, Vec<PlaceRow>) {
     let sums = by_rollup(device, works, waits);
-    let texts = rollups(works);
-    rows(sums.into_iter().map(|(id, sums)| (texts.get(&id).map(|path| path.to_string()), sums)), works)
+    let modules = by_module(&sums, works);
+    let texts = works.rollups();
+    (rows(sums.into_iter().map(|(id, sums)| (texts.get(&id).map(|path| path.to_string()), sums)), works), modules)
 }
 
 /// By module without numbers, of work whose interval stands for a module. A path's last element is that module.
-pub(super) fn by_module(device: &DeviceWorks, works: &Works, waits: &Waits) -> Vec<PlaceRow> {
+fn by_module(sums: &FxHashMap<u32, PlaceSums>, works: &Works) -> Vec<PlaceRow> {
     let mut modules: FxHashMap<String, PlaceSums> = FxHashMap::default();
     let named: FxHashMap<u32, String> = works
         .paths
@@ -137,15 +136,15 @@ pub(super) fn by_module(device: &DeviceWorks, works: &Works, waits: &Waits) -> V
             Some((path.rollup_id, without_numbers(module)))
         })
         .collect();
-    for (id, sums) in by_rollup(device, works, waits) {
-        let Some(module) = named.get(&id) else { continue };
+    for (id, sums) in sums {
+        let Some(module) = named.get(id) else { continue };
         let into = modules.entry(module.clone()).or_default();
         into.kernels += sums.kernels;
         into.copies += sums.copies;
         into.total = into.total.saturating_add(sums.total);
         into.late.plus(sums.late);
         into.gaps.plus(sums.gaps);
-        sums.names.into_iter().for_each(|(name, ns)| *into.names.entry(name).or_default() += ns);
+        sums.names.iter().for_each(|(name, ns)| *into.names.entry(*name).or_default() += ns);
     }
     rows(modules.into_iter().map(|(module, sums)| (Some(module), sums)), works)
 }
@@ -156,15 +155,10 @@ fn without_numbers(module: &str) -> String {
     module.split('.').map(plain).collect::<Vec<_>>().join(".")
 }
 
-fn rollups(works: &Works) -> FxHashMap<u32, Arc<str>> {
-    works.paths.iter().flatten().map(|path| (path.rollup_id, path.rollup.as_str().into())).collect()
-}
-
 fn by_rollup(device: &DeviceWorks, works: &Works, waits: &Waits) -> FxHashMap<u32, PlaceSums> {
     let mut sums: FxHashMap<u32, PlaceSums> = FxHashMap::default();
     for work in device.work.iter().filter(|work| work.counts) {
-        let place = works.path(work).map_or(NOWHERE, |path| path.rollup_id);
-        let row = sums.entry(place).or_default();
+        let row = sums.entry(works.rollup_of(work)).or_default();
         *(if work.is_kernel() { &mut row.kernels } else { &mut row.copies }) += 1;
         row.total = row.total.saturating_add(work.ns());
         *row.names.entry(work.name).or_default() += work.ns();

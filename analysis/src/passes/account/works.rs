@@ -7,9 +7,9 @@ use crate::passes::warmup::Warmup;
 use crate::reader::Run;
 use candlescope_core::run::Finding;
 use candlescope_core::stretches::Stretch;
-use candlescope_core::{KernelKind, KernelRecord, PathInfo, RecordKind};
+use candlescope_core::{KernelKind, KernelRecord, PathInfo, RecordKind, thread_of};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// No time.
@@ -65,7 +65,7 @@ impl Work {
 
     /// Number of the thread that launched it.
     pub(super) fn thread(&self) -> Option<u64> {
-        (self.seq != u64::MAX).then_some(self.seq >> THREAD_SHIFT)
+        (self.seq != u64::MAX).then(|| thread_of(self.seq))
     }
 
     /// A copy whose call returned only after the device was done: the host waited for it.
@@ -73,9 +73,6 @@ impl Work {
         self.kind == KernelKind::Memcpy && self.launch != NONE && self.launch_end >= self.end
     }
 }
-
-/// `seq` is thread × 2⁴⁰ + a counter.
-const THREAD_SHIFT: u32 = 40;
 
 /// What ran on one device, in order of start.
 #[derive(Debug)]
@@ -207,9 +204,15 @@ impl Works {
         })
     }
 
-    /// The path of a piece of work.
-    pub(super) fn path(&self, work: &Work) -> Option<&Arc<PathInfo>> {
-        self.paths.get(work.path as usize)?.as_ref()
+    /// Number of the path without ordinals that launched it, or [`NOWHERE`].
+    pub(super) fn rollup_of(&self, work: &Work) -> u32 {
+        let path = self.paths.get(work.path as usize).and_then(Option::as_ref);
+        path.map_or(NOWHERE, |path| path.rollup_id)
+    }
+
+    /// Paths without ordinals by their numbers.
+    pub(super) fn rollups(&self) -> FxHashMap<u32, &str> {
+        self.paths.iter().flatten().map(|path| (path.rollup_id, path.rollup.as_str())).collect()
     }
 
     /// Whether it is a kernel of a communication library [HTA `hta/utils/utils.py`, `NCCL_KERNEL_RE`].
@@ -238,6 +241,15 @@ impl Stretched for Unbroken {
     fn stretch(&self) -> (i64, i64) {
         (self.start, self.end)
     }
+}
+
+/// Indices of the wanted work of each stream, in order of start.
+pub(super) fn by_stream(work: &[Work], wanted: impl Fn(&Work) -> bool) -> BTreeMap<u32, Vec<u32>> {
+    let mut out: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (at, one) in work.iter().enumerate().filter(|(_, one)| wanted(one)) {
+        out.entry(one.stream).or_default().push(at as u32);
+    }
+    out
 }
 
 /// The stretches of the works with these indices, which are in order of start.

@@ -1,6 +1,6 @@
 //! A calibration as text, and as a file that `--peaks` takes.
 
-use super::section::{Section, UNKNOWN};
+use super::section::{Section, UNKNOWN, signed};
 use super::terminal;
 use crate::passes::Distribution;
 use crate::render::format::{duration, percent, significant};
@@ -93,7 +93,7 @@ fn held_out(all: &[HeldOut]) -> Section {
             held.figure.name().to_string(),
             duration(held.measured_ns),
             duration(held.predicted_ns),
-            format!("{:+.1} %", held.error * 100.0),
+            signed(held.error),
         ]
     });
     let absolute = Distribution::of(all.iter().map(|held| held.error.abs()).collect());

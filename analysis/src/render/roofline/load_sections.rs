@@ -1,6 +1,6 @@
 //! What a load test beside its prediction shows.
 
-use super::section::{Section, UNKNOWN, shown};
+use super::section::{Section, UNKNOWN, shown, signed};
 use super::static_sections::{bound, spread};
 use crate::render::format::{count, duration, significant};
 use crate::roofline::{LoadLatency, LoadStage};
@@ -63,11 +63,6 @@ pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
 fn cells(latency: Option<&LoadLatency>) -> [String; 4] {
     match latency {
         None => [UNKNOWN; 4].map(str::to_string),
-        Some(l) => [
-            duration(l.median_ns),
-            shown(l.p95_ns, duration),
-            spread(l.predicted_ns),
-            shown(l.error, |error| format!("{:+.1} %", error * 100.0)),
-        ],
+        Some(l) => [duration(l.median_ns), shown(l.p95_ns, duration), spread(l.predicted_ns), shown(l.error, signed)],
     }
 }

@@ -1,7 +1,7 @@
 //! What runs against their rooflines show.
 
 use super::chart::{ChartPoint, RoofLine, chart};
-use super::section::{Heat, HeatText, Section, UNKNOWN, shown};
+use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
 use super::static_sections::{bound, spread};
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
 use crate::roofline::{HeatMap, Measured, Multiply, Point, PointKind, Status};
@@ -78,13 +78,7 @@ fn bottlenecks(run: &Measured) -> Section {
 
 fn comparisons(run: &Measured) -> Section {
     let rows = run.comparisons.iter().map(|c| {
-        vec![
-            c.figure.to_string(),
-            duration(c.measured_ns),
-            count(c.n),
-            spread(Some(c.predicted_ns)),
-            format!("{:+.1} %", c.error * 100.0),
-        ]
+        vec![c.figure.to_string(), duration(c.measured_ns), count(c.n), spread(Some(c.predicted_ns)), signed(c.error)]
     });
     let note =
         "Error = predicted ÷ measured − 1. A prediction at the roofs is a lower bound: below zero is to be expected.";

@@ -63,6 +63,11 @@ impl Section {
 /// What is not known.
 pub(super) const UNKNOWN: &str = "–";
 
+/// A prediction's error, which is a share.
+pub(super) fn signed(error: f64) -> String {
+    format!("{:+.1} %", error * 100.0)
+}
+
 /// A value, or what is shown where there is none.
 pub(super) fn shown(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.filter(|value| value.is_finite()).map_or_else(|| UNKNOWN.to_string(), show)

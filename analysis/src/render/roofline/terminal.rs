@@ -2,10 +2,8 @@
 
 use super::section::Section;
 use crate::render::format::printable;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use crate::render::text_table::text_table;
 use std::fmt::Write as _;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 pub(super) fn text(facts: &[String], sections: &[Section], width: usize) -> String {
     let mut out = String::new();
@@ -18,7 +16,7 @@ pub(super) fn text(facts: &[String], sections: &[Section], width: usize) -> Stri
             wrapped(&mut out, "  ", &section.note, width);
         }
         if !section.rows.is_empty() {
-            let _ = writeln!(out, "{}", table(section, width));
+            let _ = writeln!(out, "{}", table(section));
         }
         let more = section.rows.len().saturating_sub(section.terminal_rows);
         if more > 0 {
@@ -31,23 +29,11 @@ pub(super) fn text(facts: &[String], sections: &[Section], width: usize) -> Stri
     out
 }
 
-fn table(section: &Section, width: usize) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_width(width as u16)
-        .force_no_tty();
-    table.set_header(section.head.clone());
+fn table(section: &Section) -> String {
     let rows = section.rows.iter().take(section.terminal_rows);
-    table.add_rows(rows.map(|row| row.iter().map(|cell| printable(cell)).collect::<Vec<_>>()));
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((1, 1));
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
+    let rows = rows.map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    let header: Vec<&str> = section.head.iter().map(String::as_str).collect();
+    text_table(&header, rows, &[0], false)
 }
 
 /// A paragraph, with what begins its first line as room before the others.

@@ -3,7 +3,8 @@
 use crate::common::{self, path, request, span, step, write_run};
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
-    Bound, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context, known_device,
+    Bound, CalibrationRun, Figure, Grade, Measured, ModelShape, Point, PointKind, Status, Thresholds,
+    batch_and_context, known_device,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
@@ -206,6 +207,28 @@ fn a_prediction_stands_beside_the_measurement() {
     let product = find(&measured, PointKind::Operator, "decode/block/down_proj");
     // 384 × 128 f32 weights, 384 values in and 128 out, at 20 GB/s.
     assert!(near(product.predicted_ns, (384.0 * 128.0 + 512.0) * 4.0 / 20.0), "{:?}", product.predicted_ns);
+}
+
+/// In a run an encoder is a phase of its own; in a prediction it is within the prefill.
+#[test]
+fn kernels_of_a_prefill_are_nothing_to_fit_an_encoder_with() {
+    let scenario = common::scenario::Scenario { recorded: 60, ..common::scenario::Scenario::on_gpu() };
+    let figures = |architecture: &str| -> Vec<Figure> {
+        let (batch, mut manifest) = common::scenario::make(&scenario);
+        let shape = ModelShape::decoder("a model", (259, 128, 4), (4, 4, 32), 384).built_as(architecture);
+        let model = json!({
+            "name": "a model", "architecture": architecture, "quantization": "bf16", "dtype": "bf16",
+            "vocab_size": 259, "hidden_size": 128, "intermediate_size": 384, "layers": 4, "heads": 4, "kv_heads": 4,
+            "head_dim": 32, "parameters": shape.parameters(),
+        });
+        manifest.model = model.as_object().unwrap().clone().into_iter().collect();
+        let dir = tempfile::tempdir().unwrap();
+        let (_, analysis) = open(dir.path(), &batch, &manifest);
+        let (run, _) = CalibrationRun::of("a run", &analysis).unwrap();
+        run.measured.into_iter().map(|(figure, _)| figure).collect()
+    };
+    assert_eq!(figures("llama"), [Figure::Ttft, Figure::Tpot, Figure::PrefillKernels, Figure::DecodeKernels]);
+    assert_eq!(figures("t5"), [Figure::Ttft, Figure::Tpot, Figure::DecodeKernels]);
 }
 
 #[test]
