@@ -20,6 +20,7 @@ mod analyse;
 pub mod definitions;
 mod findings;
 pub mod limits;
+pub mod ncu;
 pub mod nsys;
 pub mod passes;
 mod reader;

@@ -28,6 +28,9 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),
+    /// Run a program under NVIDIA's Nsight Compute: hardware counters of the kernels of one path
+    #[command(after_help = crate::ncu::EXAMPLES)]
+    Ncu(crate::ncu::NcuArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),

@@ -167,8 +167,13 @@ fn gpu() -> Vec<Check> {
         },
         Check::new(
             "Nsight Systems (nsys)",
-            crate::nsys::find().ok().map(|file| file.display().to_string()),
+            crate::nsight::NSYS.find().ok().map(|file| file.display().to_string()),
             "no Nsight timelines from this machine",
+        ),
+        Check::new(
+            "Nsight Compute (ncu)",
+            crate::nsight::NCU.find().ok().map(|file| file.display().to_string()),
+            "no hardware counters of kernels",
         ),
     ]);
     if driver.is_some() {

@@ -40,6 +40,8 @@ macro_rules! absent {
         }
     };
 }
+#[cfg(not(feature = "ncu"))]
+absent!(ncu, NcuArgs, "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "roofline"))]
 absent!(roofline, RooflineArgs, "`candlescope roofline`", "roofline");
 #[cfg(not(feature = "trace-candle"))]

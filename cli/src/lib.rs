@@ -20,6 +20,9 @@ mod lacking;
 mod limits;
 mod load;
 mod measured_peaks;
+#[cfg(feature = "ncu")]
+mod ncu;
+mod nsight;
 mod nsys;
 mod options;
 mod output;
@@ -35,6 +38,8 @@ mod trace_candle;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
+#[cfg(not(feature = "ncu"))]
+use lacking::ncu;
 #[cfg(not(feature = "roofline"))]
 use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
@@ -66,6 +71,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Ncu(args) => ncu::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => match bench::run(&args) {

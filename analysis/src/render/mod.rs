@@ -14,6 +14,7 @@ pub mod html;
 pub mod json;
 mod kernel_name;
 pub mod markdown;
+pub mod ncu;
 mod nsys_table;
 mod peak_columns;
 #[cfg(feature = "roofline")]

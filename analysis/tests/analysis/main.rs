@@ -12,6 +12,8 @@ mod gpu;
 mod hostile;
 mod kernels;
 mod latency;
+#[cfg(feature = "ncu")]
+mod ncu;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod peaks;

@@ -1,20 +1,16 @@
 //! `candlescope nsys`: runs a program under NVIDIA's Nsight Systems, its intervals as NVTX ranges.
 
-mod find;
 mod importer;
-mod process;
-
-pub(crate) use find::find;
 
 use crate::args::NsysArgs;
+use crate::nsight::{NSYS, Output, merged, newest_first, process};
 use crate::output::note;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::ReadLimits;
 use candlescope_analysis::nsys::Profile;
 #[cfg(feature = "nsys")]
 use candlescope_core::files::open_regular;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
@@ -25,8 +21,8 @@ const SQLITE: &str = "sqlite";
 
 /// Runs the command; the exit status to end with.
 pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
-    let nsys = find()?;
-    let out = Output::new(args.out.as_deref())?;
+    let nsys = NSYS.find()?;
+    let out = Output::new(args.out.as_deref(), "nsys", REPORT)?;
     let runs = if args.no_run { None } else { out.runs() };
     let variable = merged(std::env::var("CANDLESCOPE").ok().as_deref(), runs.as_deref());
     let trace = args.trace.clone().unwrap_or_else(|| if gpu() { "cuda,nvtx" } else { "nvtx" }.to_string());
@@ -78,7 +74,7 @@ pub(crate) fn open(file: &Path, limits: &ReadLimits) -> Result<Profile> {
     open_regular(file).with_context(|| format!("cannot read the profile {}", file.display()))?;
     let sqlite = file.with_extension(SQLITE);
     if changed(&sqlite).is_none_or(|sqlite| sqlite < report) {
-        export(&find()?, file, &sqlite)?;
+        export(&NSYS.find()?, file, &sqlite)?;
     }
     Ok(Profile::open_within(sqlite, limits)?)
 }
@@ -101,99 +97,7 @@ fn export(nsys: &Path, report: &Path, sqlite: &Path) -> Result<()> {
     bail!("nsys cannot export {} to SQLite: {}", report.display(), said.unwrap_or("it does not say why"))
 }
 
-/// Where a profile goes.
-#[derive(Debug)]
-struct Output {
-    /// The files' path without extension, absolute: the program may change its directory.
-    stem: PathBuf,
-}
-
-impl Output {
-    fn new(out: Option<&Path>) -> Result<Self> {
-        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let out = out.map_or_else(|| PathBuf::from(format!("nsys-{seconds}")), Path::to_path_buf);
-        let out = if out.extension().is_some_and(|e| e == REPORT) { out.with_extension("") } else { out };
-        if out.file_name().is_none() || out.to_string_lossy().contains('%') {
-            // nsys would substitute it: %p is the process id.
-            bail!("--out {}: give a file's name without %", out.display());
-        }
-        let stem = std::path::absolute(&out).with_context(|| format!("--out {}", out.display()))?;
-        if let Some(parent) = stem.parent() {
-            std::fs::create_dir_all(parent)
-                .with_context(|| format!("cannot make {}: choose another place with --out", parent.display()))?;
-        }
-        Ok(Self { stem })
-    }
-
-    fn file(&self, extension: &str) -> PathBuf {
-        let mut name = self.stem.clone().into_os_string();
-        name.push(".");
-        name.push(extension);
-        name.into()
-    }
-
-    /// Where runs recorded beside it go, if the variable can hold it.
-    fn runs(&self) -> Option<String> {
-        self.file("runs").to_str().filter(|dir| !dir.contains([',', '='])).map(str::to_string)
-    }
-
-    fn changed(&self, extension: &str) -> Option<SystemTime> {
-        self.file(extension).metadata().and_then(|m| m.modified()).ok()
-    }
-}
-
-/// `CANDLESCOPE` for the program: its own value, with ranges added, and with a run in `runs` if it names none.
-fn merged(given: Option<&str>, runs: Option<&str>) -> String {
-    let mut parts: Vec<String> =
-        given.unwrap_or_default().split(',').map(str::trim).filter(|p| !p.is_empty()).map(str::to_string).collect();
-    let has = |parts: &[String], key: &str| parts.iter().any(|p| p.split('=').next().map(str::trim) == Some(key));
-    if !has(&parts, "nvtx") {
-        parts.push("nvtx".to_string());
-    }
-    if let Some(runs) = runs.filter(|_| !has(&parts, "parquet")) {
-        parts.push(format!("parquet={runs}"));
-    }
-    parts.join(",")
-}
-
 /// Whether there is an NVIDIA GPU to trace; nsys complains when there is none.
 fn gpu() -> bool {
     ["/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"].iter().any(|path| Path::new(path).exists())
-}
-
-/// Runs in `dir`, newest first.
-fn newest_first(dir: &str) -> Vec<PathBuf> {
-    let mut runs: Vec<(OsString, PathBuf)> = std::fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .map(|entry| (entry.file_name(), entry.path()))
-        .collect();
-    runs.sort();
-    runs.into_iter().rev().map(|(_, path)| path).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_keeps_what_it_says() {
-        assert_eq!(merged(None, None), "nvtx");
-        assert_eq!(merged(Some(""), Some("/r")), "nvtx,parquet=/r");
-        assert_eq!(merged(Some(" host=off , parquet = mine"), Some("/r")), "host=off,parquet = mine,nvtx");
-        assert_eq!(merged(Some("nvtx=off"), None), "nvtx=off", "off is off");
-    }
-
-    #[test]
-    fn names_of_outputs() {
-        let dir = tempfile::tempdir().unwrap();
-        let out = |name: &str| Output::new(Some(&dir.path().join(name)));
-        assert_eq!(out("a/b.c").unwrap().file(REPORT), dir.path().join("a/b.c.nsys-rep"));
-        assert_eq!(out("x.nsys-rep").unwrap().file(SQLITE), dir.path().join("x.sqlite"));
-        assert!(out("p%p").unwrap_err().to_string().contains("without %"));
-        assert!(out("a,b").unwrap().runs().is_none(), "the variable's own separator");
-        assert!(Output::new(None).unwrap().stem.is_absolute());
-    }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::process::{Command, ExitStatus};
 
 /// The status that a shell would report.
-pub(super) fn run(command: &mut Command) -> io::Result<u8> {
+pub(crate) fn run(command: &mut Command) -> io::Result<u8> {
     wait(command).map(code)
 }
 
