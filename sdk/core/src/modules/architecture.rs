@@ -5,8 +5,8 @@
 //! architectures that were read, and only of the layers named here; of all others they stay unknown.
 
 use super::Weight;
+use super::hf_config::HfConfig;
 use super::windows::{Reach, Window, Windows};
-use serde::Deserialize;
 
 /// How the rows of an architecture's layers follow from the tokens of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,24 +115,6 @@ pub(crate) struct Architecture {
 #[derive(Debug, thiserror::Error)]
 #[error("the model's configuration is not what config.json of Hugging Face holds: {0}; give the file's text as it is")]
 pub struct ConfigUnreadable(#[from] serde_json::Error);
-
-#[derive(Deserialize)]
-pub(super) struct HfConfig {
-    pub(super) model_type: String,
-    #[serde(flatten)]
-    pub(super) rest: serde_json::Map<String, serde_json::Value>,
-}
-
-impl HfConfig {
-    fn has(&self, name: &str) -> bool {
-        self.rest.get(name).is_some_and(|value| !value.is_null())
-    }
-
-    /// The first of these that is a number: some models have lists under the names that others have numbers.
-    pub(super) fn number(&self, names: &[&str]) -> Option<u64> {
-        names.iter().find_map(|name| self.rest.get(*name)?.as_u64())
-    }
-}
 
 impl Architecture {
     pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {

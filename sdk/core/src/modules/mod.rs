@@ -8,6 +8,7 @@
 
 mod architecture;
 mod cost;
+mod hf_config;
 mod loading;
 pub(crate) mod rules;
 mod table;

@@ -5,7 +5,7 @@
 //! and multiply by them, windows or not; gemma3 keeps those of the window only.
 
 use super::Weight;
-use super::architecture::HfConfig;
+use super::hf_config::HfConfig;
 use serde_json::Value;
 
 /// A window of attention.
