@@ -261,7 +261,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "HFU",
         "ratio",
         "derived",
-        "The same with the FLOPs that are executed, masked attention included",
+        "The same with the FLOPs that are executed, masked attention and tokens passed again included",
         "hardware FLOPs utilisation",
     ),
     def(
@@ -277,7 +277,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "MBU",
         "ratio",
         "derived",
-        "Analytic bytes (weights read, KV cache read and written) / (time × peak bandwidth × devices); over the time in which at least one step of the phase was open, and over GPU time. Above 1 it is a measurement error",
+        "Analytic bytes that the model needs (weights read, KV cache read and written, of a layer with a window no more than that) / (time × peak bandwidth × devices); over the time in which at least one step of the phase was open, and over GPU time. Above 1 it is a measurement error",
         "model bandwidth utilisation",
     ),
     def(

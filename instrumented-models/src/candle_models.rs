@@ -103,7 +103,7 @@ impl CandleLlama {
             tensors.insert(name, tensor);
         }
         let failed = |cause| WeightError::Tensor { tensor: "candle's llama".into(), cause };
-        modules::architecture(Some("llama"), Some((config.num_heads as u64, config.num_kv_heads as u64)));
+        modules::architecture(Some("llama"), Some((config.num_heads as u64, config.num_kv_heads as u64)), None);
         let vb = candlescope::observe(VarBuilder::from_tensors(tensors, dtype, device));
         let model = llama::Llama::load(vb, &candle).map_err(failed)?;
         let max_context = config.max_context;

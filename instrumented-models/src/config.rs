@@ -123,6 +123,10 @@ pub struct ModelConfig {
     pub head_dim: usize,
     /// Longest context, in tokens.
     pub max_context: usize,
+    /// Positions that a token attends to at most, itself included, in every layer. The wrapped models attend to all, and
+    /// end the context where the window does; the cost model also says what lies beyond.
+    #[serde(default)]
+    pub window: Option<usize>,
     /// Epsilon of the norms.
     pub rms_norm_eps: f64,
     /// Rotary embedding; of no meaning for GPT-2, which learned its positions.
@@ -234,6 +238,7 @@ fn decoder(
         num_kv_heads,
         head_dim,
         max_context,
+        window: None,
         rms_norm_eps: 1e-5,
         rope: Rope { theta, interleaved: false, scaling: None },
         tie_embeddings: false,

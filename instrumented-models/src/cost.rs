@@ -180,12 +180,20 @@ pub struct Work {
     pub tokens: usize,
     /// Tokens of each sequence after the step: C.
     pub context: usize,
+    /// Positions that a token attends to at most, itself included: W. All by default.
+    pub window: Option<usize>,
 }
 
 impl Work {
     /// `tokens` new tokens after `position` earlier ones, in each of `batch` sequences.
     pub const fn new(batch: usize, tokens: usize, position: usize) -> Self {
-        Self { batch, tokens, context: position + tokens }
+        Self { batch, tokens, context: position + tokens, window: None }
+    }
+
+    /// The same within a window of attention.
+    #[must_use]
+    pub const fn within(self, window: Option<usize>) -> Self {
+        Self { window, ..self }
     }
 
     /// New tokens of all sequences.
@@ -193,10 +201,28 @@ impl Work {
         self.batch * self.tokens
     }
 
-    /// Positions attended to, over all new tokens of all sequences: T·C − T(T−1)/2 for each sequence.
+    /// Positions attended to, over all new tokens of all sequences: Σ(min(c, W)) for each, c from C − T + 1 to C, which
+    /// is T·C − T(T−1)/2 without a window.
     pub const fn attended(&self) -> u64 {
-        let (t, c) = (self.tokens as u64, self.context as u64);
-        self.batch as u64 * (t * c - t * t.saturating_sub(1) / 2)
+        let (t, c, w) = (self.tokens as u64, self.context as u64, self.reach());
+        // The last of them see no more than the window.
+        let beyond = c.saturating_sub(w);
+        let cut = if beyond < t { beyond } else { t };
+        let (whole, last) = (t - cut, c - cut);
+        self.batch as u64 * (whole * last - whole * whole.saturating_sub(1) / 2 + cut * w)
+    }
+
+    const fn reach(&self) -> u64 {
+        match self.window {
+            Some(window) if window < self.context => window as u64,
+            _ => self.context as u64,
+        }
+    }
+
+    /// Positions of each sequence that any of its new tokens attends to: min(C, W + T − 1).
+    pub const fn seen(&self) -> usize {
+        let seen = self.reach() as usize + self.tokens.saturating_sub(1);
+        if seen < self.context { seen } else { self.context }
     }
 
     /// Σ of context lengths over the sequences.

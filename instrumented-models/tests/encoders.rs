@@ -243,12 +243,14 @@ fn whisper_hears_random_frames() {
     // 20 frames of 8 bands in windows of three, and of 32 features at ten positions.
     let convolutions = 20 * 3 * 8 * 32 + 10 * 3 * 32 * 32;
     let encode = 2 * (convolutions + 2 * 10 * (4 * square + network) + 2 * 2 * 32 * 10 * 10);
-    // All of the text passes each time; attention is needed of half of its pairs.
-    let text = |n: u64| 2 * (2 * n * (6 * square + network) + 2 * 2 * 32 * (n * (n + 1) / 2 + n * 10) + 32 * 96);
+    // Of what all has to pass each time, only the new tokens are needed; attention of those pairs that are not masked.
+    let text = |n: u64, pairs: u64| 2 * (2 * n * (6 * square + network) + 2 * 2 * 32 * (pairs + n * 10) + 32 * 96);
     let source = 2 * 2 * 10 * 2 * square;
     let found: Vec<_> = batch.steps[..3].iter().map(|s| s.flops).collect();
     // The sound's keys and values are kept.
-    assert_eq!(found, [Some(encode), Some(text(2) + source), Some(text(3))]);
+    assert_eq!(found, [Some(encode), Some(text(2, 3) + source), Some(text(1, 3))]);
+    let executed: Vec<_> = batch.steps[..3].iter().map(|s| s.flops_executed).collect();
+    assert_eq!(executed, [Some(encode), Some(text(2, 4) + source), Some(text(3, 9))]);
 }
 
 #[test]

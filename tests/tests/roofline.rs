@@ -124,3 +124,39 @@ fn known_models_have_the_dimensions_of_the_named_configurations() {
         assert_eq!(known.max_context, Some(config.max_context as u64), "{name}");
     }
 }
+
+/// A token of `mistral-7b` and of gemma in all three: the roofline's formulas, the wrapped models' and those by which
+/// unmodified models of candle are counted, which `tests/modules` and `sdk/core` hold to the same.
+#[test]
+fn windows_end_what_is_counted() {
+    // Every layer of Mistral has the window; the wrapped model ends its context there, the formulas do not.
+    let mut config = ModelConfig::named("llama-3-8b").unwrap();
+    (config.vocab_size, config.window) = (32_000, Some(4096));
+    let mistral = known_model("mistral-7b").unwrap();
+    let storage = Storage { weights: Format::named("bf16").unwrap(), activation: 2.0, cached: 2.0, product: 2.0 };
+    let needed = |operations: &[Operation], of: fn(&Operation) -> f64| -> f64 {
+        let is_attention =
+            |o: &&Operation| ["scores", "context", "kv_cache"].iter().any(|name| o.name.starts_with(name));
+        operations.iter().filter(is_attention).map(|o| of(o) * o.calls).sum()
+    };
+    for (tokens, position) in [(1, 100), (1, 4095), (1, 20_000), (512, 0), (6000, 0), (64, 9000)] {
+        let cost = decoder_step(&config, Work::new(2, tokens, position), Widths::of(2)).attention();
+        let context = (position + tokens) as u64;
+        let input = Input { batch: 2, tokens: tokens as u64, context, encoded: 0 };
+        let operations = step(&mistral, input, &storage, 1);
+        let what = format!("{tokens} tokens after {position}");
+        assert_eq!(needed(&operations, |o| o.flops), cost.flops as f64, "{what}");
+        assert_eq!(needed(&operations, |o| o.kv_bytes), cost.kv_bytes as f64, "{what}");
+        // By hand: positions that each token sees, and those that have to be read.
+        let seen: u64 = (context - tokens as u64 + 1..=context).map(|c| c.min(4096)).sum();
+        let read = context.min(4096 + tokens as u64 - 1) + tokens as u64;
+        assert_eq!(cost.flops, 2 * 32 * 4 * 4096 * seen, "{what}");
+        assert_eq!(cost.kv_bytes, 2 * 32 * 2 * 1024 * 2 * read, "{what}");
+    }
+    // 22 of gemma-3-1b's 26 layers have a window of 512, 13 of gemma-2-2b's one of 4,096.
+    let kv = |name: &str, context| {
+        needed(&step(&known_model(name).unwrap(), Input::token(1, context), &storage, 1), |o| o.kv_bytes)
+    };
+    assert_eq!(kv("gemma-3-1b", 8192), (2 * 256 * 2 * (4 * 8192 + 22 * 512 + 26)) as f64);
+    assert_eq!(kv("gemma-2-2b", 8192), (2 * 1024 * 2 * (13 * 8192 + 13 * 4096 + 26)) as f64);
+}

@@ -91,7 +91,8 @@ impl Tree {
             });
             by_time(nodes.collect())
         };
-        stack.extend(nodes_of(&roots, None, 0, None, 0));
+        // Steps that are modules are arranged by their names like what is inside a step.
+        stack.extend(nodes_of(&roots, None, 0, Some(""), 0));
         while let Some(node) = stack.pop() {
             let row = rows.len();
             let above = node.parent.map(|parent| rows[parent].rollup.as_str());
@@ -216,10 +217,12 @@ fn above(parents: &[Option<usize>], node: usize, ancestor: usize) -> bool {
 }
 
 fn label(rollup: &str, above: Option<&str>) -> String {
-    let own = above.and_then(|above| rollup.strip_prefix(above)).and_then(|rest| rest.strip_prefix(['/', '.']));
-    // What is not called after what is around it, because that is called by its module, has its last name.
-    let last = || if above.is_some() { rollup.rsplit('/').next().unwrap_or(rollup) } else { rollup };
-    own.unwrap_or_else(last).to_string()
+    let Some(above) = above else { return rollup.to_string() };
+    let below = |name: &str, above: &str| Some(name.strip_prefix(above)?.strip_prefix(['/', '.'])?.to_string());
+    // What is not called after what is around it, because that is called by its module, has its last name: less what
+    // that module's name says already, where a step is one.
+    let last = |text: &str| text.rsplit('/').next().unwrap_or_default().to_string();
+    below(rollup, above).or_else(|| below(&last(rollup), above)).unwrap_or_else(|| last(rollup))
 }
 
 fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -237,6 +240,16 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_called_by_what_the_row_around_it_does_not_say() {
+        assert_eq!(label("decode", None), "decode");
+        assert_eq!(label("decode/model.layers.*", Some("decode")), "model.layers.*");
+        assert_eq!(label("decode/model.layers.*.mlp", Some("decode/model.layers.*")), "mlp");
+        assert_eq!(label("decode/model/block/rot", Some("decode/layers.*")), "rot");
+        assert_eq!(label("block/model.layers.*.mlp", Some("model.layers.*")), "mlp", "the step is a module");
+        assert_eq!(label("block/attn-rot", Some("model.layers.*")), "attn-rot");
+    }
 
     #[test]
     fn modules_hang_where_they_ran() {

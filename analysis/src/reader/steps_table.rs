@@ -21,6 +21,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let (new_tokens, context_sum, going_on) = (int("new_tokens"), int("context_sum"), int("sequences"));
     let (executed, io_bytes) = (int("flops_executed"), int("io_bytes"));
     let (trace, phase, path, thread) = (text("trace_id"), text("phase"), text("path"), text("thread"));
+    let module = text("module");
 
     let row = |row: usize| -> Option<StepRecord> {
         let path = path.get(row).unwrap_or_default();
@@ -29,7 +30,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             step.unsigned(row)?,
             seq.unsigned(row)?,
             trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
-            interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", None),
+            interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", module.get(row)),
             interner.thread(thread.get(row)?),
             when.0,
             when.1,

@@ -105,19 +105,38 @@ pub fn config_shape(name: &str, text: &str) -> Result<ModelShape, ConfigError> {
             shape.feed_forward = FeedForward::Gated { intermediate };
         }
     }
-    let windowed = config.flag("use_sliding_window").unwrap_or(!architecture.starts_with("qwen"));
-    if let Some(size) = config.maybe(&["sliding_window"])?.filter(|_| windowed) {
-        let full_every = match architecture {
-            "gemma2" => 2,
-            "gemma3" | "gemma3_text" => config.maybe(&["sliding_window_pattern"])?.unwrap_or(6),
-            _ => 0,
-        };
-        shape.window = Some(Window { size, full_every });
-    }
+    shape.window = window(architecture, layers, &config)?;
     match parameters_at_most(&shape) {
         parameters if parameters > MOST_PARAMETERS => Err(ConfigError::TooMany { parameters }),
         _ => Ok(shape),
     }
+}
+
+/// The window of attention and how many layers have it, as transformers read the file; where the switch is missing, it
+/// is off in those models that have one.
+fn window(architecture: &str, layers: u64, config: &Config<'_>) -> Result<Option<Window>, ConfigError> {
+    let is_on = config.flag("use_sliding_window").unwrap_or(!architecture.starts_with("qwen"));
+    let Some(size) = config.maybe(&["sliding_window"])?.filter(|_| is_on) else { return Ok(None) };
+    if let Some(kinds) = config.fields.get("layer_types").and_then(Value::as_array) {
+        let with = kinds.iter().take(layers as usize).filter(|kind| kind.as_str() == Some("sliding_attention"));
+        return Ok(Some(Window { size, layers: with.count() as u64 }));
+    }
+    Ok(Some(match architecture {
+        "gemma2" => Window::but_one_in(size, 2, layers),
+        "gemma3" | "gemma3_text" => {
+            let pattern = config.maybe(&["sliding_window_pattern", "_sliding_window_pattern"])?.unwrap_or(6);
+            Window::but_one_in(size, pattern, layers)
+        }
+        // The first layers attend to all.
+        "qwen2" | "qwen3" => {
+            let first = config.fields.get("max_window_layers").and_then(Value::as_u64);
+            let first = first.ok_or_else(|| missing(&["max_window_layers"], "a number, where a window is used"))?;
+            Window { size, layers: layers.saturating_sub(first) }
+        }
+        "mistral" | "mixtral" | "phi3" | "qwen3_moe" => Window { size, layers },
+        // The others have none, whatever the file says.
+        _ => return Ok(None),
+    }))
 }
 
 /// An upper bound of the parameters, in numbers that cannot overflow: every dimension is at most [`LARGEST`], below

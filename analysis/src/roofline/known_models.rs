@@ -70,7 +70,8 @@ impl KnownModel {
             0 => like_llama.feed_forward,
             _ => FeedForward::Experts { intermediate: self.intermediate, experts, active },
         };
-        let window = Some(Window { size: self.window.0, full_every: self.window.1 }).filter(|window| window.size > 0);
+        let (size, full_every) = self.window;
+        let window = (size > 0).then(|| Window::but_one_in(size, full_every, self.size.2));
         ModelShape { feed_forward, window, tied: self.tied, max_context: Some(self.context), ..like_llama }
             .built_as(self.architecture)
     }

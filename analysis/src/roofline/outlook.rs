@@ -328,7 +328,11 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         all.push("keys and values of the encoder's output are made anew for every token, as candle's T5 does".into());
     }
     if shape.window.is_some() {
-        all.push("layers with a window keep no more of the cache than the window".to_string());
+        all.push(
+            "layers with a window keep no more of the cache than the window, as candle's gemma3 does; its other models \
+             keep and read all"
+                .to_string(),
+        );
     }
     if scenario.devices > 1 {
         all.push(

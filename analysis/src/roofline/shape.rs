@@ -45,8 +45,15 @@ pub struct Biases {
 pub struct Window {
     /// Positions that a token attends to, itself included.
     pub size: u64,
-    /// One layer in so many attends to the whole context; 0 if none does.
-    pub full_every: u64,
+    /// Layers that have it; the others attend to the whole context.
+    pub layers: u64,
+}
+
+impl Window {
+    /// Of a model of so many layers, one in `full_every` of which attends to the whole context; with 0 none does.
+    pub(super) fn but_one_in(size: u64, full_every: u64, layers: u64) -> Self {
+        Self { size, layers: layers - layers.checked_div(full_every).unwrap_or(0) }
+    }
 }
 
 /// Dimensions of a decoder, or of an encoder with its decoder.
@@ -193,14 +200,8 @@ impl ModelShape {
 
     /// Layers that attend to the whole context, and those that attend to a window.
     pub fn layers_by_reach(&self) -> (u64, u64) {
-        match self.window {
-            None => (self.layers, 0),
-            Some(Window { full_every: 0, .. }) => (0, self.layers),
-            Some(Window { full_every, .. }) => {
-                let full = self.layers / full_every;
-                (full, self.layers - full)
-            }
-        }
+        let windowed = self.window.map_or(0, |window| window.layers.min(self.layers));
+        (self.layers - windowed, windowed)
     }
 
     /// Parameters of the four projections of an attention, biases included.

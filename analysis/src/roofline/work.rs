@@ -383,7 +383,8 @@ impl Maker<'_> {
     }
 
     /// QKᵀ/√d, softmax in f32, and AV. candle multiplies every new token with every cached position and masks
-    /// afterwards; a token alone multiplies with those it attends to.
+    /// afterwards; a token alone multiplies with those it attends to. The model needs the keys that any of the tokens
+    /// attends to; others are read all the same.
     fn attention(&self, layers: u64, reach: u64, names: [&'static str; 3]) -> [Operation; 3] {
         let Storage { activation: a, cached, product: p, .. } = *self.storage;
         let (heads, kv_heads) = self.heads();
@@ -391,16 +392,18 @@ impl Maker<'_> {
         let (rows, batch) = (self.rows(), self.input.batch as f64);
         let seen = if self.input.tokens > 1 { self.input.context } else { self.input.context.min(reach) } as f64;
         let keys = batch * seen * kv_heads * d;
+        let needed_positions = self.input.context.min(reach.saturating_add(self.input.tokens).saturating_sub(1)) as f64;
+        let needed_keys = batch * needed_positions * kv_heads * d;
         let (queries, pairs) = (rows * heads * d, rows * heads * seen);
         let attended = self.input.attended(reach);
         let needed = 2.0 * heads * d * attended;
         let all = 2.0 * heads * d * rows * seen;
         let cast = |elements: f64, from: f64, to: f64| if from == to { 0.0 } else { elements * (from + to) };
-        let widened = if cached == p { 0.0 } else { 2.0 * keys * p };
+        let widened = if cached == p { 0.0 } else { 2.0 * keys * p } + (keys - needed_keys) * cached;
         let multiplied = |name| Operation {
             flops: needed,
             surplus_flops: (all - needed).max(0.0),
-            kv_bytes: keys * cached,
+            kv_bytes: needed_keys * cached,
             ..Operation::new(name, layers).on_activations()
         };
         let several = self.input.tokens > 1;

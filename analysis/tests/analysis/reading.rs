@@ -229,3 +229,41 @@ fn modules_that_no_span_holds_are_summed_up_by_their_names() {
     let shown = &json::metrics(&analysis)["tree"]["rows"][1];
     assert!(shown["group"] == true && shown["path"] == "decode/model.layers.*.mlp" && shown["calls"].is_null());
 }
+
+#[test]
+fn steps_that_are_modules_are_kinds_and_a_tree_by_their_names() {
+    let mut batch = Batch::default();
+    let modules =
+        ["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj", "model.layers.1.mlp.down_proj", "lm_head"];
+    // Two passes.
+    for (number, module) in (0..).zip(modules.iter().chain(&modules)) {
+        let at = number as i64 * 100;
+        let mut path = PathInfo::new(number as u32, "linear", "linear", "candle_transformers::models::with_tracing");
+        path.module = Some((*module).into());
+        path.rollup = PathInfo::rollup_of(&path.path, Some(module));
+        let path = std::sync::Arc::new(path);
+        let (mut one, mut step) = (span(number, None, "linear", at, 20), crate::common::step(number, "linear", at, 20));
+        (one.path, one.step) = (path.clone(), Some(number));
+        (step.path, step.seq, step.intervals) = (path, number, 1);
+        batch.spans.push(one);
+        batch.steps.push(step);
+    }
+    let dir = tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 1000);
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    let kinds: Vec<_> = analysis.phases.rows.iter().map(|row| (row.name.as_str(), row.steps)).collect();
+    let expected = [("model.layers.*.mlp.up_proj", 4), ("lm_head", 2), ("model.layers.*.mlp.down_proj", 2)];
+    assert_eq!(kinds, expected);
+    let rows: Vec<_> =
+        analysis.tree.rows.iter().map(|row| (row.depth, row.label.as_str(), row.calls, row.total_ns)).collect();
+    let expected = [
+        (0, "model.layers.*.mlp", None, 120),
+        (1, "up_proj", Some(4), 80),
+        (1, "down_proj", Some(2), 40),
+        (0, "lm_head", Some(2), 40),
+    ];
+    assert_eq!(rows, expected);
+    let told = analysis.verdict.findings.iter().find(|finding| finding.code.as_str() == "phases_unmarked").unwrap();
+    assert_eq!((told.figure("steps"), told.figure("passes")), (Some(8.0), Some(2.0)));
+    assert!(told.message().contains("Its head ran 2 times"), "{}", told.message());
+}

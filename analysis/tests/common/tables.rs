@@ -108,6 +108,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "sequences" => maybe(s.sequences),
                 "flops_executed" => maybe(s.flops_executed),
                 "io_bytes" => maybe(s.io_bytes),
+                "module" => Cell::Text(s.path.module.as_ref().map(ToString::to_string)),
                 _ => gpu_cell(s.gpu, name),
             }
         }

@@ -62,8 +62,8 @@ impl CandleDecoder {
         let here = |cause| WeightError::Config { path: config.name.clone().into(), cause };
         let intermediate = check(config).map_err(here)?;
         let heads = (config.num_heads as u64, config.num_kv_heads as u64);
-        modules::architecture(Some(&config.architecture), Some(heads));
         // Within the window, which limits the context, windowed and full attention are the same.
+        modules::architecture(Some(&config.architecture), Some(heads), None);
         let (hidden_size, max_context) = (config.hidden_size, config.max_context);
         let (model, _) = match config.architecture.as_str() {
             "qwen2" => {

@@ -46,6 +46,7 @@ impl ModelConfig {
             num_kv_heads: count("attention.head_count_kv").unwrap_or(num_heads),
             head_dim: count("attention.key_length").unwrap_or(hidden_size / num_heads),
             max_context: count("context_length").unwrap_or(2048),
+            window: None,
             rms_norm_eps: float(header, &key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
             rope: Rope {
                 theta: float(header, &key("rope.freq_base")).unwrap_or(10_000.) as f32,

@@ -49,6 +49,7 @@ fn base() -> ModelConfig {
         num_kv_heads: 0,
         head_dim: 0,
         max_context: 0,
+        window: None,
         rms_norm_eps: 1e-5,
         rope: Rope { theta: 10_000., interleaved: false, scaling: None },
         tie_embeddings: true,

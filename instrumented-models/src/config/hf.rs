@@ -21,6 +21,8 @@ impl ModelConfig {
         }
         let flag = |key: &str| json.get(key).and_then(Value::as_bool);
         let default_bias = architecture == "qwen2";
+        // Within Mistral's window, windowed and full attention are the same: the context ends there.
+        let window = if architecture == "mistral" { optional_count(json, "sliding_window")? } else { None };
         let config = Self {
             name: name.to_string(),
             vocab_size: count(json, "vocab_size")?,
@@ -30,7 +32,10 @@ impl ModelConfig {
             num_heads,
             num_kv_heads: optional_count(json, "num_key_value_heads")?.unwrap_or(num_heads),
             head_dim: optional_count(json, "head_dim")?.unwrap_or(hidden_size / num_heads),
-            max_context: max_context(json, &architecture)?,
+            max_context: optional_count(json, "max_position_embeddings")?
+                .unwrap_or(2048)
+                .min(window.unwrap_or(usize::MAX)),
+            window,
             rms_norm_eps: number(json, "rms_norm_eps")?.unwrap_or(1e-6),
             rope: Rope {
                 theta: number(json, "rope_theta")?.unwrap_or(10_000.) as f32,
@@ -60,16 +65,6 @@ impl ModelConfig {
         }
         config.check()?;
         Ok(config)
-    }
-}
-
-/// Longest context. Limited to Mistral's sliding window, because within the window, windowed and full attention are the
-/// same.
-fn max_context(json: &Value, architecture: &str) -> Result<usize, ConfigError> {
-    let longest = optional_count(json, "max_position_embeddings")?.unwrap_or(2048);
-    match optional_count(json, "sliding_window")? {
-        Some(window) if architecture == "mistral" => Ok(longest.min(window)),
-        _ => Ok(longest),
     }
 }
 

@@ -31,19 +31,20 @@ impl AttentionDims {
         if work.tokens > 1 && heads > 1 { elements } else { 0 }
     }
 
-    /// FLOPs of either product, 2·q·d each for T·C − T(T−1)/2 positions attended to and for the masked ones, and the
-    /// bytes of the keys or values it reads.
+    /// FLOPs of either product, 2·q·d each for the positions attended to and for the masked ones, and the bytes of the
+    /// keys or values it reads: those that the model needs, and beyond a window those that are read all the same.
     fn product(&self, work: Work, widths: Widths) -> Cost {
         let each = 2 * (self.heads * self.head_dim) as u64;
         let all = work.rows() as u64 * work.context as u64;
         let keys = self.all_keys(work);
+        let needed = work.batch * work.seen() * self.kv_heads * self.head_dim;
         // Keys of another type are first converted for the product, which reads and writes them once.
         let widened = if widths.activations == widths.products { 0 } else { 2 * keys * widths.products };
         Cost {
             flops: each * work.attended(),
             surplus_flops: each * (all - work.attended()),
-            kv_bytes: (keys * widths.activations) as u64,
-            activation_bytes: widened as u64,
+            kv_bytes: (needed * widths.activations) as u64,
+            activation_bytes: (widened + (keys - needed) * widths.activations) as u64,
             ..Cost::ZERO
         }
     }

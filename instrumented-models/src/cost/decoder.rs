@@ -58,6 +58,7 @@ impl DecoderCost {
 pub fn decoder_step(config: &ModelConfig, work: Work, widths: Widths) -> DecoderCost {
     let (d, layers) = (config.hidden_size, config.num_layers);
     let dims = config.attention();
+    let work = work.within(config.window);
     let (q_out, kv_out) = (dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim);
     let rows = work.rows();
     let (w, a) = (widths.weights as u64, widths.activations);

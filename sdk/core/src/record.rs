@@ -56,7 +56,8 @@ pub struct PathInfo {
     pub path: String,
     /// What intervals are grouped by in tables of operators and in metrics: the path without ordinals,
     /// `decode/block/attn/linear`. If the span stands for a module, it is the step's name and the module without
-    /// numbers, `decode/model.layers.*.self_attn.q_proj`, which tells apart what candle gives the same name.
+    /// numbers, `decode/model.layers.*.self_attn.q_proj`, which tells apart what candle gives the same name; of a step
+    /// that is a module itself, as in a program that marks no phases, it is the module alone.
     pub rollup: String,
     /// Dense number of the rollup within one session, from 0. Many paths share one rollup.
     pub rollup_id: u32,
@@ -91,16 +92,20 @@ impl PathInfo {
         let mut elements = path.split('/').map(without_ordinal);
         let Some(step) = elements.next() else { return String::new() };
         let mut out = String::with_capacity(path.len());
-        out.push_str(step);
-        // A step keeps its own name, which says what kind of step it is.
-        if let Some(module) = module.filter(|_| path.contains('/')) {
+        if let Some(module) = module {
+            // A step that is a module is called by it: its span's name is that of hundreds.
+            if path.contains('/') {
+                out.push_str(step);
+                out.push('/');
+            }
             let numbered = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
             for (i, part) in module.split('.').enumerate() {
-                out.push(if i == 0 { '/' } else { '.' });
+                out.push_str(if i == 0 { "" } else { "." });
                 out.push_str(if numbered(part) { "*" } else { part });
             }
             return out;
         }
+        out.push_str(step);
         for element in elements {
             out.push('/');
             out.push_str(element);
@@ -621,6 +626,6 @@ mod tests {
         assert_eq!(rollup("", None), "");
         assert_eq!(rollup("step/linear[3]", Some("h.11.mlp.c_fc")), "step/h.*.mlp.c_fc");
         assert_eq!(rollup("step/linear[3]", Some("experts.2x")), "step/experts.2x");
-        assert_eq!(rollup("linear", Some("h.11.mlp.c_fc")), "linear", "it is a step");
+        assert_eq!(rollup("linear", Some("h.11.mlp.c_fc")), "h.*.mlp.c_fc", "it is a step");
     }
 }

@@ -645,6 +645,12 @@ pub const STEPS: &[Column] = &[
     col("sequences", Int64, true, "Sequences that go on"),
     FLOPS_EXECUTED,
     IO_BYTES,
+    col(
+        "module",
+        Utf8,
+        true,
+        "Module of the model that the step's interval stands for, in a program that marks no phases",
+    ),
 ];
 
 /// Columns of `RUN/requests`.

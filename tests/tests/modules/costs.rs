@@ -2,7 +2,7 @@
 
 use super::common::{self, LAYERS};
 use super::names::{ids, observed, qwen2_config};
-use candle_transformers::models::{llama, qwen2};
+use candle_transformers::models::{bert, llama, mistral, phi3, qwen2};
 use candlescope_core::llm::{self, Tokens};
 use candlescope_core::{Batch, StepRecord};
 use candlescope_models::config::ModelConfig;
@@ -148,4 +148,94 @@ fn the_next_model_is_not_taken_for_the_last_one() {
     });
     assert!(batch.steps.iter().all(|step| step.flops.is_none()), "nobody said what it is");
     assert!(batch.spans.iter().any(|span| span.path.module.as_deref() == Some("lm_head")), "its names are known");
+}
+
+/// Two tokens of prompt pass after five others, and two more, with a window of four.
+fn beyond_the_window(mut forward: impl FnMut(u32, usize)) {
+    for (tokens, position) in [(5, 0), (2, 5)] {
+        let _step = llm::prefill(Tokens::new(tokens).context(position + tokens));
+        forward(tokens as u32, position);
+    }
+    for position in 7..9 {
+        let _step = llm::decode(Tokens::new(1).context(position + 1));
+        forward(1, position);
+    }
+}
+
+const BEYOND: [(usize, usize); 4] = [(5, 0), (2, 5), (1, 7), (1, 8)];
+
+#[test]
+fn a_window_ends_what_mistral_and_phi3_count() {
+    let json =
+        QWEN2.replace("\"qwen2\"", "\"mistral\"").replace("\"vocab_size\"", "\"sliding_window\": 4, \"vocab_size\"");
+    let config = wrapped(&json);
+    assert_eq!((config.window, config.max_context), (Some(4), 4));
+    let mistral_config: mistral::Config =
+        serde_json::from_str(&json.replace("\"model_type\"", "\"use_flash_attn\": false, \"x\"")).unwrap();
+    let (batch, ..) = common::record(|| {
+        candlescope::model(&json).unwrap();
+        let mut model = mistral::Model::new(&mistral_config, observed()).unwrap();
+        beyond_the_window(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
+    });
+    let phi = json.replace("\"mistral\"", "\"phi3\"");
+    let (merged, ..) = common::record(|| {
+        candlescope::model(&phi).unwrap();
+        let mut model = phi3::Model::new(&serde_json::from_str(&phi).unwrap(), observed()).unwrap();
+        beyond_the_window(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
+    });
+    for batch in [&batch, &merged] {
+        for (step, (tokens, position)) in steps(batch).into_iter().zip(BEYOND) {
+            let cost = decoder_step(&config, Work::new(1, tokens, position), Widths::of(4));
+            let looked_up = (tokens * config.hidden_size * 4) as u64;
+            let what = format!("{} at {position}", step.path.path);
+            assert_eq!((step.flops.unwrap(), step.flops_executed.unwrap()), flops(&cost), "{what}");
+            assert_eq!(step.bytes, Some(cost.total().bytes() - looked_up), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_window_of_unknown_layers_leaves_the_step_without_a_sum() {
+    let json =
+        QWEN2.replace("\"qwen2\"", "\"helium\"").replace("\"vocab_size\"", "\"sliding_window\": 4, \"vocab_size\"");
+    let (batch, manifest, ()) = common::record(|| {
+        candlescope::model(&json).unwrap();
+        let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
+        run(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
+    });
+    assert!(batch.steps.iter().all(|step| step.flops.is_none() && step.bytes.is_none()));
+    assert!(batch.spans.iter().any(|span| span.flops.is_some()), "the layers' own work is known");
+    // Queries and keys of each layer.
+    assert_eq!(manifest.modules.unwrap().windows_unknown, 2 * LAYERS as u64);
+    assert!(manifest.verdict.findings.iter().any(|finding| finding.message().contains("sliding window")));
+}
+
+#[test]
+fn without_a_context_the_work_of_attention_is_not_known() {
+    let flops = flops_of(|model| {
+        let _step = llm::prefill(Tokens::new(6));
+        model.forward(&ids(6), 0).unwrap();
+    });
+    assert_eq!(flops, None, "the sum would be too small");
+}
+
+#[test]
+fn an_encoder_keeps_no_keys() {
+    let json = r#"{"model_type": "bert", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 64, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+        "max_position_embeddings": 16, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+        "pad_token_id": 0}"#;
+    let (batch, ..) = common::record(|| {
+        candlescope::model(json).unwrap();
+        let model = bert::BertModel::load(observed(), &serde_json::from_str(json).unwrap()).unwrap();
+        let ids = ids(6);
+        let _step = llm::encode(Tokens::new(6));
+        model.forward(&ids, &ids.zeros_like().unwrap(), None).unwrap();
+    });
+    let named = |span: &&candlescope_core::SpanRecord| span.shape.is_some();
+    let weights: u64 = batch.spans.iter().filter(named).filter_map(|span| span.bytes).sum();
+    assert_eq!(batch.steps[0].bytes, Some(weights), "weights, and nothing else");
+    let attention: Vec<_> = batch.spans.iter().filter(|span| !named(span) && span.flops.is_some()).collect();
+    assert_eq!(attention.len(), 2);
+    assert!(attention.iter().all(|span| (span.flops, span.bytes) == (Some(4 * 32 * 6 * 6), None)));
 }

@@ -102,6 +102,36 @@ fn qwen2_has_no_blocks_and_a_tied_head() {
 }
 
 #[test]
+fn without_phases_layers_are_steps_called_by_their_modules() {
+    let (batch, ..) = common::record(|| {
+        let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
+        model.forward(&ids(3), 0).unwrap();
+        model.forward(&ids(1), 3).unwrap();
+    });
+    let steps = |rollup: &str| batch.steps.iter().filter(|step| step.path.rollup == rollup).count();
+    assert_eq!(steps("model.layers.*.mlp.down_proj"), 2 * LAYERS);
+    assert_eq!((steps("model.norm"), steps("lm_head")), (2, 2), "once in each pass");
+    let kinds: BTreeSet<&str> = batch.steps.iter().map(|step| step.path.rollup.as_str()).collect();
+    assert_eq!(kinds.len(), 7 + 2 + 2, "projections and norms of all layers together: {kinds:?}");
+    for step in &batch.steps {
+        let span = batch.spans.iter().find(|span| span.seq == step.seq).unwrap();
+        assert_eq!((&step.path.rollup, &step.path.module), (&span.path.rollup, &span.path.module));
+        assert!(["linear", "rms-norm"].contains(&step.path.path.as_str()), "the path has the span's name");
+    }
+
+    let (batch, ..) = common::record(|| {
+        let config = common::llama_config();
+        let mut cache = llama::Cache::new(true, DType::F32, &config, &Device::Cpu).unwrap();
+        let model = llama::Llama::load(observed(), &config).unwrap();
+        model.forward(&ids(5), 0, &mut cache).unwrap();
+    });
+    let blocks = batch.steps.iter().filter(|step| step.path.rollup == "model.layers.*").count();
+    assert_eq!(blocks, LAYERS);
+    let inside = batch.spans.iter().filter(|span| span.path.rollup == "block/model.layers.*.self_attn.q_proj").count();
+    assert_eq!(inside, LAYERS, "what is in a step begins with the step's own name");
+}
+
+#[test]
 fn bert_reads_before_its_outer_spans() {
     let (batch, ..) = common::record(|| {
         let config = common::bert_config();

@@ -1,6 +1,6 @@
 //! `RUN/steps`: one row per step.
 
-use super::columns::{Columns, Floats, Ints, Paths, Threads, Words};
+use super::columns::{Columns, Floats, Ints, Paths, Texts, Threads, Words};
 use super::table;
 use crate::parquet::encoding::chunk::signed;
 use candlescope_core::{GpuSource, Phase, StepRecord, TraceId};
@@ -33,6 +33,7 @@ table! {
         sequences: Ints,
         flops_executed: Ints,
         io_bytes: Ints,
+        module: Texts,
     }
 }
 
@@ -63,5 +64,6 @@ impl Steps {
         self.sequences.push_opt(step.sequences.map(i64::from));
         self.flops_executed.push_opt(step.flops_executed.map(signed));
         self.io_bytes.push_opt(step.io_bytes.map(signed));
+        self.module.push_opt(step.path.module.as_ref());
     }
 }

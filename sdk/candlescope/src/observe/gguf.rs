@@ -39,12 +39,13 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
         Some((at, Stored { name, dims: info.shape.into_dims(), dtype, stored, bytes }))
     });
     let name = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok());
-    let heads =
+    let number =
         |what: &str| content.metadata.get(&format!("{}.attention.{what}", name?)).map(|value| value.to_u32().ok());
-    let queries = heads("head_count").flatten();
+    let queries = number("head_count").flatten();
     // As many of keys where nothing is said of them; where they differ from layer to layer, it is not known.
-    let keys = heads("head_count_kv").unwrap_or(queries);
-    modules::architecture(name.map(String::as_str), queries.zip(keys).map(|(q, k)| (q.into(), k.into())));
+    let keys = number("head_count_kv").unwrap_or(queries);
+    let window = number("sliding_window").flatten().map(u64::from);
+    modules::architecture(name.map(String::as_str), queries.zip(keys).map(|(q, k)| (q.into(), k.into())), window);
     Ok(ObservedGguf { tensors: tensors.collect(), reading: None, file })
 }
 

@@ -5,7 +5,8 @@
 //! architectures that were read, and only of the layers named here; of all others they stay unknown.
 
 use super::Weight;
-use serde::Deserialize;
+use super::hf_config::HfConfig;
+use super::windows::{Reach, Window, Windows};
 
 /// How the rows of an architecture's layers follow from the tokens of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub struct Attention {
     pub keys: u64,
     /// What a token attends to.
     pub over: Over,
+    /// Where that ends.
+    pub window: Option<Window>,
 }
 
 /// What a token attends to.
@@ -91,6 +94,8 @@ pub enum Over {
     All,
     /// All positions of the source.
     Source,
+    /// Not known: the configuration names a window, and it is not known which layers have it.
+    Unknown,
 }
 
 /// The model being loaded, as far as its configuration says.
@@ -103,6 +108,7 @@ pub(crate) struct Architecture {
     heads: Option<(u64, u64)>,
     /// Features of the residual stream.
     hidden: Option<usize>,
+    windows: Option<Windows>,
 }
 
 /// A `config.json` that cannot be read.
@@ -110,30 +116,13 @@ pub(crate) struct Architecture {
 #[error("the model's configuration is not what config.json of Hugging Face holds: {0}; give the file's text as it is")]
 pub struct ConfigUnreadable(#[from] serde_json::Error);
 
-#[derive(Deserialize)]
-struct HfConfig {
-    model_type: String,
-    #[serde(flatten)]
-    rest: serde_json::Map<String, serde_json::Value>,
-}
-
-impl HfConfig {
-    fn has(&self, name: &str) -> bool {
-        self.rest.get(name).is_some_and(|value| !value.is_null())
-    }
-
-    /// The first of these that is a number: some models have lists under the names that others have numbers.
-    fn number(&self, names: &[&str]) -> Option<u64> {
-        names.iter().find_map(|name| self.rest.get(*name)?.as_u64())
-    }
-}
-
 impl Architecture {
     pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {
         let config: HfConfig = serde_json::from_str(json)?;
         let heads = config.number(&["num_attention_heads", "n_heads", "n_head"]).filter(|n| *n > 0);
         let keys = config.number(&["num_key_value_heads", "multi_query_group_num"]);
         Ok(Self {
+            windows: Windows::of_config(&config),
             family: family(&config.model_type),
             vocabulary: config.number(&["vocab_size"]).and_then(|words| words.try_into().ok()),
             hidden: config.number(&["hidden_size", "dim", "n_embd", "d_model"]).and_then(|n| n.try_into().ok()),
@@ -141,8 +130,14 @@ impl Architecture {
         })
     }
 
-    pub(super) fn named(name: &str, heads: Option<(u64, u64)>) -> Self {
-        Self { family: family(name), vocabulary: None, hidden: None, heads: heads.filter(|(queries, _)| *queries > 0) }
+    /// By its name, heads and window, as a GGUF file has them.
+    pub(super) fn named(name: &str, heads: Option<(u64, u64)>, window: Option<u64>) -> Self {
+        Self {
+            family: family(name),
+            heads: heads.filter(|(queries, _)| *queries > 0),
+            windows: window.and_then(|positions| Windows::of_gguf(name, positions)),
+            ..Self::default()
+        }
     }
 
     /// Where it contradicts a weight of a head, which is a matrix `[vocabulary, hidden]`.
@@ -160,7 +155,7 @@ impl Architecture {
     pub(super) fn rows(&self, module: &str) -> Rows {
         let part = module.rsplit('.').next().unwrap_or(module);
         let Some(family) = self.family else { return Rows::Unknown };
-        let routed = module.contains(".experts.") || part.bytes().all(|b| b.is_ascii_digit());
+        let routed = module.contains(".experts.") || Weight::is_number(part);
         match family {
             _ if routed => Rows::Unknown,
             Family::Decoder => match part {
@@ -205,7 +200,15 @@ impl Architecture {
             }
             _ => return None,
         };
-        Some(Attention { queries, keys, over })
+        let reach = match &self.windows {
+            Some(windows) if over == Over::Before => windows.reach(module),
+            _ => Reach::All,
+        };
+        Some(match reach {
+            Reach::All => Attention { queries, keys, over, window: None },
+            Reach::Within(window) => Attention { queries, keys, over, window: Some(window) },
+            Reach::Unknown => Attention { queries, keys, over: Over::Unknown, window: None },
+        })
     }
 }
 
@@ -227,7 +230,10 @@ fn family(name: &str) -> Option<Family> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::StepWork;
     use super::*;
+    use crate::annotation::Annotation;
+    use crate::vocabulary::Phase;
 
     #[test]
     fn rows_are_known_only_where_they_were_read() {
@@ -239,22 +245,23 @@ mod tests {
         assert_eq!(qwen.rows("blk.0.ffn_gate.3"), Rows::Unknown);
         assert_eq!(qwen.rows("lm_head"), Rows::EachSequence);
         assert_eq!(Architecture::default().rows("model.layers.0.self_attn.q_proj"), Rows::Unknown);
-        let bert = Architecture::named("bert", None);
+        let bert = Architecture::named("bert", None, None);
         assert_eq!(bert.rows("encoder.layer.0.output.dense"), Rows::EachToken(1));
         assert_eq!(bert.rows("pooler.dense"), Rows::Unknown);
-        let t5 = Architecture::named("t5", None);
+        let t5 = Architecture::named("t5", None, None);
         assert_eq!(t5.rows("decoder.block.0.layer.0.SelfAttention.k"), Rows::EachToken(1));
         assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.q"), Rows::EachToken(1));
         assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.k"), Rows::EachSourcePosition);
         assert_eq!(t5.rows("lm_head"), Rows::EachSequence);
-        let whisper = Architecture::named("whisper", None);
+        let whisper = Architecture::named("whisper", None, None);
         assert_eq!(whisper.rows("model.encoder.conv1"), Rows::EachToken(2));
         assert_eq!(whisper.rows("lm_head"), Rows::Unknown, "candle leaves it to the program");
     }
 
     #[test]
     fn attention_is_over_the_text_or_the_source() {
-        let over = |name: &str, module: &str| Architecture::named(name, None).attention(module, 64).map(|a| a.over);
+        let over =
+            |name: &str, module: &str| Architecture::named(name, None, None).attention(module, 64).map(|a| a.over);
         assert_eq!(over("t5", "encoder.block.0.layer.0.SelfAttention.q"), Some(Over::All));
         assert_eq!(over("t5", "decoder.block.0.layer.0.SelfAttention.q"), Some(Over::Before));
         assert_eq!(over("t5", "decoder.block.0.layer.1.EncDecAttention.k"), Some(Over::Source));
@@ -275,7 +282,27 @@ mod tests {
         let separate = phi.attention("m.q_proj", 32).unwrap();
         assert_eq!((separate.queries, separate.keys), (32, 0));
         assert_eq!(phi.attention("m.o_proj", 32), None);
-        assert_eq!(Architecture::named("phi3", None).attention("m.qkv_proj", 64), None, "heads are not known");
+        let window = r#"{"model_type": "phi3", "num_attention_heads": 4, "sliding_window": 7}"#;
+        let window = Architecture::of_config(window).unwrap().attention("model.layers.1.self_attn.qkv_proj", 96);
+        assert_eq!(window.unwrap().window, Some(Window { positions: 7, kept: false }));
+        assert_eq!(Architecture::named("phi3", None, None).attention("m.qkv_proj", 64), None, "heads are not known");
         assert!(Architecture::of_config("{}").unwrap_err().to_string().contains("model_type"));
+    }
+    /// gemma-3-1b: 26 layers, of which 4 attend to all and 22 to 512 positions; keys of 256 features in bf16.
+    #[test]
+    fn gemma_reads_less_than_its_context() {
+        let gemma = r#"{"model_type": "gemma3_text", "sliding_window": 512, "sliding_window_pattern": 6}"#;
+        let gemma = Architecture::of_config(gemma).unwrap();
+        let step = Annotation::new().tokens(1).context_len(8192);
+        let step = StepWork::of(&step, Some(Phase::Decode)).unwrap();
+        let of_layer = |layer: u64| {
+            let keys = gemma.attention(&format!("model.layers.{layer}.self_attn.k_proj"), 256).unwrap();
+            let queries = gemma.attention(&format!("model.layers.{layer}.self_attn.q_proj"), 1024).unwrap();
+            let (keys, queries) = (keys.annotation(step, 2).unwrap(), queries.annotation(step, 2).unwrap());
+            [keys.get_bytes(), queries.get_flops(), queries.get_flops_executed()].map(Option::unwrap)
+        };
+        let sum = (0..26).map(of_layer).fold([0; 3], |sum, of| [sum[0] + of[0], sum[1] + of[1], sum[2] + of[2]]);
+        let positions = 4 * 8192 + 22 * 512;
+        assert_eq!(sum, [2 * 256 * 2 * (positions + 26), 4 * 1024 * positions, 4 * 1024 * positions]);
     }
 }

@@ -3,15 +3,19 @@
 //! The formulas are those of the wrapped models (`candlescope_models::cost`): matrix products count 2·M·N·K, norms and
 //! look-ups no FLOPs; bytes are weights read and keys and values moved, I/O bytes have the activations besides.
 
+use super::windows::{Window, attended};
 use super::{Attention, Module, Operation, Over, Rows, Weight};
 use crate::annotation::Annotation;
-use crate::vocabulary::DType;
+use crate::vocabulary::{DType, Phase};
 
 /// What a step passes through the model, as its phase says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepWork {
     /// Tokens of all sequences together.
     pub(crate) tokens: u64,
+    /// Those of them that are new. Where a model keeps nothing of the text, all of it passes again for each token:
+    /// that is executed, and not needed.
+    pub(crate) needed: u64,
     pub(crate) sequences: u64,
     /// Tokens that each sequence has after the step.
     pub(crate) context: Option<u64>,
@@ -23,12 +27,32 @@ pub(crate) struct StepWork {
 
 impl StepWork {
     /// `None` where the annotation does not tell.
-    pub(crate) fn of(annotation: &Annotation) -> Option<Self> {
+    pub(crate) fn of(annotation: &Annotation, phase: Option<Phase>) -> Option<Self> {
         let tokens = annotation.get_tokens()?.into();
         let sequences = annotation.get_batch().unwrap_or(1).max(1).into();
         let context = annotation.get_context_len().map(u64::from);
-        Some(Self { tokens, sequences, context, source: None, begins: false })
+        let decodes = phase == Some(Phase::Decode);
+        let passed_again = if decodes { new_in_decode(annotation, tokens, sequences, context) } else { None };
+        let needed = passed_again.unwrap_or(tokens);
+        Some(Self { tokens, needed, sequences, context, source: None, begins: !decodes })
     }
+}
+
+/// New tokens of all sequences of a decoding step, those that have ended included: what is computed for them is no
+/// token passed again. `None` where all are new, or it is not known.
+///
+/// Only in decoding: in other phases, fewer new tokens than tokens are padding, which the formulas here do not tell
+/// from tokens, nor do those of the wrapped models.
+fn new_in_decode(annotation: &Annotation, tokens: u64, sequences: u64, context: Option<u64>) -> Option<u64> {
+    let each = match annotation.get_new_tokens().map(u64::from) {
+        Some(new) => {
+            let going_on = annotation.get_sequences().map_or(sequences, u64::from);
+            new.checked_div(going_on).filter(|each| each * going_on == new && *each > 0)?
+        }
+        // A decoding step has one new token for each sequence, and this one passes the whole text.
+        None => (context?.checked_mul(sequences) == Some(tokens)).then_some(1)?,
+    };
+    each.checked_mul(sequences).filter(|needed| *needed < tokens)
 }
 
 impl Module {
@@ -37,13 +61,11 @@ impl Module {
     pub(crate) fn annotation(&self, step: Option<StepWork>) -> Annotation {
         let Some(matrix) = self.weights.first() else { return Annotation::new() };
         let said = Annotation::new().dtype(matrix.dtype).shape(&matrix.dims);
-        let Some(rows) = step.and_then(|step| self.rows(step)) else { return said };
-        let recomputed = self.rows == Rows::EachSourcePosition && step.is_some_and(|step| !step.begins);
-        self.work(matrix, rows).map_or(said, |work| {
+        let work = step.and_then(|step| self.work(matrix, self.rows(step)?));
+        work.map_or(said, |work| {
             let mut said = said;
             said.merge(&work);
-            // What is made anew though it could have been kept is executed, and not needed.
-            if recomputed { said.flops(0) } else { said }
+            said
         })
     }
 
@@ -52,89 +74,105 @@ impl Module {
         matches!(self.operation, Operation::Linear | Operation::Convolution) && !self.weights.is_empty()
     }
 
-    /// Whether the rows that it computes in a step are known.
-    pub(crate) fn knows_rows(&self, step: StepWork) -> bool {
-        let is_conv1d =
-            self.operation == Operation::Convolution && self.weights.first().is_some_and(|w| w.dims.len() == 3);
-        self.rows(step).is_some() && (self.operation == Operation::Linear || is_conv1d)
-    }
-
-    fn rows(&self, step: StepWork) -> Option<u64> {
+    /// Rows that it computes in a step, and those of them that are needed.
+    fn rows(&self, step: StepWork) -> Option<(u64, u64)> {
         match self.rows {
-            Rows::EachToken(n) => step.tokens.checked_mul(n.into()),
-            Rows::EachSequence => Some(step.sequences),
-            Rows::EachSourcePosition => step.source,
+            Rows::EachToken(n) => Some((step.tokens.checked_mul(n.into())?, step.needed.checked_mul(n.into())?)),
+            Rows::EachSequence => Some((step.sequences, step.sequences)),
+            // What is made anew though it could have been kept is executed, and not needed.
+            Rows::EachSourcePosition => step.source.map(|rows| (rows, if step.begins { rows } else { 0 })),
             Rows::Unknown => None,
         }
     }
 
-    fn work(&self, matrix: &Weight, rows: u64) -> Option<Annotation> {
+    fn work(&self, matrix: &Weight, (rows, needed): (u64, u64)) -> Option<Annotation> {
         let width = activation_width(matrix)?;
         let weights = self.weights.iter().fold(0u64, |sum, weight| sum.saturating_add(weight.bytes));
         let all = |factors: &[u64]| factors.iter().fold(1u64, |product, n| product.saturating_mul(*n));
-        let (flops, bytes, activations) = match (self.operation, &*matrix.dims) {
+        let flops = |of_a_row: u64| {
+            Annotation::new().flops(needed.saturating_mul(of_a_row)).flops_executed(rows.saturating_mul(of_a_row))
+        };
+        let moves = |weights: u64, activations: u64| weights.saturating_add(activations);
+        Some(match (self.operation, &*matrix.dims) {
             (Operation::Linear, &[out, features]) => {
                 let (out, features) = (out as u64, features as u64);
                 // A bias is added by an operation of its own, which reads and writes what the product made.
                 let bias = if self.weights.len() > 1 { out.saturating_mul(2) } else { 0 };
                 let activations = all(&[rows, features.saturating_add(out).saturating_add(bias), width]);
-                (Some(all(&[2, rows, features, out])), weights, activations)
+                flops(all(&[2, features, out])).bytes(weights).io_bytes(moves(weights, activations))
             }
-            (Operation::Norm, &[features]) => (None, weights, all(&[rows, features as u64, 2, width])),
+            (Operation::Norm, &[features]) => {
+                Annotation::new().bytes(weights).io_bytes(moves(weights, all(&[rows, features as u64, 2, width])))
+            }
             (Operation::Embedding, &[words, features]) => {
                 let row = matrix.bytes / (words as u64).max(1);
-                (None, all(&[rows, row]), all(&[rows, (features as u64).saturating_mul(width).saturating_add(4)]))
+                let activations = all(&[rows, (features as u64).saturating_mul(width).saturating_add(4)]);
+                Annotation::new().bytes(all(&[needed, row])).io_bytes(moves(all(&[rows, row]), activations))
             }
             // Along one dimension; what it moves besides its weights depends on its stride.
             (Operation::Convolution, &[out, features, window]) => {
-                let flops = all(&[2, rows, features as u64, out as u64, window as u64]);
-                return Some(Annotation::new().bytes(weights).flops(flops).flops_executed(flops));
+                flops(all(&[2, features as u64, out as u64, window as u64])).bytes(weights)
             }
             _ => return None,
-        };
-        let work = Annotation::new().bytes(bytes).io_bytes(bytes.saturating_add(activations));
-        Some(match flops {
-            Some(flops) => work.flops(flops).flops_executed(flops),
-            None => work,
         })
     }
 }
 
 impl Attention {
-    /// The work of an attention without weights: both products over the positions attended to, keys and values read and
-    /// written. What its activations move depends on how it is done, and is not said.
+    /// The work of an attention without weights: both products over the positions attended to, and keys and values kept,
+    /// read and written. What its activations move depends on how it is done, and is not said.
     ///
-    /// Needed are 4·q·(T·C − T(T−1)/2) FLOPs for each sequence with T new tokens and C after the step, executed 4·q·T·C;
-    /// without a mask both are the latter. Over a source of S positions both are 4·q·T·S, and the keys and values of the
-    /// source are read by whoever has the queries and written by whoever makes them.
+    /// Needed are 4·q FLOPs for each position attended to: Σ(min(c, W)) of each sequence, c from C − T + 1 to C, with T
+    /// new tokens, C after the step and a window of W; T·C − T(T−1)/2 without one. Without a mask, as many as executed.
+    /// Executed are 4·q·T·C, or what candle keeps in place of C. Of the keys and values, those that any of the new tokens
+    /// attends to have to be read, min(C, W + T − 1), and the new ones written; an encoder keeps none. Over a source of
+    /// S positions FLOPs are 4·q·T·S, and the keys and values of the source are read by whoever has the queries and
+    /// written by whoever makes them.
     pub(crate) fn annotation(&self, step: StepWork, width: u64) -> Option<Annotation> {
-        if self.over == Over::Source {
-            return self.over_source(step, width);
-        }
-        let context = step.context?;
         let each = step.tokens / step.sequences;
-        let pairs = step.tokens.checked_mul(context)?;
-        let masked =
-            if self.over == Over::Before { step.sequences.checked_mul(each * each.saturating_sub(1) / 2)? } else { 0 };
-        let factor = self.queries.checked_mul(4)?;
-        let executed = factor.checked_mul(pairs)?;
-        let needed = factor.checked_mul(pairs.checked_sub(masked)?)?;
-        // All are read; the new ones were written.
-        let positions = step.sequences.checked_mul(context)?.checked_add(step.tokens)?;
-        let moved = positions.checked_mul(2)?.checked_mul(self.keys)?.checked_mul(width)?;
-        Some(Annotation::new().flops(needed).flops_executed(executed).bytes(moved))
+        let factor = self.queries.checked_mul(4)?.checked_mul(step.sequences)?;
+        match self.over {
+            Over::Unknown => None,
+            Over::Source => self.over_source(step, width),
+            Over::All => {
+                // What is encoded passes as a whole, and is attended to as a whole.
+                let flops = factor.checked_mul(each)?.checked_mul(step.context.unwrap_or(each))?;
+                Some(Annotation::new().flops(flops).flops_executed(flops))
+            }
+            Over::Before => {
+                let context = step.context?;
+                let reach = self.window.map_or(u64::MAX, |window| window.positions);
+                let new = step.needed / step.sequences;
+                let needed = factor.checked_mul(attended(new, context, reach)?)?;
+                let executed = factor.checked_mul(each.checked_mul(self.multiplied(each, context))?)?;
+                let read = context.min(reach.saturating_add(new).saturating_sub(1));
+                let positions = step.sequences.checked_mul(read)?.checked_add(step.needed)?;
+                let moved = positions.checked_mul(2)?.checked_mul(self.keys)?.checked_mul(width)?;
+                Some(Annotation::new().flops(needed).flops_executed(executed).bytes(moved))
+            }
+        }
+    }
+
+    /// Positions that candle multiplies each of so many new tokens with.
+    fn multiplied(&self, tokens: u64, context: u64) -> u64 {
+        match self.window {
+            // A prompt longer than the window is multiplied with itself.
+            Some(Window { positions, kept: true }) if tokens >= positions => tokens,
+            Some(Window { positions, kept: true }) => context.min(positions),
+            _ => context,
+        }
     }
 
     fn over_source(&self, step: StepWork, width: u64) -> Option<Annotation> {
         let source = step.source?;
         // Each sequence's tokens attend to the positions of its own source.
-        let pairs = step.tokens.checked_mul(source / step.sequences)?;
-        let flops = self.queries.checked_mul(4)?.checked_mul(pairs)?;
+        let factor = self.queries.checked_mul(4)?.checked_mul(source / step.sequences)?;
+        let (needed, executed) = (factor.checked_mul(step.needed)?, factor.checked_mul(step.tokens)?);
         // Neither of the models read here shares keys between heads: there are as many features as of queries.
         let written = if step.begins { self.keys } else { 0 };
         let features = self.queries.checked_add(written)?;
         let moved = source.checked_mul(2)?.checked_mul(features)?.checked_mul(width)?;
-        Some(Annotation::new().flops(flops).flops_executed(flops).bytes(moved))
+        Some(Annotation::new().flops(needed).flops_executed(executed).bytes(moved))
     }
 }
 
@@ -160,7 +198,12 @@ mod tests {
         Module { name: "m".into(), operation, weights, rows, attention: None }
     }
 
-    const STEP: StepWork = StepWork { tokens: 6, sequences: 2, context: Some(10), source: Some(14), begins: true };
+    const STEP: StepWork =
+        StepWork { tokens: 6, needed: 6, sequences: 2, context: Some(10), source: Some(14), begins: true };
+
+    fn attention(over: Over, queries: u64, keys: u64, window: Option<Window>) -> Attention {
+        Attention { queries, keys, over, window }
+    }
 
     #[test]
     fn products_norms_and_look_ups() {
@@ -191,16 +234,65 @@ mod tests {
     #[test]
     fn attention_needs_less_than_is_executed() {
         // Two sequences of three new tokens, ten each after the step: 3·10 − 3 of 30 pairs.
-        let attention = Attention { queries: 4, keys: 2, over: Over::Before }.annotation(STEP, 2).unwrap();
-        assert_eq!(attention.get_flops(), Some(4 * 4 * 2 * 27));
-        assert_eq!(attention.get_flops_executed(), Some(4 * 4 * 2 * 30));
-        assert_eq!(attention.get_bytes(), Some(2 * 2 * 2 * (2 * 10 + 6)));
-        let both = Attention { queries: 4, keys: 2, over: Over::All }.annotation(STEP, 2).unwrap();
-        assert_eq!(both.get_flops(), both.get_flops_executed());
-        assert_eq!(
-            Attention { queries: 4, keys: 2, over: Over::Before }.annotation(StepWork { context: None, ..STEP }, 2),
-            None
-        );
+        let causal = attention(Over::Before, 4, 2, None);
+        let said = causal.annotation(STEP, 2).unwrap();
+        assert_eq!(said.get_flops(), Some(4 * 4 * 2 * 27));
+        assert_eq!(said.get_flops_executed(), Some(4 * 4 * 2 * 30));
+        assert_eq!(said.get_bytes(), Some(2 * 2 * 2 * (2 * 10 + 6)));
+        assert_eq!(causal.annotation(StepWork { context: None, ..STEP }, 2), None);
+    }
+
+    #[test]
+    fn an_encoder_keeps_no_keys() {
+        let both = attention(Over::All, 4, 2, None);
+        let said = both.annotation(STEP, 2).unwrap();
+        assert_eq!((said.get_flops(), said.get_flops_executed()), (Some(4 * 4 * 2 * 30), Some(4 * 4 * 2 * 30)));
+        assert_eq!(said.get_bytes(), None, "they live within the layer");
+        let untold = both.annotation(StepWork { context: None, ..STEP }, 2).unwrap();
+        assert_eq!(untold.get_flops(), Some(4 * 4 * 2 * 3 * 3), "three tokens attend to each other");
+    }
+
+    #[test]
+    fn a_window_ends_what_is_attended_to_and_read() {
+        let within = |positions, kept| attention(Over::Before, 4, 2, Some(Window { positions, kept }));
+        let all = |said: Annotation| (said.get_flops(), said.get_flops_executed(), said.get_bytes());
+        // Tokens 8, 9 and 10 see four positions each: 5 to 10 have to be read.
+        let masked = within(4, false).annotation(STEP, 2).unwrap();
+        assert_eq!(all(masked), (Some(4 * 4 * 2 * 12), Some(4 * 4 * 2 * 30), Some(2 * 2 * 2 * (2 * 6 + 6))));
+        let kept = within(4, true).annotation(STEP, 2).unwrap();
+        assert_eq!(kept.get_flops_executed(), Some(4 * 4 * 2 * 3 * 4));
+        let prompt = StepWork { context: Some(3), ..STEP };
+        let longer_than_the_window = within(2, true).annotation(prompt, 2).unwrap();
+        assert_eq!(longer_than_the_window.get_flops_executed(), Some(4 * 4 * 2 * 3 * 3));
+        assert_eq!(within(10, true).annotation(STEP, 2), attention(Over::Before, 4, 2, None).annotation(STEP, 2));
+        assert_eq!(attention(Over::Unknown, 4, 2, None).annotation(STEP, 2), None);
+    }
+
+    #[test]
+    fn a_text_that_passes_again_is_executed_and_needed_once() {
+        let told = Annotation::new().tokens(20).context_len(10).batch(2);
+        let step = |annotation: Annotation, phase| StepWork::of(&annotation, Some(phase)).unwrap();
+        // One of two sequences goes on, and both pass.
+        let again = step(told.new_tokens(1).sequences(1), Phase::Decode);
+        assert_eq!((again.tokens, again.needed), (20, 2));
+        assert_eq!(step(told, Phase::Decode).needed, 2, "the whole text, for a token each");
+        assert_eq!(step(told, Phase::Prefill).needed, 20);
+        assert_eq!(step(told.new_tokens(15), Phase::Prefill).needed, 20, "padding");
+        assert_eq!(step(told.new_tokens(3).sequences(2), Phase::Decode).needed, 20, "not known");
+        let one = Annotation::new().tokens(4).context_len(10).batch(4);
+        assert_eq!(step(one.new_tokens(1).sequences(1), Phase::Decode).needed, 4, "three sequences have ended");
+        assert_eq!(step(one.tokens(8), Phase::Decode).needed, 8, "two tokens at once");
+
+        let linear = module(Operation::Linear, Rows::EachToken(1), &[&[8, 4]]).annotation(Some(again));
+        assert_eq!((linear.get_flops(), linear.get_flops_executed()), (Some(2 * 2 * 32), Some(2 * 20 * 32)));
+        let table = module(Operation::Embedding, Rows::EachToken(1), &[&[100, 4]]).annotation(Some(again));
+        assert_eq!((table.get_bytes(), table.get_io_bytes()), (Some(2 * 8), Some(20 * (8 + 4 + 8))));
+        let causal = attention(Over::Before, 4, 2, None).annotation(again, 2).unwrap();
+        assert_eq!((causal.get_flops(), causal.get_flops_executed()), (Some(4 * 4 * 20), Some(4 * 4 * 2 * 100)));
+        assert_eq!(causal.get_bytes(), Some(2 * 2 * 2 * (2 * 10 + 2)));
+        let source = attention(Over::Source, 8, 0, None);
+        let source = source.annotation(StepWork { source: Some(14), ..again }, 2).unwrap();
+        assert_eq!((source.get_flops(), source.get_flops_executed()), (Some(4 * 8 * 2 * 7), Some(4 * 8 * 20 * 7)));
     }
 
     #[test]
@@ -213,11 +305,10 @@ mod tests {
         assert_eq!((again.get_flops(), again.get_flops_executed()), (Some(0), Some(2 * 14 * 8 * 4)));
         let unknown = StepWork { source: None, ..STEP };
         assert_eq!(keys.annotation(Some(unknown)).get_flops(), None);
-        assert!(keys.knows_rows(STEP) && !keys.knows_rows(unknown));
         // Seven positions of the source for each of the three tokens of two sequences.
-        let queries = Attention { queries: 8, keys: 0, over: Over::Source };
-        let attention = queries.annotation(STEP, 2).unwrap();
-        assert_eq!((attention.get_flops(), attention.get_bytes()), (Some(4 * 8 * 6 * 7), Some(2 * 14 * 8 * 2)));
+        let queries = attention(Over::Source, 8, 0, None);
+        let said = queries.annotation(STEP, 2).unwrap();
+        assert_eq!((said.get_flops(), said.get_bytes()), (Some(4 * 8 * 6 * 7), Some(2 * 14 * 8 * 2)));
         assert_eq!(queries.annotation(unknown, 2), None);
     }
 

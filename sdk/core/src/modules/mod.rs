@@ -8,10 +8,12 @@
 
 mod architecture;
 mod cost;
+mod hf_config;
 mod loading;
 pub(crate) mod rules;
 mod table;
 mod watch;
+mod windows;
 
 use crate::vocabulary::DType;
 use architecture::Architecture;
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) use table::CANDLE_VERSION;
 pub(crate) use watch::{Claim, Watch};
+pub use windows::Window;
 
 /// A weight as its loader told it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +51,11 @@ impl Weight {
     /// The module that the weight belongs to: its name without the last part, or all of a name that has one part only.
     pub fn module(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(module, _)| module)
+    }
+
+    /// Whether a part of a name is the number of a layer or an expert.
+    fn is_number(part: &str) -> bool {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())
     }
 }
 
@@ -244,11 +252,12 @@ pub fn model(config: &str) -> Result<(), ConfigUnreadable> {
     Ok(())
 }
 
-/// The same by the name of the architecture and its heads of queries and of keys, as a GGUF file has them.
+/// The same by the name of the architecture, its heads of queries and of keys, and the positions of its window of
+/// attention, as a GGUF file has them.
 ///
 /// Without a name nothing is known of it.
-pub fn architecture(name: Option<&str>, heads: Option<(u64, u64)>) {
-    let architecture = name.map_or_else(Architecture::default, |name| Architecture::named(name, heads));
+pub fn architecture(name: Option<&str>, heads: Option<(u64, u64)>, window: Option<u64>) {
+    let architecture = name.map_or_else(Architecture::default, |name| Architecture::named(name, heads, window));
     with_loading(true, |loading| loading.load_next(architecture));
 }
 

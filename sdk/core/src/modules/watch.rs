@@ -136,6 +136,7 @@ fn modules(names: &[Arc<NameInfo>], model: &mut LoadedModel) {
         if distinct.insert(&**module) {
             model.modules += 1;
             model.rows_unknown += u64::from(!module.weights.is_empty() && module.rows == super::Rows::Unknown);
+            model.windows_unknown += u64::from(module.attention.is_some_and(|it| it.over == super::Over::Unknown));
         }
         for weight in &module.weights {
             users.entry(&weight.name).or_default().insert(&module.name);

@@ -5,7 +5,10 @@
 //!
 //! No I/O and no clocks here: records in, records out.
 
+mod buffers;
 mod modules_of_step;
+mod tree;
+mod work_of_step;
 
 use super::enrich::Resolved;
 use super::in_place::InPlace;
@@ -17,12 +20,10 @@ use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
+use buffers::StepBuffer;
+pub(crate) use buffers::ThreadStream;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
-
-/// Requests of one thread whose sources are remembered: more are not worked for in turns.
-const MAX_SOURCES: usize = 64;
 
 /// Steps of one thread that may be buffered at once: nested ones, and ones whose end was lost.
 const MAX_OPEN_STEPS: usize = 32;
@@ -73,7 +74,7 @@ struct Scratch {
     /// Work of modules, if it is known from the model's weights.
     work: Vec<Annotation>,
     /// For each interval, what around it states the number of tokens.
-    phases: Vec<modules_of_step::Around>,
+    phases: Vec<work_of_step::Around>,
     /// How often a module ran in a phase, by the phase's position and the module's name.
     passes: FxHashMap<(u32, u32), u32>,
     /// By the parent's position and the name: how many siblings have this name, and the ordinal of the next one.
@@ -91,134 +92,6 @@ enum Parent {
     Open,
     /// The parent's record was lost.
     Lost,
-}
-
-/// One thread's stream of raw records.
-pub(crate) struct ThreadStream {
-    pub(crate) info: Arc<ThreadInfo>,
-    pending: Option<Annotation>,
-    steps: Vec<StepBuffer>,
-    spare: Vec<StepBuffer>,
-    /// Positions that the latest `encode` step of a request passed, all sequences together: what its decoder attends to.
-    sources: VecDeque<(u32, u64)>,
-}
-
-#[derive(Default)]
-struct StepBuffer {
-    step: u64,
-    /// Positions of the source that the step's request has encoded on this thread.
-    source: Option<u64>,
-    items: Vec<RawInterval>,
-    annotations: Vec<(u32, Annotation)>,
-    /// Paths of the open intervals announced so far, by `seq`.
-    open: FxHashMap<u64, Arc<PathInfo>>,
-    /// Open intervals that ended in the part being resolved.
-    closing: FxHashSet<u64>,
-    announced: Vec<RawInterval>,
-    done: StepTotals,
-}
-
-/// Sums over all parts of a step.
-#[derive(Default, Clone, Copy)]
-struct StepTotals {
-    intervals: u64,
-    /// Intervals that are not the LLM helpers'.
-    model_intervals: u64,
-    flops: Option<u64>,
-    /// Includes the `flops` of intervals that do not state any executed FLOPs.
-    flops_executed: u64,
-    any_executed: bool,
-    bytes: Option<u64>,
-    io_bytes: Option<u64>,
-    /// Some intervals state FLOPs or bytes but no activations: the sum would be too small.
-    io_missing: bool,
-    /// The work of some modules is not known: the sum would be too small.
-    work_missing: bool,
-}
-
-impl StepTotals {
-    fn add(&mut self, a: &Annotation) {
-        let sum = |total: &mut Option<u64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *total = Some(total.unwrap_or(0).saturating_add(more));
-            }
-        };
-        sum(&mut self.flops, a.get_flops());
-        sum(&mut self.bytes, a.get_bytes());
-        sum(&mut self.io_bytes, a.get_io_bytes());
-        let works = a.get_flops().is_some() || a.get_bytes().is_some();
-        self.io_missing |= works && a.get_io_bytes().is_none();
-        let executed = a.get_flops_executed();
-        self.any_executed |= executed.is_some();
-        self.flops_executed = self.flops_executed.saturating_add(executed.or(a.get_flops()).unwrap_or(0));
-    }
-}
-
-impl StepBuffer {
-    /// The annotation of a buffered interval, by its index. The annotations must be sorted.
-    fn annotation(&self, item: u32) -> Option<Annotation> {
-        let found = self.annotations.binary_search_by_key(&item, |(at, _)| *at).ok()?;
-        Some(self.annotations[found].1)
-    }
-}
-
-impl ThreadStream {
-    pub(crate) fn new(info: Arc<ThreadInfo>) -> Self {
-        Self { info, pending: None, steps: Vec::new(), spare: Vec::new(), sources: VecDeque::new() }
-    }
-
-    fn buffer(&mut self, step: u64) -> &mut StepBuffer {
-        // Nested steps come and go at the end of the list; the one wanted is nearly always the last.
-        if let Some(at) = self.steps.iter().rposition(|s| s.step == step) {
-            return &mut self.steps[at];
-        }
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.step = step;
-        self.steps.push(buffer);
-        let last = self.steps.len() - 1;
-        &mut self.steps[last]
-    }
-
-    /// What a request has encoded here. Nothing without a request: another source could have come in between.
-    fn source(&self, request: u32) -> Option<u64> {
-        self.sources.iter().find(|(of, _)| *of == request && request != 0).map(|(_, positions)| *positions)
-    }
-
-    /// A step has ended: if it encoded, its request has a source.
-    fn remember_source(&mut self, root: &RawInterval, annotation: Option<Annotation>) {
-        if root.request == 0 || phase_of(root) != Some(Phase::Encode) {
-            return;
-        }
-        self.sources.retain(|(request, _)| *request != root.request);
-        let Some(positions) = annotation.and_then(|said| said.get_tokens()) else { return };
-        if self.sources.len() >= MAX_SOURCES {
-            self.sources.pop_front();
-        }
-        self.sources.push_back((root.request, positions.into()));
-    }
-
-    fn take(&mut self, step: u64) -> StepBuffer {
-        match self.steps.iter().rposition(|s| s.step == step) {
-            Some(at) => self.steps.remove(at),
-            None => {
-                let mut buffer = self.spare.pop().unwrap_or_default();
-                buffer.step = step;
-                buffer
-            }
-        }
-    }
-
-    fn recycle(&mut self, mut buffer: StepBuffer) {
-        buffer.items.clear();
-        buffer.annotations.clear();
-        buffer.open.clear();
-        buffer.announced.clear();
-        buffer.done = StepTotals::default();
-        buffer.source = None;
-        if self.spare.len() < 4 {
-            self.spare.push(buffer);
-        }
-    }
 }
 
 /// What the resolver needs besides its own state.
@@ -326,188 +199,6 @@ impl Resolver {
         self.emit(buffer, thread, around, out);
         buffer.items.clear();
         buffer.annotations.clear();
-    }
-
-    /// Sorts into enter order: ascending `seq`, which is dense unless records were dropped or a step was nested.
-    fn order(&mut self, buffer: &StepBuffer) {
-        let order = &mut self.scratch.order;
-        order.clear();
-        let seqs = || buffer.items.iter().map(|item| item.seq);
-        let (low, high) = seqs().fold((u64::MAX, 0), |(low, high), seq| (low.min(seq), high.max(seq)));
-        if (high - low) as usize + 1 == buffer.items.len() {
-            // If the numbers have no gaps, each interval's position follows from its number.
-            order.resize(buffer.items.len(), 0);
-            for (i, seq) in seqs().enumerate() {
-                order[(seq - low) as usize] = i as u32;
-            }
-        } else {
-            order.extend(0..buffer.items.len() as u32);
-            order.sort_unstable_by_key(|&i| buffer.items[i as usize].seq);
-        }
-    }
-
-    /// Finds the parents of the ordered intervals.
-    fn find_parents(&mut self, buffer: &StepBuffer) {
-        let Scratch { order, parents, .. } = &mut self.scratch;
-        parents.clear();
-        let seq_at = |position: u32| buffer.items[order[position as usize] as usize].seq;
-        for (position, &i) in order.iter().enumerate() {
-            let item = &buffer.items[i as usize];
-            // The parent is the interval entered just before, or one of its ancestors: walk up from it.
-            let mut candidate = if position == 0 { Parent::None } else { Parent::At(position as u32 - 1) };
-            while let Parent::At(at) = candidate
-                && seq_at(at) > item.parent
-            {
-                candidate = parents[at as usize];
-            }
-            let parent = match candidate {
-                Parent::At(at) if seq_at(at) == item.parent => candidate,
-                // Not found by walking up, which happens after losses: look it up.
-                _ => match order.binary_search_by_key(&item.parent, |&j| buffer.items[j as usize].seq) {
-                    Ok(found) if item.parent != 0 => Parent::At(found as u32),
-                    _ if item.flags & flag::STEP_ROOT != 0 => Parent::None,
-                    _ if buffer.open.contains_key(&item.parent) => Parent::Open,
-                    _ => Parent::Lost,
-                },
-            };
-            parents.push(parent);
-        }
-    }
-
-    fn find_paths(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
-        if self.paths_from_template(buffer) {
-            return;
-        }
-        self.name_groups(buffer, around);
-        self.count_siblings(buffer, around);
-        let mut paths = std::mem::take(&mut self.scratch.paths);
-        paths.clear();
-        for position in 0..self.scratch.order.len() {
-            let item = buffer.items[self.scratch.order[position] as usize];
-            let path = match buffer.open.remove(&item.seq) {
-                Some(path) => {
-                    buffer.closing.insert(item.seq);
-                    path
-                }
-                None => self.path_of(&item, self.scratch.parents[position], buffer, &paths, around),
-            };
-            paths.push(path);
-        }
-        self.scratch.paths = paths;
-        if buffer.closing.is_empty() {
-            self.remember_template(buffer);
-        } else {
-            buffer.closing.clear();
-        }
-    }
-
-    /// Counts how often each name occurs among siblings.
-    fn count_siblings(&mut self, buffer: &StepBuffer, around: &Surroundings<'_>) {
-        self.scratch.repeats.clear();
-        for position in 0..self.scratch.order.len() {
-            if let Parent::At(parent) = self.scratch.parents[position] {
-                let i = self.scratch.order[position];
-                let text = self.name(buffer.items[i as usize].name, around).text;
-                self.scratch.repeats.entry((parent, text)).or_default().0 += 1;
-            }
-        }
-    }
-
-    /// The path of an interval; `above` are the paths of all intervals that were entered before it.
-    fn path_of(
-        &mut self,
-        item: &RawInterval,
-        parent: Parent,
-        buffer: &StepBuffer,
-        above: &[Arc<PathInfo>],
-        around: &Surroundings<'_>,
-    ) -> Arc<PathInfo> {
-        let name = self.name(item.name, around);
-        let lost;
-        let (parent, ordinal) = match parent {
-            Parent::None => (None, UNIQUE),
-            // Children of an interval so long that it is resolved in parts get no ordinals: these would grow without
-            // limit, and with them the number of distinct paths.
-            Parent::At(at) if buffer.closing.contains(&item.parent) => (Some(&above[at as usize]), UNIQUE),
-            Parent::At(at) => (Some(&above[at as usize]), self.next_ordinal(at, name.text)),
-            Parent::Open | Parent::Lost => match buffer.open.get(&item.parent) {
-                Some(open) => (Some(open), UNIQUE),
-                None => {
-                    self.orphans += u64::from(parent == Parent::Lost);
-                    lost = self.paths.lost();
-                    (Some(&lost), UNIQUE)
-                }
-            },
-        };
-        self.paths.child(parent, item.name, &name, ordinal)
-    }
-
-    /// The ordinal of a name among the children of `parent`, if it repeats: how often it has occurred before.
-    fn next_ordinal(&mut self, parent: u32, name: u32) -> u32 {
-        match self.scratch.repeats.get_mut(&(parent, name)) {
-            Some((n, next)) if *n > 1 => {
-                *next += 1;
-                *next - 1
-            }
-            _ => UNIQUE,
-        }
-    }
-
-    /// Takes the paths of the last step of this name, if this one has the same tree.
-    fn paths_from_template(&mut self, buffer: &StepBuffer) -> bool {
-        let Scratch { order, parents, paths, .. } = &mut self.scratch;
-        let root = &buffer.items[order[0] as usize];
-        if root.flags & flag::STEP_ROOT == 0 || !buffer.open.is_empty() {
-            return false;
-        }
-        let Some(template) = self.templates.get(&root.name) else {
-            return false;
-        };
-        if template.len() != order.len() {
-            return false;
-        }
-        let same = template
-            .iter()
-            .zip(order.iter().zip(parents.iter()))
-            .all(|(node, (&i, &parent))| node.name == buffer.items[i as usize].name && node.parent == parent);
-        if same {
-            paths.clear();
-            paths.extend(template.iter().map(|node| node.path.clone()));
-        }
-        same
-    }
-
-    fn remember_template(&mut self, buffer: &StepBuffer) {
-        let Scratch { order, parents, paths, .. } = &self.scratch;
-        let root = &buffer.items[order[0] as usize];
-        let whole =
-            root.flags & flag::STEP_ROOT != 0 && !parents.iter().any(|p| matches!(p, Parent::Open | Parent::Lost));
-        if !whole || order.len() > 16_384 || self.templates.len() >= 256 {
-            return;
-        }
-        let nodes = order.iter().zip(parents).zip(paths).map(|((&i, &parent), path)| TemplateNode {
-            name: buffer.items[i as usize].name,
-            parent,
-            path: path.clone(),
-        });
-        self.templates.insert(root.name, nodes.collect());
-    }
-
-    /// Gives paths to the intervals that were announced as open.
-    fn place_announced(&mut self, buffer: &mut StepBuffer, around: &Surroundings<'_>) {
-        for open in std::mem::take(&mut buffer.announced) {
-            if buffer.open.contains_key(&open.seq) {
-                continue;
-            }
-            let name = self.name(open.name, around);
-            let path = if open.flags & flag::STEP_ROOT != 0 {
-                self.paths.child(None, open.name, &name, UNIQUE)
-            } else {
-                let parent = buffer.open.get(&open.parent).cloned().unwrap_or_else(|| self.paths.lost());
-                self.paths.child(Some(&parent), open.name, &name, UNIQUE)
-            };
-            buffer.open.insert(open.seq, path);
-        }
     }
 
     fn emit(
@@ -679,8 +370,15 @@ impl Resolver {
     pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
         let in_place = self.in_place.take()?;
         around.shared.names.extend(&mut self.names);
+        // Layers that are steps of their own are told by their modules, all of a kind as one.
         let name = |name| {
-            self.names.get(name as usize).map_or_else(|| "(other)".into(), |n: &Arc<NameInfo>| n.name.to_string())
+            self.names.get(name as usize).map_or_else(
+                || "(other)".into(),
+                |n: &Arc<NameInfo>| {
+                    let module = n.module.as_ref().and_then(|slot| slot.get());
+                    PathInfo::rollup_of(&n.name, module.map(|module| &*module.name))
+                },
+            )
         };
         let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
         in_place.overhead(name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })

@@ -145,6 +145,16 @@ fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
         );
         found.push(finding.count("modules", model.rows_unknown).count("all", model.modules));
     }
+    if model.windows_unknown > 0 {
+        let finding = Finding::new(
+            Code::RowsUnknown,
+            "the model's configuration names a sliding window, and of {modules} projections it is not known whether \
+             their layer has it: the work of attention is not known, nor that of a step",
+            "where all layers attend to the whole context, take `sliding_window` out of the text that is given to \
+             candlescope::model",
+        );
+        found.push(finding.count("modules", model.windows_unknown));
+    }
     for words in &model.contradictions {
         let finding = Finding::new(
             Code::ConfigContradictsWeights,

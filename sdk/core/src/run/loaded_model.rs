@@ -19,6 +19,9 @@ pub struct LoadedModel {
     pub modules: u64,
     /// Modules with weights for which the number of computed rows is unknown, so that FLOPs and bytes are missing.
     pub rows_unknown: u64,
+    /// Projections of queries or keys for which it is unknown whether their layer attends over the window that the
+    /// configuration names, so that FLOPs and bytes of the attention are missing.
+    pub windows_unknown: u64,
     /// Spans that should have weights but for which none were found: number by name.
     pub unnamed: BTreeMap<String, u64>,
     /// candle's spans at callsites that this release does not know: number by name.

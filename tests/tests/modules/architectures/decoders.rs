@@ -54,10 +54,12 @@ pub(super) struct Decoder {
     /// Elements of a layer's matrices besides attention's.
     pub(super) mlp: u64,
     pub(super) vocabulary: u64,
+    /// Layers that attend to so many positions only.
+    pub(super) windows: (u64, u64),
 }
 
 pub(super) const SMALL: Decoder =
-    Decoder { layers: 3, hidden: 32, queries: 32, keys: 16, mlp: 3 * 32 * 64, vocabulary: 96 };
+    Decoder { layers: 3, hidden: 32, queries: 32, keys: 16, mlp: 3 * 32 * 64, vocabulary: 96, windows: (0, 0) };
 
 impl Decoder {
     /// Projections of each token, and the head of the last.
@@ -67,7 +69,9 @@ impl Decoder {
     }
 
     pub(super) fn attention(&self, step: Step) -> u64 {
-        self.layers * 4 * self.queries * step.causal()
+        let (layers, positions) = self.windows;
+        let within: u64 = (step.context - step.tokens + 1..=step.context).map(|seen| seen.min(positions)).sum();
+        4 * self.queries * ((self.layers - layers) * step.causal() + layers * within)
     }
 
     /// One whose step is known to the last FLOP.
@@ -436,10 +440,16 @@ pub(super) const fn tied() -> &'static [(&'static str, &'static str)] {
 }
 
 fn gemma2() -> Row {
-    let more = json!({"head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8});
+    let more = json!({"head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8,
+        "sliding_window": 4, "use_sliding_window": null});
     let text = config("gemma2", more);
     let seen = run(&text, |vb| gemma2::Model::new(false, &of(&text), vb), gemma2::Model::forward);
-    spanless(SMALL, true, &seen, Case { name: "gemma2", file: "gemma2.rs", shared: tied(), ..Case::default() })
+    spanless(
+        Decoder { windows: (2, 4), ..SMALL },
+        true,
+        &seen,
+        Case { name: "gemma2", file: "gemma2.rs", shared: tied(), ..Case::default() },
+    )
 }
 
 fn starcoder2() -> Row {

@@ -167,7 +167,7 @@ fn marian() -> Row {
     .check(&seen)
 }
 
-/// It has no cache of its own tokens: all three are passed.
+/// It has no cache of its own tokens: all three are passed, and one is needed.
 const AGAIN: Step = Step { tokens: 3, context: 3 };
 
 fn whisper_total(step: Step) -> u64 {
@@ -213,7 +213,10 @@ fn whisper() -> Row {
         steps: &[ENCODE, START, AGAIN],
         remark: "FLOPs of a step where the program tells those of the head: how many positions pass it is its choice",
         total: &|step| whisper_total(step),
-        flops: StepFlops::All(&|step| whisper_total(step) + attention(step)),
+        flops: StepFlops::All(&|step| match step {
+            AGAIN => whisper_total(NEXT) + attention(NEXT),
+            _ => whisper_total(step) + attention(step),
+        }),
         spanless: &["layer_norm", "embed_tokens", "embed_positions"],
         shared: &[("lm_head", "model.decoder.embed_tokens.weight")],
         rows: &|module, step| match module {

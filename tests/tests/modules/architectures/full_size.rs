@@ -55,8 +55,15 @@ fn watch<M>(
 }
 
 fn yi() -> Row {
-    let sizes =
-        Decoder { layers: 32, hidden: 4096, queries: 4096, keys: 4 * 128, mlp: 3 * 4096 * 11008, vocabulary: 64000 };
+    let sizes = Decoder {
+        layers: 32,
+        hidden: 4096,
+        queries: 4096,
+        keys: 4 * 128,
+        mlp: 3 * 4096 * 11008,
+        vocabulary: 64000,
+        windows: (0, 0),
+    };
     let text = r#"{"model_type": "yi", "vocab_size": 64000, "num_attention_heads": 32, "num_key_value_heads": 4}"#;
     let seen = watch(text, |vb| yi::Model::new(&yi::Config::config_6b(), vb), yi::Model::forward);
     Case {
@@ -72,8 +79,15 @@ fn yi() -> Row {
 }
 
 fn mpt() -> Row {
-    let sizes =
-        Decoder { layers: 32, hidden: 3072, queries: 3072, keys: 8 * 128, mlp: 2 * 3072 * 4 * 3072, vocabulary: 32768 };
+    let sizes = Decoder {
+        layers: 32,
+        hidden: 3072,
+        queries: 3072,
+        keys: 8 * 128,
+        mlp: 2 * 3072 * 4 * 3072,
+        vocabulary: 32768,
+        windows: (0, 0),
+    };
     let text = r#"{"model_type": "mpt", "vocab_size": 32768, "n_heads": 24}"#;
     let seen =
         watch(text, |vb| mpt::Model::new(&mpt::Config::replit_code_v1_5_3b(), vb), |model, ids, _| model.forward(ids));

@@ -41,7 +41,6 @@ impl File {
             ("attention.head_count_kv", 2),
             ("attention.key_length", 8),
             ("attention.value_length", 8),
-            ("attention.sliding_window", 128),
             ("block_count", 3),
             ("context_length", 128),
             ("embedding_length", 32),
@@ -193,7 +192,7 @@ fn llama_moe() -> Row {
 }
 
 fn gemma3() -> Row {
-    let file = File::new("gemma3").layers(|file, layer| {
+    let file = File::new("gemma3").size("gemma3.attention.sliding_window".into(), 128).layers(|file, layer| {
         let file = gated(attention(file, layer), layer, "");
         let file = norms(file, layer, &["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"], 32);
         norms(file, layer, &["attn_q_norm", "attn_k_norm"], 8)
@@ -249,7 +248,7 @@ fn phi() -> Row {
 }
 
 fn phi3() -> Row {
-    let file = File::new("phi3").head().layers(|file, layer| {
+    let file = File::new("phi3").size("phi3.attention.sliding_window".into(), 4).head().layers(|file, layer| {
         let file = file.matrix(&format!("{layer}.attn_qkv"), 32 + 2 * 16, 32);
         let file = file.matrix(&format!("{layer}.attn_output"), 32, 32);
         let file = file.matrix(&format!("{layer}.ffn_up"), 128, 32).matrix(&format!("{layer}.ffn_down"), 32, 64);
@@ -259,7 +258,15 @@ fn phi3() -> Row {
         |content, file| quantized_phi3::ModelWeights::from_gguf(false, content, file, &Device::Cpu),
         quantized_phi3::ModelWeights::forward,
     );
-    Case { name: "quantized_phi3", file: "quantized_phi3.rs", spanless: &["token_embd", "norm"], ..CASE }.check(&seen)
+    let sizes = Decoder { windows: (3, 4), ..SMALL };
+    Case {
+        name: "quantized_phi3",
+        file: "quantized_phi3.rs",
+        flops: StepFlops::All(&|step| sizes.weights(step) + sizes.attention(step)),
+        spanless: &["token_embd", "norm"],
+        ..CASE
+    }
+    .check(&seen)
 }
 
 fn qwen3_file() -> File {

@@ -27,14 +27,14 @@ fn gemma() -> Row {
 
 fn gemma3() -> Row {
     let more = json!({
-        "head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8, "sliding_window": 64,
-        "sliding_window_pattern": 2, "rope_local_base_freq": 10000.0,
+        "head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 8, "sliding_window": 4,
+        "use_sliding_window": null, "sliding_window_pattern": 2, "rope_local_base_freq": 10000.0,
         // candle's cache takes the values of one head only.
         "num_key_value_heads": 1,
     });
     let text = config("gemma3_text", more);
     let seen = run(&text, |vb| gemma3::Model::new(false, &of(&text), vb), gemma3::Model::forward);
-    let sizes = Decoder { keys: 8, ..SMALL };
+    let sizes = Decoder { keys: 8, windows: (2, 4), ..SMALL };
     spanless(sizes, true, &seen, Case { name: "gemma3", file: "gemma3.rs", shared: tied(), ..Case::default() })
 }
 
