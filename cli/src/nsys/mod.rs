@@ -12,7 +12,6 @@ use candlescope_analysis::nsys::Profile;
 use candlescope_core::files::open_regular;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::SystemTime;
 
 /// File extensions of Nsight's reports, of recordings that could not be imported into one, and of exported reports.
 const REPORT: &str = "nsys-rep";
