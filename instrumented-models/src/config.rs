@@ -379,9 +379,13 @@ fn all_names() -> Vec<&'static str> {
     [NAMED, NAMED_WITH_ENCODER].concat()
 }
 
-/// The known name nearest to `wanted`, as ` (did you mean …?)`.
 fn suggest(wanted: &str) -> String {
-    all_names()
+    suggestion(wanted, all_names())
+}
+
+/// The known name nearest to `wanted`, as ` (did you mean …?)`; nothing if none is near.
+pub fn suggestion<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    known
         .into_iter()
         .map(|known| (edit_distance(wanted, known), known))
         .min()
