@@ -71,7 +71,7 @@ pub(crate) struct ProfileArgs {
     #[command(flatten)]
     pub(crate) options: PartialOptions,
     #[command(flatten)]
-    pub(crate) conf: crate::conf::args::ConfArgs,
+    pub(crate) conf: crate::conf_args::ConfArgs,
     /// TOML file with any of these options, named as here, or a run's inputs.yaml, to make the run again
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -10,6 +10,7 @@ mod analyze;
 mod args;
 mod bench;
 mod conf;
+mod conf_args;
 mod device;
 mod doctor;
 mod export;

@@ -1,12 +1,12 @@
 //! Layers of a configuration, composed.
 
-use super::args::ConfArgs;
 use super::groups::Folders;
 use super::keys::{GROUPS, KEYS, Key, find};
 use super::origin::{Origin, Setting};
 use super::sweep;
 use super::text::{Entry, read};
 use crate::args::PartialOptions;
+use crate::conf_args::ConfArgs;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -165,8 +165,9 @@ pub(super) fn find(name: &str, group: Option<&str>) -> Result<&'static Key> {
 /// The error that there is no such key, with the nearest ones.
 fn unknown(name: &str, wanted: &str) -> anyhow::Error {
     let paths: Vec<String> = KEYS.iter().map(Key::path).collect();
-    // One key for each option that may have been meant, whether it was written with its group or without.
-    let known = paths.iter().map(String::as_str).chain(KEYS.iter().map(|key| key.name));
+    // It may have been written with its group or without, or be a group.
+    let names = KEYS.iter().map(|key| key.name).chain(GROUPS);
+    let known = paths.iter().map(String::as_str).chain(names);
     let suggestion = nearest::suggestion(wanted, known);
     match wanted.split_once('.').filter(|(group, _)| GROUPS.contains(group)) {
         Some((group, _)) => {

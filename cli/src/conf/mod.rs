@@ -3,7 +3,6 @@
 //! Every layer is a list of keys with values and where they come from. Later layers win: defaults, group files, the
 //! file of `--config`, `--set` and `key=value`, flags.
 
-pub(crate) mod args;
 mod compose;
 mod groups;
 mod keys;

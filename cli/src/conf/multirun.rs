@@ -181,7 +181,7 @@ const FIGURES: [Column; 6] = [
     ("decode_tps", "decode tokens/s", significant),
     ("output_tps", "output tokens/s", significant),
     ("peak_memory", "peak memory", bytes),
-    ("usd_per_million_tokens", "$/1M tokens", significant),
+    ("usd_per_million_output_tokens", "$/1M tokens", significant),
 ];
 
 fn requests(object: &Value) -> Option<u64> {
