@@ -313,6 +313,14 @@ pub const DEFINITIONS: &[Definition] = &[
         "",
     ),
     def(
+        "usd_per_million_output_tokens",
+        "Price of output tokens",
+        "$/1M tokens",
+        "derived",
+        "Price of the machine per hour, as somebody gave it / (output throughput × 3,600 s) × 1,000,000: as if it were as busy all the time as while the measured requests ran. Not given without a price",
+        "",
+    ),
+    def(
         "overhead",
         "Overhead",
         "ratio",

@@ -2,11 +2,11 @@
 
 use crate::limits::ReadLimits;
 use crate::nsys::Profile;
-use crate::passes::{Analysis, KernelsByPath};
+use crate::passes::{Analysis, KernelsByPath, Price};
 use crate::reader::{OpenError, Run};
 use crate::render::html::HtmlError;
 use crate::render::terminal::TerminalOptions;
-use crate::render::{html, json, markdown, terminal};
+use crate::render::{html, inputs, json, markdown, terminal};
 use candlescope_core::files::write_whole;
 use candlescope_core::run::Verdict;
 use serde_json::Value;
@@ -40,6 +40,8 @@ pub struct ReportOptions {
     pub out: Option<PathBuf>,
     /// A profile of Nsight Systems made of the same run, whose kernels are shown by path.
     pub nsys: Option<Profile>,
+    /// What the machine costs, in place of what the run says.
+    pub price: Option<Price>,
     /// Layout of the terminal summary.
     pub terminal: TerminalOptions,
     /// Limits on reading the run.
@@ -55,11 +57,15 @@ pub struct ReportOutput {
     pub metrics: Value,
     /// Whether the data can be trusted.
     pub verdict: Verdict,
-    /// The files written: `report.html`, `report.md`, `operators.md`, `metrics.json`.
+    /// The files written, as [`write_report`] lists them.
     pub files: Vec<PathBuf>,
 }
 
-/// Reads the run in `dir` and writes `report.html`, `report.md`, `operators.md` and `metrics.json`.
+/// Reads the run in `dir` and writes its reports:
+///
+/// - `report.html`, `report.md`, `operators.md`, `metrics.json`: every figure, for people and for programs;
+/// - `stakeholder_summary.md`: one page for somebody who decides; `assumptions.md`: what the figures rest on;
+/// - `env.json`: the machine; `inputs.yaml`: the configuration, to make the run again.
 ///
 /// Each file appears whole or not at all: it is written under a temporary name and renamed.
 ///
@@ -73,6 +79,7 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
         analysis.verdict.findings.extend(kernels.findings());
         analysis.nsys = Some(kernels);
     }
+    analysis.price = options.price.or(analysis.price);
     let out = options.out.as_deref().unwrap_or(dir.as_ref());
     std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
@@ -81,6 +88,10 @@ pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<Re
         ("report.md", markdown::report(&analysis)),
         ("operators.md", markdown::operators(&analysis)),
         ("metrics.json", format!("{metrics:#}\n")),
+        ("stakeholder_summary.md", markdown::stakeholder_summary(&analysis)),
+        ("assumptions.md", markdown::assumptions(&analysis)),
+        ("env.json", format!("{:#}\n", json::environment(&analysis.manifest))),
+        ("inputs.yaml", inputs::inputs(&analysis.manifest)),
     ];
     let mut files = Vec::new();
     for (name, text) in contents {

@@ -19,7 +19,7 @@ pub(crate) enum Command {
     /// Run a model under full instrumentation and write a run
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(Box<ProfileArgs>),
-    /// Turn a run into report.html, report.md, operators.md, metrics.json and a terminal summary
+    /// Turn a run into its reports (report.html, report.md, metrics.json, …) and a terminal summary
     Report(ReportArgs),
     /// Say where the GPUs' time went: busy, idle and why, by stream, kernel and path
     Analyze(crate::analyze::AnalyzeArgs),
@@ -52,7 +52,9 @@ Examples:
   candlescope profile --model MODEL.gguf --prompt 'Once upon a' --out runs/a
       a GGUF file; the report is runs/a/report.html
   candlescope profile --model config:llama-3-8b --prompt-tokens 512
-      an architecture at its true size, random weights, a prompt of a given length";
+      an architecture at its true size, random weights, a prompt of a given length
+  candlescope profile model=smollm2 dataset=samples runtime.max_new_tokens=32
+      from files of groups: docs/configuration.md";
 
 const NSYS_EXAMPLES: &str = "\
 Examples:
@@ -71,7 +73,9 @@ fn whole<T: TryFrom<u64>>() -> RangedU64ValueParser<T> {
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
     pub(crate) options: PartialOptions,
-    /// TOML file with any of these options, named as here
+    #[command(flatten)]
+    pub(crate) conf: crate::conf_args::ConfArgs,
+    /// TOML file with any of these options, named as here, or a run's inputs.yaml, to make the run again
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Overrides one option of the file, for example --set max-new-tokens=8
@@ -218,6 +222,9 @@ pub(crate) struct ReportArgs {
     /// Profile of the same run by Nsight Systems (.sqlite or .nsys-rep), to show its kernels by path
     #[arg(long, value_name = "FILE")]
     pub(crate) nsys: Option<PathBuf>,
+    /// What the machine costs, in US dollars an hour [default: what the run says]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub(crate) price_per_hour: Option<f64>,
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     pub(crate) limits: Vec<String>,

@@ -9,6 +9,8 @@
 mod analyze;
 mod args;
 mod bench;
+mod conf;
+mod conf_args;
 mod device;
 mod doctor;
 mod export;
@@ -28,10 +30,12 @@ mod options;
 mod output;
 mod profile;
 mod progress;
+mod prompts;
 mod report;
 #[cfg(feature = "roofline")]
 mod roofline;
 mod run_dir;
+mod samples;
 mod services;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;

@@ -1,12 +1,14 @@
-//! Merges defaults, a TOML file, `--set` and the command line.
+//! Options of `profile`, from a composed configuration.
 
 use crate::args::{PartialOptions, ProfileArgs};
+use crate::conf::{Composed, Layers};
+use crate::samples;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::files::read_text_limited;
 use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
+use candlescope_models::dataset;
 use serde::Serialize;
-use std::path::PathBuf;
-use toml::{Table, Value};
+use std::path::{Path, PathBuf};
 
 /// Options of `profile` as resolved.
 #[derive(Debug, Clone, Serialize)]
@@ -46,26 +48,43 @@ pub(crate) struct Options {
     pub(crate) prometheus: Option<String>,
     #[serde(skip)]
     pub(crate) perfetto: Option<PathBuf>,
+    /// US dollars.
+    pub(crate) price_per_hour: Option<f64>,
+    /// The group files that were chosen.
+    pub(crate) groups: Vec<String>,
+    /// The composed configuration, from which the run can be made again.
+    pub(crate) inputs: serde_json::Value,
 }
 
-/// The prompt. Its text is never recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The prompt. Its text is not recorded unless `dataset.keep_text` is on.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Prompt {
     Text(String),
     RandomTokens(usize),
+    Dataset(Dataset),
+}
+
+/// Prompts of a data set, and which of them to use.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Dataset {
+    /// As it was given.
+    pub(crate) name: String,
+    pub(crate) prompts: Vec<dataset::Prompt>,
+    /// Most prompts.
+    pub(crate) limit: Option<usize>,
+    /// In an order that the seed decides.
+    pub(crate) shuffle: bool,
+    /// Longer ones are left out.
+    pub(crate) max_prompt_tokens: Option<usize>,
+    /// Record the texts.
+    pub(crate) keep_text: bool,
 }
 
 const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";
 
-/// The options for the prompt, of which one counts.
-const PROMPTS: [&str; 3] = ["prompt", "prompt-file", "prompt-tokens"];
-
 /// Most sequences at once. Far more than any machine can decode, and few enough that the prompts themselves fit into
 /// memory.
 pub(crate) const MAX_BATCH: usize = 1 << 16;
-
-/// Largest configuration, in bytes. One that sets every option has less than a kilobyte.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Largest prompt file, in bytes: more than the longest context that a model may have.
 const MAX_PROMPT_BYTES: u64 = 64 << 20;
@@ -73,51 +92,14 @@ const MAX_PROMPT_BYTES: u64 = 64 << 20;
 /// Most megabytes whose bytes can still be counted.
 const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
 
-/// Resolves the options of `profile`. Later layers win: defaults, file, `--set`, command line.
-pub(crate) fn resolve(args: &ProfileArgs) -> Result<Options> {
-    let mut table = Table::new();
-    if let Some(file) = &args.config {
-        let text = read_text_limited(file, MAX_CONFIG_BYTES)
-            .with_context(|| format!("cannot read the configuration {}", file.display()))?;
-        let read: Table = text.parse().with_context(|| format!("{} is not valid TOML", file.display()))?;
-        check(&read).with_context(|| format!("in {}", file.display()))?;
-        lay(&mut table, read);
-    }
-    for setting in &args.set {
-        let (key, value) = setting.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{setting}`"))?;
-        let one = Table::from_iter([(key.trim().to_string(), value_of(value.trim()))]);
-        check(&one).with_context(|| format!("in --set {setting}"))?;
-        lay(&mut table, one);
-    }
-    lay(&mut table, Table::try_from(&args.options).context("cannot merge the options")?);
-    let partial: PartialOptions = Value::Table(table).try_into().context("cannot read the options")?;
-    build(partial)
+/// The configurations that `profile` was asked for: one, or with `-m` every combination.
+pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composed>> {
+    Layers::of(&args.options, &args.conf, args.config.as_deref(), &args.set)?.combinations()
 }
 
-/// Merges `layer` over `table`. A prompt option of a layer replaces whichever one the layers below have.
-fn lay(table: &mut Table, layer: Table) {
-    if PROMPTS.iter().any(|k| layer.contains_key(*k)) {
-        table.retain(|k, _| !PROMPTS.contains(&k));
-    }
-    table.extend(layer);
-}
-
-/// Whether the keys and their types are right.
-fn check(table: &Table) -> Result<()> {
-    let read: Result<PartialOptions, _> = Value::Table(table.clone()).try_into();
-    read.map(drop).map_err(|error| anyhow!("{}", error.message().trim().replace('\n', " ")))
-}
-
-/// A TOML value, or else a string: `--set model=embedded` needs no quotes.
-fn value_of(text: &str) -> Value {
-    format!("v = {text}")
-        .parse::<Table>()
-        .ok()
-        .and_then(|mut t| t.remove("v"))
-        .unwrap_or_else(|| Value::String(text.to_string()))
-}
-
-fn build(p: PartialOptions) -> Result<Options> {
+/// Resolves the options of a composed configuration.
+pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
+    let p = composed.options()?;
     let on_gpu = p.device.as_ref().is_some_and(|device| device.starts_with("cuda"));
     let options = Options {
         gpu_timing: gpu_timing(p.gpu_timing.as_deref(), on_gpu)?,
@@ -126,20 +108,20 @@ fn build(p: PartialOptions) -> Result<Options> {
         cupti: p.cupti.clone(),
         overhead_probe: p.overhead_probe,
         nvtx: p.nvtx,
-        prompt: prompt(&p)?,
-        model: p.model.unwrap_or_else(|| "embedded".into()),
-        chat: p.chat.unwrap_or(false),
-        max_new_tokens: p.max_new_tokens.unwrap_or(64),
-        ignore_eos: p.ignore_eos.unwrap_or(false),
-        batch: p.batch.unwrap_or(1),
-        repeats: p.repeats.unwrap_or(6),
-        warmup: p.warmup.unwrap_or(1),
-        device: p.device.unwrap_or_else(|| "cpu".into()),
+        prompt: prompt(&p, composed)?,
+        model: p.model.unwrap_or_default(),
+        chat: p.chat.unwrap_or_default(),
+        max_new_tokens: p.max_new_tokens.unwrap_or_default(),
+        ignore_eos: p.ignore_eos.unwrap_or_default(),
+        batch: p.batch.unwrap_or_default(),
+        repeats: p.repeats.unwrap_or(if composed.get("dataset.path").is_some() { 1 } else { 6 }),
+        warmup: p.warmup.unwrap_or_default(),
+        device: p.device.unwrap_or_default(),
         dtype: p.dtype,
-        dequantize: p.dequantize.unwrap_or(false),
-        engine: p.engine.unwrap_or_else(|| "instrumented".into()),
-        seed: p.seed.unwrap_or(42),
-        temperature: p.temperature.unwrap_or(0.0),
+        dequantize: p.dequantize.unwrap_or_default(),
+        engine: p.engine.unwrap_or_default(),
+        seed: p.seed.unwrap_or_default(),
+        temperature: p.temperature.unwrap_or_default(),
         top_k: p.top_k,
         top_p: p.top_p,
         out: p.out,
@@ -147,6 +129,9 @@ fn build(p: PartialOptions) -> Result<Options> {
         otlp: p.otlp.map(Into::into),
         prometheus: p.prometheus,
         perfetto: p.perfetto,
+        price_per_hour: price(composed)?,
+        groups: composed.groups().to_vec(),
+        inputs: composed.inputs(),
     };
     for (name, value) in
         [("max-new-tokens", options.max_new_tokens), ("batch", options.batch), ("repeats", options.repeats)]
@@ -195,10 +180,33 @@ fn windows(text: &str) -> Result<Schedule> {
     text.parse().map_err(|error| anyhow!("--cupti: {error}"))
 }
 
-fn prompt(p: &PartialOptions) -> Result<Prompt> {
-    let given = [p.prompt.is_some(), p.prompt_file.is_some(), p.prompt_tokens.is_some()];
+fn price(composed: &Composed) -> Result<Option<f64>> {
+    let price = composed.get("hardware.price_per_hour").and_then(toml::Value::as_float);
+    if let Some(wrong) = price.filter(|price| !price.is_finite() || *price < 0.0) {
+        bail!("hardware.price_per_hour is {wrong}; it is US dollars an hour, 0 or more");
+    }
+    Ok(price)
+}
+
+fn prompt(p: &PartialOptions, composed: &Composed) -> Result<Prompt> {
+    let set = composed.text("dataset.path");
+    let given = [p.prompt.is_some(), p.prompt_file.is_some(), p.prompt_tokens.is_some(), set.is_some()];
     if given.iter().filter(|g| **g).count() > 1 {
-        bail!("give one of prompt, prompt-file and prompt-tokens, not several");
+        bail!("give one of prompt, prompt-file, prompt-tokens and dataset.path, not several");
+    }
+    if let Some(name) = set {
+        return Ok(Prompt::Dataset(dataset(name, composed)?));
+    }
+    if let Some(key) = ["variant", "limit", "shuffle", "max_prompt_tokens"]
+        .into_iter()
+        .find(|key| composed.get(&format!("dataset.{key}")).is_some())
+    {
+        bail!("dataset.{key} is about a data set, and there is none: choose one by dataset=NAME or dataset.path=PATH");
+    }
+    if let Some(hash) = composed.text("dataset.prompt_sha256") {
+        bail!(
+            "the run was made with a prompt that it does not keep (SHA-256 {hash}): give the text again with --prompt"
+        );
     }
     let text = match (&p.prompt, &p.prompt_file, p.prompt_tokens) {
         (_, _, Some(0)) => bail!("--prompt-tokens is 0; it must be at least 1"),
@@ -214,6 +222,28 @@ fn prompt(p: &PartialOptions) -> Result<Prompt> {
     Ok(Prompt::Text(text))
 }
 
+/// Reads a data set.
+fn dataset(name: String, composed: &Composed) -> Result<Dataset> {
+    let variant = composed.text("dataset.variant");
+    let prompts = match samples::find(&name, variant.as_deref())? {
+        Some(prompts) => prompts,
+        None => dataset::read(Path::new(&name), variant.as_deref())?,
+    };
+    let at_least_one = |key: &str| match composed.whole(key) {
+        Some(0) => bail!("{key} is 0; it must be at least 1, or left out for no limit"),
+        number => Ok(number),
+    };
+    let is_on = |key: &str| composed.get(key).and_then(toml::Value::as_bool).unwrap_or_default();
+    Ok(Dataset {
+        name,
+        prompts,
+        limit: at_least_one("dataset.limit")?,
+        shuffle: is_on("dataset.shuffle"),
+        max_prompt_tokens: at_least_one("dataset.max_prompt_tokens")?,
+        keep_text: is_on("dataset.keep_text"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +253,7 @@ mod tests {
     fn resolved(args: &[&str]) -> Result<Options> {
         let cli = Cli::try_parse_from(["candlescope", "profile"].iter().chain(args))?;
         match cli.command {
-            Command::Profile(args) => resolve(&args),
+            Command::Profile(args) => resolve(&composed(&args)?[0]),
             _ => unreachable!("parsed as profile"),
         }
     }

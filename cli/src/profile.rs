@@ -1,8 +1,9 @@
 //! `candlescope profile`.
 
 use crate::args::ProfileArgs;
+use crate::conf::{Composed, multirun};
 use crate::limits::limits;
-use crate::options::{Options, Prompt, resolve};
+use crate::options::{Options, Prompt, composed, resolve};
 use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
@@ -31,7 +32,54 @@ pub(crate) fn start_thread_pool() -> Result<()> {
 }
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
-    let options = resolve(args)?;
+    let combinations = composed(args)?;
+    if args.conf.print_config {
+        return print_config(&combinations, args.json);
+    }
+    // Mistakes in any combination end the command before the first one runs.
+    let mut resolved = combinations.iter().map(resolve).collect::<Result<Vec<_>>>()?;
+    match args.conf.pick {
+        Some(n) if n < resolved.len() => {
+            let mut options = resolved.swap_remove(n);
+            options.out.clone_from(&args.conf.pick_out);
+            profile(options, Shown { json: true, progress: false })
+        }
+        Some(n) => bail!("there is no combination {n}; the files of the configuration have changed meanwhile"),
+        None if args.conf.multirun => {
+            let out = resolved.first().and_then(|options| options.out.clone());
+            multirun::run(&combinations, out, args.json)
+        }
+        None => {
+            let shown = Shown { json: args.json, progress: !args.no_progress && !args.json };
+            profile(resolved.swap_remove(0), shown)
+        }
+    }
+}
+
+/// Shows configurations, and where their values come from.
+fn print_config(combinations: &[Composed], as_json: bool) -> Result<()> {
+    combinations.iter().try_for_each(|composed| {
+        // What cannot be run is not shown as if it could.
+        resolve(composed)?;
+        if as_json {
+            return say(&composed.to_json().to_string());
+        }
+        let swept = composed.swept();
+        let title = if swept.is_empty() { String::new() } else { format!("# {}\n", swept.join(" ")) };
+        say(&format!("{title}{}", composed.to_toml()))
+    })
+}
+
+/// What the command prints.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// One object in place of text.
+    json: bool,
+    /// A bar while it runs.
+    progress: bool,
+}
+
+fn profile(options: Options, shown: Shown) -> Result<()> {
     let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
@@ -40,7 +88,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
     let scope = start(&options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
-    let progress = Progress::new(!args.no_progress && !args.json);
+    let progress = Progress::new(shown.progress);
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
     // like an error: unwinding past this point would leave a run that ended without one.
@@ -61,7 +109,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
         Err(error) => return Err(error.context(format!("what was recorded until then is in {}", out.display()))),
     };
     let manifest = manifest.unwrap_or_default();
-    show(args, &options, out, &manifest, &outputs, limits)?;
+    show(shown, &options, out, &manifest, &outputs, limits)?;
     // The figures above cover what was written; that something was not written is still an error.
     match manifest
         .verdict
@@ -175,7 +223,10 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
-    let outputs = work::run(model, source, options, progress)?;
+    let work::Done { outputs, dataset } = work::run(model, source, options, progress)?;
+    if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
+        handle.set_result("dataset", facts);
+    }
     if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
         handle.set_result("prompt_tokens", first.prompt_tokens());
         if let Some(reason) = first.finish_reason() {
@@ -191,7 +242,7 @@ fn reads_source(manifest: &RunManifest) -> bool {
 }
 
 fn show(
-    args: &ProfileArgs,
+    shown: Shown,
     options: &Options,
     out: &std::path::Path,
     manifest: &RunManifest,
@@ -203,7 +254,7 @@ fn show(
         Output::Text(text) => text.sequences.as_slice(),
         Output::Vectors(_) => &[],
     });
-    if args.json {
+    if shown.json {
         let texts: Vec<&str> = sequences.iter().map(|s| s.text.as_str()).collect();
         let object = json!({
             "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": manifest.results.get("finish_reason"),
@@ -216,7 +267,7 @@ fn show(
         say(&format!("{} tokens encoded: a vector of {features} features a text\n", encoding.tokens))?;
     }
     if let Some(sequence) = sequences.first() {
-        let shown = match (&options.prompt, sequence.text.is_empty()) {
+        let text = match (&options.prompt, sequence.text.is_empty()) {
             (_, true) => format!(
                 "(no tokenizer) {} tokens: {:?}",
                 sequence.tokens.len(),
@@ -227,7 +278,7 @@ fn show(
             }
             _ => sequence.text.clone(),
         };
-        say(&format!("{}\n", shown.trim_end()))?;
+        say(&format!("{}\n", text.trim_end()))?;
     }
     say(&report.summary)?;
     say(&format!("Run: {}   Report: {}", out.display(), out.join("report.html").display()))

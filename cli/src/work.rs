@@ -2,6 +2,7 @@
 
 use crate::options::{Options, Prompt};
 use crate::progress::Progress;
+use crate::prompts::{Asked, Asking, Encoder, always, of_dataset};
 use anyhow::{Result, bail};
 use candlescope_models::chat::Message;
 use candlescope_models::{
@@ -38,13 +39,14 @@ impl Output {
     }
 }
 
-/// Runs all requests; those of the warm-up are not returned.
-pub(crate) fn run(
-    model: AnyModel,
-    source: &ModelSource,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Vec<Output>> {
+/// What all requests yielded, those of the warm-up left out, and facts about a data set.
+pub(crate) struct Done {
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) dataset: Option<serde_json::Value>,
+}
+
+/// Runs all requests.
+pub(crate) fn run(model: AnyModel, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
     match model {
         AnyModel::Decoder(mut model) => decoder(&mut model, source, options, progress),
         AnyModel::EncoderDecoder(mut model) => encoder_decoder(&mut model, source, options, progress),
@@ -57,23 +59,25 @@ fn needs_random(source: &ModelSource, has_tokenizer: bool) -> bool {
     !has_tokenizer && matches!(source, ModelSource::Config(_))
 }
 
-fn decoder(
-    model: &mut LoadedModel,
-    source: &ModelSource,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Vec<Output>> {
-    let prompt = match &options.prompt {
-        Prompt::RandomTokens(n) => model.random_prompt(*n, options.seed)?,
-        Prompt::Text(text) if options.chat => model.encode_chat(&[Message::new("user", text)])?,
-        Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
-            model.random_prompt(RANDOM_TOKENS, options.seed)?
+fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
+    let asking = {
+        let text = |text: &str| Ok(model.encode_prompt(text)?);
+        let chat = |messages: &[Message]| Ok(model.encode_chat(messages)?);
+        let most = model.model.max_context().saturating_sub(1);
+        let encoder = Encoder { model: &model.info.name, most, text: &text, chat: Some(&chat) };
+        match &options.prompt {
+            Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.seed)?, options),
+            Prompt::Text(text) if options.chat => always(encoder.say(text, true)?, options),
+            Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
+                always(model.random_prompt(RANDOM_TOKENS, options.seed)?, options)
+            }
+            Prompt::Text(text) => always(encoder.say(text, false)?, options),
+            Prompt::Dataset(set) => of_dataset(set, options, &encoder)?,
         }
-        Prompt::Text(text) => model.encode_prompt(text)?,
     };
-    let (prompts, how) = (vec![prompt; options.batch], generation(options));
-    requests(options, progress, options.max_new_tokens, || {
-        let output = generate(model, &prompts, &how, &mut |token| {
+    requests(asking, options, progress, options.max_new_tokens, |asked| {
+        let prompts = vec![asked.tokens.clone(); options.batch];
+        let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
                 progress.advance();
             }
@@ -87,21 +91,37 @@ fn encoder_decoder(
     source: &ModelSource,
     options: &Options,
     progress: &Progress,
-) -> Result<Vec<Output>> {
+) -> Result<Done> {
     refuse_chat(options, &model.info.name)?;
     let most = model.source_positions();
-    let input = match &options.prompt {
-        Prompt::RandomTokens(n) => model.random_source(*n, options.batch, options.seed)?,
-        // A text cannot be heard: the longest sound there is, as whisper itself pads every sound to that.
-        Prompt::Text(_) if model.reads_sound() => model.random_source(most, options.batch, options.seed)?,
-        Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
-            model.random_source(RANDOM_TOKENS.min(most), options.batch, options.seed)?
+    let asking = match &options.prompt {
+        Prompt::Dataset(set) if model.reads_sound() => {
+            bail!("{} reads sound, and the data set {} has none; leave it out", model.info.name, set.name)
         }
-        Prompt::Text(text) => model.text(&model.encode_prompt(text)?, options.batch)?,
+        Prompt::Dataset(set) => {
+            let text = |text: &str| Ok(model.encode_prompt(text)?);
+            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None })?
+        }
+        // What is not tokens is made below.
+        _ => always(Vec::new(), options),
     };
-    let how = generation(options);
-    requests(options, progress, options.max_new_tokens, || {
-        let output = generate_from(model, &input, &how, &mut |token| {
+    let random = |n: usize| model.random_source(n, options.batch, options.seed);
+    let inputs = asking.all.iter().map(|asked| {
+        Ok(match &options.prompt {
+            Prompt::RandomTokens(n) => random(*n)?,
+            // A text cannot be heard: the longest sound there is, as whisper itself pads every sound to that.
+            Prompt::Text(_) if model.reads_sound() => random(most)?,
+            Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => random(RANDOM_TOKENS.min(most))?,
+            Prompt::Text(text) => model.text(&model.encode_prompt(text)?, options.batch)?,
+            Prompt::Dataset(_) => model.text(&asked.tokens, options.batch)?,
+        })
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    let mut n = 0;
+    requests(asking, options, progress, options.max_new_tokens, |asked| {
+        let input = &inputs[place(n, options, inputs.len())];
+        n += 1;
+        let output = generate_from(model, input, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
                 progress.advance();
             }
@@ -110,17 +130,23 @@ fn encoder_decoder(
     })
 }
 
-fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Vec<Output>> {
+fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
     refuse_chat(options, &model.info.name)?;
-    let prompt = match &options.prompt {
-        Prompt::RandomTokens(n) => model.random_prompt(*n, options.seed)?,
+    let most = model.info.context_length;
+    let text = |text: &str| Ok(model.encode_prompt(text)?);
+    let asking = match &options.prompt {
+        Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.seed)?, options),
         Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
-            model.random_prompt(RANDOM_TOKENS.min(model.info.context_length), options.seed)?
+            always(model.random_prompt(RANDOM_TOKENS.min(most), options.seed)?, options)
         }
-        Prompt::Text(text) => model.encode_prompt(text)?,
+        Prompt::Text(text) => always(model.encode_prompt(text)?, options),
+        Prompt::Dataset(set) => {
+            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None })?
+        }
     };
-    let prompts = vec![prompt; options.batch];
-    requests(options, progress, 1, || Ok(Output::Vectors(encode(model, &prompts)?)))
+    requests(asking, options, progress, 1, |asked| {
+        Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.batch])?))
+    })
 }
 
 fn refuse_chat(options: &Options, model: &str) -> Result<()> {
@@ -130,9 +156,9 @@ fn refuse_chat(options: &Options, model: &str) -> Result<()> {
     Ok(())
 }
 
-fn generation(options: &Options) -> GenerateOptions {
+fn generation(options: &Options, asked: &Asked) -> GenerateOptions {
     GenerateOptions {
-        max_new_tokens: options.max_new_tokens,
+        max_new_tokens: asked.max_new_tokens,
         sampling: SamplingOptions {
             temperature: (options.temperature != 0.0).then_some(options.temperature),
             top_k: options.top_k,
@@ -146,26 +172,33 @@ fn generation(options: &Options) -> GenerateOptions {
     }
 }
 
+/// Which of `prompts` the request `n` has: the measured ones go through all of them in order, from the first.
+fn place(n: usize, options: &Options, prompts: usize) -> usize {
+    n.checked_sub(options.warmup).unwrap_or(n) % prompts
+}
+
 /// Runs warm-up and measured requests of at most `ticks` units of progress each.
 fn requests(
+    asking: Asking,
     options: &Options,
     progress: &Progress,
     ticks: usize,
-    mut one: impl FnMut() -> Result<Output>,
-) -> Result<Vec<Output>> {
-    let all = options.warmup.saturating_add(options.repeats);
+    mut one: impl FnMut(&Asked) -> Result<Output>,
+) -> Result<Done> {
+    let measured = options.repeats.saturating_mul(asking.all.len());
+    let all = options.warmup.saturating_add(measured);
     progress.count(all.saturating_mul(ticks) as u64);
     let mut outputs = Vec::new();
     for request in 0..all {
         progress.message(match request.checked_sub(options.warmup) {
             None => format!("warm-up {}/{}", request + 1, options.warmup),
-            Some(n) => format!("request {}/{}", n + 1, options.repeats),
+            Some(n) => format!("request {}/{measured}", n + 1),
         });
-        let output = one()?;
+        let output = one(&asking.all[place(request, options, asking.all.len())])?;
         progress.at((request + 1).saturating_mul(ticks) as u64);
         if request >= options.warmup {
             outputs.push(output);
         }
     }
-    Ok(outputs)
+    Ok(Done { outputs, dataset: asking.facts })
 }

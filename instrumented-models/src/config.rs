@@ -6,7 +6,7 @@ mod hf;
 mod json;
 mod limits;
 
-use candlescope_core::nearest::{nearest, suggestion};
+use candlescope_core::nearest;
 pub use gpt2::GPT2;
 pub(crate) use json::token_ids;
 use serde::{Deserialize, Serialize};
@@ -386,10 +386,8 @@ fn all_names() -> Vec<&'static str> {
     [NAMED, NAMED_WITH_ENCODER].concat()
 }
 
-/// The known name nearest to `wanted`, as ` (did you mean …?)`.
 fn suggest(wanted: &str) -> String {
-    let names = nearest(wanted, all_names());
-    suggestion(&names[..names.len().min(1)])
+    nearest::suggest(wanted, all_names())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod causal_lm;
 pub mod chat;
 pub mod config;
 pub mod cost;
+pub mod dataset;
 pub mod encoder_decoder;
 pub mod generate;
 pub mod gpt2;

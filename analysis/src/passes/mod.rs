@@ -36,6 +36,7 @@ pub(crate) mod path_totals;
 #[doc(hidden)]
 pub mod peaks;
 pub(crate) mod phases;
+pub(crate) mod price;
 pub(crate) mod rates;
 pub(crate) mod sampling;
 #[doc(hidden)]
@@ -70,6 +71,7 @@ pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
 pub use path_totals::{Intervals, PathTotals};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
+pub use price::{Price, usd_per_million_output_tokens};
 pub use rates::RateErrors;
 pub use sampling::Sampling;
 pub use sensor::{Idle, IdleFrom, Joules, Sensor, SensorCheck};
@@ -116,6 +118,8 @@ pub struct Analysis {
     pub devices: Vec<Device>,
     /// Energy that the GPUs used.
     pub energy: Energy,
+    /// What the machine costs, if somebody said so.
+    pub price: Option<Price>,
     /// Kernels of an Nsight Systems profile, if one was given.
     pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
@@ -235,6 +239,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         devices: devices::devices(&memory, &manifest, has_measured_steps),
         memory,
         energy,
+        price: Price::of(&manifest),
         nsys: None,
         manifest,
         verdict: Verdict::default(),

@@ -81,7 +81,7 @@ fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
 }
 
 /// What limits it: the host, if the GPU waits for it, or else the path that takes most of the time.
-fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+pub(super) fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
     // The finding is not made when such shares mean nothing.
     let waits = analysis.verdict.findings.iter().any(|finding| finding.code == Code::LaunchBound);

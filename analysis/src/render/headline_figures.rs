@@ -3,7 +3,7 @@
 use super::format::range;
 use crate::definitions::{Definition, definition};
 use crate::passes::stats::RangeOf;
-use crate::passes::{Analysis, Distribution};
+use crate::passes::{Analysis, Distribution, usd_per_million_output_tokens};
 
 /// One headline figure.
 #[derive(Debug, Clone)]
@@ -72,6 +72,7 @@ pub(super) fn figures(analysis: &Analysis) -> Vec<Figure<'_>> {
         ("power", single(energy.run.as_ref().and_then(|run| run.watts()), energy.samples as usize)),
         ("energy_per_token", single(per_token.map(|(gross, _)| gross), requests)),
         ("net_energy_per_token", single(per_token.and_then(|(_, net)| net), requests)),
+        ("usd_per_million_output_tokens", single(usd_per_million_output_tokens(analysis), measured)),
     ]
     .into_iter()
     .filter_map(|(key, value)| {

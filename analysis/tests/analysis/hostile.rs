@@ -62,7 +62,7 @@ fn hostile_names_stay_text() {
         }
         assert_eq!(html.matches("<script").count(), 1, "the page's own script only");
 
-        for file in ["report.md", "operators.md"] {
+        for file in ["report.md", "operators.md", "stakeholder_summary.md", "assumptions.md"] {
             let text = fs::read_to_string(dir.path().join(file)).unwrap();
             let outside_code: String = text.split('`').step_by(2).collect();
             assert!(!outside_code.contains("<script>") && !outside_code.contains("<img"), "{file} of {name}");

@@ -3,6 +3,7 @@
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_analysis::definitions::{DEFINITIONS, Definition};
+use candlescope_analysis::passes::Price;
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
 use candlescope_core::run::{Code, Finding};
@@ -65,6 +66,34 @@ fn report_markdown() {
 }
 
 #[test]
+fn stakeholder_summary() {
+    insta::assert_snapshot!(markdown::stakeholder_summary(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn stakeholder_summary_on_a_gpu_with_a_price() {
+    let mut analysis = analysis(&Scenario { layers: 2, ..Scenario::on_gpu() });
+    analysis.price = Price::given(3.5);
+    analysis.verdict.add(Finding::new(Code::RingFull, "7 were dropped", "enlarge it"));
+    insta::assert_snapshot!(markdown::stakeholder_summary(&analysis));
+}
+
+#[test]
+fn assumptions() {
+    insta::assert_snapshot!(markdown::assumptions(&analysis(&Scenario { layers: 2, ..Scenario::default() })));
+}
+
+#[test]
+fn a_page_of_an_empty_run_says_what_is_not_known() {
+    let mut empty = analysis(&Scenario { requests: 0, ..Scenario::default() });
+    empty.manifest = Default::default();
+    let page = markdown::stakeholder_summary(&empty);
+    assert!(page.lines().count() < 60, "one page: {page}");
+    assert_eq!(page.matches("ot known").count(), 9, "{page}");
+    assert!(!page.contains("NaN") && !page.contains("| 0 |"), "{page}");
+}
+
+#[test]
 fn a_report_opens_with_its_conclusion() {
     let opening = |analysis: &Analysis| {
         let report = markdown::report(analysis);
@@ -107,7 +136,8 @@ fn a_report_defines_what_it_shows_and_nothing_else() {
     }
     let on_gpu = keys(&Scenario::on_gpu());
     let missing: Vec<&str> = DEFINITIONS.iter().map(|d| d.key).filter(|key| !on_gpu.contains(key)).collect();
-    assert_eq!(missing, ["queue", "hfu"], "this run does not tell them, and shows all the others");
+    let untold = ["queue", "hfu", "usd_per_million_output_tokens"];
+    assert_eq!(missing, untold, "this run does not tell them, and shows all the others");
 }
 
 #[test]
@@ -351,13 +381,15 @@ fn a_run_timed_by_marks_alone_claims_no_busy_share() {
 }
 
 #[test]
-fn a_report_is_four_whole_files() {
+fn a_report_is_whole_files() {
     let dir = tempdir().unwrap();
     let (batch, manifest) = make(&Scenario::default());
     write_run(dir.path(), &batch, &manifest, 1_000_000);
     let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
     let names: Vec<_> = report.files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["report.html", "report.md", "operators.md", "metrics.json"]);
+    let expected =
+        "report.html report.md operators.md metrics.json stakeholder_summary.md assumptions.md env.json inputs.yaml";
+    assert_eq!(names.join(" "), expected);
     assert!(std::fs::read_to_string(&report.files[0]).unwrap().trim_end().ends_with("</html>"));
     let leftovers = std::fs::read_dir(dir.path())
         .unwrap()

@@ -45,6 +45,8 @@ impl Body {
             let messages = match &prompt.content {
                 Content::Text(text) => json!([{ "role": "user", "content": text }]),
                 Content::Messages(messages) => Value::Array(messages.clone()),
+                // Refused when the data set was read.
+                Content::Image { text, .. } => json!([{ "role": "user", "content": text }]),
             };
             body.insert("messages".to_string(), messages);
         }
@@ -75,6 +77,7 @@ pub(super) fn plain(content: &Content) -> String {
     match content {
         Content::Text(text) => text.clone(),
         Content::Messages(messages) => messages.iter().map(text).collect::<Vec<_>>().join("\n"),
+        Content::Image { text, .. } => text.clone().unwrap_or_default(),
     }
 }
 

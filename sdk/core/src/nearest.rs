@@ -17,7 +17,13 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Ve
     found.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
-/// ` (did you mean …?)` for the end of a message, or nothing.
+/// The known name nearest to `wanted` as ` (did you mean …?)` for the end of a message, or nothing.
+pub fn suggest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let names = nearest(wanted, known);
+    suggestion(&names[..names.len().min(1)])
+}
+
+/// Names as ` (did you mean …?)` for the end of a message, or nothing.
 pub fn suggestion(names: &[&str]) -> String {
     if names.is_empty() {
         return String::new();

@@ -505,8 +505,10 @@ fn sheet_values(sheet: &Sheet) -> Value {
 }
 
 fn map(title: &str, map: &BTreeMap<String, Value>) -> Value {
+    // `inputs.yaml` has the configuration.
+    let shown = map.iter().filter(|(key, _)| *key != super::inputs::OPTION);
     let rows: Vec<(String, String)> =
-        map.iter().map(|(key, value)| (printable(key), printable(&head(&text(value), 600)))).collect();
+        shown.map(|(key, value)| (printable(key), printable(&head(&text(value), 600)))).collect();
     json!({ "title": title, "rows": rows })
 }
 

@@ -8,7 +8,7 @@ mod gpu_sections;
 use super::headline_figures::{FigureValue, figures};
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::peaks::{of_operators, utilisation};
-use crate::passes::{Analysis, Background, Distribution};
+use crate::passes::{Analysis, Background, Distribution, usd_per_million_output_tokens};
 use candlescope_core::run::RunManifest;
 use serde_json::{Value, json};
 
@@ -78,6 +78,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
             "is_sampled": analysis.sampling.is_sampled(),
         }),
         "samples": samples(analysis),
+        "cost": cost(analysis),
         "overhead": overhead(manifest),
         "loss": manifest.loss,
         "exporters": manifest.exporters,
@@ -93,6 +94,38 @@ pub fn metrics(analysis: &Analysis) -> Value {
         whole[key] = value;
     }
     whole
+}
+
+/// `env.json`: the machine and the programs that a run was made with.
+pub fn environment(manifest: &RunManifest) -> Value {
+    json!({
+        "format": "candlescope-env",
+        "format_version": FORMAT_VERSION,
+        "run_id": manifest.run_id,
+        "host": manifest.host,
+        "rank": manifest.rank,
+        "started_ns": manifest.started_ns,
+        "environment": manifest.environment,
+        "gpus_used": manifest.gpu.as_ref().map(|gpu| &gpu.devices),
+        "clock": { "source": manifest.clock.source, "ticks_per_second": manifest.clock.ticks_per_second },
+    })
+}
+
+/// What tokens cost; null, with the reason, without a price.
+fn cost(analysis: &Analysis) -> Value {
+    let usd = usd_per_million_output_tokens(analysis);
+    let absent = match (analysis.price, usd) {
+        (None, _) => Some("no price per hour was given"),
+        (Some(_), None) => Some("the output throughput is not known"),
+        (Some(_), Some(_)) => None,
+    };
+    json!({
+        "usd_per_hour": analysis.price.map(|price| price.usd_per_hour),
+        "given_for_report": analysis.price.map(|price| price.given_for_report),
+        "usd_per_million_output_tokens": usd,
+        "label": "derived",
+        "absent_because": absent,
+    })
 }
 
 /// The session's account, and the share of the machine that its background threads took.

@@ -1,5 +1,8 @@
-//! `report.md` and `operators.md`: the report for places that do not show HTML, such as an issue or a pull request.
+//! `report.md`, `operators.md`, `stakeholder_summary.md` and `assumptions.md`: reports for places that do not show HTML,
+//! such as an issue or a pull request.
 
+mod assumptions;
+mod stakeholder;
 mod tables;
 mod text;
 
@@ -15,7 +18,9 @@ use crate::passes::peaks::{OperatorUtilisation, of_operators, utilisation};
 use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
+pub use assumptions::assumptions;
 use candlescope_core::run::Severity;
+pub use stakeholder::stakeholder_summary;
 use std::fmt::Write as _;
 use text::{code, escape, table};
 
@@ -377,7 +382,8 @@ fn map(out: &mut String, title: &str, map: &std::collections::BTreeMap<String, s
         return;
     }
     let _ = writeln!(out, "\n## {title}\n\n| | |\n|---|---|");
-    for (key, value) in map {
+    // `inputs.yaml` has the configuration.
+    for (key, value) in map.iter().filter(|(key, _)| *key != super::inputs::OPTION) {
         let _ = writeln!(out, "| {} | {} |", escape(key), escape(&super::format::head(&json(value), 400)));
     }
 }

@@ -1,17 +1,17 @@
 //! Prompts: one text, synthetic texts of a given length, or a data set. The same seed gives the same prompts.
 
-mod dataset;
 mod synthetic;
 
-pub use dataset::DatasetError;
+pub use candlescope_models::dataset::DatasetError;
+pub(super) use candlescope_models::dataset::{Content, Prompt};
 pub(super) use synthetic::{Length, text as synthetic_text};
 
+use candlescope_models::dataset;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
-use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// Where prompts come from.
@@ -47,30 +47,6 @@ impl std::fmt::Debug for PromptSource {
     }
 }
 
-/// What a prompt says.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Content {
-    Text(String),
-    /// As the chat endpoint takes them.
-    Messages(Vec<Value>),
-}
-
-/// One prompt.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Prompt {
-    /// Its number: the line or the place in the data set, or the number of the synthetic text.
-    pub(super) id: u64,
-    pub(super) content: Content,
-    /// Most tokens of the answer, where the data set says so.
-    pub(super) max_tokens: Option<u64>,
-}
-
-impl Default for Prompt {
-    fn default() -> Self {
-        Self { id: 0, content: Content::Text(String::new()), max_tokens: None }
-    }
-}
-
 /// Prompts by number.
 pub(super) enum Prompts {
     One(Prompt),
@@ -94,6 +70,7 @@ impl Prompts {
             PromptSource::Tokens(tokens) => Self::Synthetic { seed, length: Length::guess(*tokens) },
             PromptSource::Dataset { path, variant } => {
                 let prompts = dataset::read(path, variant.as_deref())?;
+                without_images(path, &prompts)?;
                 Self::Set { seed, prompts, order: Mutex::default() }
             }
         })
@@ -129,6 +106,18 @@ impl Prompts {
             Self::Synthetic { .. } => None,
             Self::Set { prompts, .. } => Some(prompts.len()),
         }
+    }
+}
+
+/// Requests carry texts.
+fn without_images(path: &Path, prompts: &[Prompt]) -> Result<(), DatasetError> {
+    match prompts.iter().find(|prompt| matches!(prompt.content, Content::Image { .. })) {
+        Some(image) => Err(DatasetError::Entry {
+            path: path.to_path_buf(),
+            place: format!("prompt {}", image.id),
+            why: "it is an image, and requests carry texts only: take a data set of texts".to_string(),
+        }),
+        None => Ok(()),
     }
 }
 

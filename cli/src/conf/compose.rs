@@ -1,0 +1,261 @@
+//! Layers of a configuration, composed.
+
+use super::groups::Folders;
+use super::keys::{GROUPS, KEYS, Key, find};
+use super::origin::{Origin, Setting};
+use super::sweep;
+use super::text::{Entry, read};
+use crate::args::PartialOptions;
+use crate::conf_args::ConfArgs;
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// The keys for a prompt, of which one counts.
+const PROMPTS: [&str; 5] = ["prompt", "prompt_file", "prompt_tokens", "path", "prompt_sha256"];
+/// What only a data set has.
+const OF_DATASETS: [&str; 4] = ["variant", "limit", "shuffle", "max_prompt_tokens"];
+/// Flags of [`ConfArgs`], which are none of [`PartialOptions`].
+const OWN: [&str; 3] = ["dataset", "variant", "price-per-hour"];
+/// The table of a configuration file that chooses group files.
+const CHOICES: &str = "groups.";
+
+/// A configuration: every key that has a value, by its place among the keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Composed {
+    settings: BTreeMap<usize, Setting>,
+    /// The group files that were chosen, as `group=name`.
+    groups: Vec<String>,
+    /// What tells this combination of several from the others, as `key=value`.
+    swept: Vec<String>,
+}
+
+/// The layers above the defaults, as given.
+#[derive(Debug)]
+pub(crate) struct Layers<'a> {
+    folders: Folders,
+    /// Group files that the file chooses.
+    chosen: Vec<(&'static str, String)>,
+    file: Option<(PathBuf, Vec<Entry>)>,
+    sets: &'a [String],
+    arguments: &'a [String],
+    multirun: bool,
+    flags: Vec<(&'static Key, Value)>,
+}
+
+/// `group=name` or `key=value`.
+enum Argument<'a> {
+    Group(&'static str, &'a str),
+    Key(&'static Key, &'a str),
+}
+
+impl<'a> Layers<'a> {
+    /// Reads the file, if there is one, and takes the arguments apart.
+    pub(crate) fn of(
+        options: &PartialOptions,
+        args: &'a ConfArgs,
+        config: Option<&Path>,
+        sets: &'a [String],
+    ) -> Result<Self> {
+        let (mut chosen, mut file) = (Vec::new(), None);
+        if let Some(path) = config {
+            let (choices, entries): (Vec<_>, Vec<_>) =
+                read(path)?.into_iter().partition(|entry| entry.key.starts_with(CHOICES));
+            for Entry { key, value, line } in choices {
+                let name = value.as_str().map(str::to_string);
+                let group = group(key.trim_start_matches(CHOICES));
+                let place = || format!("{}:{line}", path.display());
+                let (Some(name), Some(group)) = (name, group) else {
+                    bail!("{}: `{key}` chooses no group file; write {CHOICES}model = \"NAME\"", place())
+                };
+                chosen.push((group, name));
+            }
+            if entries.is_empty() && chosen.is_empty() {
+                bail!("the configuration {} sets nothing; it needs a key such as model or repeats", path.display());
+            }
+            file = Some((path.to_path_buf(), entries));
+        }
+        Ok(Self {
+            folders: Folders::new(args.config_dir.as_deref())?,
+            chosen,
+            file,
+            sets,
+            arguments: &args.settings,
+            multirun: args.multirun,
+            flags: flags(options, args)?,
+        })
+    }
+
+    /// Every combination of the values that were given; without `-m`, one.
+    pub(crate) fn combinations(&self) -> Result<Vec<Composed>> {
+        if !self.multirun {
+            let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+            return Ok(vec![self.compose(&arguments)?]);
+        }
+        let combinations = sweep::combinations(self.arguments)?;
+        let composed = combinations.iter().map(|combination| {
+            let arguments: Vec<&str> = combination.arguments.iter().map(String::as_str).collect();
+            Ok(Composed { swept: combination.swept.clone(), ..self.compose(&arguments)? })
+        });
+        composed.collect()
+    }
+
+    fn compose(&self, arguments: &[&str]) -> Result<Composed> {
+        let arguments = arguments.iter().map(|text| argument(text)).collect::<Result<Vec<_>>>()?;
+        let mut composed = Composed::default();
+        for (index, key) in KEYS.iter().enumerate() {
+            if let Some(default) = key.default {
+                let value = key.parsed(default)?;
+                composed.settings.insert(index, Setting { value, origin: Origin::Default });
+            }
+        }
+        for (group, name) in self.choices(&arguments) {
+            composed.group(&self.folders, group, &name)?;
+        }
+        if let Some((path, entries)) = &self.file {
+            let origin = |line| Origin::File { path: path.clone(), line };
+            composed.lay(layer(entries, None, origin)?);
+        }
+        for text in self.sets {
+            let (name, value) = text.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{text}`"))?;
+            let key = find(name, None).with_context(|| format!("in --set {text}"))?;
+            let value = key.parsed(value.trim()).with_context(|| format!("in --set {text}"))?;
+            composed.lay(vec![(key, Setting { value, origin: Origin::Set })]);
+        }
+        for argument in &arguments {
+            if let Argument::Key(key, text) = argument {
+                composed.lay(vec![(*key, Setting { value: key.parsed(text)?, origin: Origin::Argument })]);
+            }
+        }
+        let flags = self
+            .flags
+            .iter()
+            .map(|(key, value)| (*key, Setting { value: value.clone(), origin: Origin::Flag(key.option) }));
+        composed.lay(flags.collect());
+        Ok(composed)
+    }
+
+    /// One file for each group that was chosen: on the command line, or else in the file.
+    fn choices(&self, arguments: &[Argument<'_>]) -> Vec<(&'static str, String)> {
+        let given = arguments.iter().filter_map(|argument| match argument {
+            Argument::Group(group, name) => Some((*group, (*name).to_string())),
+            Argument::Key(..) => None,
+        });
+        let mut chosen = BTreeMap::new();
+        for (group, name) in self.chosen.iter().cloned().chain(given) {
+            chosen.insert(GROUPS.iter().position(|g| *g == group), (group, name));
+        }
+        chosen.into_values().collect()
+    }
+}
+
+impl Composed {
+    /// Lays a group's file over what there is.
+    fn group(&mut self, folders: &Folders, group: &'static str, name: &str) -> Result<()> {
+        let file = folders.open(group, name)?;
+        self.lay(layer(file.entries(), Some(group), |line| file.origin(line))?);
+        self.groups.push(format!("{group}={name}"));
+        Ok(())
+    }
+
+    /// Lays `layer` over what there is. Whatever it says about the prompt replaces what the layers below say.
+    fn lay(&mut self, layer: Vec<(&'static Key, Setting)>) {
+        let names = |names: &[&str]| layer.iter().any(|(key, _)| key.group == "dataset" && names.contains(&key.name));
+        if names(&PROMPTS) {
+            let is_dataset = names(&["path"]);
+            self.settings.retain(|index, _| {
+                let key = &KEYS[*index];
+                let of_another = key.name == "variant" || !is_dataset;
+                let goes = PROMPTS.contains(&key.name) || (OF_DATASETS.contains(&key.name) && of_another);
+                key.group != "dataset" || !goes
+            });
+        }
+        self.settings.extend(layer.into_iter().map(|(key, setting)| (key.index(), setting)));
+    }
+
+    /// The value of the key with this path.
+    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
+        self.iter().find(|(key, _)| key.path() == path).map(|(_, setting)| &setting.value)
+    }
+
+    /// The text at a key.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        self.get(path)?.as_str().map(str::to_string)
+    }
+
+    /// The whole number at a key. Negative ones are refused where values are read.
+    pub(crate) fn whole(&self, path: &str) -> Option<usize> {
+        usize::try_from(self.get(path)?.as_integer()?).ok()
+    }
+
+    /// What is set, in the order of the keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Key, &Setting)> {
+        self.settings.iter().map(|(index, setting)| (&KEYS[*index], setting))
+    }
+
+    /// The group files that were chosen, as `group=name`.
+    pub(crate) fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// What tells this combination from the others, as `key=value`.
+    pub(crate) fn swept(&self) -> &[String] {
+        &self.swept
+    }
+
+    /// The values of the options in [`PartialOptions`].
+    pub(crate) fn options(&self) -> Result<PartialOptions> {
+        let given = self.iter().filter(|(key, _)| !key.option.is_empty() && !OWN.contains(&key.option));
+        let table: Table = given.map(|(key, setting)| (key.option.to_string(), setting.value.clone())).collect();
+        Value::Table(table).try_into().context("cannot read the options")
+    }
+}
+
+/// Keys and values of a file's entries.
+fn layer(
+    entries: &[Entry],
+    group: Option<&str>,
+    origin: impl Fn(usize) -> Origin,
+) -> Result<Vec<(&'static Key, Setting)>> {
+    let one = |entry: &Entry| {
+        let origin = origin(entry.line);
+        let key = find(&entry.key, group).with_context(|| format!("in {origin}"))?;
+        let value = key.checked(entry.value.clone()).with_context(|| format!("in {origin}"))?;
+        Ok((key, Setting { value, origin }))
+    };
+    entries.iter().map(one).collect()
+}
+
+fn group(name: &str) -> Option<&'static str> {
+    GROUPS.into_iter().find(|group| *group == name)
+}
+
+fn argument(text: &str) -> Result<Argument<'_>> {
+    let Some((name, value)) = text.split_once('=') else {
+        bail!(
+            "`{text}` is no KEY=VALUE; an option has dashes, --model {text}, and a group file is chosen by its group, \
+             model={text}"
+        )
+    };
+    match group(name) {
+        Some(group) => Ok(Argument::Group(group, value)),
+        None => Ok(Argument::Key(find(name, None)?, value)),
+    }
+}
+
+/// The flags that were given.
+fn flags(options: &PartialOptions, args: &ConfArgs) -> Result<Vec<(&'static Key, Value)>> {
+    let mut table = Table::try_from(options).context("cannot merge the options")?;
+    if let Some(path) = &args.dataset {
+        let path = path.to_str().with_context(|| format!("--dataset {} is not UTF-8", path.display()))?;
+        table.insert("dataset".to_string(), Value::String(path.to_string()));
+    }
+    if let Some(variant) = &args.variant {
+        table.insert("variant".to_string(), Value::String(variant.clone()));
+    }
+    if let Some(price) = args.price_per_hour {
+        table.insert("price-per-hour".to_string(), Value::Float(price));
+    }
+    table.into_iter().map(|(name, value)| Ok((find(&name, None)?, value))).collect()
+}
