@@ -26,6 +26,7 @@ mod reader;
 pub mod render;
 mod report;
 pub mod roofline;
+pub mod simulation;
 
 pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;
