@@ -131,10 +131,11 @@ fn works(
             let after = stream.1.replace(index);
             let anchor = if call.end <= start && !call.blocks { Anchor::End } else { Anchor::Begin };
             let ready = if anchor == Anchor::End { call.end } else { call.begin };
-            match after.map(|before| times[before as usize].1).filter(|end| *end > ready) {
-                Some(end) => queues.push(start - end),
-                None if anchor == Anchor::End => delays.push(start - ready),
-                None => {}
+            match after.map(|before| times[before as usize].1) {
+                Some(end) if end > ready => queues.push(start - end),
+                // The first of a stream may have waited for another step.
+                Some(_) if anchor == Anchor::End => delays.push(start - ready),
+                _ => {}
             }
             readies.push(ready);
             works.push(DeviceWork {
@@ -154,7 +155,11 @@ fn works(
             });
         }
     }
-    let usual = Usual { delay: median(delays).unwrap_or(DELAY_NS), queue: median(queues).unwrap_or(QUEUE_NS) };
+    // Where most wait for something else, the usual is what a device needs at most.
+    let usual = Usual {
+        delay: median(delays).unwrap_or(DELAY_NS).min(4.0 * LONG_NS),
+        queue: median(queues).unwrap_or(QUEUE_NS).min(LONG_NS),
+    };
     let mut backlog_ns = 0.0_f64;
     for index in 0..works.len() {
         backlog_ns = backlog_ns.max(usual.delays(&mut works, index, times, &readies));

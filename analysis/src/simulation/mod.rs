@@ -36,6 +36,7 @@ mod selection;
 mod step_model;
 mod unrecorded;
 mod waits;
+mod what_if;
 
 pub use abstain::Abstain;
 pub use change::{Change, ChangeError, FORMS, NamePattern, PathPattern, parse_changes};
@@ -44,3 +45,4 @@ pub use group::{Outside, StepGroup, Typical};
 pub use read::{Simulation, SimulationOptions};
 pub use replay::{Outcome, Replay, TOLERANCE, Unobserved, simulate};
 pub use step_model::{Facts, Recording, StepModel};
+pub use what_if::{Refusal, Scenario, StepsWhatIf, WhatIf, what_if};

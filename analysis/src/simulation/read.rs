@@ -4,11 +4,12 @@ use super::abstain::Abstain;
 use super::build::{StepRecords, build};
 use super::estimate::{Estimate, median};
 use super::group::{Outside, StepGroup};
-use super::recording::facts;
+use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
 use crate::passes::{Clocks, Distribution, StepRow, Warmup};
 use crate::reader::Run;
+use crate::roofline::PeaksError;
 use candlescope_core::run::{Finding, RunManifest};
 use candlescope_core::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,7 +28,7 @@ const ENOUGH_OUTSIDE: u64 = 6;
 #[non_exhaustive]
 pub struct SimulationOptions {
     warmup: bool,
-    graph_gap_ns: Option<(f64, String)>,
+    peaks: GivenPeaks,
 }
 
 impl SimulationOptions {
@@ -37,10 +38,13 @@ impl SimulationOptions {
         Self { warmup: counts, ..self }
     }
 
-    /// The gap between kernels of a graph in nanoseconds, as `bench peaks` measured it, and where it is from.
-    #[must_use]
-    pub fn graph_gap_ns(self, ns: f64, source: impl Into<String>) -> Self {
-        Self { graph_gap_ns: Some((ns, source.into())), ..self }
+    /// Peaks from a file that `bench peaks` wrote, or of any form that
+    /// [`peaks_device`](crate::roofline::peaks_device) reads, in place of those that the run names.
+    ///
+    /// # Errors
+    /// If they are not JSON, or lack a bandwidth or FLOP/s.
+    pub fn peaks_file(self, text: &str) -> Result<Self, PeaksError> {
+        Ok(Self { peaks: GivenPeaks::read(text)?, ..self })
     }
 }
 
@@ -291,7 +295,7 @@ impl Reader<'_> {
 
     fn group(&self, name: &str, records: Vec<StepRecords>, with_kernels: Option<&FxHashSet<u64>>) -> StepGroup {
         let most = most_flops(records.iter().flat_map(|records| &records.spans));
-        let mut facts = facts(self.manifest, name, most, self.options.graph_gap_ns.clone());
+        let mut facts = facts(self.manifest, name, most, &self.options.peaks);
         let contexts = records.iter().filter_map(|records| records.step.context_len.map(f64::from)).collect();
         let context = median(contexts);
         let kind = records.first().map(|records| records.step.path.name.clone());

@@ -3,7 +3,7 @@
 use super::estimate::Estimate;
 use super::step_model::{Facts, Recording};
 use crate::passes::peaks::{Peak, peaks};
-use crate::roofline::Format;
+use crate::roofline::{Device, Format, Multiply, PeaksError, peaks_device};
 use candlescope_core::run::{RunManifest, multiplied_dtype};
 use serde_json::Value;
 
@@ -25,13 +25,8 @@ const CALL_SOURCE: &str = "documented: 0.6 to 1.7 µs on hosts of H200s; no step
 const GRAPH_GAP_NS: f64 = 640.0;
 const GRAPH_GAP_SOURCE: &str = "documented: up to 0.64 µs, of an H200; `bench peaks` measures it";
 
-/// What holds for steps named `group`, of which each has so many intervals on average.
-pub(super) fn facts(
-    manifest: &RunManifest,
-    group: &str,
-    most_flops: Option<&str>,
-    graph_gap_ns: Option<(f64, String)>,
-) -> Facts {
+/// What holds for steps named `group`. `given` are peaks that stand before those of the run.
+pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str>, given: &GivenPeaks) -> Facts {
     let known = peaks(manifest);
     // Measured ones come first where there are any.
     let best = |is: &dyn Fn(&Peak) -> bool| {
@@ -42,8 +37,12 @@ pub(super) fn facts(
     let dtype = multiplied_dtype(&manifest.model, group, most_flops);
     let flops = best(&|peak| peak.is_flops && peak.dtype.is_some() && peak.dtype == dtype);
     let source = |peak: &&Peak| format!("{}: {}", peak.label, peak.source);
-    let (gap, graph_gap_source) =
-        graph_gap_ns.or_else(|| recorded_gap(manifest)).unwrap_or_else(|| (GRAPH_GAP_NS, GRAPH_GAP_SOURCE.to_string()));
+    let own = given.device.as_ref();
+    let multiplied = dtype.as_deref().and_then(Multiply::named);
+    let own_flops = own.and_then(|device| Some(device.flops_for(multiplied?)?.0));
+    let own_source = own.map(|device| format!("{}: {}", device.origin.name(), device.source));
+    let known_gap = given.graph_gap_ns.clone().or_else(|| recorded_gap(manifest));
+    let (gap, graph_gap_source) = known_gap.unwrap_or_else(|| (GRAPH_GAP_NS, GRAPH_GAP_SOURCE.to_string()));
     let word = |key: &str| manifest.model.get(key).and_then(Value::as_str);
     let format = word("quantization").and_then(|name| Format::named(name).ok());
     let format = format.or_else(|| word("dtype").and_then(|name| Format::named(name).ok()));
@@ -52,10 +51,30 @@ pub(super) fn facts(
         recording: recording(manifest),
         graph_gap_ns: Estimate { low: 0.0, mid: gap / 2.0, high: gap },
         graph_gap_source,
-        bandwidth: bandwidth.map(|peak| peak.value),
-        flops: flops.map(|peak| peak.value),
-        peaks_source: bandwidth.as_ref().or(flops.as_ref()).map(source),
+        bandwidth: own.map(|device| device.bandwidth).or_else(|| Some(bandwidth?.value)),
+        flops: own_flops.or_else(|| Some(flops?.value)),
+        peaks_source: own_source.or_else(|| bandwidth.as_ref().or(flops.as_ref()).map(source)),
         weight_bits: format.map(|format| format.bits),
+    }
+}
+
+/// Peaks of a device that somebody gave.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GivenPeaks {
+    pub(super) device: Option<Device>,
+    pub(super) graph_gap_ns: Option<(f64, String)>,
+}
+
+impl GivenPeaks {
+    /// Those of a file that `bench peaks` wrote, or of any that [`peaks_device`] reads.
+    pub(super) fn read(text: &str) -> Result<Self, PeaksError> {
+        let device = peaks_device(text, None)?;
+        let whole: Value = serde_json::from_str(text)?;
+        let figures = whole.get("figures").and_then(Value::as_array).into_iter().flatten();
+        let gap = figures.filter(|figure| figure.get("kind").and_then(Value::as_str) == Some("graph_gap"));
+        let seconds = gap.filter_map(|figure| figure.get("value")?.as_f64()).find(|seconds| *seconds >= 0.0);
+        let graph_gap_ns = seconds.map(|seconds| (seconds * 1e9, format!("measured: {}", device.source)));
+        Ok(Self { device: Some(device), graph_gap_ns })
     }
 }
 

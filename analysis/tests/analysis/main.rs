@@ -19,5 +19,6 @@ mod reading;
 mod rendering;
 mod roofline;
 mod sampling;
+mod simulation;
 mod tree;
 mod truth;
