@@ -28,6 +28,7 @@ pub mod render;
 mod report;
 #[cfg(feature = "roofline")]
 pub mod roofline;
+pub mod simulation;
 
 pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;

@@ -25,3 +25,4 @@ mod shown_definitions;
 mod stakeholder_facts;
 pub mod terminal;
 mod text_table;
+pub mod what_if;

@@ -21,5 +21,6 @@ mod reading;
 mod rendering;
 mod roofline;
 mod sampling;
+mod simulation;
 mod tree;
 mod truth;
