@@ -15,6 +15,8 @@ pub(crate) struct Options {
     pub(crate) model: String,
     #[serde(skip)]
     pub(crate) prompt: Prompt,
+    #[serde(skip)]
+    pub(crate) image: Option<PathBuf>,
     pub(crate) chat: bool,
     pub(crate) max_new_tokens: usize,
     pub(crate) ignore_eos: bool,
@@ -127,6 +129,7 @@ fn build(p: PartialOptions) -> Result<Options> {
         overhead_probe: p.overhead_probe,
         nvtx: p.nvtx,
         prompt: prompt(&p)?,
+        image: p.image,
         model: p.model.unwrap_or_else(|| "embedded".into()),
         chat: p.chat.unwrap_or(false),
         max_new_tokens: p.max_new_tokens.unwrap_or(64),

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
-use candlescope_models::{AnyModel, LoadOptions, ModelSource};
+use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
+    // Before the model, which can take minutes to load.
+    let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
     start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
     // like an error: unwinding past this point would leave a run that ended without one.
-    let work = || generate_all(&options, &source, &load, &scope, &progress);
+    let work = || generate_all(&options, &source, &load, picture.as_ref(), &scope, &progress);
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -159,6 +161,7 @@ fn generate_all(
     options: &Options,
     source: &ModelSource,
     load: &LoadOptions,
+    picture: Option<&Picture>,
     scope: &Scope,
     progress: &Progress,
 ) -> Result<Vec<Output>> {
@@ -175,7 +178,7 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
-    let outputs = work::run(model, source, options, progress)?;
+    let outputs = work::run(model, source, picture, options, progress)?;
     if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
         handle.set_result("prompt_tokens", first.prompt_tokens());
         if let Some(reason) = first.finish_reason() {

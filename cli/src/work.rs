@@ -2,15 +2,19 @@
 
 use crate::options::{Options, Prompt};
 use crate::progress::Progress;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use candlescope_models::chat::Message;
 use candlescope_models::{
     AnyModel, Encoding, GenerateOptions, GenerationOutput, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
-    ModelSource, SamplingOptions, encode, generate, generate_from,
+    LoadedVision, ModelSource, Picture, SamplingOptions, candle_message, encode, generate, generate_from,
+    generate_seen, see,
 };
 
 /// Tokens of the prompt of a model without a tokenizer, unless told otherwise.
 const RANDOM_TOKENS: usize = 128;
+
+/// The same about an image, which has tokens of its own: a task such as `OCR:` is as short.
+const RANDOM_TASK: usize = 8;
 
 /// What one request yielded.
 pub(crate) enum Output {
@@ -42,10 +46,18 @@ impl Output {
 pub(crate) fn run(
     model: AnyModel,
     source: &ModelSource,
+    picture: Option<&Picture>,
     options: &Options,
     progress: &Progress,
 ) -> Result<Vec<Output>> {
+    if picture.is_some() && !matches!(model, AnyModel::Vision(_)) {
+        bail!(
+            "{} looks at no images: leave --image out, or choose a model that does, such as config:paddleocr-vl",
+            model.info().name
+        );
+    }
     match model {
+        AnyModel::Vision(mut model) => vision(&mut model, source, picture, options, progress),
         AnyModel::Decoder(mut model) => decoder(&mut model, source, options, progress),
         AnyModel::EncoderDecoder(mut model) => encoder_decoder(&mut model, source, options, progress),
         AnyModel::Encoder(model) => encoder(&model, source, options, progress),
@@ -121,6 +133,45 @@ fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progr
     };
     let prompts = vec![prompt; options.batch];
     requests(options, progress, 1, || Ok(Output::Vectors(encode(model, &prompts)?)))
+}
+
+fn vision(
+    model: &mut LoadedVision,
+    source: &ModelSource,
+    picture: Option<&Picture>,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Vec<Output>> {
+    refuse_chat(options, &model.info.name)?;
+    let image = match picture {
+        Some(picture) => model.image(picture)?,
+        None => model.random_image(options.seed),
+    };
+    let place = model.model.show(&image, options.batch)?;
+    let prompt = match &options.prompt {
+        Prompt::RandomTokens(n) => model.random_prompt(*n, place, options.seed)?,
+        Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
+            model.random_prompt(RANDOM_TASK, place, options.seed)?
+        }
+        Prompt::Text(text) => model.encode_prompt(text, place)?,
+    };
+    let (prompts, how) = (vec![prompt; options.batch], generation(options));
+    let mut request = 0;
+    requests(options, progress, options.max_new_tokens, || {
+        // A step outside of requests counts as measured, and the first one is cold.
+        if request >= options.warmup {
+            see(model)?;
+        } else {
+            model.model.look().map_err(|error| anyhow!("the tower's pass failed: {}", candle_message(&error)))?;
+        }
+        request += 1;
+        let output = generate_seen(model, &prompts, &how, &mut |token| {
+            if token.sequence == 0 {
+                progress.advance();
+            }
+        })?;
+        Ok(Output::Text(output))
+    })
 }
 
 fn refuse_chat(options: &Options, model: &str) -> Result<()> {
