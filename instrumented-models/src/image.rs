@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const MAX_FILE: u64 = 256 << 20;
 
 /// Largest number of pixels that are decoded, a square of 8,192.
+#[cfg(feature = "images")]
 const MAX_PIXELS: usize = 1 << 26;
 
 /// Most that one side may be longer than the other, by which PaddleOCR's own processor refuses an image.
@@ -276,41 +277,4 @@ fn scale(picture: &Picture, height: usize, width: usize) -> Result<Vec<[u8; 3]>,
         .and_then(|mut resizer| resizer.resize(&from, &mut to))
         .map_err(|error| error.to_string())?;
     Ok(to.into_iter().map(|pixel| [pixel.r, pixel.g, pixel.b]).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// PaddleOCR-VL's: patches of 14 pixels, four of which become a token.
-    const FRAME: Frame = Frame { multiple: 28, least: 147_384, most: 2_822_400 };
-
-    #[test]
-    fn sizes_are_whole_patches_within_limits() {
-        assert_eq!(FRAME.smallest_square(), 392);
-        // Within the limits: to the nearest multiple.
-        assert_eq!(FRAME.fit(600, 801), Some((588, 812)));
-        // The others keep about their ratio.
-        for (height, width) in
-            [(10, 10), (1, 150), (4_000, 3_000), (28, 5_000), (20_000, 20_000), (13, 14), (1_000, 200_000)]
-        {
-            let (h, w) = FRAME.fit(height, width).unwrap();
-            assert_eq!((h % 28, w % 28), (0, 0));
-            assert!((FRAME.least..=FRAME.most).contains(&(h * w)), "{height} × {width} became {h} × {w}");
-            let (wanted, found) = (height as f64 / width as f64, h as f64 / w as f64);
-            assert!(wanted / found < 2.2 && found / wanted < 2.2, "{wanted} {found}");
-        }
-        assert_eq!(FRAME.fit(1, 201), None);
-        assert_eq!(FRAME.fit(0, 5), None);
-    }
-
-    #[test]
-    fn a_random_image_is_seeded() {
-        let frame = Frame { multiple: 28, least: 1, most: 10_000 };
-        let image = Image::random(&frame, 1);
-        assert_eq!((image.size(), image.planes().len()), ((28, 28), 3 * 28 * 28));
-        assert_eq!(image, Image::random(&frame, 1));
-        assert_ne!(image, Image::random(&frame, 2));
-        assert!(image.planes().iter().all(|v| (-1. ..=1.).contains(v)));
-    }
 }

@@ -2,9 +2,14 @@
 
 use super::*;
 use candle_transformers::models::paddleocr_vl::{Config, PaddleOCRVLModel};
+use candlescope_models::candle_models::{CandlePaddleOcrVl, hf_config};
 use candlescope_models::image::Frame;
+use candlescope_models::weights::WeightError;
 use candlescope_models::{LoadedVision, Picture, generate_seen, see};
 use std::path::PathBuf;
+
+/// The sizes of images of the published model: patches of 14 pixels, four of which become a token.
+const PUBLISHED: Frame = Frame { multiple: 28, least: 147_384, most: 2_822_400 };
 
 fn paddle_json() -> Value {
     json!({
@@ -238,7 +243,54 @@ fn a_random_image_and_prompt_have_a_documented_size() {
     assert!(prompt[3..].iter().all(|token| ![2, 92, 93, 94, 95].contains(token)), "{prompt:?}");
     let message = model.random_prompt(64, place, 5).unwrap_err().to_string();
     assert!(message.contains("67 tokens") && message.contains("context is 64"), "{message}");
-    // The published model's own sizes.
-    let published = Frame { multiple: 28, least: 147_384, most: 2_822_400 };
-    assert_eq!(Image::random(&published, 1).size(), (392, 392));
+    assert_eq!(image, model.random_image(5));
+    assert_ne!(image, model.random_image(6));
+    assert!(image.planes().iter().all(|v| (-1. ..=1.).contains(v)));
+}
+
+#[test]
+fn sizes_are_whole_patches_within_limits() {
+    let frame = PUBLISHED;
+    assert_eq!(Image::random(&frame, 1).size(), (392, 392));
+    // Within the limits: to the nearest multiple.
+    assert_eq!(frame.fit(600, 801), Some((588, 812)));
+    // The others keep about their ratio.
+    for (height, width) in
+        [(10, 10), (1, 150), (4_000, 3_000), (28, 5_000), (20_000, 20_000), (13, 14), (1_000, 200_000)]
+    {
+        let (h, w) = frame.fit(height, width).unwrap();
+        assert_eq!((h % 28, w % 28), (0, 0));
+        assert!((frame.least..=frame.most).contains(&(h * w)), "{height} × {width} became {h} × {w}");
+        let (wanted, found) = (height as f64 / width as f64, h as f64 / w as f64);
+        assert!(wanted / found < 2.2 && found / wanted < 2.2, "{wanted} {found}");
+    }
+    assert_eq!(frame.fit(1, 201), None);
+    assert_eq!(frame.fit(0, 5), None);
+}
+
+/// Weights of any shape that take no memory.
+struct Zeros;
+
+impl WeightSource for Zeros {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        let zero = Tensor::zeros((), DType::F32, &Device::Cpu).and_then(|zero| zero.broadcast_as(shape));
+        zero.map_err(|cause| WeightError::Tensor { tensor: name.into(), cause })
+    }
+}
+
+#[test]
+fn the_named_configuration_has_the_published_size() {
+    let json = hf_config("paddleocr-vl").unwrap();
+    let (model, size) =
+        CandlePaddleOcrVl::load("paddleocr-vl", &json, &Value::Null, &mut Zeros, DType::F32, &Device::Cpu).unwrap();
+    assert_eq!(*model.frame(), PUBLISHED);
+    // By the published dimensions: patches, two tables of positions, 27 layers of the tower and a norm; what merges four
+    // patches; a table, 18 layers with 16 and 2 heads of 128 features, a norm and a head.
+    let (v, i, d) = (1152u64, 4304u64, 1024u64);
+    let tower =
+        (3 * 14 * 14 + 1) * v + (27 * 27 + 32_768) * v + 27 * (4 * (v + 1) * v + 2 * v * i + i + v + 4 * v) + 2 * v;
+    let merge = 2 * v + (4 * v + 1) * 4 * v + (4 * v + 1) * d;
+    let layer = d * (16 + 2 + 2) * 128 + 16 * 128 * d + 3 * d * 3072 + 2 * d;
+    assert_eq!(size.parameters, tower + merge + 2 * 103_424 * d + 18 * layer + d);
+    assert!((0.9e9..1e9).contains(&(size.parameters as f64)), "{}", size.parameters);
 }
