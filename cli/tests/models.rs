@@ -283,7 +283,8 @@ fn paddleocr_vl_looks_at_an_image() {
     assert_eq!((&m["counts"]["steps"], &m["counts"]["requests"]), (&json!(3 * 6 + 2), &json!(3)));
     // `User: `, four tokens of the image between two, the prompt, `Assistant: `.
     assert_eq!(m["results"]["prompt_tokens"], 6 + 6 + 11 + 11);
-    let phases: Vec<_> = result["metrics"]["phases"].as_array().unwrap().iter().map(|p| p["name"].clone()).collect();
+    let phases: Vec<_> =
+        result["metrics"]["phases"]["rows"].as_array().unwrap().iter().map(|p| p["name"].clone()).collect();
     for phase in ["vision", "prefill", "decode"] {
         assert!(phases.contains(&json!(phase)), "{phase} is not in {phases:?}");
     }
