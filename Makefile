@@ -57,7 +57,7 @@ test-models-without-spans:
 	$(BUILD) --bin candlescope
 	tests/without_spans/run.sh
 
-# candle's own examples qwen and t5 as published, with two lines more: cargo downloads and builds them, some minutes.
+# candle's own examples qwen and t5 as published, with two lines more: cargo downloads and builds them, ten minutes of a core.
 test-candle-examples:
 	@scripts/setup.sh test
 	$(BUILD) --bin candlescope
