@@ -97,9 +97,10 @@ fn paddleocr_vl_looks_and_writes_as_candles_own_loop() {
         assert_eq!(place, 4);
         let prompt = model.encode_prompt("OCR:", place).unwrap();
         see(&model).unwrap();
-        let output = generate_seen(&mut model, &[prompt.clone()], &options(4), &mut |_| {}).unwrap();
+        let output = generate_seen(&mut model, std::slice::from_ref(&prompt), &options(4), &mut |_| {}).unwrap();
         model.model.show(&image, 2).unwrap();
-        let message = generate_seen(&mut model, &[prompt.clone()], &options(4), &mut |_| {}).unwrap_err().to_string();
+        let message =
+            generate_seen(&mut model, std::slice::from_ref(&prompt), &options(4), &mut |_| {}).unwrap_err().to_string();
         assert!(message.contains("shown to 2 sequences, and 1 are passed"), "{message}");
         let both = generate_seen(&mut model, &vec![prompt.clone(); 2], &options(4), &mut |_| {}).unwrap();
         (prompt, image, output, both)
