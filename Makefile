@@ -4,7 +4,7 @@
 
 RUN ?= runs/demo
 
-# Set-up and the main job: profile the embedded model, write a run and a report. What the demo does not use is not built (hub, GPU, OTLP,
+# Set-up and the main job: profile the embedded model, write a run and a report. What the demo does not use is not built (hub, images, GPU, OTLP,
 # Prometheus, Nsight's profiles): that takes minutes on two cores, and each says how to build it.
 demo:
 	@scripts/setup.sh build
@@ -57,7 +57,7 @@ test-models-without-spans:
 	$(BUILD) --bin candlescope
 	tests/without_spans/run.sh
 
-# candle's own examples qwen and t5 as published, with two lines more: cargo downloads and builds them, some minutes.
+# candle's own examples qwen and t5 as published, with two lines more: cargo downloads and builds them, ten minutes of a core.
 test-candle-examples:
 	@scripts/setup.sh test
 	$(BUILD) --bin candlescope
@@ -164,10 +164,11 @@ soak-server: models venv services
 bench-server: venv services
 	CANDLESCOPE_COST_ROUNDS=8 CANDLESCOPE_COST_SECONDS=12 $(TESTS) --test cost -- --nocapture
 
-# A real model (93 MB) and a Python with DuckDB and Polars, both kept out of git.
+# Real models (93 and 91 MB) and a Python with DuckDB and Polars, both kept out of git.
 models:
 	@scripts/setup.sh test
 	@tests/fetch-smollm2.sh
+	@tests/fetch-minilm.sh
 
 venv:
 	@scripts/setup.sh test

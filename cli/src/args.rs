@@ -112,6 +112,10 @@ pub(crate) struct PartialOptions {
     #[arg(conflicts_with_all = ["prompt", "prompt_file"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prompt_tokens: Option<usize>,
+    /// PNG or JPEG file for a model that looks at one (paddleocr_vl) [default: seeded random pixels]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<PathBuf>,
     /// Wrap the prompt in the model's chat template
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +153,7 @@ pub(crate) struct PartialOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dequantize: Option<bool>,
     /// instrumented: our layers, with FLOPs and bytes; candle: candle-transformers' own model, unmodified, which is
-    /// what qwen3, t5, bert and whisper run as [default: instrumented]
+    /// what qwen3, t5, bert, whisper and paddleocr_vl run as [default: instrumented]
     #[arg(long, value_name = "ENGINE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,

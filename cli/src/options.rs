@@ -17,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) model: String,
     #[serde(skip)]
     pub(crate) prompt: Prompt,
+    #[serde(skip)]
+    pub(crate) image: Option<PathBuf>,
     pub(crate) chat: bool,
     pub(crate) max_new_tokens: usize,
     pub(crate) ignore_eos: bool,
@@ -109,6 +111,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         overhead_probe: p.overhead_probe,
         nvtx: p.nvtx,
         prompt: prompt(&p, composed)?,
+        image: p.image,
         model: p.model.unwrap_or_default(),
         chat: p.chat.unwrap_or_default(),
         max_new_tokens: p.max_new_tokens.unwrap_or_default(),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
 use candlescope_core::run::{RunManifest, Severity};
-use candlescope_models::{AnyModel, LoadOptions, ModelSource};
+use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -83,6 +83,8 @@ fn profile(options: Options, shown: Shown) -> Result<()> {
     let limits = limits(&[])?;
     let source = ModelSource::parse(&options.model)?;
     let load = load_options(&options)?;
+    // Before the model, which can take minutes to load.
+    let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
     start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
@@ -92,7 +94,7 @@ fn profile(options: Options, shown: Shown) -> Result<()> {
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
     // like an error: unwinding past this point would leave a run that ended without one.
-    let work = || generate_all(&options, &source, &load, &scope, &progress);
+    let work = || generate_all(&options, &source, &load, picture.as_ref(), &scope, &progress);
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -207,6 +209,7 @@ fn generate_all(
     options: &Options,
     source: &ModelSource,
     load: &LoadOptions,
+    picture: Option<&Picture>,
     scope: &Scope,
     progress: &Progress,
 ) -> Result<Vec<Output>> {
@@ -223,7 +226,7 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
-    let work::Done { outputs, dataset } = work::run(model, source, options, progress)?;
+    let work::Done { outputs, dataset } = work::run(model, source, picture, options, progress)?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result("dataset", facts);
     }

@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Most prompts of which a run keeps facts one by one.
 const MOST_FACTS: usize = 2000;
@@ -18,6 +19,8 @@ pub(crate) struct Asked {
     pub(crate) tokens: Vec<u32>,
     /// Most tokens of the answer.
     pub(crate) max_new_tokens: usize,
+    /// The image that it is about, if each request has its own.
+    pub(crate) image: Option<PathBuf>,
 }
 
 /// What a model is asked, and what the run keeps about that.
@@ -31,6 +34,9 @@ pub(crate) struct Asking {
 /// Makes tokens of a conversation.
 type Chat<'a> = &'a dyn Fn(&[Message]) -> Result<Vec<u32>>;
 
+/// Makes tokens of an image and of what is asked about it.
+type Image<'a> = &'a dyn Fn(&Path, Option<&str>) -> Result<Vec<u32>>;
+
 /// How a model takes prompts.
 pub(crate) struct Encoder<'a> {
     /// Its name.
@@ -40,6 +46,8 @@ pub(crate) struct Encoder<'a> {
     pub(crate) text: &'a dyn Fn(&str) -> Result<Vec<u32>>,
     /// A conversation, if it takes any.
     pub(crate) chat: Option<Chat<'a>>,
+    /// An image, if it looks at any.
+    pub(crate) image: Option<Image<'a>>,
 }
 
 impl Encoder<'_> {
@@ -64,10 +72,16 @@ impl Encoder<'_> {
                     None => bail!("it is a conversation, and {} takes texts", self.model),
                 }
             }
-            // The place for models that see.
-            Content::Image { path, .. } => {
-                bail!("it is the image {}, and {} reads texts: take a data set of texts", path.display(), self.model)
-            }
+            Content::Image { path, text } => match self.image {
+                Some(encode) => encode(path, text.as_deref()),
+                None => {
+                    bail!(
+                        "it is the image {}, and {} reads texts: take a data set of texts",
+                        path.display(),
+                        self.model
+                    )
+                }
+            },
         }
     }
 }
@@ -113,7 +127,11 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         }
         let own = prompt.max_tokens.and_then(|n| usize::try_from(n).ok());
         let max_new_tokens = own.map_or(options.max_new_tokens, |n| n.min(options.max_new_tokens));
-        all.push(Asked { tokens, max_new_tokens });
+        let image = match &prompt.content {
+            Content::Image { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        all.push(Asked { tokens, max_new_tokens, image });
     }
     if all.is_empty() {
         bail!(
@@ -160,5 +178,5 @@ fn fact(prompt: &dataset::Prompt, tokens: usize, keep_text: bool) -> Value {
 
 /// One prompt for every request.
 pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> Asking {
-    Asking { all: vec![Asked { tokens, max_new_tokens: options.max_new_tokens }], facts: None }
+    Asking { all: vec![Asked { tokens, max_new_tokens: options.max_new_tokens, image: None }], facts: None }
 }

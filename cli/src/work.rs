@@ -1,17 +1,26 @@
 //! What `profile` runs: requests to a model of any kind.
 
-use crate::options::{Options, Prompt};
+use crate::options::{Dataset, Options, Prompt};
 use crate::progress::Progress;
 use crate::prompts::{Asked, Asking, Encoder, always, of_dataset};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use candlescope_models::chat::Message;
 use candlescope_models::{
     AnyModel, Encoding, GenerateOptions, GenerationOutput, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
-    ModelSource, SamplingOptions, encode, generate, generate_from,
+    LoadedVision, ModelSource, Picture, SamplingOptions, candle_message, encode, generate, generate_from,
+    generate_seen, see,
 };
+use std::cell::RefCell;
+use std::path::Path;
 
 /// Tokens of the prompt of a model without a tokenizer, unless told otherwise.
 const RANDOM_TOKENS: usize = 128;
+
+/// The same about an image, which has tokens of its own: a task such as `OCR:` is as short.
+const RANDOM_TASK: usize = 8;
+
+/// What is asked about an image of a data set that asks nothing itself.
+const TASK: &str = "OCR:";
 
 /// What one request yielded.
 pub(crate) enum Output {
@@ -46,8 +55,21 @@ pub(crate) struct Done {
 }
 
 /// Runs all requests.
-pub(crate) fn run(model: AnyModel, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
+pub(crate) fn run(
+    model: AnyModel,
+    source: &ModelSource,
+    picture: Option<&Picture>,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Done> {
+    if picture.is_some() && !matches!(model, AnyModel::Vision(_)) {
+        bail!(
+            "{} looks at no images: leave --image out, or choose a model that does, such as config:paddleocr-vl",
+            model.info().name
+        );
+    }
     match model {
+        AnyModel::Vision(mut model) => vision(&mut model, source, picture, options, progress),
         AnyModel::Decoder(mut model) => decoder(&mut model, source, options, progress),
         AnyModel::EncoderDecoder(mut model) => encoder_decoder(&mut model, source, options, progress),
         AnyModel::Encoder(model) => encoder(&model, source, options, progress),
@@ -64,7 +86,7 @@ fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, pro
         let text = |text: &str| Ok(model.encode_prompt(text)?);
         let chat = |messages: &[Message]| Ok(model.encode_chat(messages)?);
         let most = model.model.max_context().saturating_sub(1);
-        let encoder = Encoder { model: &model.info.name, most, text: &text, chat: Some(&chat) };
+        let encoder = Encoder { model: &model.info.name, most, text: &text, chat: Some(&chat), image: None };
         match &options.prompt {
             Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.seed)?, options),
             Prompt::Text(text) if options.chat => always(encoder.say(text, true)?, options),
@@ -100,7 +122,7 @@ fn encoder_decoder(
         }
         Prompt::Dataset(set) => {
             let text = |text: &str| Ok(model.encode_prompt(text)?);
-            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None })?
+            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None, image: None })?
         }
         // What is not tokens is made below.
         _ => always(Vec::new(), options),
@@ -141,12 +163,90 @@ fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progr
         }
         Prompt::Text(text) => always(model.encode_prompt(text)?, options),
         Prompt::Dataset(set) => {
-            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None })?
+            of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None, image: None })?
         }
     };
     requests(asking, options, progress, 1, |asked| {
         Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.batch])?))
     })
+}
+
+fn vision(
+    model: &mut LoadedVision,
+    source: &ModelSource,
+    picture: Option<&Picture>,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Done> {
+    refuse_chat(options, &model.info.name)?;
+    let asking = match &options.prompt {
+        Prompt::Dataset(set) => {
+            if picture.is_some() {
+                bail!("--image is one image, and the data set {} has its own: leave one of them out", set.name);
+            }
+            images_of_dataset(model, set, options)?
+        }
+        prompt => {
+            let image = match picture {
+                Some(picture) => model.image(picture)?,
+                None => model.random_image(options.seed),
+            };
+            let place = model.model.show(&image, options.batch)?;
+            let tokens = match prompt {
+                Prompt::RandomTokens(n) => model.random_prompt(*n, place, options.seed)?,
+                Prompt::Text(text) if !needs_random(source, model.tokenizer.is_some()) => {
+                    model.encode_prompt(text, place)?
+                }
+                _ => model.random_prompt(RANDOM_TASK, place, options.seed)?,
+            };
+            always(tokens, options)
+        }
+    };
+    let mut request = 0;
+    requests(asking, options, progress, options.max_new_tokens, |asked| {
+        if let Some(image) = &asked.image {
+            show(model, image, options.batch)?;
+        }
+        // A step outside of requests counts as measured, and the first one is cold.
+        if request >= options.warmup {
+            see(model)?;
+        } else {
+            model.model.look().map_err(|error| anyhow!("the tower's pass failed: {}", candle_message(&error)))?;
+        }
+        request += 1;
+        let prompts = vec![asked.tokens.clone(); options.batch];
+        let output = generate_seen(model, &prompts, &generation(options, asked), &mut |token| {
+            if token.sequence == 0 {
+                progress.advance();
+            }
+        })?;
+        Ok(Output::Text(output))
+    })
+}
+
+/// Shows the image of a file to the model; how many tokens it is.
+fn show(model: &mut LoadedVision, image: &Path, batch: usize) -> Result<usize> {
+    let image = model.image(&Picture::read(image)?)?;
+    Ok(model.model.show(&image, batch)?)
+}
+
+/// The prompts of a data set of images. Each is shown once, because its size says how many tokens it is.
+fn images_of_dataset(model: &mut LoadedVision, set: &Dataset, options: &Options) -> Result<Asking> {
+    let name = model.info.name.clone();
+    let most = model.info.context_length.saturating_sub(1);
+    let model = RefCell::new(model);
+    let text = |_: &str| bail!("it is a text without an image, and {name} looks at one: take a data set of images");
+    let image = |path: &Path, text: Option<&str>| {
+        let model = &mut **model.borrow_mut();
+        let place = show(model, path, options.batch)?;
+        match text {
+            Some(text) => Ok(model.encode_prompt(text, place)?),
+            None if model.tokenizer.is_some() => Ok(model.encode_prompt(TASK, place)?),
+            None => Ok(model.random_prompt(RANDOM_TASK, place, options.seed)?),
+        }
+    };
+    of_dataset(set, options, &Encoder { model: &name, most, text: &text, chat: None, image: Some(&image) })
+        .with_context(|| format!("the data set {}", set.name))
 }
 
 fn refuse_chat(options: &Options, model: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `profile --model` with the kinds of models besides Llama: GPT-2, T5, BERT and whisper, end to end.
+//! `profile --model` with the kinds of models besides Llama: GPT-2, T5, BERT and PaddleOCR-VL, end to end.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
@@ -114,6 +114,71 @@ fn bert(directory: &Path) {
     write(directory, &config, &shapes);
 }
 
+#[test]
+fn minilm_from_its_own_directory() {
+    let Some(weights) = require(&MINILM) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (model, run) = (weights.parent().unwrap().to_str().unwrap(), dir.path().join("run"));
+    let args = ["profile", "--model", model, "--engine", "candle", "--out", run.to_str().unwrap(), "--repeats", "2"];
+    let text = ok(&[&args[..], &["--prompt", "A man is eating food."]].concat());
+    assert!(text.contains("8 tokens encoded: a vector of 384 features a text"), "{text}");
+    let m = manifest(&run);
+    assert_eq!(m["verdict"]["ok"], true, "{}", m["verdict"]);
+    assert_eq!((&m["model"]["name"], &m["model"]["layers"]), (&json!("all-MiniLM-L6-v2"), &json!(6)));
+    let operators = std::fs::read_to_string(run.join("operators.md")).unwrap();
+    assert!(operators.contains("encoder.layer.*.output.dense"), "{operators}");
+}
+
+fn paddleocr_vl(directory: &Path) {
+    let config = json!({
+        "model_type": "paddleocr_vl", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "max_position_embeddings": 64, "image_token_id": 95, "vision_start_token_id": 94, "vision_end_token_id": 93,
+        "rope_scaling": {"mrope_section": [2, 1, 1]},
+        "vision_config": {
+            "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 28, "patch_size": 14,
+        },
+    });
+    let (tower, eye, layer) = ("visual.vision_model", "visual.vision_model.encoder.layers.0", "model.layers.0");
+    let mut shapes: Vec<(String, Vec<usize>)> = [
+        (format!("{tower}.embeddings.position_embedding"), vec![4, 16]),
+        (format!("{tower}.embeddings.packing_position_embedding"), vec![32_768, 16]),
+        ("model.embed_tokens".into(), vec![96, 32]),
+        ("model.norm".into(), vec![32]),
+        ("lm_head".into(), vec![96, 32]),
+        (format!("{layer}.input_layernorm"), vec![32]),
+        (format!("{layer}.post_attention_layernorm"), vec![32]),
+        (format!("{layer}.self_attn.q_proj"), vec![32, 32]),
+        (format!("{layer}.self_attn.k_proj"), vec![16, 32]),
+        (format!("{layer}.self_attn.v_proj"), vec![16, 32]),
+        (format!("{layer}.self_attn.o_proj"), vec![32, 32]),
+        (format!("{layer}.mlp.gate_proj"), vec![64, 32]),
+        (format!("{layer}.mlp.up_proj"), vec![64, 32]),
+        (format!("{layer}.mlp.down_proj"), vec![32, 64]),
+    ]
+    .map(|(name, shape)| (format!("{name}.weight"), shape))
+    .to_vec();
+    let mut biased = vec![
+        (format!("{tower}.embeddings.patch_embedding"), vec![16, 3, 14, 14]),
+        (format!("{tower}.post_layernorm"), vec![16]),
+        ("mlp_AR.pre_norm".into(), vec![16]),
+        ("mlp_AR.linear_1".into(), vec![64, 64]),
+        ("mlp_AR.linear_2".into(), vec![32, 64]),
+        (format!("{eye}.mlp.fc1"), vec![32, 16]),
+        (format!("{eye}.mlp.fc2"), vec![16, 32]),
+    ];
+    biased.extend(["layer_norm1", "layer_norm2"].map(|norm| (format!("{eye}.{norm}"), vec![16])));
+    biased.extend(["q", "k", "v", "out"].map(|part| (format!("{eye}.self_attn.{part}_proj"), vec![16, 16])));
+    for (name, shape) in biased {
+        shapes.push((format!("{name}.bias"), vec![shape[0]]));
+        shapes.push((format!("{name}.weight"), shape));
+    }
+    write(directory, &config, &shapes);
+    let sizes = json!({"min_pixels": 28 * 28, "max_pixels": 10_000});
+    std::fs::write(directory.join("preprocessor_config.json"), sizes.to_string()).unwrap();
+}
+
 /// Profiles a model with two measured requests of six tokens; returns the command's JSON and the run's manifest.
 fn profile(model: &Path, more: &[&str]) -> (Value, Value, String) {
     let run = model.with_extension("run");
@@ -190,4 +255,72 @@ fn bert_encodes_and_has_no_figures_of_tokens() {
     let model = model.to_str().unwrap();
     let message = fails(&["profile", "--model", model, "--engine", "candle", "--prompt-tokens", "65"]);
     assert!(message.contains("65 positions") && message.contains("at most 64"), "{message}");
+}
+
+/// A PNG of one colour.
+fn png(path: &Path, width: u32, height: u32) {
+    let mut encoder = png::Encoder::new(std::fs::File::create(path).unwrap(), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&vec![90; (3 * width * height) as usize]).unwrap();
+}
+
+#[test]
+fn paddleocr_vl_looks_at_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, page) = (dir.path().join("paddle"), dir.path().join("page.png"));
+    paddleocr_vl(&model);
+    png(&page, 60, 50);
+    let image = page.to_str().unwrap();
+    let (result, m, _) = profile(&model, &["--engine", "candle", "--image", image]);
+    // It has no spans of its own: phases and tokens are seen, and the verdict says what is not.
+    assert_eq!(m["verdict"]["ok"], false);
+    let findings = m["verdict"]["findings"].as_array().unwrap();
+    let found = findings.iter().find(|f| f["code"] == "no_model_spans").unwrap_or_else(|| panic!("{findings:?}"));
+    assert!(found.to_string().contains("Models without spans"), "{found}");
+    assert_eq!((&m["model"]["architecture"], &m["model"]["encoder_layers"]), (&json!("paddleocr_vl"), &json!(1)));
+    // Three requests of six tokens, and a look at the image before each that is measured.
+    assert_eq!((&m["counts"]["steps"], &m["counts"]["requests"]), (&json!(3 * 6 + 2), &json!(3)));
+    // `User: `, four tokens of the image between two, the prompt, `Assistant: `.
+    assert_eq!(m["results"]["prompt_tokens"], 6 + 6 + 11 + 11);
+    let phases: Vec<_> =
+        result["metrics"]["phases"]["rows"].as_array().unwrap().iter().map(|p| p["name"].clone()).collect();
+    for phase in ["vision", "prefill", "decode"] {
+        assert!(phases.contains(&json!(phase)), "{phase} is not in {phases:?}");
+    }
+    assert!(!result["text"][0].as_str().unwrap().is_empty(), "{result}");
+
+    let run = dir.path().join("random");
+    let (model, out) = (model.to_str().unwrap(), run.to_str().unwrap());
+    let args =
+        ["profile", "--model", model, "--engine", "candle", "--out", out, "--repeats", "1", "--prompt-tokens", "9"];
+    ok(&args);
+    // 28 × 28 random pixels are one token.
+    assert_eq!(manifest(&run)["results"]["prompt_tokens"], 1 + 2 + 9);
+}
+
+#[test]
+fn images_are_refused_by_name_before_anything_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.png");
+    let out = dir.path().join("run");
+    let fails = |model: &str| {
+        let args = ["profile", "--model", model, "--engine", "candle", "--image", page.to_str().unwrap()];
+        let message = fails(&[&args[..], &["--out", out.to_str().unwrap()]].concat());
+        assert!(!out.exists(), "a run that recorded nothing is left in the way");
+        message
+    };
+    let message = fails("config:paddleocr-vl");
+    assert!(message.contains("page.png cannot be read") && message.contains("PNG or JPEG"), "{message}");
+    std::fs::write(&page, "no picture").unwrap();
+    assert!(fails("config:paddleocr-vl").contains("page.png is neither PNG nor JPEG"));
+    png(&page, 30, 30);
+    let whole = std::fs::read(&page).unwrap();
+    std::fs::write(&page, &whole[..50]).unwrap();
+    assert!(fails("config:paddleocr-vl").contains("page.png is damaged"));
+    std::fs::write(&page, whole).unwrap();
+    let model = dir.path().join("bert");
+    bert(&model);
+    let message = fails(model.to_str().unwrap());
+    assert!(message.contains("bert looks at no images") && message.contains("leave --image out"), "{message}");
 }

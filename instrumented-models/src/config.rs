@@ -38,7 +38,7 @@ pub const NAMED: &[&str] = &[
 ];
 
 /// Named configurations of models with an encoder, which the engine `candle` runs: `config:NAME`.
-pub const NAMED_WITH_ENCODER: &[&str] = &["t5-small", "t5-base", "bert-base", "minilm", "whisper-tiny"];
+pub const NAMED_WITH_ENCODER: &[&str] = &["t5-small", "t5-base", "bert-base", "minilm", "whisper-tiny", "paddleocr-vl"];
 
 /// Feed-forward network of a decoder layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@
 mod encoder;
 mod encoder_decoder;
 mod streams;
+mod vision;
 
 use crate::candle_message;
 use crate::causal_lm::CausalLm;
@@ -25,6 +26,7 @@ pub use encoder_decoder::{generate_from, generate_from_with};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use streams::Streams;
+pub use vision::{generate_seen, see};
 
 /// How to generate.
 #[derive(Debug, Clone, PartialEq)]

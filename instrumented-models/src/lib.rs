@@ -28,6 +28,7 @@ pub mod encoder_decoder;
 pub mod generate;
 pub mod gpt2;
 mod hub;
+pub mod image;
 pub mod info;
 pub mod layers;
 pub mod llama;
@@ -44,15 +45,16 @@ pub use config::ModelConfig;
 pub use encoder_decoder::{EncoderDecoder, Source};
 pub use generate::{
     Encoding, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, encode, generate,
-    generate_for, generate_from,
+    generate_for, generate_from, generate_seen, see,
 };
 pub use gpt2::Gpt2;
 pub use hub::HubError;
+pub use image::{Image, ImageError, Picture};
 pub use info::ModelInfo;
 pub use llama::Llama;
 pub use load::{
-    AnyModel, Engine, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, PromptError,
-    PromptTooLong, SourceTooLong,
+    AnyModel, Engine, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
+    PromptError, PromptTooLong, SourceTooLong,
 };
 pub use sampling::SamplingOptions;
 pub use source::ModelSource;

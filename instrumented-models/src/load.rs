@@ -1,6 +1,7 @@
 //! Loads a model by its name.
 
 mod encoders;
+mod vision;
 
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
@@ -23,6 +24,7 @@ use candle_core::{DType, Device};
 pub use encoders::{AnyModel, ENCODER_ARCHITECTURES, LoadedEncoder, LoadedEncoderDecoder};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+pub use vision::LoadedVision;
 
 /// Which implementation runs the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -316,6 +318,15 @@ impl Loader<'_> {
         let json = read_json(&path).map_err(|reason| LoadError::Directory { path, reason })?;
         let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         Ok((name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string(), json))
+    }
+
+    /// What `preprocessor_config.json` of a model's directory says, null if there is none.
+    fn processor_json(directory: &Path) -> Result<Value, LoadError> {
+        let path = directory.join("preprocessor_config.json");
+        if !path.is_file() {
+            return Ok(Value::Null);
+        }
+        read_json(&path).map_err(|reason| LoadError::Directory { path, reason })
     }
 
     /// The tokenizer of a model's directory, and its chat template if it has one.

@@ -2,6 +2,10 @@
 //! from named configurations: phases, tokens, FLOPs, and each bad input by its name.
 #![allow(missing_docs, reason = "a test")]
 mod common;
+#[path = "encoders/minilm.rs"]
+mod minilm;
+#[path = "encoders/vision.rs"]
+mod vision;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
@@ -11,7 +15,7 @@ use candlescope_models::config::{FeedForward, ModelConfig};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::weights::WeightSource;
 use candlescope_models::weights::random::RandomWeights;
-use candlescope_models::{AnyModel, GenerateOptions, ModelSource, encode, generate, generate_from};
+use candlescope_models::{AnyModel, GenerateOptions, Image, ModelSource, encode, generate, generate_from};
 use common::*;
 use serde_json::{Value, json};
 use std::cell::RefCell;

@@ -18,7 +18,8 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 import gpt2_reference
 
-TOLERANCE = 1e-5
+# Of f32, in which PyTorch itself is up to 5.9e-6 off f64 with these weights.
+TOLERANCE = 2e-5
 PROMPT, TOKENS = 9, 24
 
 SHAPES = {
@@ -79,7 +80,7 @@ def main():
         for prefix in (True, False) if shape.get("tie_word_embeddings", True) else (True,):
             worst = max(worst, compare(name, shape, prefix, sys.argv[1]))
     print(f"\nlargest of all: {worst:.1e}, tolerance {TOLERANCE:.0e}")
-    sys.exit(worst > TOLERANCE)
+    sys.exit(1 if worst > TOLERANCE else 0)
 
 
 main()

@@ -46,7 +46,11 @@ fn counters_find_their_intervals() {
     let found = CountersByPath::of(&counters, Some(&run));
     assert_eq!((found.kernels, found.outside, found.matched), (10, 0, 10));
     let of = |path: &str, kernel: &str| {
-        found.rows.iter().find(|row| row.path == path && row.kernel.contains(kernel)).unwrap_or_else(|| panic!("{path}"))
+        found
+            .rows
+            .iter()
+            .find(|row| row.path == path && row.kernel.contains(kernel))
+            .unwrap_or_else(|| panic!("{path}"))
     };
     let gate = of("decode/block/mlp/gate_proj", "nvjet");
     assert_eq!((gate.n, gate.limiter), (2, Some(Limiter::Grid)));

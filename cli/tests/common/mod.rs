@@ -1,6 +1,6 @@
 //! Runs the command as a user would.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
-pub use candlescope_testkit::tools::{NSYS, PYTHON, SMOLLM2, SmallDisk, require};
+pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, require};
 pub use candlescope_testkit::{ROOT, text, wait_until};
 use std::path::Path;
 use std::process::{Command, Output};

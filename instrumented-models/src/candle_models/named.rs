@@ -17,6 +17,19 @@ pub fn hf_config(name: &str) -> Option<Value> {
             "decoder_start_token_id": 50258, "eos_token_id": 50257,
             "forced_decoder_ids": [[1, 50259], [2, 50359], [3, 50363]],
         }),
+        "paddleocr-vl" => json!({
+            "model_type": "paddleocr_vl", "vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072,
+            "num_hidden_layers": 18, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 128,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
+            "use_bias": false, "tie_word_embeddings": false, "rope_scaling": {"mrope_section": [16, 24, 24]},
+            "image_token_id": 100295, "video_token_id": 101307, "vision_start_token_id": 101305,
+            "vision_end_token_id": 101306, "eos_token_id": 2,
+            "vision_config": {
+                "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16,
+                "num_channels": 3, "image_size": 384, "patch_size": 14, "spatial_merge_size": 2,
+                "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
+            },
+        }),
         _ => return None,
     })
 }

@@ -1,10 +1,10 @@
-//! Loads models that have an encoder, and says of any model which kind it is.
+//! Loads models that have an encoder, of text, sound or images, and says of any model which kind it is.
 
 use super::{
-    Engine, LoadError, LoadOptions, LoadedModel, Loader, PromptError, SourceTooLong, TextSide, encoded, present,
-    random_tokens,
+    Engine, LoadError, LoadOptions, LoadedModel, LoadedVision, Loader, PromptError, SourceTooLong, TextSide, encoded,
+    present, random_tokens,
 };
-use crate::candle_models::{self, CandleBert, CandleT5, CandleWhisper, Size};
+use crate::candle_models::{self, CandleBert, CandlePaddleOcrVl, CandleT5, CandleWhisper, Size};
 use crate::config::{ConfigError, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES};
 use crate::encoder_decoder::EncoderDecoder;
 use crate::info::{Dimensions, ModelInfo, compute_dtype};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Architectures with an encoder, which candle runs.
-pub const ENCODER_ARCHITECTURES: &[&str] = &["bert", "t5", "whisper"];
+pub const ENCODER_ARCHITECTURES: &[&str] = &["bert", "t5", "whisper", "paddleocr_vl"];
 
 /// A model of any kind.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub enum AnyModel {
     EncoderDecoder(Box<LoadedEncoderDecoder>),
     /// It encodes, and writes nothing.
     Encoder(Box<LoadedEncoder>),
+    /// It looks at an image and writes a text about it.
+    Vision(Box<LoadedVision>),
 }
 
 /// A model that encodes a source and writes a text about it, with everything that this needs.
@@ -81,6 +83,7 @@ impl AnyModel {
             Self::Decoder(model) => &model.info,
             Self::EncoderDecoder(model) => &model.info,
             Self::Encoder(model) => &model.info,
+            Self::Vision(model) => &model.info,
         }
     }
 }
@@ -149,7 +152,11 @@ impl<'a> WithEncoder<'a> {
                 (Box::new(SafetensorsDir::open(directory, dtype, &options.device)?), text)
             }
             None => {
-                let tied = self.architecture() != "t5" || CandleT5::is_tied(&self.json);
+                let tied = match self.architecture() {
+                    "t5" => CandleT5::is_tied(&self.json),
+                    "paddleocr_vl" => CandlePaddleOcrVl::is_tied(&self.json),
+                    _ => true,
+                };
                 let weights = RandomWeights::of_any_model(tied, options.seed, dtype, &options.device);
                 (Box::new(weights), TextSide::of_random_weights())
             }
@@ -169,6 +176,13 @@ impl<'a> WithEncoder<'a> {
                 let info = info(model.dimensions(), size);
                 let model = Box::new(model);
                 AnyModel::EncoderDecoder(Box::new(LoadedEncoderDecoder { model, tokenizer, info, no_tokenizer }))
+            }
+            "paddleocr_vl" => {
+                let processor = self.directory.map_or(Ok(Value::Null), Loader::processor_json)?;
+                let (model, size) =
+                    CandlePaddleOcrVl::load(name, &self.json, &processor, weights.as_mut(), dtype, device)?;
+                let info = info(model.dimensions(), size);
+                AnyModel::Vision(Box::new(LoadedVision::new(model, tokenizer, info, no_tokenizer)))
             }
             _ => {
                 let (model, size) = CandleWhisper::load(name, &self.json, weights.as_mut(), device)?;

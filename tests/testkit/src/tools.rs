@@ -39,6 +39,15 @@ pub const SMOLLM2: Tool = Tool {
     remedy: "make models",
 };
 
+/// A real encoder: the weights in its directory.
+pub const MINILM: Tool = Tool {
+    what: "the model all-MiniLM-L6-v2",
+    variable: "CANDLESCOPE_MINILM",
+    place: ".models/all-MiniLM-L6-v2/model.safetensors",
+    program: None,
+    remedy: "make models",
+};
+
 /// NVIDIA's Nsight Systems.
 pub const NSYS: Tool = Tool {
     what: "Nsight Systems",

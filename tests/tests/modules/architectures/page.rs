@@ -49,6 +49,26 @@ const COLUMNS: &str =
     "| model | file | spans named | weight FLOPs | FLOPs of a step | remark |\n|---|---|---:|---:|---|---|\n";
 
 const FOOT: &str = "
+## Run one
+
+Each of these commands writes a run with its report, of random weights at the published size. With weights of your own,
+pass their directory in place of `config:NAME` ([all names and forms](quick-start.md)).
+
+| command | steps of a request |
+|---|---|
+| `candlescope profile --engine candle --model config:qwen3-0.6b` | `prefill`, `decode` |
+| `candlescope profile --engine candle --model config:t5-small` (or `config:t5-base`) | `encode`, `prefill`, `decode` |
+| `candlescope profile --engine candle --model config:bert-base` (or `config:minilm`) | `encode` |
+| `candlescope profile --engine candle --model .models/all-MiniLM-L6-v2`, which `make models` fetches | `encode` |
+| `candlescope profile --engine candle --model config:whisper-tiny` | `encode`, `prefill`, `decode` |
+| `candlescope profile --engine candle --model config:paddleocr-vl --image page.png` | `prefill`, `decode`; a `vision` before it |
+| `candlescope profile --model config:gpt2`, a wrapped model, as candle-transformers has none | `prefill`, `decode` |
+
+Add `--prompt-tokens 8 --max-new-tokens 4 --repeats 1` for a short one. The other models are run by programs: yours with
+a line of `observe` ([how](instrument.md#modules-by-name)), or candle's own examples, two of which are built and run by
+`make test-candle-examples`. Models without spans get theirs from `candlescope trace-candle-nn`
+([how](instrument.md#models-without-spans)).
+
 Which spans each of candle's models makes, also of those that are not here, stands in [candle-spans.md](candle-spans.md).
 ";
 

@@ -187,8 +187,8 @@ fn a_layer_of_candle_nn_owns_what_it_read_or_what_has_the_shape_it_was_given() {
 fn only_the_table_of_all_words_makes_a_layer_the_head() {
     let made = |rows| Rule::Made { operation: Operation::Linear, matrix: Some([rows, 8]) };
     let loaded = |config: Option<&str>, tables: &[(&str, usize)]| {
-        let mut loading = Loading::default();
-        loading.architecture = config.map_or_else(Architecture::default, |c| Architecture::of_config(c).unwrap());
+        let architecture = config.map_or_else(Architecture::default, |c| Architecture::of_config(c).unwrap());
+        let mut loading = Loading { architecture, ..Loading::default() };
         for (name, rows) in tables {
             loading.read(weight(name, &[*rows, 8]));
             loading.span(Rule::Layer(Operation::Embedding), 1);
