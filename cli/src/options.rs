@@ -1,7 +1,7 @@
 //! Options of `profile`, from a composed configuration.
 
 use crate::args::{PartialOptions, ProfileArgs};
-use crate::conf::{Composed, Layers};
+use crate::conf::{Composed, DEFAULT_PROMPT, Layers};
 use crate::samples;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::files::read_text_limited;
@@ -82,8 +82,6 @@ pub(crate) struct Dataset {
     pub(crate) keep_text: bool,
 }
 
-const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";
-
 /// Most sequences at once. Far more than any machine can decode, and few enough that the prompts themselves fit into
 /// memory.
 pub(crate) const MAX_BATCH: usize = 1 << 16;
@@ -117,7 +115,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         max_new_tokens: p.max_new_tokens.unwrap_or_default(),
         ignore_eos: p.ignore_eos.unwrap_or_default(),
         batch: p.batch.unwrap_or_default(),
-        repeats: p.repeats.unwrap_or(if composed.get("dataset.path").is_some() { 1 } else { 6 }),
+        repeats: p.repeats.unwrap_or_default(),
         warmup: p.warmup.unwrap_or_default(),
         device: p.device.unwrap_or_default(),
         dtype: p.dtype,

@@ -162,8 +162,9 @@ fn mistakes_name_the_nearest_and_the_choices() {
     has(fails(&["--config", "c.yaml"]), &["c.yaml is not valid YAML", "line 2: it has a list"]);
     write(dir, "d.toml", "[groups]\nmodell = \"x\"\n");
     has(fails(&["--config", "d.toml"]), &["d.toml:2: `groups.modell` chooses no group file"]);
-    write(dir, "e.toml", "# nothing\n");
-    has(fails(&["--config", "e.toml"]), &["e.toml sets nothing"]);
+    write(dir, "e.yaml", "# nothing\n");
+    has(fails(&["--config", "e.yaml"]), &["e.yaml sets nothing"]);
+    has(fails(&["model=gpt2,smollm2"]), &["has no `gpt2,smollm2`", "-m takes several values"]);
     has(fails(&["dataset.limit=3"]), &["dataset.limit is about a data set, and there is none"]);
     has(fails(&["-m", "batch=1,,2"]), &["`batch=1,,2` has an empty value"]);
     // A mistake in one combination ends all, before the first.
@@ -201,6 +202,10 @@ fn a_run_can_be_made_again_from_its_inputs() {
     ok_in(dir, &args);
     assert!(fs::read_to_string(dir.join("e/inputs.yaml")).unwrap().contains("a kept text"));
     ok_in(dir, &["profile", "--config", "e/inputs.yaml", "--out", "f"]);
+    // The built-in prompt is what runs without any.
+    let args = [&["profile", "dataset=default", "--out", "g"], &SHORT[..]].concat();
+    ok_in(dir, &args);
+    ok_in(dir, &["profile", "--config", "g/inputs.yaml", "--out", "h"]);
     // Addresses with credentials are not kept either.
     let keys = composed(dir, &["profiling.otlp=http://me:hush@host:4318"]);
     assert_eq!(keys["profiling.otlp"]["value"], "http://***@host:4318");
@@ -221,7 +226,7 @@ fn every_combination_has_a_run_and_a_row() {
     assert_eq!(manifest(&dir.join("all/3_batch=2_seed=3"))["options"]["batch"], 2);
     let summary = json(&fs::read_to_string(dir.join("all/summary.json")).unwrap());
     assert_eq!(summary["runs"].as_array().unwrap().len(), 4);
-    assert!(summary["runs"][3]["figures"]["ttft"].as_f64().unwrap() > 0.0, "{summary}");
+    assert!(summary["runs"][3]["figures"]["ttft"]["median"].as_f64().unwrap() > 0.0, "{summary}");
     let error = run_in(dir, &args);
     assert!(text(&error.stderr).contains("all is not empty"), "{}", text(&error.stderr));
 }

@@ -4,7 +4,7 @@ use super::groups::Folders;
 use super::keys::{GROUPS, KEYS, Key, find};
 use super::origin::{Origin, Setting};
 use super::sweep;
-use super::text::{Entry, read};
+use super::text::{Entry, is_yaml, read};
 use crate::args::PartialOptions;
 use crate::conf_args::ConfArgs;
 use anyhow::{Context, Result, anyhow, bail};
@@ -71,7 +71,8 @@ impl<'a> Layers<'a> {
                 };
                 chosen.push((group, name));
             }
-            if entries.is_empty() && chosen.is_empty() {
+            // A run whose configuration is not known has such a file; it would run something else.
+            if entries.is_empty() && chosen.is_empty() && is_yaml(path) {
                 bail!("the configuration {} sets nothing; it needs a key such as model or repeats", path.display());
             }
             file = Some((path.to_path_buf(), entries));
@@ -133,6 +134,7 @@ impl<'a> Layers<'a> {
             .iter()
             .map(|(key, value)| (*key, Setting { value: value.clone(), origin: Origin::Flag(key.option) }));
         composed.lay(flags.collect());
+        composed.repeats()?;
         Ok(composed)
     }
 
@@ -172,6 +174,15 @@ impl Composed {
             });
         }
         self.settings.extend(layer.into_iter().map(|(key, setting)| (key.index(), setting)));
+    }
+
+    /// The default of `runtime.repeats`, which depends on what is run: a data set once, or one prompt often enough for
+    /// an interval.
+    fn repeats(&mut self) -> Result<()> {
+        let key = find("runtime.repeats", None)?;
+        let value = Value::Integer(if self.get("dataset.path").is_some() { 1 } else { 6 });
+        self.settings.entry(key.index()).or_insert(Setting { value, origin: Origin::Default });
+        Ok(())
     }
 
     /// The value of the key with this path.

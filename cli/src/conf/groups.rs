@@ -76,6 +76,7 @@ impl Folders {
         }
         let names = self.names(group);
         let path = match group {
+            _ if name.contains(',') => "; -m takes several values".to_string(),
             "model" => format!("; for a file, a directory or a hub id, write model.path={name}"),
             "dataset" => format!("; for a file or a directory, write dataset.path={name}"),
             _ => String::new(),

@@ -14,3 +14,6 @@ mod sweep;
 mod text;
 
 pub(crate) use compose::{Composed, Layers};
+
+/// The text to continue unless told otherwise, as in `conf/dataset/default.toml`.
+pub(crate) const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";

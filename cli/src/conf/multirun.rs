@@ -172,6 +172,15 @@ fn figure(object: &Value, key: &str) -> Option<f64> {
     figure.get("median").or_else(|| figure.get("value"))?.as_f64()
 }
 
+/// One figure as `metrics.json` has it, without its samples; null if the run has none.
+fn with_spread(object: &Value, key: &str) -> Value {
+    let mut figure = object.pointer(&format!("/metrics/figures/{key}")).cloned().unwrap_or_default();
+    if let Some(fields) = figure.as_object_mut() {
+        fields.remove("samples");
+    }
+    figure
+}
+
 /// The figures of the table: key, title, how to show them.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
@@ -193,7 +202,7 @@ fn row((folder, combination, outcome): &(PathBuf, &Composed, Outcome)) -> Value 
     let mut row = json!({ "run": folder, "values": combination.swept() });
     match outcome {
         Outcome::Done(object) => {
-            let figures = FIGURES.iter().map(|(key, ..)| ((*key).to_string(), json!(figure(object, key))));
+            let figures = FIGURES.iter().map(|(key, ..)| ((*key).to_string(), with_spread(object, key)));
             row["status"] = json!("done");
             row["requests"] = json!(requests(object));
             row["figures"] = Value::Object(figures.collect());
@@ -244,7 +253,7 @@ fn table(rows: &[(PathBuf, &Composed, Outcome)]) -> String {
         }
         table.add_row(cells);
     }
-    format!("{table}\nMedians over the measured requests.")
+    format!("{table}\nMedians over the measured requests; {SUMMARY} has their spread.")
 }
 
 #[cfg(test)]

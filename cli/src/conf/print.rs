@@ -1,5 +1,6 @@
 //! A composed configuration as people read it, and as a run keeps it.
 
+use super::DEFAULT_PROMPT;
 use super::compose::Composed;
 use super::keys::{GROUPS, KEYS, Key};
 use super::origin::Setting;
@@ -53,6 +54,8 @@ impl Composed {
         for (key, setting) in self.iter().filter(|(key, _)| !key.group.is_empty()) {
             let (name, value) = match (key.name, &setting.value) {
                 ("otlp", Value::String(url)) if RedactedUrl::new(url.as_str()).to_string() != *url => continue,
+                // What is run without any prompt.
+                ("prompt", Value::String(text)) if text == DEFAULT_PROMPT => continue,
                 ("prompt", Value::String(text)) if !keep_text => ("prompt_sha256", json!(sha256(text))),
                 (name, value) => (name, json!(value)),
             };

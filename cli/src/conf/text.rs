@@ -24,9 +24,14 @@ pub(super) struct Entry {
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>> {
     let text = read_text_limited(path, MAX_BYTES)
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    let yaml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"));
+    let yaml = is_yaml(path);
     if yaml { self::yaml(&text) } else { self::toml(&text) }
         .with_context(|| format!("{} is not valid {}", path.display(), if yaml { "YAML" } else { "TOML" }))
+}
+
+/// Whether the file's name says that it is YAML.
+pub(super) fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"))
 }
 
 /// The entries of a text of TOML.

@@ -45,6 +45,8 @@ pub static ALL: &[Target] = &[
     Target { name: "nsys-sqlite", weight: 200, seeds: || corpus("nsys-sqlite"), run: nsys },
     Target { name: "chat-template", weight: 200, seeds: || corpus("chat-template"), run: |_, b| chat(b) },
     Target { name: "command-line", weight: 10, seeds: || corpus("command-line"), run: command_line },
+    Target { name: "inputs-yaml", weight: 10, seeds: || corpus("inputs-yaml"), run: inputs_yaml },
+    Target { name: "dataset", weight: 200, seeds: || corpus("dataset"), run: dataset },
     Target { name: "variable", weight: 200, seeds: || corpus("variable"), run: |_, b| variable(b) },
     Target { name: "limits", weight: 100, seeds: || corpus("limits"), run: |_, b| limits(b) },
     Target { name: "otlp-settings", weight: 200, seeds: || corpus("otlp-settings"), run: |_, b| otlp(b) },
@@ -142,21 +144,52 @@ fn command_line(scratch: &Path, bytes: &[u8]) -> bool {
     let (set, argument, config) = (lines.next(), lines.next(), lines.next());
     let file = scratch.join("options.toml");
     fs::write(&file, config.unwrap_or_default()).expect("a file in the scratch directory");
+    let set = format!("--set={}", set.unwrap_or_default());
+    profile(scratch, &file, [set.as_str()].into_iter().chain(argument.filter(|argument| !argument.is_empty())))
+}
+
+/// A run's configuration, read again.
+fn inputs_yaml(scratch: &Path, bytes: &[u8]) -> bool {
+    let file = scratch.join("inputs.yaml");
+    fs::write(&file, bytes).expect("a file in the scratch directory");
+    profile(scratch, &file, std::iter::empty())
+}
+
+/// `candlescope profile` of a model that does not exist; whether that is what it says.
+fn profile<'a>(scratch: &Path, config: &Path, arguments: impl Iterator<Item = &'a str>) -> bool {
     let exe = std::env::current_exe().expect("this program's own file");
     let candlescope = exe.ancestors().skip(1).map(|dir| dir.join("candlescope")).find(|path| path.is_file());
     let candlescope = candlescope.expect("candlescope beside this program: cargo build -p candlescope-cli");
     let mut command = Command::new(candlescope);
-    command
-        .arg("profile")
-        .arg(format!("--config={}", file.display()))
-        .arg(format!("--set={}", set.unwrap_or_default()));
-    command.args(argument.filter(|argument| !argument.is_empty()));
+    command.arg("profile").arg(format!("--config={}", config.display()));
+    command.args(arguments);
     command.args(["--model", "/nowhere/model.gguf", "--no-progress"]).current_dir(scratch).env_remove("CANDLESCOPE");
     let output = command.stdin(Stdio::null()).output().expect("candlescope runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code().is_some_and(|code| code < 3), "{}: {said}", output.status);
     assert!(!said.contains("panicked"), "{said}");
     said.contains("/nowhere/model.gguf")
+}
+
+/// The same bytes in every form that a data set may have.
+fn dataset(scratch: &Path, bytes: &[u8]) -> bool {
+    let folder = scratch.join("dataset");
+    fs::create_dir_all(&folder).expect("a folder in the scratch directory");
+    let put = |name: &str| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).expect("a file in the scratch directory");
+        path
+    };
+    let files = ["data.jsonl", "data.json", "data.txt"].map(put);
+    let read = |path: &Path| candlescope_models::dataset::read(path, None).is_ok();
+    let accepted = files.iter().filter(|file| read(file)).count();
+    let described = ["metadata.toml", "metadata.json"].map(|name| {
+        let path = put(name);
+        let accepted = ["a", "b"].iter().any(|v| candlescope_models::dataset::read(&folder, Some(v)).is_ok());
+        fs::remove_file(path).expect("the file just written");
+        accepted
+    });
+    accepted > 0 || described.contains(&true)
 }
 
 fn variable(bytes: &[u8]) -> bool {

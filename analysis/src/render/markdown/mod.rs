@@ -1,5 +1,5 @@
-//! `report.md`, `operators.md`, `stakeholder_summary.md` and `assumptions.md`: reports for places that do not show HTML,
-//! such as an issue or a pull request.
+//! `report.md`, `operators.md`, `stakeholder_summary.md`, `assumptions.md`: reports for places that do not show HTML, such
+//! as an issue or a pull request.
 
 mod assumptions;
 mod stakeholder;
