@@ -1,9 +1,9 @@
 //! candle's `paddleocr_vl`.
 
-use super::hf_fields::{candles, optional_count, shared_by_heads, tokens};
+use super::hf_fields::{candles, optional_count, shared_by_heads};
 use super::reading::{self, Size};
 use crate::causal_lm::CausalLm;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, token_ids};
 use crate::image::{Frame, Image};
 use crate::info::Dimensions;
 use crate::weights::{WeightError, WeightSource};
@@ -139,7 +139,7 @@ fn read(json: &Value) -> std::result::Result<(Config, Dimensions), ConfigError> 
         positions: config.max_position_embeddings,
         start: Vec::new(),
         // As candle's example has it where nothing says otherwise.
-        eos: Some(tokens(json, "eos_token_id")).filter(|eos| !eos.is_empty()).unwrap_or_else(|| vec![2]),
+        eos: Some(token_ids(json.get("eos_token_id"))).filter(|eos| !eos.is_empty()).unwrap_or_else(|| vec![2]),
         tied: config.tie_word_embeddings,
     };
     Ok((config, dimensions))
