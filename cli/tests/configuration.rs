@@ -206,7 +206,10 @@ fn a_run_can_be_made_again_from_its_inputs() {
     let args = [&["profile", "dataset=default", "--out", "g"], &SHORT[..]].concat();
     ok_in(dir, &args);
     ok_in(dir, &["profile", "--config", "g/inputs.yaml", "--out", "h"]);
-    // Addresses with credentials are not kept either.
+    // Where a run went is not kept either, and credentials are not even shown.
+    let args = [&["profile", "--perfetto", "t.pftrace", "--out", "i"], &SHORT[..]].concat();
+    ok_in(dir, &args);
+    assert!(!fs::read_to_string(dir.join("i/inputs.yaml")).unwrap().contains("pftrace"));
     let keys = composed(dir, &["profiling.otlp=http://me:hush@host:4318"]);
     assert_eq!(keys["profiling.otlp"]["value"], "http://***@host:4318");
 }
