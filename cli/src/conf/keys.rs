@@ -66,6 +66,7 @@ pub(super) const KEYS: &[Key] = &[
     key("dataset", "prompt_file", "prompt-file", Kind::Text, None),
     key("dataset", "prompt_tokens", "prompt-tokens", Kind::Whole, None),
     key("dataset", "prompt_sha256", "", Kind::Text, None),
+    key("dataset", "image", "image", Kind::Text, None),
     key("dataset", "keep_text", "", Kind::Flag, Some("false")),
     key("runtime", "max_new_tokens", "max-new-tokens", Kind::Whole, Some("64")),
     key("runtime", "ignore_eos", "ignore-eos", Kind::Flag, Some("false")),
