@@ -39,7 +39,7 @@ pub(crate) enum Command {
     #[command(after_help = crate::load::EXAMPLES)]
     Load(Box<crate::load::LoadArgs>),
     /// Measure a model (latency, throughput, sequence length), single operations, or what this device reaches at best
-    Bench(crate::bench::args::BenchArgs),
+    Bench(crate::bench::BenchArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)

@@ -21,7 +21,7 @@ pub(crate) fn feature(what: &str, feature: &str, needs: &str) -> Error {
 /// A command that this build lacks: takes any arguments, and says how to build it.
 #[allow(unused_macros, reason = "unused where a build has everything")]
 macro_rules! absent {
-    ($name:ident, $args:ident, $command:literal, $feature:literal) => {
+    ($name:ident, $args:ident -> $done:ty, $command:literal, $feature:literal) => {
         pub(crate) mod $name {
             #[allow(dead_code, reason = "not every command has examples")]
             pub(crate) const EXAMPLES: &str =
@@ -33,16 +33,20 @@ macro_rules! absent {
                 any: Vec<std::ffi::OsString>,
             }
 
-            pub(crate) fn run(args: &$args) -> anyhow::Result<()> {
+            pub(crate) fn run(args: &$args) -> anyhow::Result<$done> {
                 let _ = &args.any;
                 Err(super::default_feature($command, $feature))
             }
         }
     };
 }
+#[cfg(not(feature = "lab"))]
+absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
+#[cfg(not(feature = "lab"))]
+absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
 #[cfg(not(feature = "ncu"))]
-absent!(ncu, NcuArgs, "`candlescope ncu`", "ncu");
+absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "roofline"))]
-absent!(roofline, RooflineArgs, "`candlescope roofline`", "roofline");
+absent!(roofline, RooflineArgs -> (), "`candlescope roofline`", "roofline");
 #[cfg(not(feature = "trace-candle"))]
-absent!(trace_candle, TraceCandleArgs, "`candlescope trace-candle-nn`", "trace-candle");
+absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");

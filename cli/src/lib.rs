@@ -8,6 +8,7 @@
 
 mod analyze;
 mod args;
+#[cfg(feature = "lab")]
 mod bench;
 mod conf;
 mod conf_args;
@@ -20,6 +21,7 @@ mod hand_over;
 mod interrupts;
 mod lacking;
 mod limits;
+#[cfg(feature = "lab")]
 mod load;
 mod measured_peaks;
 #[cfg(feature = "ncu")]
@@ -48,6 +50,8 @@ use lacking::ncu;
 use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
+#[cfg(not(feature = "lab"))]
+use lacking::{bench, load};
 
 use args::{Cli, Command};
 use clap::Parser;

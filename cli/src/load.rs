@@ -1,7 +1,18 @@
 //! `candlescope load`.
 
+use crate::interrupts::on_interrupt;
+use crate::output::{note, say};
+use crate::progress::Progress;
+use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::files::read_text_limited;
+use candlescope_core::numbers::duration;
+use candlescope_lab::load::{
+    self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, RESULTS_FILE, Stop, Watch,
+};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -113,236 +124,206 @@ enum EndpointArg {
     Completions,
 }
 
-#[cfg(not(feature = "lab"))]
-pub(crate) fn run(_: &LoadArgs) -> anyhow::Result<()> {
-    Err(crate::lacking::default_feature("load", "lab"))
+/// Largest file with a prompt.
+const MOST_PROMPT: u64 = 64 << 20;
+
+pub(crate) fn run(args: &LoadArgs) -> Result<()> {
+    let options = options(args)?;
+    let made = make_room(args)?;
+    let stop = Stop::new();
+    listen_for_interrupts(&stop)?;
+    let progress = Progress::new(!args.no_progress && !args.json);
+    progress.wait("first requests");
+    let watcher = Watcher { progress, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
+    let results = load::run(&options, &stop, &watcher);
+    watcher.progress.clear();
+    let results = results.inspect_err(|_| {
+        // An empty directory would only be in the way; one with anything in it stays.
+        if made {
+            let _ = std::fs::remove_dir(&args.out);
+        }
+    })?;
+    let written = results.write(&args.out);
+    if args.json {
+        let mut object = results.to_json_without_requests()?;
+        if let (Some(fields), Ok(files)) = (object.as_object_mut(), &written) {
+            fields.insert("files".to_string(), serde_json::json!(files));
+        }
+        say(&serde_json::to_string(&object)?)?;
+    } else {
+        say(&results.summary())?;
+    }
+    // The figures above are there even if the files are not.
+    let files = written.with_context(|| {
+        format!(
+            "cannot write the results into {}: free some space, or name another place with --out",
+            args.out.display()
+        )
+    })?;
+    if !args.json {
+        let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        say(&format!("written: {}", shown.join(", ")))?;
+    }
+    judge(&results)
 }
 
-#[cfg(feature = "lab")]
-pub(crate) use with_lab::run;
-
-#[cfg(feature = "lab")]
-mod with_lab {
-    use super::{EndpointArg, LoadArgs};
-    use crate::interrupts::on_interrupt;
-    use crate::output::{note, say};
-    use crate::progress::Progress;
-    use anyhow::{Context, Result, anyhow, bail};
-    use candlescope_core::files::read_text_limited;
-    use candlescope_core::numbers::duration;
-    use candlescope_lab::load::{
-        self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, RESULTS_FILE, Stop, Watch,
-    };
-    use std::path::Path;
-    use std::sync::{Mutex, PoisonError};
-    use std::time::Duration;
-
-    /// Largest file with a prompt.
-    const MOST_PROMPT: u64 = 64 << 20;
-
-    pub(crate) fn run(args: &LoadArgs) -> Result<()> {
-        let options = options(args)?;
-        let made = make_room(args)?;
-        let stop = Stop::new();
-        listen_for_interrupts(&stop)?;
-        let progress = Progress::new(!args.no_progress && !args.json);
-        progress.wait("first requests");
-        let watcher = Watcher { progress, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
-        let results = load::run(&options, &stop, &watcher);
-        watcher.progress.clear();
-        let results = results.inspect_err(|_| {
-            // An empty directory would only be in the way; one with anything in it stays.
-            if made {
-                let _ = std::fs::remove_dir(&args.out);
-            }
-        })?;
-        let written = results.write(&args.out);
-        if args.json {
-            let mut object = results.to_json_without_requests()?;
-            if let (Some(fields), Ok(files)) = (object.as_object_mut(), &written) {
-                fields.insert("files".to_string(), serde_json::json!(files));
-            }
-            say(&serde_json::to_string(&object)?)?;
-        } else {
-            say(&results.summary())?;
-        }
-        // The figures above are there even if the files are not.
-        let files = written.with_context(|| {
-            format!(
-                "cannot write the results into {}: free some space, or name another place with --out",
-                args.out.display()
-            )
-        })?;
-        if !args.json {
-            let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-            say(&format!("written: {}", shown.join(", ")))?;
-        }
-        judge(&results)
+/// What makes the command fail although there are results.
+fn judge(results: &LoadResults) -> Result<()> {
+    match &results.end {
+        End::Stopped => bail!("ended early: the results are of what there was by then"),
+        End::ServerGone { since_ns, why, .. } => bail!(
+            "the server did not answer any more, {} after the beginning: {why}; the results are of what there was by then",
+            duration(*since_ns as f64)
+        ),
+        _ => {}
     }
-
-    /// What makes the command fail although there are results.
-    fn judge(results: &LoadResults) -> Result<()> {
-        match &results.end {
-            End::Stopped => bail!("ended early: the results are of what there was by then"),
-            End::ServerGone { since_ns, why, .. } => bail!(
-                "the server did not answer any more, {} after the beginning: {why}; the results are of what there was by then",
-                duration(*since_ns as f64)
-            ),
-            _ => {}
-        }
-        let figures = || results.stages.iter().filter_map(|stage| stage.figures.as_ref());
-        if figures().all(|f| f.ok == 0) {
-            let told = results.requests.iter().find_map(|r| r.failure.as_ref());
-            bail!(
-                "no request succeeded: {}",
-                told.map_or_else(|| "none was measured".to_string(), ToString::to_string)
-            );
-        }
-        Ok(())
+    let figures = || results.stages.iter().filter_map(|stage| stage.figures.as_ref());
+    if figures().all(|f| f.ok == 0) {
+        let told = results.requests.iter().find_map(|r| r.failure.as_ref());
+        bail!("no request succeeded: {}", told.map_or_else(|| "none was measured".to_string(), ToString::to_string));
     }
+    Ok(())
+}
 
-    fn options(args: &LoadArgs) -> Result<LoadOptions> {
-        let mut options = LoadOptions::new(args.url.as_str())
-            .endpoint(match args.endpoint {
-                EndpointArg::Auto => Endpoint::Auto,
-                EndpointArg::Chat => Endpoint::Chat,
-                EndpointArg::Completions => Endpoint::Completions,
-            })
-            .max_tokens(args.max_tokens)
-            .ignore_eos(args.ignore_eos)
-            .keep_prompts(args.keep_prompts)
-            .max_in_flight(args.max_in_flight as usize)
-            .timeout(time(&args.timeout).context("--timeout")?)
-            .prompts(prompts(args)?);
-        options = match (&args.concurrency[..], &args.rate[..]) {
-            _ if args.sweep => options.sweep(),
-            ([], []) => options.levels([Level::Concurrency(1)]),
-            ([], rates) => options.levels(rates.iter().map(|rate| Level::Rate(*rate))),
-            (clients, _) => options.levels(clients.iter().map(|n| Level::Concurrency(*n))),
-        };
-        if let Some(seed) = args.seed {
-            options = options.seed(seed);
-        }
-        if let Some(n) = args.requests {
-            options = options.amount(Amount::Requests(n));
-        } else if let Some(text) = &args.duration {
-            options = options.amount(Amount::Seconds(time(text).context("--duration")?));
-        }
-        if let Some(text) = &args.warmup {
-            let amount = text.parse().map(Amount::Requests).or_else(|_| time(text).map(Amount::Seconds));
-            options = options.warmup(amount.context("--warmup")?);
-        }
-        if let Some(name) = &args.api_key_env {
-            let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
-            let key = key.ok_or_else(|| anyhow!("--api-key-env {name}: the variable is not set: export {name}=KEY"))?;
-            options = options.api_key(key.trim());
-        }
-        if let Some(text) = &args.slo {
-            options = options.slo(text.parse().context("--slo")?);
-        }
-        if let Some(text) = &args.body {
-            let fields = serde_json::from_str(text).context("--body: write a JSON object, such as '{\"top_k\": 1}'")?;
-            options = options.extra(fields);
-        }
-        if let Some(model) = &args.model {
-            options = options.model(model);
-        }
-        if let Some(url) = &args.metrics {
-            options = options.metrics(url);
-        }
-        if let Some(path) = &args.ca_file {
-            options = options.ca_file(path);
-        }
-        Ok(options)
-    }
-
-    fn prompts(args: &LoadArgs) -> Result<PromptSource> {
-        if let Some(path) = &args.dataset {
-            return Ok(PromptSource::Dataset { path: path.clone(), variant: args.variant.clone() });
-        }
-        if let Some(text) = &args.prompt {
-            return Ok(PromptSource::Text(text.clone()));
-        }
-        if let Some(path) = &args.prompt_file {
-            let text = read_text_limited(path, MOST_PROMPT);
-            let text = text.with_context(|| format!("--prompt-file {}: it cannot be read", path.display()))?;
-            return Ok(PromptSource::Text(text));
-        }
-        Ok(PromptSource::Tokens(args.prompt_tokens.unwrap_or(128)))
-    }
-
-    /// `30`, `30s`, `1.5m`, `200ms`.
-    fn time(text: &str) -> Result<Duration> {
-        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match &text[number.len()..] {
-            "ms" => 1e-3,
-            "" | "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            _ => f64::NAN,
-        };
-        let seconds = number.trim().parse::<f64>().map_or(f64::NAN, |n| n * unit);
-        let time = Some(seconds).filter(|s| *s > 0.0 && *s <= 1e7).map(Duration::from_secs_f64);
-        time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
-    }
-
-    /// Refuses to replace results, and finds out before the load whether they can be written. Returns whether the
-    /// directory was made.
-    fn make_room(args: &LoadArgs) -> Result<bool> {
-        let there = args.out.join(RESULTS_FILE);
-        if there.exists() && !args.overwrite {
-            bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
-        }
-        let remedy = || format!("cannot write into {}: name another directory with --out", args.out.display());
-        let made = !args.out.exists();
-        std::fs::create_dir_all(&args.out).with_context(remedy)?;
-        let trial = args.out.join(format!(".candlescope-{}", std::process::id()));
-        std::fs::write(&trial, b"trial").with_context(remedy)?;
-        std::fs::remove_file(&trial).with_context(remedy)?;
-        Ok(made)
-    }
-
-    /// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
-    fn listen_for_interrupts(stop: &Stop) -> Result<()> {
-        let stop = stop.clone();
-        on_interrupt(Duration::from_secs(1), move || {
-            note("ending: once more to end without results");
-            stop.stop();
+fn options(args: &LoadArgs) -> Result<LoadOptions> {
+    let mut options = LoadOptions::new(args.url.as_str())
+        .endpoint(match args.endpoint {
+            EndpointArg::Auto => Endpoint::Auto,
+            EndpointArg::Chat => Endpoint::Chat,
+            EndpointArg::Completions => Endpoint::Completions,
         })
-        .context("cannot listen for Ctrl-C")
+        .max_tokens(args.max_tokens)
+        .ignore_eos(args.ignore_eos)
+        .keep_prompts(args.keep_prompts)
+        .max_in_flight(args.max_in_flight as usize)
+        .timeout(time(&args.timeout).context("--timeout")?)
+        .prompts(prompts(args)?);
+    options = match (&args.concurrency[..], &args.rate[..]) {
+        _ if args.sweep => options.sweep(),
+        ([], []) => options.levels([Level::Concurrency(1)]),
+        ([], rates) => options.levels(rates.iter().map(|rate| Level::Rate(*rate))),
+        (clients, _) => options.levels(clients.iter().map(|n| Level::Concurrency(*n))),
+    };
+    if let Some(seed) = args.seed {
+        options = options.seed(seed);
     }
-
-    struct Watcher<'a> {
-        progress: Progress,
-        out: &'a Path,
-        begun: Mutex<bool>,
-        /// Why results could not be written between stages, told once.
-        failed: Mutex<Option<String>>,
+    if let Some(n) = args.requests {
+        options = options.amount(Amount::Requests(n));
+    } else if let Some(text) = &args.duration {
+        options = options.amount(Amount::Seconds(time(text).context("--duration")?));
     }
+    if let Some(text) = &args.warmup {
+        let amount = text.parse().map(Amount::Requests).or_else(|_| time(text).map(Amount::Seconds));
+        options = options.warmup(amount.context("--warmup")?);
+    }
+    if let Some(name) = &args.api_key_env {
+        let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
+        let key = key.ok_or_else(|| anyhow!("--api-key-env {name}: the variable is not set: export {name}=KEY"))?;
+        options = options.api_key(key.trim());
+    }
+    if let Some(text) = &args.slo {
+        options = options.slo(text.parse().context("--slo")?);
+    }
+    if let Some(text) = &args.body {
+        let fields = serde_json::from_str(text).context("--body: write a JSON object, such as '{\"top_k\": 1}'")?;
+        options = options.extra(fields);
+    }
+    if let Some(model) = &args.model {
+        options = options.model(model);
+    }
+    if let Some(url) = &args.metrics {
+        options = options.metrics(url);
+    }
+    if let Some(path) = &args.ca_file {
+        options = options.ca_file(path);
+    }
+    Ok(options)
+}
 
-    impl Watch for Watcher<'_> {
-        fn progress(&self, p: &load::Progress) {
-            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-            if !std::mem::replace(&mut *begun, true) {
-                self.progress.share();
-            }
-            let stage = p.stages.map_or_else(|| p.stage.to_string(), |all| format!("{}/{all}", p.stage + 1));
-            let failed = if p.failed > 0 { format!(", {} failed", p.failed) } else { String::new() };
-            let state = if p.done > 0.0 { "" } else { " (warm-up)" };
-            self.progress.message(format!(
-                "{stage} {}{state}: {} answered{failed}, {} under way",
-                p.level, p.ended, p.in_flight
-            ));
-            self.progress.at((p.done * 1000.0) as u64);
+fn prompts(args: &LoadArgs) -> Result<PromptSource> {
+    if let Some(path) = &args.dataset {
+        return Ok(PromptSource::Dataset { path: path.clone(), variant: args.variant.clone() });
+    }
+    if let Some(text) = &args.prompt {
+        return Ok(PromptSource::Text(text.clone()));
+    }
+    if let Some(path) = &args.prompt_file {
+        let text = read_text_limited(path, MOST_PROMPT);
+        let text = text.with_context(|| format!("--prompt-file {}: it cannot be read", path.display()))?;
+        return Ok(PromptSource::Text(text));
+    }
+    Ok(PromptSource::Tokens(args.prompt_tokens.unwrap_or(128)))
+}
+
+/// `30`, `30s`, `1.5m`, `200ms`.
+fn time(text: &str) -> Result<Duration> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.trim().parse::<f64>().map_or(f64::NAN, |n| n * unit);
+    let time = Some(seconds).filter(|s| *s > 0.0 && *s <= 1e7).map(Duration::from_secs_f64);
+    time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
+}
+
+/// Refuses to replace results, and finds out before the load whether they can be written. Returns whether the
+/// directory was made.
+fn make_room(args: &LoadArgs) -> Result<bool> {
+    let there = args.out.join(RESULTS_FILE);
+    if there.exists() && !args.overwrite {
+        bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
+    }
+    let remedy = || format!("cannot write into {}: name another directory with --out", args.out.display());
+    let made = !args.out.exists();
+    std::fs::create_dir_all(&args.out).with_context(remedy)?;
+    let trial = args.out.join(format!(".candlescope-{}", std::process::id()));
+    std::fs::write(&trial, b"trial").with_context(remedy)?;
+    std::fs::remove_file(&trial).with_context(remedy)?;
+    Ok(made)
+}
+
+/// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
+fn listen_for_interrupts(stop: &Stop) -> Result<()> {
+    let stop = stop.clone();
+    on_interrupt(Duration::from_secs(1), move || {
+        note("ending: once more to end without results");
+        stop.stop();
+    })
+    .context("cannot listen for Ctrl-C")
+}
+
+struct Watcher<'a> {
+    progress: Progress,
+    out: &'a Path,
+    begun: Mutex<bool>,
+    /// Why results could not be written between stages, told once.
+    failed: Mutex<Option<String>>,
+}
+
+impl Watch for Watcher<'_> {
+    fn progress(&self, p: &load::Progress) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *begun, true) {
+            self.progress.share();
         }
+        let stage = p.stages.map_or_else(|| p.stage.to_string(), |all| format!("{}/{all}", p.stage + 1));
+        let failed = if p.failed > 0 { format!(", {} failed", p.failed) } else { String::new() };
+        let state = if p.done > 0.0 { "" } else { " (warm-up)" };
+        self.progress
+            .message(format!("{stage} {}{state}: {} answered{failed}, {} under way", p.level, p.ended, p.in_flight));
+        self.progress.at((p.done * 1000.0) as u64);
+    }
 
-        fn stage_ended(&self, so_far: &LoadResults) {
-            // What there is survives even if this process does not.
-            if let Err(error) = so_far.write(self.out) {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                if failed.replace(error.to_string()).is_none() {
-                    note(&format!("cannot write results into {} yet: {error}", self.out.display()));
-                }
+    fn stage_ended(&self, so_far: &LoadResults) {
+        // What there is survives even if this process does not.
+        if let Err(error) = so_far.write(self.out) {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if failed.replace(error.to_string()).is_none() {
+                note(&format!("cannot write results into {} yet: {error}", self.out.display()));
             }
         }
     }

@@ -20,11 +20,9 @@ pub(crate) enum BenchCommand {
     /// Latency, throughput and sequence length in one study
     Suite(Box<SuiteArgs>),
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
-    #[cfg(feature = "lab")]
     #[command(after_help = super::kernels::EXAMPLES)]
     Kernels(Box<super::kernels::KernelsArgs>),
     /// Measure what the device reaches at best, and keep it as the measured denominator of reports
-    #[cfg(feature = "lab")]
     Peaks(super::peaks::PeaksArgs),
     /// Measure one round of a study: the command starts itself with this
     #[command(hide = true)]
