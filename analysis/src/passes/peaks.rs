@@ -235,7 +235,7 @@ fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, pha
 }
 
 /// The element type that a phase multiplies in.
-fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
+pub(crate) fn multiplied(intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Option<String> {
     let most = intervals.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| *dtype);
     multiplied_dtype(&manifest.model, phase, most)
 }
