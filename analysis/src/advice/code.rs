@@ -194,14 +194,14 @@ lacks! {
     Contexts = "contexts", "the decoding steps' contexts differ too little, or are not stated",
         "generate more tokens, or mark phases with their context";
     /// Blocks that fit a processor at once, and processors.
-    Processors = "processors", "the number of the device's multiprocessors is not recorded",
-        "none yet: this version records no property of the device beyond its name";
+    Processors = "processors", "the number of the device's multiprocessors, or how much one holds, is not known",
+        "sample the device: `candlescope profile` does with NVML, see `candlescope doctor`";
     /// Samples of the device's clocks.
     ClockSamples = "clock_samples", "the device's clocks were not sampled",
         "sample them: `candlescope profile` does with NVML, see `candlescope doctor`";
     /// The highest clock.
     HighestClock = "highest_clock", "the highest clock of the device is not known, and no reason for lower clocks was seen",
-        "none yet: compare runs at locked clocks (`nvidia-smi --lock-gpu-clocks`)";
+        "sample the device with NVML, which tells it, or lock the clocks (`nvidia-smi --lock-gpu-clocks`)";
     /// Calls that allocate.
     AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",
         "none yet: Nsight Systems shows them (`nsys profile --trace=cuda`)";

@@ -128,6 +128,8 @@ pub struct Analysis {
     pub layers: Vec<Layer>,
     /// Findings with gains, once they have been looked for ([`diagnose`](Analysis::diagnose)).
     pub diagnosis: Option<Diagnosis>,
+    /// How the devices spent their time, if it was asked for.
+    pub account: Option<account::Account>,
     /// Kernels of an Nsight Systems profile, if one was given.
     pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
@@ -255,6 +257,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         series: step_series::StepSeries::all(&measured),
         layers: layers.finish(),
         diagnosis: None,
+        account: None,
         nsys: None,
         manifest,
         verdict: Verdict::default(),

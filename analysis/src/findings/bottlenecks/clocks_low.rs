@@ -22,11 +22,13 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         series.device == device.uuid && series.metric.starts_with("candlescope_gpu_clock_hertz_") && !series.metric.ends_with("memory")
     });
     // The highest that was seen is the least that the device can do.
-    let highest = series.map(|series| series.max).fold(in_steps, f64::max);
+    let seen = series.map(|series| series.max).fold(in_steps, f64::max);
+    let told = highest_clock(scene, &device.uuid);
+    let highest = told.unwrap_or(seen).max(seen);
     let reason = device.throttled.iter().find(|(_, share)| *share >= OFTEN);
     let ratio = mean / highest;
     if ratio >= LOW && reason.is_none() {
-        if !device.throttling_known {
+        if !device.throttling_known && told.is_none() {
             out.abstain(code, step, Missing::HighestClock);
         }
         return;
@@ -42,10 +44,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("compute_bound_ns", "ns", computing, step.work.map_or(0, |work| work.steps))
         .measured("lowered_share", "ratio", reason.map_or(0.0, |(_, share)| *share), 1)
         .query(format!(
-            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM samples WHERE device = {} AND \
+            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM read_parquet('runs/**/samples/part-*.parquet') WHERE device = {} AND \
              (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, 'candlescope_gpu_throttled')) GROUP BY metric",
             super::query::quoted(&device.uuid)
         ))
-        .sure(ConfidenceLevel::Low, "the highest clock is the highest that was seen in this run");
+        .sure(ConfidenceLevel::Low, "time is taken to be in proportion to the clock where computing is the limit");
     out.found.push(draft.change(|rate| Change::Device(computing * (1.0 - ratio) * rate)));
+}
+
+/// As the driver tells it, for the GPU of this UUID.
+fn highest_clock(scene: &Scene<'_>, uuid: &str) -> Option<f64> {
+    let gpus = scene.analysis.manifest.environment.get("gpus")?.as_array()?;
+    gpus.iter().find(|gpu| gpu["uuid"].as_str() == Some(uuid))?.get("highest_clock_hertz")?.as_f64()
 }

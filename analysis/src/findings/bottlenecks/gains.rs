@@ -67,7 +67,11 @@ impl StepModel {
             match change {
                 Change::Graph(rate) => graph = Some(*rate),
                 Change::Scale(list, share) => {
-                    list.iter().filter_map(|at| rows.get_mut(*at).map(|row| row.ns *= share)).count();
+                    for at in list {
+                        if let Some(row) = rows.get_mut(*at) {
+                            row.ns *= share;
+                        }
+                    }
                 }
                 Change::Remove(list, share) => {
                     for at in list {

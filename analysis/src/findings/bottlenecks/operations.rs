@@ -87,7 +87,7 @@ impl Operation<'_> {
         let name = self.totals.rollup.rsplit(['/', '.']).next().unwrap_or_default();
         let parts = ["scores", "context", "sdpa", "attention", "kv_cache"];
         // A projection or a norm of an attention is none of it.
-        parts.iter().any(|part| name == *part) && self.bytes.is_some()
+        parts.contains(&name) && self.bytes.is_some()
     }
 
     /// Whether most of what it reads are weights.

@@ -79,7 +79,7 @@ fn steps<'a>(analysis: &'a Analysis, device: Option<&'a DeviceAccount>) -> Vec<S
         (marked || (row.inside.is_none() && !holds_others(row) && !is_sampling(row))) && share(row) >= LEAST_SHARE
     };
     let mut kinds: Vec<&PhaseRow> = rows.iter().filter(looked_at).filter(|row| row.duration.is_some()).collect();
-    kinds.sort_by(|a, b| b.total_ns.cmp(&a.total_ns));
+    kinds.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     kinds.truncate(MOST_KINDS);
     kinds.into_iter().filter_map(|row| StepScene::of(analysis, device, row, share(row))).collect()
 }

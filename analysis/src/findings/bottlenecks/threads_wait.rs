@@ -39,8 +39,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("processors", "count", cores as f64, 1)
         .derived("used", "ratio", used, sampled.n)
         .query(
-            "SELECT run, count(*) AS n, avg(value) AS busy_processors FROM samples WHERE device = 'host' AND metric = \
-             'process_cpu_utilization_ratio' GROUP BY run"
+            "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM read_parquet('runs/**/samples/part-*.parquet') WHERE device = 'host' AND metric = \
+             'process_cpu_utilization_ratio' GROUP BY run_id"
                 .to_string(),
         )
         .sure(ConfidenceLevel::Low, "what cannot run in parallel, and what the memory limits, does not gain from more threads");
