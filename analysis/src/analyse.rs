@@ -4,6 +4,7 @@ use crate::findings::{diagnose, verdict};
 use crate::passes::account::{Account, AccountError, AccountOptions, account};
 use crate::passes::{Analysis, figures};
 use crate::reader::Run;
+use crate::simulation::{Simulation, SimulationOptions};
 use candlescope_core::run::Finding;
 
 impl Analysis {
@@ -24,17 +25,24 @@ impl Analysis {
 }
 
 /// How a run is analysed.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct AnalyzeOptions {
     account: AccountOptions,
+    simulation: SimulationOptions,
 }
 
 impl AnalyzeOptions {
     /// How the devices' time is accounted for.
     #[must_use]
     pub fn account(self, account: AccountOptions) -> Self {
-        Self { account }
+        Self { account, ..self }
+    }
+
+    /// How steps are replayed, from which gains follow.
+    #[must_use]
+    pub fn simulation(self, simulation: SimulationOptions) -> Self {
+        Self { simulation, ..self }
     }
 }
 
@@ -65,6 +73,8 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
         Ok((account, seen)) => (Ok(account), seen),
         Err(error) => (Err(error), Vec::new()),
     };
-    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok()));
+    // Where steps cannot be replayed, gains follow from their two lines.
+    let simulation = Simulation::of(run, &options.simulation).ok();
+    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref()));
     Analyzed { analysis, account, seen }
 }

@@ -27,6 +27,7 @@ mod reader;
 pub mod render;
 mod report;
 pub mod roofline;
+pub mod simulation;
 
 pub use analyse::{AnalyzeOptions, Analyzed, analyze};
 pub use limits::{Limit, LimitError, ReadLimits};

@@ -2,13 +2,27 @@
 
 use crate::limits::limits;
 use crate::output::say;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candlescope_analysis::passes::account::AccountOptions;
-use candlescope_analysis::render::{account, advice};
+use candlescope_analysis::render::{account, advice, what_if as what_if_text};
+use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, WhatIf, parse_changes, what_if};
 use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
+use candlescope_core::files::read_limited;
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The largest peaks file that is read: a thousand times what one holds.
+const MOST_BYTES: u64 = 16 << 20;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope analyze runs/gpu
+      what to change, and where the device's time went
+  candlescope analyze runs/gpu --what-if graph --what-if 'kernel=gemv.*×0.5+host×0.8'
+      two scenarios: a decode step as a CUDA graph; faster kernels together with a faster host
+  candlescope analyze runs/cpu --what-if 'path=mlp×0.5'
+      on a CPU: a path that takes half its time";
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyzeArgs {
@@ -24,6 +38,16 @@ pub(crate) struct AnalyzeArgs {
     /// Let steps of the warm-up count
     #[arg(long)]
     with_warmup: bool,
+    /// Simulate a typical step with changes: graph, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=8|4, host×f, clock=f,
+    /// batch=n; joined by + to have several at once. Each --what-if is a scenario of its own
+    #[arg(long = "what-if", value_name = "CHANGES", value_parser = changes)]
+    what_if: Vec<Changes>,
+    /// Show a typical step as it runs unobserved, without what recording cost; --what-if does, too
+    #[arg(long)]
+    unobserved: bool,
+    /// Peaks of the run's device for --what-if, as `bench peaks` wrote them, instead of those that the run names
+    #[arg(long, value_name = "FILE")]
+    peaks: Option<PathBuf>,
     /// Raise or lower a limit on what is read, for example account-kernels=50000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     limits: Vec<String>,
@@ -39,23 +63,38 @@ fn micros(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The changes of one scenario.
+#[derive(Debug, Clone)]
+struct Changes(Vec<Change>);
+
+fn changes(text: &str) -> Result<Changes, ChangeError> {
+    parse_changes(text).map(Changes)
+}
+
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
     let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
-    let options = AnalyzeOptions::default().account(account);
+    let simulation = simulation_options(args)?;
+    let options = AnalyzeOptions::default().account(account).simulation(simulation.clone());
+    let simulates = args.unobserved || !args.what_if.is_empty();
+    let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
     let (mut runs, mut findings, mut abstained) = (Vec::new(), Vec::new(), Vec::new());
     for (at, dir) in args.runs.iter().enumerate() {
         let run = Run::open_within(dir, limits.clone())?;
+        let what_if = simulates.then(|| what_if(&run, &simulation, &scenarios).0);
         let analyzed = analyze(&run, &options);
         if args.json {
-            let (object, found, missing) = object(analyzed, args.top)?;
+            let (mut object, found, missing) = object(analyzed, args.top)?;
+            if let Some(what_if) = &what_if {
+                object["what_if"] = serde_json::to_value(what_if)?;
+            }
             runs.push(object);
             findings.extend(found);
             abstained.extend(missing);
         } else {
             let apart = if at > 0 { "\n" } else { "" };
-            say(&format!("{apart}{}", text(analyzed, args.top).trim_end()))?;
+            say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), args.top).trim_end()))?;
         }
     }
     if !args.json {
@@ -64,14 +103,18 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     say(&json!({ "schema": 1, "findings": findings, "abstained": abstained, "runs": runs }).to_string())
 }
 
-/// Findings first, then the account of the devices, or why there is none.
-fn text(analyzed: Analyzed, top: usize) -> String {
+/// What was asked for first, then the findings, then the account of the devices, or why there is none.
+fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
     let Analyzed { analysis, account, seen } = analyzed;
+    let asked = what_if.map(|what_if| format!("{}\n\n", what_if_text::text(what_if).trim_end())).unwrap_or_default();
     let findings = analysis.diagnosis.map(|diagnosis| advice::text(&diagnosis.top(top))).unwrap_or_default();
-    match account {
-        Ok(account) => format!("{findings}\n{}", account::text(&account, top, &seen)),
-        Err(missing) => format!("{findings}\nNo account of a device's time: {missing}"),
-    }
+    let account = match account {
+        Ok(account) => format!("\n{}", account::text(&account, top, &seen)),
+        // Of a processor's own time there is no such account.
+        Err(_) if analysis.manifest.gpu.is_none() => String::new(),
+        Err(missing) => format!("\nNo account of a device's time: {missing}"),
+    };
+    format!("{asked}{findings}{account}")
 }
 
 /// A run's account with what belongs to all of its findings, the findings, and what could not be judged.
@@ -97,4 +140,16 @@ fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Valu
     }
     let [findings, abstained] = lists;
     Ok((object, findings, abstained))
+}
+
+fn simulation_options(args: &AnalyzeArgs) -> Result<SimulationOptions> {
+    let options = SimulationOptions::default().warmup(args.with_warmup);
+    let Some(path) = &args.peaks else { return Ok(options) };
+    let text = read(path)?;
+    options.peaks_file(&text).with_context(|| format!("in `{}`", path.display()))
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = read_limited(path, MOST_BYTES).with_context(|| format!("cannot read `{}`", path.display()))?;
+    String::from_utf8(bytes).with_context(|| format!("`{}` is not text", path.display()))
 }

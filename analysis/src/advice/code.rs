@@ -200,7 +200,7 @@ lacks! {
     ClockSamples = "clock_samples", "the device's clocks were not sampled",
         "sample them: `candlescope profile` does with NVML, see `candlescope doctor`";
     /// The highest clock.
-    HighestClock = "highest_clock", "the highest clock of the device is not known, and no reason for lower clocks was seen",
+    HighestClock = "highest_clock", "the device's highest clock is not known, and no reason for lower clocks was seen",
         "sample the device with NVML, which tells it, or lock the clocks (`nvidia-smi --lock-gpu-clocks`)";
     /// Calls that allocate.
     AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",

@@ -1,5 +1,5 @@
-//! What an analysis advises: findings with gains, as data. Rules make them (`findings/bottlenecks`), renderers word them
-//! (`render/advice`).
+//! What an analysis advises: findings with gains, as data. Rules make them (`findings/bottlenecks`), renderers word
+//! them (`render/advice`).
 //!
 //! A gain is a share of the *unobserved* step: the time that a step takes when nothing records it. `docs/findings.md`
 //! lists the codes, what each tests and how its gain is computed.

@@ -20,8 +20,8 @@ impl KernelFamily {
     /// By name.
     pub(crate) fn of(name: &str) -> Self {
         const MATRIX: [&str; 16] = [
-            "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "conv", "cudnn",
-            "flash", "fmha", "mmq", "mmvq",
+            "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "conv",
+            "cudnn", "flash", "fmha", "mmq", "mmvq",
         ];
         const MOVE: [&str; 8] =
             ["ucopy", "copy2d", "concat", "contiguous", "const_set", "fill_", "transpose", "slice_set"];

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn layers_are_told_from_parts_of_layers() {
-        let paths = ["decode/block[3]", "decode/block[3]/linear[1]", "decode/norm", "decode[2]", "decode/model/layer[0]"];
+        let paths =
+            ["decode/block[3]", "decode/block[3]/linear[1]", "decode/norm", "decode[2]", "decode/model/layer[0]"];
         assert_eq!(paths.map(is_numbered_sibling), [true, false, false, false, true]);
     }
 }

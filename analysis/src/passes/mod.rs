@@ -21,12 +21,12 @@ pub mod gpu_of_steps;
 pub(crate) mod gpu_time;
 #[doc(hidden)]
 pub mod intervals;
+pub(crate) mod kernel_family;
 #[doc(hidden)]
 pub mod kernel_sums;
 pub(crate) mod kernels_by_path;
 #[doc(hidden)]
 pub mod latency;
-pub(crate) mod kernel_family;
 pub(crate) mod layers;
 pub(crate) mod memory;
 mod module_groups;

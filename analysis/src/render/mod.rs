@@ -21,3 +21,4 @@ pub mod roofline;
 mod sheet;
 mod shown_definitions;
 pub mod terminal;
+pub mod what_if;

@@ -151,7 +151,10 @@ impl Out {
         if rows.is_empty() {
             return;
         }
-        self.heading("What to change", "gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable");
+        self.heading(
+            "What to change",
+            "gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable",
+        );
         const MOST: usize = 5;
         let width = self.options.width - 4;
         for row in rows.iter().take(MOST) {

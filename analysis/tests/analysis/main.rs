@@ -20,5 +20,6 @@ mod reading;
 mod rendering;
 mod roofline;
 mod sampling;
+mod simulation;
 mod tree;
 mod truth;

@@ -226,7 +226,11 @@ impl Peaks {
         let bandwidth = self.bandwidth().map(|figure| {
             json!({ "kind": "bandwidth", "value": figure.value, "label": "measured", "source": source(figure) })
         });
-        flops.chain(bandwidth).collect()
+        // No peak that anything is a share of: what a step would take as a graph follows from it.
+        let gap = self.of(PeakKind::GraphGap).next().map(|figure| {
+            json!({ "kind": "graph_gap", "value": figure.value, "label": "measured", "source": source(figure) })
+        });
+        flops.chain(bandwidth).chain(gap).collect()
     }
 }
 

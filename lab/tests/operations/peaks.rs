@@ -142,6 +142,14 @@ fn a_run_gets_the_best_figures_with_where_they_come_from() {
     );
     assert_eq!(peaks.ridge("f32"), Some(10.0));
     assert_eq!(peaks.ridge("f16"), None);
+    // The gap between kernels of a graph comes along, in seconds.
+    let read = peaks.of(PeakKind::Read).next().unwrap().clone();
+    peaks.figures.push(PeakFigure { kind: PeakKind::GraphGap, value: 6.4e-7, ..read });
+    let gap = peaks.environment()[2].clone();
+    assert_eq!(
+        (gap["kind"].as_str(), gap["value"].as_f64(), gap["label"].as_str()),
+        (Some("graph_gap"), Some(6.4e-7), Some("measured"))
+    );
     // Where reading was not measured, the best of the other loops stands in.
     peaks.figures.retain(|figure| figure.kind != PeakKind::Read);
     let copy = peaks.of(PeakKind::Copy).next().unwrap().clone();

@@ -93,8 +93,9 @@ impl RunManifest {
     }
 
     /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
-    /// device under `measured_peaks`. Each is an object with `kind` (`flops` or `bandwidth`), `value` (FLOP/s or B/s),
-    /// `label` (`datasheet` or `measured`), `source`, and for FLOPs `dtype`.
+    /// device under `measured_peaks`. Each is an object with `kind` (`flops` or `bandwidth`; `graph_gap`, which is no
+    /// peak but the time between two kernels of a CUDA graph), `value` (FLOP/s, B/s or seconds), `label` (`datasheet` or
+    /// `measured`), `source`, and for FLOPs `dtype`.
     pub fn peaks(&self) -> impl Iterator<Item = &Value> {
         let lists = ["peaks", "measured_peaks"].into_iter().filter_map(|key| self.environment.get(key)?.as_array());
         lists.flatten()

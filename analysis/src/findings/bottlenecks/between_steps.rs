@@ -26,7 +26,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
             "SELECT r.run, r.request, r.host_dur_ns, r.host_dur_ns - sum(s.host_dur_ns)::BIGINT AS outside_ns \
-             FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY ALL ORDER BY outside_ns DESC"
+             FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY ALL ORDER BY \
+             outside_ns DESC"
                 .to_string(),
         )
         .sure(ConfidenceLevel::Medium, "measured; a part of it cannot be left out");

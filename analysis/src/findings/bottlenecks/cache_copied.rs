@@ -49,7 +49,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .query(durations(step));
     let draft = match moved {
         Some(_) => draft.sure(ConfidenceLevel::Medium, "kernels that move data were seen beside the growth"),
-        None => draft.sure(ConfidenceLevel::Low, "the growth is measured; attention that is slower than the memory grows as well"),
+        None => draft.sure(
+            ConfidenceLevel::Low,
+            "the growth is measured; attention that is slower than the memory grows as well",
+        ),
     };
     let ns = excess * mean;
     out.found.push(draft.change(|rate| if scene.on_gpu { Change::Wait(ns * rate) } else { Change::Host(ns * rate) }));

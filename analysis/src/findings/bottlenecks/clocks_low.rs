@@ -19,7 +19,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let sampled = scene.analysis.devices.iter().find_map(|device| Some((device, device.clock_hertz?)));
     let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
     let series = scene.analysis.memory.series.iter().filter(|series| {
-        series.device == device.uuid && series.metric.starts_with("candlescope_gpu_clock_hertz_") && !series.metric.ends_with("memory")
+        series.device == device.uuid
+            && series.metric.starts_with("candlescope_gpu_clock_hertz_")
+            && !series.metric.ends_with("memory")
     });
     // The highest that was seen is the least that the device can do.
     let seen = series.map(|series| series.max).fold(in_steps, f64::max);
@@ -44,8 +46,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("compute_bound_ns", "ns", computing, step.work.map_or(0, |work| work.steps))
         .measured("lowered_share", "ratio", reason.map_or(0.0, |(_, share)| *share), 1)
         .query(format!(
-            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM read_parquet('runs/**/samples/part-*.parquet') WHERE device = {} AND \
-             (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, 'candlescope_gpu_throttled')) GROUP BY metric",
+            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM \
+            read_parquet('runs/**/samples/part-*.parquet') WHERE device = {} AND \
+             (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, \
+             'candlescope_gpu_throttled')) GROUP BY metric",
             super::query::quoted(&device.uuid)
         ))
         .sure(ConfidenceLevel::Low, "time is taken to be in proportion to the clock where computing is the limit");

@@ -7,6 +7,7 @@ use crate::advice::{AdviceCode, ConfidenceLevel};
 use crate::passes::kernel_family::KernelFamily;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
-    let sure = (ConfidenceLevel::Medium, "their time is measured; what a product of quantised weights would take is not");
+    let sure =
+        (ConfidenceLevel::Medium, "their time is measured; what a product of quantised weights would take is not");
     of_family(scene, step, (AdviceCode::Dequantise, KernelFamily::Dequantise), sure, out);
 }

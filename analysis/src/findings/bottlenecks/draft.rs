@@ -3,14 +3,17 @@
 use super::gains::Change;
 use super::scene::{Scene, StepScene};
 use crate::advice::{
-    Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Gain, Missing,
-    RATES,
+    Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Gain,
+    Missing, RATES,
 };
+use crate::simulation::Change as Replayed;
 
 /// A finding, and the changes that it stands for at each part of the attainable rate.
 pub(super) struct Found {
     pub(super) advice: Advice,
     pub(super) changes: [Vec<Change>; 3],
+    /// The same for a replay of the step, if it knows such changes.
+    pub(super) replay: Option<[Vec<Replayed>; 3]>,
 }
 
 /// What rules found, and what they could not judge.
@@ -92,12 +95,46 @@ impl<'a> Draft<'a> {
     pub(super) fn change(mut self, change: impl Fn(f64) -> Change) -> Found {
         let changes = RATES.map(|rate| vec![change(rate)]);
         self.advice.gain = self.step.model.gain(&changes);
-        Found { advice: self.advice, changes }
+        Found { advice: self.advice, changes, replay: None }
+    }
+
+    /// The gain of a change by replaying the steps with `replay`; if they cannot be, by their two lines.
+    pub(super) fn replayed(
+        self,
+        change: impl Fn(f64) -> Change,
+        replay: impl Fn(f64) -> Option<Vec<Replayed>>,
+    ) -> Found {
+        let step = self.step;
+        let mut found = self.change(change);
+        let [Some(low), Some(mid), Some(high)] = RATES.map(replay) else { return found };
+        let replay = [low, mid, high];
+        if let Some(gain) = replayed_gain(step, &replay) {
+            found.advice.gain = gain;
+            found.replay = Some(replay);
+        }
+        found
     }
 
     /// A gain that no change of the step's own lines brings.
     pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
         self.advice.gain = Gain::at_rates(gain);
-        Found { advice: self.advice, changes: RATES.map(|_| Vec::new()) }
+        Found { advice: self.advice, changes: RATES.map(|_| Vec::new()), replay: None }
     }
+}
+
+/// What a step gains with these changes, given for each part of the attainable rate: the step is replayed with all of
+/// them at once. `None` if it cannot be.
+pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -> Option<Gain> {
+    let group = step.replays?;
+    let mut gains = [0.0; 3];
+    for (at, changes) in replay.iter().enumerate() {
+        let share = group.simulate(changes).ok()?.share_of_step;
+        gains[at] = if changes.contains(&Replayed::Graph) {
+            // As a graph, the step is what the device can do: it reaches this part of it.
+            1.0 - (1.0 - share.mid) / RATES[at]
+        } else {
+            [share.low, share.mid, share.high][at]
+        };
+    }
+    Some(Gain::at_rates(|rate| RATES.iter().position(|known| *known == rate).map_or(0.0, |at| gains[at])))
 }

@@ -2,8 +2,8 @@
 //!
 //! A step takes as long as the longer of two lines, and what neither of them explains: the host, which works and
 //! launches, and the device, which runs what was launched [`docs/findings.md`]. Changes act on the lines; then the step
-//! is computed again. So two changes of the same kernels do not count twice, and one that only relieves the shorter line
-//! gains nothing.
+//! is computed again. So two changes of the same kernels do not count twice, and one that only relieves the shorter
+//! line gains nothing.
 
 use crate::advice::{Gain, RATES};
 
@@ -42,8 +42,8 @@ pub(super) enum Change {
     Scale(Vec<usize>, f64),
     /// This share of these rows is gone, launches and all.
     Remove(Vec<usize>, f64),
-    /// These rows become `calls` kernels that take `ns` together.
-    Fuse { rows: Vec<usize>, calls: f64, ns: f64 },
+    /// These rows become `calls` kernels that take `ns` together, of which this part of the attainable rate is reached.
+    Fuse { rows: Vec<usize>, calls: f64, ns: f64, rate: f64 },
     /// This many launches less; the kernels' time stays.
     Launches(f64),
     /// This much less work on the host.
@@ -81,7 +81,7 @@ impl StepModel {
                         }
                     }
                 }
-                Change::Fuse { rows: list, calls, ns } => fuse(&mut rows, list, *calls, *ns),
+                Change::Fuse { rows: list, calls, ns, rate } => fuse(&mut rows, list, (*calls, *ns, *rate)),
                 Change::Launches(n) => fewer += n,
                 Change::Host(ns) => saved_host += ns,
                 Change::Device(ns) => saved_device += ns,
@@ -93,16 +93,21 @@ impl StepModel {
         let host = (host - saved_host - fewer_in_all * self.launch).max(self.host_outside.min(host));
         let device = (self.device(&rows, fewer) - saved_device).max(0.0);
         match graph {
-            Some(rate) => (device / rate).max(self.host_outside),
+            // Between kernels of a graph hardly any time passes: a graph took what its kernels take together.
+            Some(rate) => (self.kernels(&rows) / rate).max(self.host_outside),
             None => (host.max(device) + rest - saved_wait).max(device),
         }
     }
 
     /// Kernels and the gaps between them.
     fn device(&self, rows: &[RowTime], fewer: f64) -> f64 {
-        let ns: f64 = rows.iter().map(|row| row.ns).sum();
         let launches: f64 = rows.iter().map(|row| row.launches).sum();
-        ns * self.overlap + (launches - fewer).max(0.0) * self.gap
+        self.kernels(rows) + (launches - fewer).max(0.0) * self.gap
+    }
+
+    /// Kernels, overlapping ones once.
+    fn kernels(&self, rows: &[RowTime]) -> f64 {
+        rows.iter().map(|row| row.ns).sum::<f64>() * self.overlap
     }
 
     /// The device's line as it is.
@@ -120,10 +125,11 @@ impl StepModel {
 }
 
 /// The first of the rows becomes the fused kernel.
-fn fuse(rows: &mut [RowTime], list: &[usize], calls: f64, ns: f64) {
+fn fuse(rows: &mut [RowTime], list: &[usize], (calls, ns, rate): (f64, f64, f64)) {
     let of = |rows: &[RowTime], value: fn(&RowTime) -> f64| list.iter().filter_map(|at| rows.get(*at)).map(value).sum();
     let (before, launched): (f64, f64) = (of(rows, |row| row.ns), of(rows, |row| row.launches));
-    let fused = RowTime { ns: ns.min(before), launches: calls.min(launched) };
+    let fewer = (launched - calls).max(0.0) * rate;
+    let fused = RowTime { ns: (ns / rate).min(before), launches: launched - fewer };
     for (nth, at) in list.iter().enumerate() {
         if let Some(row) = rows.get_mut(*at) {
             *row = if nth == 0 { fused } else { RowTime::default() };

@@ -6,6 +6,7 @@ use super::query::kernels_named;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::kernel_family::KernelFamily;
+use crate::simulation::{Change as Replayed, NamePattern};
 use candlescope_core::KernelKind;
 use std::collections::BTreeSet;
 
@@ -42,5 +43,12 @@ pub(super) fn of_family(
         .measured("device_ns", "ns", step.each(ns), count)
         .query(kernels_named(step, &names))
         .sure(level, reason);
-    out.found.push(draft.change(|rate| Change::Remove(rows.clone(), rate)));
+    // A replay would still launch them: where the host is the longer line, launches are what counts.
+    let launches_count = step.model.host > step.model.device_ns();
+    let names: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
+    let replay = |rate: f64| {
+        let name = NamePattern::new(&format!("^({})$", names.join("|"))).ok().filter(|_| !launches_count)?;
+        Some(vec![Replayed::Kernel { name, factor: 1.0 - rate }])
+    };
+    out.found.push(draft.replayed(|rate| Change::Remove(rows.clone(), rate), replay));
 }

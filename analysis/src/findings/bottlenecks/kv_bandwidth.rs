@@ -36,10 +36,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("of_bandwidth", "ratio", eff, most.n)
         .bandwidth(scene)
         .query(most.query(step))
-        .sure(ConfidenceLevel::Medium, "the bytes are what the model needs; a short context cannot fill the memory's rate");
+        .sure(
+            ConfidenceLevel::Medium,
+            "the bytes are what the model needs; a short context cannot fill the memory's rate",
+        );
     let draft = if scene.on_gpu { draft } else { draft.steps(step.row.steps) };
     out.found.push(draft.change(|rate| {
         let share = (eff / rate).max(least).min(1.0);
-        if rows.is_empty() { super::gains::Change::Host(ns * (1.0 - share)) } else { super::gains::Change::Scale(rows.clone(), share) }
+        if rows.is_empty() {
+            super::gains::Change::Host(ns * (1.0 - share))
+        } else {
+            super::gains::Change::Scale(rows.clone(), share)
+        }
     }));
 }

@@ -5,6 +5,7 @@ use super::gains::Change;
 use super::query::steps_of;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::simulation::Change as Replayed;
 
 /// From this share of the steps' time on, spent in gaps whose launch came too late.
 const LATE: f64 = 0.15;
@@ -45,9 +46,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("device_ns", "ns", step.each(work.busy_ns), n)
         .measured("kernels", "count", step.each(work.kernels), n)
         .derived("step_ns", "ns", step.time.unobserved_ns, step.time.n)
-        .derived("gap_ns", "ns", step.model.gap, gaps.launch_overhead.n)
         .derived("host_outside_ns", "ns", step.model.host_outside, n)
         .query(sql)
         .sure(level, reason);
-    out.found.push(draft.change(Change::Graph));
+    out.found.push(draft.replayed(Change::Graph, |_| Some(vec![Replayed::Graph])));
 }

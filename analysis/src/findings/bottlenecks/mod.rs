@@ -37,10 +37,11 @@ mod warmup_unsettled;
 mod wave_tail;
 mod weight_streaming;
 
-use crate::advice::{Abstention, AdviceSeverity, Diagnosis, LEAST_GAIN, RATES, Together};
+use crate::advice::{Abstention, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use crate::passes::Analysis;
 use crate::passes::account::Account;
-use draft::{Found, Out};
+use crate::simulation::{Change as Replayed, Simulation};
+use draft::{Found, Out, replayed_gain};
 use gains::Change;
 use scene::{Scene, StepScene};
 
@@ -77,8 +78,8 @@ const RULES: &[Rule] = &[
 const TOGETHER: usize = 10;
 
 /// What holds the run back, and what changing that would gain.
-pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>) -> Diagnosis {
-    let scene = Scene::of(analysis, account);
+pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulation: Option<&Simulation>) -> Diagnosis {
+    let scene = Scene::of(analysis, account, simulation);
     let mut out = Out::default();
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
@@ -109,14 +110,23 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>) -> Diagno
 fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
     let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.changes[0].is_empty());
     let own: Vec<&Found> = own.take(TOGETHER).collect();
-    if own.len() < 2 {
-        return None;
+    let codes = |list: &[&Found]| {
+        let mut codes: Vec<_> = list.iter().map(|found| found.advice.code).collect();
+        codes.dedup();
+        codes
+    };
+    let phase = step.name.to_string();
+    // Findings that a replay knows are replayed together.
+    let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
+    let replay = [0, 1, 2].map(|at| {
+        let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| replay[at].clone());
+        each.collect::<Vec<Replayed>>()
+    });
+    if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
+        return Some(Together { phase, codes: codes(&known), gain });
     }
     let changes = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.changes[at].clone()).collect::<Vec<Change>>());
-    let mut codes: Vec<_> = own.iter().map(|found| found.advice.code).collect();
-    codes.dedup();
-    debug_assert_eq!(changes.len(), RATES.len());
-    Some(Together { phase: step.name.to_string(), codes, gain: step.model.gain(&changes) })
+    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.model.gain(&changes) })
 }
 
 /// One entry for each code and what it lacks.

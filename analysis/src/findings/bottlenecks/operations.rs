@@ -98,7 +98,11 @@ impl Operation<'_> {
 
     /// It takes this share of its time.
     pub(super) fn scaled(&self, share: f64) -> Change {
-        if self.rows.is_empty() { Change::Host(self.ns * (1.0 - share)) } else { Change::Scale(self.rows.clone(), share) }
+        if self.rows.is_empty() {
+            Change::Host(self.ns * (1.0 - share))
+        } else {
+            Change::Scale(self.rows.clone(), share)
+        }
     }
 
     /// SQL that finds its rows.
@@ -114,7 +118,11 @@ impl Operation<'_> {
 }
 
 /// Whether all that these rules need is there; if not, what is missing.
-pub(super) fn lacking(scene: &Scene<'_>, step: &StepScene<'_>, all: &[Operation<'_>]) -> Option<crate::advice::Missing> {
+pub(super) fn lacking(
+    scene: &Scene<'_>,
+    step: &StepScene<'_>,
+    all: &[Operation<'_>],
+) -> Option<crate::advice::Missing> {
     use crate::advice::Missing;
     match () {
         () if scene.on_gpu && step.work.is_none() => Some(Missing::Kernels),

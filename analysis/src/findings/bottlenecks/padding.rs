@@ -31,7 +31,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             steps_of(step)
         ));
     let draft = if step.decodes() {
-        draft.sure(ConfidenceLevel::Low, "a decoding step reads the weights however few sequences it has: the gain is rather less")
+        draft.sure(
+            ConfidenceLevel::Low,
+            "a decoding step reads the weights however few sequences it has: the gain is rather less",
+        )
     } else {
         draft.sure(ConfidenceLevel::Medium, "time is taken to be in proportion to tokens")
     };

@@ -6,6 +6,7 @@ use crate::advice::{AdvicePlace, UnobservedStep};
 use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
+use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::{KernelKind, Phase};
 use std::collections::BTreeMap;
 
@@ -36,10 +37,12 @@ pub(super) struct StepScene<'a> {
     pub(super) work: Option<&'a PhaseWork>,
     pub(super) line: Option<&'a Line>,
     pub(super) model: StepModel,
+    /// The same steps, to be replayed with changes.
+    pub(super) replays: Option<&'a StepGroup>,
 }
 
 impl<'a> Scene<'a> {
-    pub(super) fn of(analysis: &'a Analysis, account: Option<&'a Account>) -> Self {
+    pub(super) fn of(analysis: &'a Analysis, account: Option<&'a Account>, simulation: Option<&'a Simulation>) -> Self {
         let on_gpu = ran_on_gpu(analysis);
         // With several devices, the one that worked most.
         let device = account
@@ -50,7 +53,7 @@ impl<'a> Scene<'a> {
             on_gpu,
             roof: Roof::of(analysis, on_gpu),
             paths: by_rollup(&analysis.intervals.paths),
-            steps: steps(analysis, device),
+            steps: steps(analysis, device, simulation),
         }
     }
 
@@ -68,7 +71,11 @@ fn ran_on_gpu(analysis: &Analysis) -> bool {
         || analysis.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
 }
 
-fn steps<'a>(analysis: &'a Analysis, device: Option<&'a DeviceAccount>) -> Vec<StepScene<'a>> {
+fn steps<'a>(
+    analysis: &'a Analysis,
+    device: Option<&'a DeviceAccount>,
+    simulation: Option<&'a Simulation>,
+) -> Vec<StepScene<'a>> {
     let rows = &analysis.phases.rows;
     let holds_others = |row: &PhaseRow| rows.iter().any(|other| other.inside.as_deref() == Some(&*row.name));
     let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
@@ -81,7 +88,8 @@ fn steps<'a>(analysis: &'a Analysis, device: Option<&'a DeviceAccount>) -> Vec<S
     let mut kinds: Vec<&PhaseRow> = rows.iter().filter(looked_at).filter(|row| row.duration.is_some()).collect();
     kinds.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     kinds.truncate(MOST_KINDS);
-    kinds.into_iter().filter_map(|row| StepScene::of(analysis, device, row, share(row))).collect()
+    let group = |row: &PhaseRow| simulation?.groups().iter().find(|group| group.name() == row.name);
+    kinds.into_iter().filter_map(|row| StepScene::of(analysis, device, row, (share(row), group(row)))).collect()
 }
 
 impl<'a> StepScene<'a> {
@@ -89,13 +97,21 @@ impl<'a> StepScene<'a> {
         analysis: &'a Analysis,
         device: Option<&'a DeviceAccount>,
         row: &'a PhaseRow,
-        share_of_time: f64,
+        (share_of_time, group): (f64, Option<&'a StepGroup>),
     ) -> Option<Self> {
         let duration = row.duration.as_ref()?;
         let named = |name: &str| name == row.name;
         let work = device.and_then(|device| device.work.iter().find(|work| named(&work.name) && work.steps > 0));
         let line = device.and_then(|device| device.phases.iter().find(|phase| named(&phase.name)));
-        let time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
+        let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
+        let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
+        let replays = replays.filter(|(_, typical)| holds(typical, &time));
+        if let Some((_, typical)) = &replays {
+            let seconds = typical.unobserved.seconds;
+            time.unobserved_ns = seconds.mid * 1e9;
+            time.bound_ns = Some((seconds.high - seconds.low).abs() / 2.0 * 1e9);
+            time.basis = "steps replayed without what recording their intervals and calls costs";
+        }
         let model = model(&time, work, line.map(|phase| &phase.line));
         Some(Self {
             name: &row.name,
@@ -105,6 +121,7 @@ impl<'a> StepScene<'a> {
             work,
             line: line.map(|phase| &phase.line),
             model,
+            replays: replays.map(|(group, _)| group),
         })
     }
 
@@ -137,6 +154,16 @@ impl<'a> StepScene<'a> {
     pub(super) fn slowed(&self) -> f64 {
         slowed(&self.time, self.work)
     }
+}
+
+/// By how much a replayed step may differ from the steps whose kernels were not recorded.
+const MOST_APART: f64 = 0.10;
+
+/// Whether the replay agrees with what else is known about the unobserved step.
+fn holds(typical: &Typical, time: &UnobservedStep) -> bool {
+    let seconds = typical.unobserved.seconds.mid;
+    let check = typical.check.unwrap_or(0.0).abs();
+    seconds > 0.0 && check <= MOST_APART && seconds * 1e9 <= time.observed_ns * (1.0 + MOST_APART)
 }
 
 fn slowed(time: &UnobservedStep, work: Option<&PhaseWork>) -> f64 {

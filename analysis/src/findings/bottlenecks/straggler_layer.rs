@@ -19,8 +19,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let mut siblings: BTreeMap<&str, Vec<(&Layer, f64)>> = BTreeMap::new();
     for layer in scene.analysis.layers.iter().filter(|layer| step.has(&layer.path.path)) {
         let mean = |ns: u64, calls: u64| (calls > 0).then(|| ns as f64 / calls as f64);
-        let mean =
-            if scene.on_gpu { mean(layer.gpu_ns, layer.gpu_calls) } else { mean(layer.host_ns, layer.calls) };
+        let mean = if scene.on_gpu { mean(layer.gpu_ns, layer.gpu_calls) } else { mean(layer.host_ns, layer.calls) };
         if let Some(mean) = mean {
             siblings.entry(&layer.path.rollup).or_default().push((layer, mean));
         }

@@ -29,7 +29,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("median_ns", "ns", quartiles.1, all.len() as u64)
         .measured("late_mean_ns", "ns", late.iter().sum::<f64>() / late.len() as f64, late.len() as u64)
         .derived("limit_ns", "ns", limit, all.len() as u64)
-        .query(format!("{} -- those above limit_ns", durations(step).replace("ORDER BY run, host_start_ns", "ORDER BY host_dur_ns DESC")))
+        .query(format!(
+            "{} -- those above limit_ns",
+            durations(step).replace("ORDER BY run, host_start_ns", "ORDER BY host_dur_ns DESC")
+        ))
         .sure(ConfidenceLevel::Low, "their excess is measured; why they were late is not known");
     out.found.push(draft.gain(|rate| share * rate));
 }

@@ -19,7 +19,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let series = &scene.analysis.memory.series;
-    let series = series.iter().find(|series| series.device == "host" && series.metric == "process_cpu_utilization_ratio");
+    let series =
+        series.iter().find(|series| series.device == "host" && series.metric == "process_cpu_utilization_ratio");
     let sampled = series.and_then(|series| series.in_steps).filter(|sampled| sampled.n >= 5);
     let Some((sampled, cores)) = sampled.zip(cores(&scene.analysis.manifest).filter(|cores| *cores > 0)) else {
         return out.abstain(code, step, Missing::CpuSamples);
@@ -39,10 +40,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("processors", "count", cores as f64, 1)
         .derived("used", "ratio", used, sampled.n)
         .query(
-            "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM read_parquet('runs/**/samples/part-*.parquet') WHERE device = 'host' AND metric = \
+            "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM \
+            read_parquet('runs/**/samples/part-*.parquet') WHERE device = 'host' AND metric = \
              'process_cpu_utilization_ratio' GROUP BY run_id"
                 .to_string(),
         )
-        .sure(ConfidenceLevel::Low, "what cannot run in parallel, and what the memory limits, does not gain from more threads");
+        .sure(
+            ConfidenceLevel::Low,
+            "what cannot run in parallel, and what the memory limits, does not gain from \
+        more threads",
+        );
     out.found.push(draft.change(|rate| Change::Host(t * (1.0 - used) * rate)));
 }

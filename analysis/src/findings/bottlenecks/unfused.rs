@@ -7,6 +7,7 @@ use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
+use crate::simulation::{Change as Replayed, PathPattern};
 use candlescope_core::KernelKind;
 use std::collections::BTreeMap;
 
@@ -65,10 +66,31 @@ fn one(
         .derived("fused_ns", "ns", each * calls, work.steps)
         .query(kernels_of_path(step, path));
     let draft = match by_bytes {
-        Some(_) => draft.bandwidth(scene).sure(ConfidenceLevel::Medium, "bytes in and out are stated, and what one kernel takes is computed from them"),
-        None => draft.sure(ConfidenceLevel::Low, "bytes in and out are not stated: one kernel is taken to need as long as the longest of these"),
+        Some(_) => draft.bandwidth(scene).sure(
+            ConfidenceLevel::Medium,
+            "bytes in and out are stated, and what one kernel takes is computed from them",
+        ),
+        None => draft.sure(
+            ConfidenceLevel::Low,
+            "bytes in and out are not stated: one kernel is taken to need as long as the longest of these",
+        ),
     };
-    out.found.push(draft.change(|rate| Change::Fuse { rows: rows.clone(), calls, ns: each * calls / rate }));
+    let whole = becomes_one_each(scene, work, path, chains);
+    let replay = |_| Some(vec![Replayed::Fuse { path: pattern(path).filter(|_| whole)? }]);
+    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), calls, ns: each * calls, rate }, replay));
+}
+
+/// Whether each interval of a path has one chain of such kernels and no other kernel: then all of it can become one.
+pub(super) fn becomes_one_each(scene: &Scene<'_>, work: &PhaseWork, path: &str, chains: u64) -> bool {
+    let calls = scene.totals(path).map_or(0, |totals| totals.gpu.recorded_calls);
+    let own = work.rows.iter().filter(|row| row.path.as_deref() == Some(path) && row.kind == KernelKind::Kernel);
+    calls == chains && own.map(|row| KernelFamily::of(&row.name)).all(KernelFamily::can_fuse)
+}
+
+/// A path without ordinals, or its module, as a replay names it.
+pub(super) fn pattern(path: &str) -> Option<PathPattern> {
+    let module = path.split_once('/').map(|(_, rest)| rest).filter(|rest| rest.contains('.'));
+    PathPattern::new(module.unwrap_or(path))
 }
 
 /// Mean of the row with the shortest kernels, in nanoseconds.

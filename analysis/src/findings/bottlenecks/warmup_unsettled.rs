@@ -39,6 +39,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("first_ns", "ns", first.iter().sum::<f64>() / first.len() as f64, unsettled as u64)
         .measured("settled_ns", "ns", settled, (all.len() - all.len() / 2) as u64)
         .query(durations(step))
-        .sure(ConfidenceLevel::High, "measured; leaving these steps out corrects the figures, and the program stays as fast");
+        .sure(
+            ConfidenceLevel::High,
+            "measured; leaving these steps out corrects the figures, and the program stays as fast",
+        );
     out.found.push(draft.gain(|rate| share * rate));
 }

@@ -35,7 +35,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             .derived("filled", "ratio", filled, row.count)
             .measured("device_ns", "ns", step.each(row.ns), row.count)
             .query(kernels_of_path(step, place.unwrap_or_default()))
-            .sure(ConfidenceLevel::Low, "blocks of different lengths may fill the last wave better than their number says");
+            .sure(
+                ConfidenceLevel::Low,
+                "blocks of different lengths may fill the last wave better than their number says",
+            );
         out.found.push(draft.change(|rate| Change::Scale(vec![at], 1.0 - (1.0 - filled) * rate)));
     }
 }
@@ -68,7 +71,8 @@ impl Limits {
         if shape.threads == 0 {
             return None;
         }
-        // Registers are given out by 256 to each of a block's warps; the driver keeps 1 KiB of each block's shared memory.
+        // Registers are given out by 256 to each of a block's warps; the driver takes 1 KiB of shared memory for each
+        // block.
         let warps = shape.threads.div_ceil(32);
         let registers = (u64::from(shape.registers?) * 32).next_multiple_of(256) * warps;
         let by_registers = 65_536_u64.checked_div(registers).unwrap_or(self.blocks);

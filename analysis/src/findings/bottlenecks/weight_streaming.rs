@@ -45,7 +45,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("to_bits", "bits", to_bits(0.875), 1)
         .bandwidth(scene)
         .query(most.query(step))
-        .sure(ConfidenceLevel::Medium, "time in proportion to bytes; products of quantised weights may compute for longer");
+        .sure(
+            ConfidenceLevel::Medium,
+            "time in proportion to bytes; products of quantised weights may compute for longer",
+        );
     let draft = if scene.on_gpu { draft } else { draft.steps(step.row.steps) };
     out.found.push(draft.change(|rate| {
         let share = (to_bits(rate) / bits / rate).max(least).min(1.0);
@@ -55,6 +58,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 
 /// Bits of a weight, from the sizes in `run.json`.
 fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
-    let number = |key: &str| scene.analysis.manifest.model.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
+    let number =
+        |key: &str| scene.analysis.manifest.model.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
     Some(number("weight_bytes")? * 8.0 / number("parameters")?)
 }

@@ -100,12 +100,7 @@ pub struct PlacedWait {
 const FEWEST_PLAIN: usize = 6;
 
 /// One entry for each kind among `own`, the measured steps with work on this device; `all` are all measured steps.
-pub(super) fn phase_work(
-    device: &DeviceWorks,
-    works: &Works,
-    own: &[&StepRow],
-    all: &[StepRow],
-) -> Vec<PhaseWork> {
+pub(super) fn phase_work(device: &DeviceWorks, works: &Works, own: &[&StepRow], all: &[StepRow]) -> Vec<PhaseWork> {
     let mut names: Vec<&str> = Vec::new();
     let at_number: FxHashMap<u64, usize> = own.iter().enumerate().map(|(at, step)| (step.step, at)).collect();
     let kind_of: Vec<usize> = own

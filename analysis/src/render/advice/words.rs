@@ -82,119 +82,351 @@ fn evidence(advice: &Advice) -> String {
 
 /// What a finding says.
 pub(in crate::render) fn worded(advice: &Advice) -> Worded {
-    let of = |name: &str| advice.figure(name).unwrap_or(f64::NAN);
-    let time = |name: &str| duration(of(name));
-    let (at, kernel, phase) = (place(advice), kernel(advice), printable(&advice.place.phase));
+    let phase = printable(&advice.place.phase);
+    let it = Told { advice, at: place(advice), kernel: kernel(advice), phase };
     let (message, remedy) = match advice.code {
-        AdviceCode::LaunchBound => (
-            format!(
-                "the device waits for launches in {} of a step `{phase}`: {} kernels take {} of {}",
-                percent(of("late")), significant(of("kernels")), time("device_ns"), time("step_ns")
-            ),
-            format!("Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches"),
-        ),
-        AdviceCode::KernelCount => (
-            format!(
-                "a step `{phase}` launches {} kernels of {} on average, {} of them right after a neighbour that they \
-                 could be one kernel with",
-                significant(of("kernels")), time("kernel_mean_ns"), significant(of("could_join"))
-            ),
-            format!("Fuse neighbouring element-wise kernels of `{phase}` (each launch costs the host {}), or batch more sequences", time("launch_ns")),
-        ),
-        AdviceCode::Unfused => (
-            format!("`{at}` takes {} kernels a step, {}, where {} would do: {kernel}", significant(of("kernels")), time("device_ns"), significant(of("become"))),
-            format!("Use one fused kernel in `{at}` instead of {kernel}"),
-        ),
-        AdviceCode::SyncDrain => (
-            format!("after waiting for the device in `{at}` ({kernel}), the device is idle for {} a step until the next launch", time("idle_ns")),
-            format!("Launch what comes next before waiting in `{at}`: keep the {kernel} result on the device, or read it one step later"),
-        ),
-        AdviceCode::ExposedCopy => (
-            format!("copies ({kernel}) of `{at}` run while no kernel does: {} a step for {}", time("exposed_ns"), bytes(of("bytes"))),
-            format!("Copy {kernel} of `{at}` once, before the steps, from pinned memory on another stream, or make the values on the device"),
-        ),
-        AdviceCode::CacheCopied => (
-            format!(
-                "a step `{phase}` takes {} longer for each token of context, and reading the cache explains {} of that",
-                time("slope_ns"), time("reads_ns")
-            ),
-            format!("Write keys and values in place in `{at}`, into a cache allocated for the longest context, instead of `Tensor::cat`; do not expand its heads"),
-        ),
-        AdviceCode::KvBandwidth => (
-            format!("reading the KV cache in `{at}` and beside it reaches {} of the memory's rate, {} a step", percent(of("of_bandwidth")), time("time_ns")),
-            format!("Use one attention kernel in `{at}` that reads the cache once (flash-decoding), without expanding heads or types"),
-        ),
-        AdviceCode::WeightStreaming => (
-            format!("`{at}` and others read {} of weights a step at {} of the memory's rate", bytes(of("weight_bytes")), percent(of("of_bandwidth"))),
-            format!("Store the weights of `{at}` and its like in {} bits instead of {}, or serve more sequences at once", significant(of("to_bits")), significant(of("bits"))),
-        ),
-        AdviceCode::BelowRoof => (
-            format!("`{at}` reaches {} of what its work allows, {} a step", percent(of("of_roof")), time("time_ns")),
-            match advice.place.kernel {
-                Some(_) => format!("Replace or tune {kernel} in `{at}`: another shape, layout or library, or one kernel for several of them"),
-                None => format!("Speed up `{at}`: another layout or type, larger batches, or a tuned library (MKL, Accelerate) in place of the built-in product"),
-            },
-        ),
-        AdviceCode::WaveTail => (
-            format!("{kernel} in `{at}` fills {} of its {} waves", percent(of("filled")), significant(of("waves"))),
-            format!("Choose another tile or split for {kernel} in `{at}`, or another batch, so that its blocks fill whole waves"),
-        ),
-        AdviceCode::ClocksLow => (
-            format!("the device ran at {} while steps were open, and reaches {}", shown(of("clock_hertz"), "hertz"), shown(of("highest_hertz"), "hertz")),
-            format!("Cool the device, raise its power limit, or lock its clocks: `{phase}` computes for {} a step", time("compute_bound_ns")),
-        ),
-        AdviceCode::Allocator => (
-            "memory is allocated on the critical path".to_string(),
-            format!("Reuse tensors in `{phase}`, or raise the pool's release threshold"),
-        ),
-        AdviceCode::Padding => (
-            format!("{} of the tokens that `{phase}` computes are padding, or of sequences that have ended", percent(of("padded"))),
-            format!("Batch sequences of similar lengths in `{phase}`, and let a new sequence take the place of one that has ended"),
-        ),
-        AdviceCode::HostSampling => (
-            format!("`{at}` works {} a step on the host, waiting left out", time("work_ns")),
-            format!("Choose the token on the device in `{at}` (argmax, top-k), and fetch only its number"),
-        ),
-        AdviceCode::BetweenSteps => (
-            format!("requests spend {} for each step `{phase}` outside their steps", time("each_step_ns")),
-            "Tokenise, detokenise and print on another thread, or less often".to_string(),
-        ),
-        AdviceCode::StragglerLayer => (
-            format!("`{at}` takes {}, its siblings {}", time("mean_ns"), time("siblings_ns")),
-            format!("Look at what `{at}` does beside its siblings: another shape, type or device, or a copy"),
-        ),
-        AdviceCode::StragglerStep => (
-            format!(
-                "{} of the steps `{phase}` take {} on average, where the median is {}",
-                count(of("late_steps") as u64), time("late_mean_ns"), time("median_ns")
-            ),
-            format!("Look at the latest steps `{phase}` on a timeline (`candlescope export perfetto`): growth of a cache, other work on the machine, paging"),
-        ),
-        AdviceCode::Upcast => (
-            format!("{} kernels a step convert types ({kernel}), {}, most of it in `{at}`", significant(of("kernels")), time("device_ns")),
-            format!("Keep one type through `{at}`: normalise and attend in the type of the weights, with sums in f32 inside the kernels"),
-        ),
-        AdviceCode::DataMovement => (
-            format!("{} kernels a step only move data ({kernel}), {}, most of it in `{at}`", significant(of("kernels")), time("device_ns")),
-            format!("Leave out `contiguous`, `cat` and `repeat` in `{at}`: use layouts that the next kernel reads as they are"),
-        ),
-        AdviceCode::Dequantise => (
-            format!("{} kernels a step expand quantised weights ({kernel}), {}, most of it in `{at}`", significant(of("kernels")), time("device_ns")),
-            format!("Multiply quantised weights directly in `{at}`, or expand them once where memory allows (`--dequantize`)"),
-        ),
-        AdviceCode::WarmupUnsettled => (
-            format!(
-                "the first {} steps `{phase}` take {} on average, the later ones {}",
-                count(of("unsettled_steps") as u64), time("first_ns"), time("settled_ns")
-            ),
-            format!("Warm up longer before measuring `{phase}` (`--warmup`), until its rolling median settles"),
-        ),
-        AdviceCode::ThreadsWait => (
-            format!("the process keeps {} of {} processors busy while steps run", significant(of("busy_processors")), significant(of("processors"))),
-            format!("Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no serial work between products"),
-        ),
+        AdviceCode::LaunchBound => launch_bound(&it),
+        AdviceCode::KernelCount => kernel_count(&it),
+        AdviceCode::Unfused => unfused(&it),
+        AdviceCode::SyncDrain => sync_drain(&it),
+        AdviceCode::ExposedCopy => exposed_copy(&it),
+        AdviceCode::CacheCopied => cache_copied(&it),
+        AdviceCode::KvBandwidth => kv_bandwidth(&it),
+        AdviceCode::WeightStreaming => weight_streaming(&it),
+        AdviceCode::BelowRoof => below_roof(&it),
+        AdviceCode::WaveTail => wave_tail(&it),
+        AdviceCode::ClocksLow => clocks_low(&it),
+        AdviceCode::Allocator => allocator(&it),
+        AdviceCode::Padding => padding(&it),
+        AdviceCode::HostSampling => host_sampling(&it),
+        AdviceCode::BetweenSteps => between_steps(&it),
+        AdviceCode::StragglerLayer => straggler_layer(&it),
+        AdviceCode::StragglerStep => straggler_step(&it),
+        AdviceCode::Upcast => upcast(&it),
+        AdviceCode::DataMovement => data_movement(&it),
+        AdviceCode::Dequantise => dequantise(&it),
+        AdviceCode::WarmupUnsettled => warmup_unsettled(&it),
+        AdviceCode::ThreadsWait => threads_wait(&it),
     };
     Worded { message: sentence(message), remedy }
+}
+
+/// A finding, and the names in its sentences.
+struct Told<'a> {
+    advice: &'a Advice,
+    at: String,
+    kernel: String,
+    phase: String,
+}
+
+impl Told<'_> {
+    fn of(&self, name: &str) -> f64 {
+        self.advice.figure(name).unwrap_or(f64::NAN)
+    }
+
+    fn time(&self, name: &str) -> String {
+        duration(self.of(name))
+    }
+}
+
+fn launch_bound(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the device waits for launches in {} of a step `{phase}`: {} kernels take {} of {}",
+            percent(it.of("late")),
+            significant(it.of("kernels")),
+            it.time("device_ns"),
+            it.time("step_ns")
+        ),
+        format!(
+            "Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches"
+        ),
+    )
+}
+
+fn kernel_count(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "a step `{phase}` launches {} kernels of {} on average, {} of them right after a neighbour that they \
+         could be one kernel with",
+            significant(it.of("kernels")),
+            it.time("kernel_mean_ns"),
+            significant(it.of("could_join"))
+        ),
+        format!(
+            "Fuse neighbouring element-wise kernels of `{phase}` (each launch costs the host {}), or batch more \
+            sequences",
+            it.time("launch_ns")
+        ),
+    )
+}
+
+fn unfused(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "`{at}` takes {} kernels a step, {}, where {} would do: {kernel}",
+            significant(it.of("kernels")),
+            it.time("device_ns"),
+            significant(it.of("become"))
+        ),
+        format!("Use one fused kernel in `{at}` instead of {kernel}"),
+    )
+}
+
+fn sync_drain(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "after waiting for the device in `{at}` ({kernel}), the device is idle for {} a step until the next launch",
+            it.time("idle_ns")
+        ),
+        format!(
+            "Launch what comes next before waiting in `{at}`: keep the {kernel} result on the device, or read it one \
+            step later"
+        ),
+    )
+}
+
+fn exposed_copy(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "copies ({kernel}) of `{at}` run while no kernel does: {} a step for {}",
+            it.time("exposed_ns"),
+            bytes(it.of("bytes"))
+        ),
+        format!(
+            "Copy {kernel} of `{at}` once, before the steps, from pinned memory on another stream, or make the values \
+            on the device"
+        ),
+    )
+}
+
+fn cache_copied(it: &Told<'_>) -> (String, String) {
+    let Told { at, phase, .. } = it;
+    (
+        format!(
+            "a step `{phase}` takes {} longer for each token of context, and reading the cache explains {} of that",
+            it.time("slope_ns"),
+            it.time("reads_ns")
+        ),
+        format!(
+            "Write keys and values in place in `{at}`, into a cache allocated for the longest context, instead of \
+            `Tensor::cat`; do not expand its heads"
+        ),
+    )
+}
+
+fn kv_bandwidth(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!(
+            "reading the KV cache in `{at}` and beside it reaches {} of the memory's rate, {} a step",
+            percent(it.of("of_bandwidth")),
+            it.time("time_ns")
+        ),
+        format!(
+            "Use one attention kernel in `{at}` that reads the cache once (flash-decoding), without expanding heads or \
+            types"
+        ),
+    )
+}
+
+fn weight_streaming(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!(
+            "`{at}` and others read {} of weights a step at {} of the memory's rate",
+            bytes(it.of("weight_bytes")),
+            percent(it.of("of_bandwidth"))
+        ),
+        format!(
+            "Store the weights of `{at}` and its like in {} bits instead of {}, or serve more sequences at once",
+            significant(it.of("to_bits")),
+            significant(it.of("bits"))
+        ),
+    )
+}
+
+fn below_roof(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!("`{at}` reaches {} of what its work allows, {} a step", percent(it.of("of_roof")), it.time("time_ns")),
+        match it.advice.place.kernel {
+            Some(_) => format!(
+                "Replace or tune {kernel} in `{at}`: another shape, layout or library, or one kernel for several of \
+                them"
+            ),
+            None => format!(
+                "Speed up `{at}`: another layout or type, larger batches, or a tuned library (MKL, Accelerate) in \
+                place \
+            of the built-in product"
+            ),
+        },
+    )
+}
+
+fn wave_tail(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!("{kernel} in `{at}` fills {} of its {} waves", percent(it.of("filled")), significant(it.of("waves"))),
+        format!(
+            "Choose another tile or split for {kernel} in `{at}`, or another batch, so that its blocks fill whole waves"
+        ),
+    )
+}
+
+fn clocks_low(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the device ran at {} while steps were open, and reaches {}",
+            shown(it.of("clock_hertz"), "hertz"),
+            shown(it.of("highest_hertz"), "hertz")
+        ),
+        format!(
+            "Cool the device, raise its power limit, or lock its clocks: `{phase}` computes for {} a step",
+            it.time("compute_bound_ns")
+        ),
+    )
+}
+
+fn allocator(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        "memory is allocated on the critical path".to_string(),
+        format!("Reuse tensors in `{phase}`, or raise the pool's release threshold"),
+    )
+}
+
+fn padding(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "{} of the tokens that `{phase}` computes are padding, or of sequences that have ended",
+            percent(it.of("padded"))
+        ),
+        format!(
+            "Batch sequences of similar lengths in `{phase}`, and let a new sequence take the place of one that has \
+            ended"
+        ),
+    )
+}
+
+fn host_sampling(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!("`{at}` works {} a step on the host, waiting left out", it.time("work_ns")),
+        format!("Choose the token on the device in `{at}` (argmax, top-k), and fetch only its number"),
+    )
+}
+
+fn between_steps(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!("requests spend {} for each step `{phase}` outside their steps", it.time("each_step_ns")),
+        "Tokenise, detokenise and print on another thread, or less often".to_string(),
+    )
+}
+
+fn straggler_layer(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!("`{at}` takes {}, its siblings {}", it.time("mean_ns"), it.time("siblings_ns")),
+        format!("Look at what `{at}` does beside its siblings: another shape, type or device, or a copy"),
+    )
+}
+
+fn straggler_step(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "{} of the steps `{phase}` take {} on average, where the median is {}",
+            count(it.of("late_steps") as u64),
+            it.time("late_mean_ns"),
+            it.time("median_ns")
+        ),
+        format!(
+            "Look at the latest steps `{phase}` on a timeline (`candlescope export perfetto`): growth of a cache, \
+            other \
+            work on the machine, paging"
+        ),
+    )
+}
+
+fn upcast(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step convert types ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Keep one type through `{at}`: normalise and attend in the type of the weights, with sums in f32 inside \
+            the \
+            kernels"
+        ),
+    )
+}
+
+fn data_movement(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step only move data ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Leave out `contiguous`, `cat` and `repeat` in `{at}`: use layouts that the next kernel reads as they are"
+        ),
+    )
+}
+
+fn dequantise(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step expand quantised weights ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Multiply quantised weights directly in `{at}`, or expand them once where memory allows (`--dequantize`)"
+        ),
+    )
+}
+
+fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the first {} steps `{phase}` take {} on average, the later ones {}",
+            count(it.of("unsettled_steps") as u64),
+            it.time("first_ns"),
+            it.time("settled_ns")
+        ),
+        format!("Warm up longer before measuring `{phase}` (`--warmup`), until its rolling median settles"),
+    )
+}
+
+fn threads_wait(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the process keeps {} of {} processors busy while steps run",
+            significant(it.of("busy_processors")),
+            significant(it.of("processors"))
+        ),
+        format!(
+            "Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no \
+            serial work between products"
+        ),
+    )
 }
 
 /// With a capital at its begin, unless it begins with code.
@@ -240,7 +472,12 @@ pub(in crate::render) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
 pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
     let one = |together: &crate::advice::Together| {
         let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
-        format!("all of {} together: {} of a step `{}`", codes.join(", "), gain(together.gain), printable(&together.phase))
+        format!(
+            "all of {} together: {} of a step `{}`",
+            codes.join(", "),
+            gain(together.gain),
+            printable(&together.phase)
+        )
     };
     diagnosis.together.iter().map(one).collect()
 }

@@ -1,8 +1,8 @@
 //! The section of findings with gains, and the account of the devices' time below them.
 
-use crate::passes::Analysis;
 use super::super::advice::{abstentions, rows, steps, together};
 use super::super::format::{count, percent, printable};
+use crate::passes::Analysis;
 use serde_json::{Value, json};
 
 /// Findings in the page; `candlescope analyze` shows all.

@@ -1,8 +1,8 @@
 //! Findings with gains in `report.md`.
 
+use super::super::advice::{abstentions, rows, steps, together};
 use super::text::{escape, table};
 use crate::passes::Analysis;
-use super::super::advice::{abstentions, rows, steps, together};
 use std::fmt::Write as _;
 
 /// Findings in the report; `candlescope analyze` shows all.

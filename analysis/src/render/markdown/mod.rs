@@ -51,7 +51,11 @@ pub fn report(analysis: &Analysis) -> String {
     figures_table(&mut out, analysis);
     phases(&mut out, analysis);
     tree(&mut out, analysis);
-    let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time{}; all are in `operators.md`.\n", on_device(analysis));
+    let _ = writeln!(
+        out,
+        "\n## Operators\n\nThe 15 with the most self time{}; all are in `operators.md`.\n",
+        on_device(analysis)
+    );
     let used = of_operators(analysis);
     let shown = analysis.operators.len().min(15);
     out.push_str(&operator_table(&analysis.operators[..shown], &used[..shown]));

@@ -148,7 +148,7 @@ fn processors_that_wait() {
         let (mut batch, manifest) = run(|_| 50_000_000);
         for n in 0..64 {
             let at = HostNs(T0 + n * PERIOD + 10_000_000);
-            batch.samples.push(SampleRecord::new(at, "host".into(), "process_cpu_utilization_ratio", used, "ratio"));
+            batch.samples.push(SampleRecord::new(at, "host", "process_cpu_utilization_ratio", used, "ratio"));
         }
         diagnose(&(batch, manifest))
     };

@@ -122,15 +122,31 @@ fn several_kernels_for_one_norm() {
     assert_eq!(advice.place.kernel.as_deref(), Some("bmul_f32 + usqr_f32"));
     // Without bytes, one kernel takes as long as the longer of the two: 20 × 50 µs and 20 gaps are gained.
     let t = ns as f64;
-    near(advice.gain, (20.0 * 101e3 - 20.0 * 50e3 / 0.75) / t, (20.0 * 101e3 - 20.0 * 50e3 / 0.875) / t, 20.0 * 51e3 / t, 0.01);
+    near(
+        advice.gain,
+        (20.0 * 101e3 - 20.0 * 50e3 / 0.75) / t,
+        (20.0 * 101e3 - 20.0 * 50e3 / 0.875) / t,
+        20.0 * 51e3 / t,
+        0.01,
+    );
     assert_eq!(advice.confidence.level, ConfidenceLevel::Low);
 
     // With bytes, what reading them takes: 1 MB at 1 TB/s is 1 µs, and no kernel is shorter than 5 µs.
     let (mut batch, manifest) = gpu_run(&pieces, ns);
-    batch.spans.iter_mut().filter(|span| span.path.path == "decode/norm").for_each(|span| span.io_bytes = Some(1_000_000));
+    batch
+        .spans
+        .iter_mut()
+        .filter(|span| span.path.path == "decode/norm")
+        .for_each(|span| span.io_bytes = Some(1_000_000));
     let found = diagnose(&(batch, manifest));
     let advice = found.one(AdviceCode::Unfused);
-    near(advice.gain, (20.0 * 101e3 - 100e3 / 0.75) / t, (20.0 * 101e3 - 100e3 / 0.875) / t, (20.0 * 101e3 - 100e3) / t, 0.01);
+    near(
+        advice.gain,
+        (20.0 * 101e3 - 100e3 / 0.75) / t,
+        (20.0 * 101e3 - 100e3 / 0.875) / t,
+        (20.0 * 101e3 - 100e3) / t,
+        0.01,
+    );
 }
 
 #[test]
@@ -244,7 +260,10 @@ fn gains_together_are_less_than_their_sum() {
     assert!(together.codes.contains(&AdviceCode::LaunchBound) && together.codes.len() >= 2, "{together:?}");
     let parts: Vec<_> = found.diagnosis.findings.iter().map(|advice| advice.gain.high).collect();
     let most = parts.iter().copied().fold(0.0, f64::max);
-    assert!(together.gain.high >= most - 1e-9 && together.gain.high < parts.iter().sum::<f64>(), "{together:?} {parts:?}");
+    assert!(
+        together.gain.high >= most - 1e-9 && together.gain.high < parts.iter().sum::<f64>(),
+        "{together:?} {parts:?}"
+    );
     assert!(together.gain.high <= 1.0);
 }
 

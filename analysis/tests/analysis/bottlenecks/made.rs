@@ -126,7 +126,9 @@ pub fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
     manifest.gpu = Some(GpuAccount { kernels: Some(kernels), ..GpuAccount::default() });
     manifest.options.insert("device".into(), "cuda:0".into());
     manifest.model.insert("dtype".into(), "bf16".into());
-    manifest.environment.insert("gpus".into(), json!([{ "uuid": DEVICE, "name": "Example", "compute_capability": "9.0" }]));
+    manifest
+        .environment
+        .insert("gpus".into(), json!([{ "uuid": DEVICE, "name": "Example", "compute_capability": "9.0" }]));
     manifest.environment.insert("measured_peaks".into(), measured_peaks(1e13, 1e12));
     (batch, manifest)
 }

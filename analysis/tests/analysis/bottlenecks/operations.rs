@@ -27,7 +27,7 @@ fn a_product_far_below_its_roof() {
     // Without a shorter one, no kernel is known to be possible below 100 µs.
     found.none(AdviceCode::BelowRoof);
 
-    let list: Vec<_> = (0..10).map(|n| ("decode/linear", "gemm", 100_000, n)).chain([("decode/head", "gemm", 1_000, 0)]);
+    let list = (0..10).map(|n| ("decode/linear", "gemm", 100_000, n)).chain([("decode/head", "gemm", 1_000, 0)]);
     let (pieces, _) = with_result(queued(&list.collect::<Vec<_>>()));
     let (mut batch, manifest) = gpu_run(&pieces, ns as u64 + 2_000);
     for span in batch.spans.iter_mut().filter(|span| span.path.path == "decode/linear") {
@@ -64,7 +64,11 @@ fn weights_at_the_memory_s_rate_want_fewer_bits() {
     manifest.model.insert("weight_bytes".into(), json!(2_000_000));
     let (mut list, ns) = (batch, ns);
     // A short kernel, so that shorter ones are known to be possible.
-    let short = list.kernels.iter().find(|kernel| kernel.path.as_ref().is_some_and(|path| path.path == "decode/linear")).unwrap();
+    let short = list
+        .kernels
+        .iter()
+        .find(|kernel| kernel.path.as_ref().is_some_and(|path| path.path == "decode/linear"))
+        .unwrap();
     let mut short = short.clone();
     short.gpu_start = HostNs(short.gpu_start.0 - 5_000);
     short.gpu_dur_ns = 1_000;
@@ -107,7 +111,7 @@ fn clocks_that_power_holds_down() {
         for (n, step) in batch.steps.clone().iter().enumerate() {
             let mut add = |metric, value, unit| {
                 let at = HostNs(step.host_start.0 + 1_000);
-                batch.samples.push(SampleRecord::new(at, super::made::DEVICE.into(), metric, value, unit));
+                batch.samples.push(SampleRecord::new(at, super::made::DEVICE, metric, value, unit));
             };
             add("candlescope_gpu_clock_hertz_sm", if n == 0 { 2e9 } else { hertz }, "hertz");
             add("candlescope_gpu_throttled_sw_power_cap", capped, "count");
@@ -126,9 +130,17 @@ fn clocks_that_power_holds_down() {
 
 #[test]
 fn layers_and_their_siblings_on_the_device() {
-    let paths = ["decode/block[0]", "decode/block[1]", "decode/block[2]", "decode/block[3]", "decode/block[4]", "decode/block[5]"];
+    let paths = [
+        "decode/block[0]",
+        "decode/block[1]",
+        "decode/block[2]",
+        "decode/block[3]",
+        "decode/block[4]",
+        "decode/block[5]",
+    ];
     let run = |slow: u64| {
-        let list: Vec<_> = paths.iter().enumerate().map(|(n, path)| (*path, "gemm", if n == 3 { slow } else { 100_000 }, 0)).collect();
+        let list: Vec<_> =
+            paths.iter().enumerate().map(|(n, path)| (*path, "gemm", if n == 3 { slow } else { 100_000 }, 0)).collect();
         let (pieces, ns): (Vec<Piece>, u64) = with_result(queued(&list));
         let (mut batch, manifest) = gpu_run(&pieces, ns);
         let times: std::collections::HashMap<u64, u64> =

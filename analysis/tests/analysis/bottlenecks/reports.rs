@@ -42,7 +42,10 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
     assert!(order.is_sorted_by(|a, b| a >= b), "{order:?}");
     for advice in &diagnosis.findings {
         let gain = advice.gain;
-        assert!(gain.mid >= LEAST_GAIN && gain.low <= gain.mid && gain.mid <= gain.high && gain.high <= 1.0, "{advice:?}");
+        assert!(
+            gain.mid >= LEAST_GAIN && gain.low <= gain.mid && gain.mid <= gain.high && gain.high <= 1.0,
+            "{advice:?}"
+        );
         assert!(!advice.query.is_empty() && !advice.evidence.is_empty() && advice.coverage.steps > 0, "{advice:?}");
         assert!(advice.confidence.reason.len() > 10, "{advice:?}");
     }
@@ -50,7 +53,19 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
     assert_eq!(diagnosis.clone().top(0).findings.len(), diagnosis.findings.len());
     let object = json(diagnosis);
     let first = &object["findings"][0];
-    for key in ["code", "severity", "place", "gain", "gain_of_run", "coverage", "confidence", "message", "remedy", "evidence", "query"] {
+    for key in [
+        "code",
+        "severity",
+        "place",
+        "gain",
+        "gain_of_run",
+        "coverage",
+        "confidence",
+        "message",
+        "remedy",
+        "evidence",
+        "query",
+    ] {
         assert!(!first[key].is_null(), "{key}: {first}");
     }
     for key in ["low", "mid", "high"] {
@@ -74,12 +89,14 @@ fn every_query_finds_rows() {
     let Some(python) = require(&PYTHON) else { return };
     let found = diagnose(&rich());
     let page = std::fs::read_to_string(format!("{ROOT}/docs/sql.md")).unwrap();
-    let views: Vec<&str> = page.split("## ").find(|part| part.starts_with("Views")).unwrap().split("```sql\n").collect();
+    let views: Vec<&str> =
+        page.split("## ").find(|part| part.starts_with("Views")).unwrap().split("```sql\n").collect();
     let views = views[1].split("```").next().unwrap();
     let script = "import duckdb, json, sys\nfor views, query in json.load(sys.stdin):\n    db = duckdb.connect()\n    db.execute(views)\n    \
                   print(len(db.sql(query).fetchall()))\n";
     let at = |sql: &str| sql.replace("'runs/**", &format!("'{}/**", found.dir.path().display()));
-    let asked: Vec<[String; 2]> = found.diagnosis.findings.iter().map(|advice| [at(views), at(&advice.query)]).collect();
+    let asked: Vec<[String; 2]> =
+        found.diagnosis.findings.iter().map(|advice| [at(views), at(&advice.query)]).collect();
     let mut child = Command::new(python)
         .args(["-c", script])
         .stdin(std::process::Stdio::piped())
@@ -90,7 +107,8 @@ fn every_query_finds_rows() {
     serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<usize> = String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    let rows: Vec<usize> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(rows.len(), found.diagnosis.findings.len());
     for (advice, rows) in found.diagnosis.findings.iter().zip(rows) {
         assert!(rows > 0, "{}: {}", advice.code, advice.query);
@@ -126,10 +144,11 @@ fn operators_of_a_gpu_run_are_ordered_by_time_on_the_device() {
         let step = batch.steps.iter().find(|step| Some(step.step) == span.step).unwrap();
         span.host_dur_ns = step.host_dur_ns - span.host_start.since(step.host_start);
     }
-    let times: std::collections::HashMap<u64, u64> = batch.kernels.iter().fold(Default::default(), |mut sums, kernel| {
-        *sums.entry(kernel.seq.unwrap()).or_insert(0) += kernel.gpu_dur_ns;
-        sums
-    });
+    let times: std::collections::HashMap<u64, u64> =
+        batch.kernels.iter().fold(Default::default(), |mut sums, kernel| {
+            *sums.entry(kernel.seq.unwrap()).or_insert(0) += kernel.gpu_dur_ns;
+            sums
+        });
     for span in &mut batch.spans {
         let whole = || times.iter().filter(|(seq, _)| *seq / 1_000_000 == span.seq / 1_000_000).map(|(_, ns)| ns).sum();
         let ns = times.get(&span.seq).copied().unwrap_or_else(whole);

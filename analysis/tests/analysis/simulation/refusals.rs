@@ -1,0 +1,206 @@
+//! Where nothing can be said, and how changes are written.
+
+use super::steps::{Maker, free, run_of, simulation};
+use crate::common::{T0, manifest, span, step, thread, write_run};
+use candlescope_analysis::Run;
+use candlescope_analysis::render::what_if as render;
+use candlescope_analysis::simulation::{Abstain, Change, SimulationOptions, parse_changes, what_if};
+use candlescope_core::run::{GpuAccount, KernelAccount};
+use candlescope_core::{Batch, Phase};
+use candlescope_testkit::scenario::{Scenario, make};
+use candlescope_testkit::with;
+
+fn small() -> Maker {
+    let mut step = Maker::new();
+    for _ in 0..5 {
+        step.host(4_000);
+        step.launch("gemv", 2_000, 1);
+    }
+    step.fetch(400);
+    step
+}
+
+/// A decode of a CPU: `mlp` takes 6 µs of 10.
+fn on_cpu(steps: u64) -> Batch {
+    let mut batch = Batch::default();
+    for number in 0..steps {
+        let (at, seq) = (20_000 * number as i64, 10 * number);
+        let own =
+            |seq: u64, parent, text: &str, at, ns| with(span(seq, parent, text, at, ns), |r| r.step = Some(number));
+        batch.spans.push(own(seq, None, "decode", at, 10_000));
+        batch.spans.push(own(seq + 1, Some(seq), "decode/block[0]", at + 1_000, 8_000));
+        batch.spans.push(own(seq + 2, Some(seq + 1), "decode/block[0]/mlp", at + 2_000, 6_000));
+        batch.steps.push(with(step(number, "decode", at, 10_000), |r| {
+            (r.seq, r.phase, r.intervals) = (seq, Some(Phase::Decode), 3);
+        }));
+    }
+    batch
+}
+
+#[test]
+fn a_cpu_s_steps_have_host_and_paths() {
+    let batch = on_cpu(4);
+    let mut manifest = manifest(&batch);
+    manifest.overhead.per_interval_ns = 40.0;
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let group = &simulation.groups()[0];
+    let typical = group.typical().unwrap();
+    // 100 ns for each of three intervals.
+    assert!((typical.unobserved.seconds.mid * 1e9 - 9_700.0).abs() < 1e-3, "{typical:?}");
+    assert_eq!((typical.unobserved.idle_seconds, typical.outside), (None, None));
+    let ns = |text: &str| group.simulate(&parse_changes(text).unwrap()).map(|outcome| outcome.seconds.mid * 1e9);
+    assert!((ns("host×0.5").unwrap() - 4_850.0).abs() < 1e-3);
+    // The interval's own begin, and the end of another, are in the 5,900 ns that are left of it.
+    assert!((ns("path=mlp×0.5").unwrap() - (9_700.0 - 5_950.0 / 2.0)).abs() < 1e-3, "{:?}", ns("path=mlp×0.5"));
+    assert!((ns("path=decode/block[0]*0").unwrap() - (9_700.0 - 7_850.0)).abs() < 101.0);
+    for text in ["graph", "kernel=gemv×0.5", "fuse=mlp", "bits=8", "clock=2", "batch=2"] {
+        let refused = ns(text).unwrap_err();
+        assert!(matches!(refused, Abstain::NoDeviceWork { .. }) && refused.to_string().contains("host×f"), "{refused}");
+    }
+    let refused = ns("path=elsewhere×0.5").unwrap_err();
+    assert!(matches!(refused, Abstain::NothingToChange { .. }), "{refused}");
+}
+
+#[test]
+fn what_is_missing_is_said_with_how_to_record_it() {
+    let made = small().end();
+    let (batch, manifest) = run_of(&made, 1, 5, made.ns);
+    let simulated = simulation(&batch, &manifest).unwrap();
+    let one = simulated.groups()[0].typical().unwrap_err();
+    assert!(matches!(one, Abstain::OneStep { .. }) && one.to_string().contains("Record more"), "{one}");
+
+    let (mut batch, mut manifest) = run_of(&made, 3, 0, 0);
+    batch.kernels.iter_mut().for_each(|kernel| kernel.launch_start = None);
+    let calls = simulation(&batch, &manifest).unwrap_err();
+    assert_eq!(calls, Abstain::NoLaunchCalls);
+
+    let kernels = KernelAccount { clock_bound_ns: Some(1_000_000), ..KernelAccount::default() };
+    manifest.gpu = Some(GpuAccount { kernels: Some(kernels), ..GpuAccount::default() });
+    assert_eq!(simulation(&batch, &manifest).unwrap_err(), Abstain::ClocksApart { bound_ns: 1_000_000 });
+
+    // A run of a GPU without kernels: waiting and working cannot be told apart.
+    batch.kernels.clear();
+    let marks = [("recorded".to_string(), 8)].into();
+    manifest.gpu = Some(GpuAccount { marks, ..GpuAccount::default() });
+    let kernels = simulation(&batch, &manifest).unwrap_err();
+    assert!(kernels == Abstain::NoKernels && kernels.to_string().contains("--cupti"), "{kernels}");
+
+    batch.steps.clear();
+    assert_eq!(simulation(&batch, &manifest).unwrap_err(), Abstain::NoSteps);
+}
+
+#[test]
+fn steps_that_are_not_alone_on_the_device_are_not_judged() {
+    let made = small().end();
+    let (mut batch, manifest) = run_of(&made, 3, 0, 0);
+    // Another thread's step over all of them.
+    let end = batch.steps[2].host_start.0 - T0 + made.ns as i64;
+    batch.steps.push(with(step(9, "decode", 0, end as u64), |r| {
+        (r.seq, r.thread, r.phase) = (7 << 41, thread(2, "other"), Some(Phase::Decode));
+    }));
+    batch.kernels.push(with(batch.kernels[0].clone(), |r| (r.step, r.seq) = (Some(9), Some(7 << 41))));
+    let refused = simulation(&batch, &manifest).unwrap_err();
+    assert!(matches!(refused, Abstain::Concurrent { .. }), "{refused}");
+    // The device works on something else for most of the step.
+    let mut late = Maker::new();
+    late.host(4_000);
+    late.launch_after("gemv", 2_000, 1, 60_000);
+    for _ in 0..5 {
+        late.host(4_000);
+        late.launch("gemv", 2_000, 1);
+    }
+    late.fetch(400);
+    let (batch, manifest) = run_of(&late.end(), 3, 0, 0);
+    let simulated = simulation(&batch, &manifest).unwrap();
+    let refused = simulated.groups()[0].typical().unwrap_err();
+    assert!(matches!(refused, Abstain::Backlog { share } if share > 0.3), "{refused}");
+}
+
+#[test]
+fn changes_are_read_as_they_are_written() {
+    let read = |text: &str| parse_changes(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(read("graph"), ["graph"]);
+    assert_eq!(read("graph+host*0.5,bits=8"), ["graph", "host×0.5", "bits=8"]);
+    assert_eq!(read("kernel=gemv.*×0.5"), ["kernel=gemv.*×0.5"]);
+    assert_eq!(read("kernel=gemv.**0.5"), ["kernel=gemv.*×0.5"]);
+    assert_eq!(read("kernel=a{1,2}+b×2+batch=8"), ["kernel=a{1,2}+b×2", "batch=8"], "a joint inside the expression");
+    assert_eq!(read("path=decode/block[3]/mlp×0 + clock=1.25"), ["path=decode/block[3]/mlp×0", "clock=1.25"]);
+    assert_eq!(read("fuse=model.layers.*.mlp"), ["fuse=model.layers.*.mlp"]);
+    for (text, token) in [
+        ("", ""),
+        ("grap", "grap"),
+        ("graph+", ""),
+        ("graph+bogus=1", "bogus=1"),
+        ("bits=16", "bits=16"),
+        ("bits=8+host", "host"),
+        ("host×-1", "host×-1"),
+        ("host×fast", "host×fast"),
+        ("clock=0", "clock=0"),
+        ("batch=1.5", "batch=1.5"),
+        ("kernel=gemv", "kernel=gemv"),
+        ("kernel=(×0.5", "kernel=(×0.5"),
+        ("kernel=×0.5", "kernel=×0.5"),
+        ("fuse=a//b", "fuse=a//b"),
+        ("path=×0.5", "path=×0.5"),
+        ("kernel=a×nan", "kernel=a×nan"),
+    ] {
+        let error = parse_changes(text).unwrap_err();
+        assert_eq!(error.token, token, "{text}: {error}");
+        let said = error.to_string();
+        assert!(said.contains("kernel=REGEX×f") && said.contains("batch=n"), "{said}");
+    }
+    assert_eq!(parse_changes("batch=3").unwrap(), [Change::Batch { sequences: 3 }]);
+}
+
+#[test]
+fn text_and_object_say_the_same() {
+    let made = small().end();
+    let (batch, manifest) = run_of(&made, 3, 8, made.ns);
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest, 1_000);
+    let scenarios = ["graph", "bits=8", "host×2"].map(|text| parse_changes(text).unwrap());
+    let (told, seen) = what_if(&Run::open(dir.path()).unwrap(), &SimulationOptions::default(), &scenarios);
+    assert!(seen.is_empty(), "{seen:?}");
+    let text = render::text(&told);
+    for shown in [
+        "decode: a typical step, of 3 replayed",
+        "unobserved",
+        "No answer to bits=8: `bits=8` needs the device's memory bandwidth",
+        "Gap in a graph: 0 ns to 640 ns",
+        "costs ",
+        "saves ",
+        "Check: a step outside the windows of kernels",
+    ] {
+        assert!(text.contains(shown), "`{shown}` is not in\n{text}");
+    }
+    let object = serde_json::to_value(&told).unwrap();
+    let steps = &object["steps"][0];
+    assert_eq!((steps["name"].as_str(), steps["typical"]["steps"].as_u64()), (Some("decode"), Some(3)));
+    let scenarios = steps["scenarios"].as_array().unwrap();
+    assert_eq!(scenarios[0]["changes"], "graph");
+    assert!(scenarios[0]["outcome"]["share_of_step"]["mid"].as_f64().unwrap() > 0.2);
+    assert_eq!(
+        (&scenarios[1]["outcome"].is_null(), scenarios[1]["abstains"]["reason"]["code"].as_str()),
+        (&true, Some("no_peak"))
+    );
+    assert_eq!(simulated_names(&object), ["absent", "steps"]);
+}
+
+fn simulated_names(object: &serde_json::Value) -> Vec<String> {
+    object.as_object().unwrap().keys().cloned().collect()
+}
+
+/// A run as a session makes it: windows in the middle, warm-up, steps outside the windows.
+#[test]
+fn a_whole_run_is_replayed() {
+    let (batch, manifest) = make(&Scenario::on_gpu());
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let group = simulation.groups().iter().find(|group| group.name() == "decode").unwrap();
+    let typical = group.typical().unwrap();
+    assert_eq!(typical.steps, 8);
+    assert!(typical.largest_error < 1e-6 && typical.outside.is_some(), "{typical:?}");
+    assert!(simulation.absent().iter().any(|(name, abstain)| name == "prefill" && *abstain == Abstain::NoKernels));
+    let graph = group.simulate(&[Change::Graph]).unwrap();
+    assert!(graph.share_of_step.mid > 0.0 && graph.seconds.low <= graph.seconds.mid, "{graph:?}");
+    assert!(free(&small().end()).absent().is_empty());
+}
