@@ -121,7 +121,7 @@ fn works(
     let mut works: Vec<DeviceWork> = Vec::with_capacity(kernels.len());
     // When the call had launched it.
     let mut readies = Vec::with_capacity(kernels.len());
-    let (mut delays, mut queues) = (Vec::new(), Vec::new());
+    let (mut delays, mut queues, mut first) = (Vec::new(), Vec::new(), DELAY_NS);
     for call in calls {
         for index in call.first..call.first + call.count {
             let kernel = &kernels[index as usize];
@@ -133,8 +133,9 @@ fn works(
             let ready = if anchor == Anchor::End { call.end } else { call.begin };
             match after.map(|before| times[before as usize].1) {
                 Some(end) if end > ready => queues.push(start - end),
-                // The first of a stream may have waited for another step.
                 Some(_) if anchor == Anchor::End => delays.push(start - ready),
+                // The first of a stream may have waited for another step.
+                None if anchor == Anchor::End => first = first.min(start - ready),
                 _ => {}
             }
             readies.push(ready);
@@ -157,7 +158,7 @@ fn works(
     }
     // Where most wait for something else, the usual is what a device needs at most.
     let usual = Usual {
-        delay: median(delays).unwrap_or(DELAY_NS).min(4.0 * LONG_NS),
+        delay: median(delays).unwrap_or(first).min(4.0 * LONG_NS),
         queue: median(queues).unwrap_or(QUEUE_NS).min(LONG_NS),
     };
     let mut backlog_ns = 0.0_f64;

@@ -17,8 +17,8 @@ fn share_of_peak(case: Case) -> f64 {
 
 /// Makes one kernel of those that each interval of the path launches. Returns whether there were any.
 ///
-/// Its time is that of the bytes which the interval says it moves, and of its FLOPs, at 100, 87.5 and 75 % of the peaks;
-/// but no shorter than the step's shortest kernel, and no longer than the kernels together. If it does not say, or
+/// Its time is that of the bytes which the interval says it moves, and of its FLOPs, at 100, 87.5 and 75 % of the
+/// peaks; but no shorter than the step's shortest kernel, and no longer than the kernels together. If it does not say, or
 /// intervals inside say it too, so that what they pass to each other is counted, it is the kernels together, and only
 /// the gaps go. On the host the launch calls but one go, and none, half or all of what it does between them.
 pub(super) fn fuse(model: &StepModel, parts: &mut Parts, path: &PathPattern, case: Case) -> bool {
@@ -81,10 +81,10 @@ pub(super) fn fuse(model: &StepModel, parts: &mut Parts, path: &PathPattern, cas
 fn external_ns(model: &StepModel, root: u32, case: Case) -> Option<f64> {
     let place = model.places.get(root as usize)?;
     let bytes = place.io_bytes?;
-    let inner = |(at, inner): (usize, &super::step_model::Place)| {
-        inner.io_bytes.is_some() && at as u32 != root && model.around(at as u32).any(|around| around == root)
-    };
-    if model.places.iter().enumerate().skip(root as usize).any(inner) {
+    // Those inside follow it, before any other.
+    let is_inside = |at: &usize| model.around(*at as u32).any(|around| around == root);
+    let mut inside = (root as usize + 1..model.places.len()).take_while(is_inside);
+    if inside.any(|at| model.places[at].io_bytes.is_some()) {
         return None;
     }
     let facts = model.facts();

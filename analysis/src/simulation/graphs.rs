@@ -3,8 +3,8 @@
 use super::estimate::{Case, Estimate};
 use super::step_model::{DeviceWork, Facts, HostPart, Parts};
 
-/// What launching a graph takes on the host, in nanoseconds. Documented, not measured here: 2.5 µs and about 1 ns a node
-/// for a graph without branches since CUDA 12.6, 2 µs and 0.2 µs a node before [NVIDIA, *Constant Time Launch for
+/// What launching a graph takes on the host, in nanoseconds. Documented, not measured here: 2.5 µs and about 1 ns a
+/// node for a graph without branches since CUDA 12.6, 2 µs and 0.2 µs a node before [NVIDIA, *Constant Time Launch for
 /// Straight-Line CUDA Graphs*, 2024].
 const LAUNCH_NS: Estimate = Estimate { low: 2_500.0, mid: 5_000.0, high: 10_000.0 };
 /// And for each node.
@@ -14,7 +14,8 @@ const NODE_NS: Estimate = Estimate { low: 1.0, mid: 20.0, high: 200.0 };
 /// work between them, by one call. Copies between host and device before the first and after the last stay: they bring
 /// the input and fetch the result. Returns whether there was anything to replace.
 ///
-/// The device's time becomes that of the works and a graph's gap before each.
+/// The device's time becomes that of the works and a graph's gap before each. Copies from the host inside go, as a
+/// graph holds what they bring (candle's are of shapes, and of constants); only the highest time has them.
 pub(super) fn capture(facts: &Facts, parts: &mut Parts, case: Case) -> bool {
     let mut out: Vec<HostPart> = Vec::new();
     let mut any = false;
@@ -48,6 +49,9 @@ pub(super) fn capture(facts: &Facts, parts: &mut Parts, case: Case) -> bool {
         out.extend_from_slice(&row[to + 1..]);
         let gap = facts.graph_gap_ns.at(case);
         for (at, work) in parts.works[range].iter_mut().enumerate() {
+            if work.of_input() && case != Case::High {
+                (work.gone, work.ns) = (true, 0.0);
+            }
             // The first node waits for the launch; the others are then in the queue.
             if at > 0 {
                 work.delay_ns = 0.0;

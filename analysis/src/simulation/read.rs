@@ -7,6 +7,7 @@ use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
+use crate::limits::Limit;
 use crate::passes::{Clocks, Distribution, StepRow, Warmup};
 use crate::reader::Run;
 use crate::roofline::PeaksError;
@@ -192,6 +193,7 @@ impl Reader<'_> {
         let mut kept: FxHashMap<u64, Vec<KernelRecord>> = FxHashMap::default();
         let mut met: FxHashSet<u64> = FxHashSet::default();
         let (mut calls, mut records) = (false, false);
+        let (most, mut held, mut full) = (self.run.limits().get(Limit::Kernels), 0_u64, false);
         let mut batches = self.run.table(RecordKind::Kernel);
         for batch in batches.by_ref() {
             for record in batch.kernels {
@@ -202,14 +204,25 @@ impl Reader<'_> {
                     if spreads.entry(row.group()).or_default().offer(row.step, &mut dropped) {
                         kept.insert(row.step, Vec::new());
                     }
-                    dropped.iter().for_each(|step| drop(kept.remove(step)));
+                    let gone = dropped.iter().filter_map(|step| kept.remove(step));
+                    held -= gone.map(|list| list.len() as u64).sum::<u64>();
                 }
                 if let Some(list) = kept.get_mut(&row.step) {
                     list.push(record);
+                    held += 1;
+                }
+                if held > most {
+                    // Without all its kernels, a step cannot be replayed.
+                    full = true;
+                    held -= kept.remove(&row.step).map_or(0, |list| list.len() as u64);
                 }
             }
         }
         findings.extend(batches.findings());
+        if full {
+            let effect = "steps that do not fit are not simulated";
+            findings.push(self.run.limits().reached(Limit::Kernels).finding("table `kernels`", effect));
+        }
         if !records {
             return Err(Abstain::NoKernels);
         }
@@ -281,10 +294,17 @@ impl Reader<'_> {
     /// The intervals of some steps.
     fn spans(&self, steps: FxHashSet<u64>, findings: &mut Vec<Finding>) -> FxHashMap<u64, Vec<SpanRecord>> {
         let mut all: FxHashMap<u64, Vec<SpanRecord>> = FxHashMap::default();
+        let (most, mut held) = (self.run.limits().get(Limit::OpenIntervals), 0_u64);
         let mut batches = self.run.table(RecordKind::Span);
-        for batch in batches.by_ref() {
+        'table: for batch in batches.by_ref() {
             for span in batch.spans {
                 if let Some(step) = span.step.filter(|step| steps.contains(step)) {
+                    if held >= most {
+                        let effect = "what comes after them is in no simulation: less of recording's cost is taken out";
+                        findings.push(self.run.limits().reached(Limit::OpenIntervals).finding("table `spans`", effect));
+                        break 'table;
+                    }
+                    held += 1;
                     all.entry(step).or_default().push(span);
                 }
             }

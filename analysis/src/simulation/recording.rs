@@ -21,7 +21,7 @@ const CALL_SOURCE: &str = "documented: 0.6 to 1.7 µs on hosts of H200s; no step
 ///
 /// `bench peaks` measures 0.64 µs on an H200, from the difference between kernels and one as long as all of them. That
 /// contains the beginning and ending of a kernel, which recorded times of kernels contain as well: a decode of 671
-/// kernels took, as a graph, the sum of their recorded times. So the gap beyond recorded times is between none and that.
+/// kernels took, as a graph, the sum of their recorded times. So the gap beyond recorded times is from none to that.
 const GRAPH_GAP_NS: f64 = 640.0;
 const GRAPH_GAP_SOURCE: &str = "documented: up to 0.64 µs, of an H200; `bench peaks` measures it";
 

@@ -10,6 +10,8 @@ use candlescope_core::KernelKind;
 use serde::Serialize;
 use std::sync::Arc;
 
+/// Most intervals around one: a crafted run may have a chain of all of them.
+const MOST_DEEP: usize = 1_024;
 /// No place.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -190,7 +192,7 @@ impl StepModel {
         &self.facts
     }
 
-    /// The intervals around a place, itself first.
+    /// The intervals around a place, itself first. Real ones nest a few deep.
     pub(super) fn around(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let known = |place: &u32| (*place as usize) < self.places.len();
         // Parents come before their children: no circle.
@@ -198,5 +200,6 @@ impl StepModel {
             let parent = self.places[*at as usize].parent;
             (parent < *at).then_some(parent)
         })
+        .take(MOST_DEEP)
     }
 }

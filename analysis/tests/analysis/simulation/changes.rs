@@ -73,6 +73,27 @@ fn a_wait_in_the_middle_makes_two_graphs() {
 }
 
 #[test]
+fn a_graph_holds_what_copies_within_it_bring() {
+    let mut step = Maker::new();
+    // The token: it comes before the graph.
+    step.upload(1_500);
+    for _ in 0..10 {
+        step.host(3_000);
+        step.upload(900);
+        step.host(3_000);
+        step.launch("gemv", 2_000, 1);
+    }
+    step.fetch(400);
+    let simulation = free(&step.end());
+    let graph = outcome(&simulation, "graph").seconds.map(|seconds| seconds * 1e9);
+    // The first kernel's own copy is before the first kernel, too.
+    let before = CALL + 3_000 + CALL + 3_000;
+    let fetched = GAP + 400 + WAKE;
+    near(graph.low, (before + best_launch(19) + DELAY + 10 * 2_000 + fetched) as f64);
+    near(graph.high, (before + 10_000 + 19 * 200 + DELAY + 10 * 2_000 + 9 * 900 + 18 * 640 + fetched) as f64);
+}
+
+#[test]
 fn a_step_that_one_graph_launches_cannot_become_one() {
     let mut step = Maker::new();
     step.host(5_000);
@@ -137,7 +158,10 @@ fn annotated() -> Made {
 fn with_peaks(made: &Made) -> Simulation {
     let (batch, mut manifest) = run_of(made, 3, 8, made.ns);
     manifest.model.insert("dtype".into(), json!("bf16"));
-    let peak = |kind: &str, value: f64| json!({ "kind": kind, "value": value, "label": "datasheet", "source": "paper", "dtype": if kind == "flops" { Some("bf16") } else { None } });
+    let peak = |kind: &str, value: f64| {
+        let dtype = (kind == "flops").then_some("bf16");
+        json!({ "kind": kind, "value": value, "label": "datasheet", "source": "paper", "dtype": dtype })
+    };
     manifest.environment.insert("peaks".into(), json!([peak("bandwidth", 1e11), peak("flops", 1e12)]));
     simulation(&batch, &manifest).unwrap()
 }

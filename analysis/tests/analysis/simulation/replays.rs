@@ -123,7 +123,7 @@ fn streams_overlap_and_wait_for_each_other() {
     // Waits for both streams.
     let join = 1_000 + DELAY + 100_000 + GAP;
     step.launch_after("join", 5_000, 2, join);
-    step.fetch(700);
+    step.synchronize();
     let made = step.end();
     let simulation = free(&made);
     let group = &simulation.groups()[0];

@@ -125,6 +125,13 @@ impl Maker {
         self.now = end + WAKE;
     }
 
+    /// Copies something small to the device, for which it does not wait.
+    pub(super) fn upload(&mut self, ns: i64) {
+        let start = self.ready(1);
+        self.work("htod", KernelKind::Memcpy, start, ns, 1);
+        self.now += CALL + self.call_cost;
+    }
+
     /// Waits for all streams in a call that is not recorded.
     pub(super) fn synchronize(&mut self) {
         let end = self.streams.values().copied().max().unwrap_or(0);
