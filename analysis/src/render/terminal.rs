@@ -285,7 +285,7 @@ impl Out {
             format!("GPU: {source}, estimated from the measured calls; rates over GPU time")
         });
         let gpu = operators.iter().any(|o| o.gpu.is_some());
-        self.heading(if gpu { "Operators by self time on the GPU" } else { "Operators by self time" }, &note);
+        self.heading(if gpu { "Operators by GPU time" } else { "Operators by self time" }, &note);
         let waits = gpu && operators.iter().any(|o| o.host_wait_ns.is_some());
         let launches = operators.iter().any(|o| o.launches_per_call.is_some());
         let width = match (gpu, launches) {
@@ -303,8 +303,11 @@ impl Out {
             let rest = [percent(o.self_share), duration(o.total_ns as f64), optional(o.gflops), optional(o.gbytes)];
             let g = o.gpu.as_ref();
             if gpu {
+                // There is no room for both.
+                if !waits {
+                    row.push(count(g.map_or(0, |g| g.measured)));
+                }
                 row.extend([
-                    count(g.map_or(0, |g| g.measured)),
                     g.and_then(|g| g.self_ns).map_or("–".to_string(), duration),
                     g.and_then(|g| g.self_share).map_or("–".to_string(), percent),
                     optional(g.and_then(|g| g.tflops)),
@@ -323,6 +326,7 @@ impl Out {
         });
         let mut header = vec!["", "calls", "self"];
         header.extend(match gpu {
+            true if waits => &["GPU self", "share", "TFLOP/s", "GB/s"][..],
             true => &["measured", "GPU self", "share", "TFLOP/s", "GB/s"][..],
             false => &["share", "total", "GFLOP/s", "GB/s"][..],
         });

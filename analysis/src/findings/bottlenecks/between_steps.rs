@@ -17,6 +17,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let (whole, inside) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0 as f64, sum.1 + one.1 as f64));
     let outside = (whole - inside).max(0.0);
+    if outside <= 0.0 {
+        return;
+    }
     let n = known.len() as u64;
     let steps = step.row.steps.max(1) as f64;
     let draft = Draft::new(code, step)
@@ -26,7 +29,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
             "SELECT r.run, r.request, r.host_dur_ns, r.host_dur_ns - sum(s.host_dur_ns)::BIGINT AS outside_ns \
-             FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY ALL ORDER BY \
+             FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY r.run, r.request, r.host_dur_ns ORDER BY \
              outside_ns DESC"
                 .to_string(),
         )

@@ -84,7 +84,8 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }
-    let all = out.found.len();
+    let gains = |found: &Found| found.advice.gain.mid > 0.0;
+    let all = out.found.iter().filter(|found| gains(found)).count();
     let mut found: Vec<Found> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
     let negligible = (all - found.len()) as u64;
     let order = |found: &Found| found.advice.of_run().mid;

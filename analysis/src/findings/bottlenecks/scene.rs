@@ -235,7 +235,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
     let busy = work.busy_ns as f64 / n;
     let launches = work.kernels as f64 / n;
-    let blocked = work.blocked_ns as f64 / n * slowed;
+    let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
     // A launch cannot cost more than the step has time for.
     let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
     StepModel {

@@ -75,7 +75,8 @@ fn one(
             "bytes in and out are not stated: one kernel is taken to need as long as the longest of these",
         ),
     };
-    let whole = becomes_one_each(scene, work, path, chains);
+    // A replay takes kernels whose bytes are not stated for no quicker together than apart.
+    let whole = by_bytes.is_some() && becomes_one_each(scene, work, path, chains);
     let replay = |_| Some(vec![Replayed::Fuse { path: pattern(path).filter(|_| whole)? }]);
     out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), calls, ns: each * calls, rate }, replay));
 }

@@ -30,6 +30,9 @@ pub struct PhaseWork {
     pub edges_ns: u64,
     /// Time in calls that blocked until the device was done.
     pub blocked_ns: u64,
+    /// From the end of a step's last call to the end of its last work, where the step lasted until then: the host waited
+    /// for the device, if in no call that was recorded.
+    pub waited_at_end_ns: u64,
     /// Median time between the begins of two launch calls of a thread, and how many; `None` without launch calls.
     pub launch_every: Option<(f64, u64)>,
     /// Launches by a CUDA graph among the kernels.
@@ -131,6 +134,7 @@ pub(super) fn phase_work(device: &DeviceWorks, works: &Works, own: &[&StepRow], 
         sums.open_ns = sums.open_ns.saturating_add(step.dur_ns);
         sums.windows.push(step.window());
         sums.edges_ns += bounds[place].edges_ns(step);
+        sums.waited_at_end_ns += bounds[place].waited_at_end_ns(step);
     }
     kinds.iter_mut().for_each(|sums| sums.windows = merged(std::mem::take(&mut sums.windows)));
     around_calls(device, works, &place_of, &kind_of, &mut kinds);
@@ -155,6 +159,7 @@ fn plain_steps<'a>(own: &[&StepRow], all: &'a [StepRow]) -> BTreeMap<&'a str, Ve
 struct Bounds {
     first: Option<i64>,
     until: Option<i64>,
+    last_call: Option<i64>,
 }
 
 impl Bounds {
@@ -162,10 +167,18 @@ impl Bounds {
     fn add(&mut self, work: &Work) -> u64 {
         let begin = work.call().map_or(work.start, |(start, _)| start.min(work.start));
         self.first = Some(self.first.map_or(begin, |first| first.min(begin)));
+        if let Some((_, end)) = work.call() {
+            self.last_call = Some(self.last_call.map_or(end, |last| last.max(end)));
+        }
         let from = self.until.map_or(work.start, |until| until.max(work.start));
         let until = self.until.map_or(work.end, |until| until.max(work.end));
         self.until = Some(until);
         until.saturating_sub(from).max(0) as u64
+    }
+
+    fn waited_at_end_ns(&self, step: &StepRow) -> u64 {
+        let (Some(last_call), Some(until)) = (self.last_call, self.until) else { return 0 };
+        if step.end_ns() < until { 0 } else { until.saturating_sub(last_call).max(0) as u64 }
     }
 
     fn edges_ns(&self, step: &StepRow) -> u64 {
@@ -191,6 +204,7 @@ struct Sums {
     open_ns: u64,
     busy_ns: u64,
     edges_ns: u64,
+    waited_at_end_ns: u64,
     kernels: u64,
     kernel_ns: u64,
     blocked_ns: u64,
@@ -270,6 +284,7 @@ impl Sums {
             busy_ns: self.busy_ns,
             edges_ns: self.edges_ns,
             blocked_ns: self.blocked_ns,
+            waited_at_end_ns: self.waited_at_end_ns,
             launch_every: median(self.launch_every).map(|median| (median, n)),
             by_graph: self.by_graph,
             rows,

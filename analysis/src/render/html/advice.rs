@@ -1,7 +1,7 @@
 //! The section of findings with gains, and the account of the devices' time below them.
 
 use super::super::advice::{abstentions, rows, steps, together};
-use super::super::format::{count, percent, printable};
+use super::super::format::{count, duration, percent, printable};
 use crate::passes::Analysis;
 use serde_json::{Value, json};
 
@@ -9,6 +9,20 @@ use serde_json::{Value, json};
 const MOST: usize = 20;
 /// Rows of each table of the account.
 const ACCOUNT_ROWS: usize = 10;
+
+/// The time line of a median step of the device that worked most.
+fn line(analysis: &Analysis) -> Value {
+    let devices = analysis.account.iter().flat_map(|account| &account.devices);
+    let most = devices.max_by_key(|device| device.trace.busy_ns).and_then(|device| device.median_step.as_ref());
+    most.map_or(Value::Null, |step| {
+        json!({
+            "svg": super::step_line::svg(step),
+            "name": printable(&step.name),
+            "step": count(step.step),
+            "time": duration(step.open_ns as f64),
+        })
+    })
+}
 
 /// What the section shows; null if nobody looked for findings.
 pub(super) fn values(analysis: &Analysis) -> Value {
@@ -40,6 +54,7 @@ pub(super) fn values(analysis: &Analysis) -> Value {
         "steps": steps(diagnosis),
         "together": together(diagnosis),
         "abstained": missing.iter().map(|(codes, what, record)| json!([codes, what, record])).collect::<Vec<_>>(),
+        "line": line(analysis),
         "account": analysis.account.as_ref().map(|account| super::super::account::text(account, ACCOUNT_ROWS, &[])),
     })
 }

@@ -7,6 +7,7 @@ mod advice;
 mod flame;
 mod plots;
 mod spark;
+mod step_line;
 
 use super::conclusion::verdict_line;
 use super::format::{

@@ -24,8 +24,13 @@ fn busy() -> (Vec<Piece>, u64) {
 fn launch_bound_promises_what_a_graph_would_take() {
     let found = diagnose(&gpu_run(&eager(), 2_000_000));
     let advice = found.one(AdviceCode::LaunchBound);
-    // 200 µs of kernels instead of 2 ms.
-    near(advice.gain, 1.0 - 0.1 / 0.75, 1.0 - 0.1 / 0.875, 0.9, 0.002);
+    // 200 µs of kernels instead of 2 ms, and at most 1 µs between two of them.
+    let t = found.diagnosis.steps[0].unobserved_ns;
+    let (least, most) = (1.0 - 300e3 / t, 1.0 - 200e3 / t);
+    assert!(advice.gain.high >= least && advice.gain.high <= most, "{advice:?}");
+    // The others are what the same takes at 87.5 and 75 % of that.
+    let after = 1.0 - advice.gain.high;
+    near(advice.gain, 1.0 - after / 0.75, 1.0 - after / 0.875, advice.gain.high, 1e-6);
     assert_eq!((advice.place.phase.as_str(), advice.place.path.as_deref()), ("decode", None));
     assert!(advice.figure("late").unwrap() > 0.8, "{advice:?}");
     assert_eq!(advice.figure("kernels"), Some(100.0));
@@ -99,10 +104,12 @@ fn without_launch_calls_or_a_common_clock_the_host_is_not_blamed() {
 fn the_price_of_many_kernels() {
     let found = diagnose(&gpu_run(&eager(), 2_000_000));
     let advice = found.one(AdviceCode::KernelCount);
-    // Each of 50 intervals has one kernel too many, which costs the host 20 µs of 2 ms.
-    near(advice.gain, 0.375, 0.4375, 0.5, 0.01);
+    // Each of 50 intervals has one kernel too many, which costs the host 20 µs of 2 ms: half of what lies between two
+    // calls goes with it, or none, or all.
+    assert!((advice.gain.high - 0.5).abs() < 0.02 && (advice.gain.mid - 0.26).abs() < 0.03, "{advice:?}");
+    assert!(advice.gain.low < 0.1, "{advice:?}");
     assert_eq!(advice.figure("could_join"), Some(50.0));
-    assert!((advice.figure("launch_ns").unwrap() - 20_000.0).abs() < 400.0, "{advice:?}");
+    assert!((advice.figure("launch_ns").unwrap() - 20_000.0).abs() < 2_000.0, "{advice:?}");
 }
 
 #[test]
@@ -140,13 +147,9 @@ fn several_kernels_for_one_norm() {
         .for_each(|span| span.io_bytes = Some(1_000_000));
     let found = diagnose(&(batch, manifest));
     let advice = found.one(AdviceCode::Unfused);
-    near(
-        advice.gain,
-        (20.0 * 101e3 - 100e3 / 0.75) / t,
-        (20.0 * 101e3 - 100e3 / 0.875) / t,
-        (20.0 * 101e3 - 100e3) / t,
-        0.01,
-    );
+    let right = (20.0 * 101e3 - 100e3) / t;
+    near(advice.gain, right, right, right, 0.015);
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Medium);
 }
 
 #[test]
@@ -246,10 +249,10 @@ fn recording_is_taken_out_of_the_step() {
     let found = diagnose(&(batch.clone(), manifest.clone()));
     let step = &found.diagnosis.steps[0];
     assert_eq!((step.observed_ns, step.n, step.device_ns), (1_600_000.0, 8, Some(200_000.0)));
-    let each = batch.steps.iter().map(|step| step.intervals as f64).sum::<f64>() / batch.steps.len() as f64;
-    assert!((step.unobserved_ns - (1_600_000.0 - each * 200.0)).abs() < 1.0, "{step:?}");
+    assert!(step.unobserved_ns < 1_600_000.0 && step.unobserved_ns > 1_550_000.0, "{step:?}");
     let advice = found.one(AdviceCode::LaunchBound);
-    assert!((advice.gain.high - (1.0 - 200_000.0 / step.unobserved_ns)).abs() < 0.002, "{advice:?}");
+    let (least, most) = (1.0 - 300e3 / step.unobserved_ns, 1.0 - 200e3 / step.unobserved_ns);
+    assert!(advice.gain.high >= least && advice.gain.high <= most, "{advice:?}");
     assert_eq!(advice.confidence.level, ConfidenceLevel::High);
 }
 

@@ -129,6 +129,11 @@ fn reports_show_them() {
         let code = finding["code"].as_str().unwrap();
         assert!(page.contains(code) && markdown.contains(code), "{code}");
     }
+    // 100 kernels and 2 copies a step, on one stream.
+    let (_, line) = page.split_once("<figure class=\"timeline\">").unwrap();
+    let line = line.split("</figure>").next().unwrap();
+    assert_eq!((line.matches("class=\"kernel\"").count(), line.matches("class=\"copy\"").count()), (100, 2));
+    assert!(line.matches("class=\"interval\"").count() >= 20 && line.contains("softmax"), "{line}");
     let remedy = findings[0]["remedy"].as_str().unwrap();
     let words: String = report.summary.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(report.summary.contains("What to change") && words.contains(remedy), "{remedy}\n{}", report.summary);
