@@ -34,7 +34,7 @@ run=${1:-$scratch/run}
 peaks=()
 [ -z "${PEAKS:-}" ] || peaks=(--peaks "$PEAKS")
 asked=(--what-if graph --what-if 'host×0.5' --what-if 'kernel=.×0.5' --what-if 'graph+kernel=.×0.5' --what-if bits=8
-  --what-if "batch=${batch/#0/1}" --what-if fuse=rms_norm)
+  --what-if "batch=${batch/#0/1}" --what-if fuse=self_attn --what-if fuse=act_fn)
 candlescope analyze "$run" "${asked[@]}" "${peaks[@]}" --json >"$out/whatif.json"
 candlescope analyze "$run" "${asked[@]}" "${peaks[@]}" | sed -n '/a typical step/,$p'
 if [ "$batch" -gt 0 ]; then

@@ -113,7 +113,8 @@ fn basis(out: &mut String, steps: &StepsWhatIf) {
             plural(typical.inferred_waits, "wait")
         );
     }
-    let changes = |what: &str| steps.scenarios.iter().any(|scenario| scenario.changes.contains(what));
+    let answered = || steps.scenarios.iter().filter(|scenario| scenario.outcome.is_some());
+    let changes = |what: &str| answered().any(|scenario| scenario.changes.contains(what));
     if changes("graph") {
         let gap = facts.graph_gap_ns;
         let source = printable(&facts.graph_gap_source);

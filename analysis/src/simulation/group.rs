@@ -15,7 +15,8 @@ pub struct StepGroup {
     pub(super) outside: Option<Outside>,
 }
 
-/// Steps of the same kind whose kernels were not recorded.
+/// Steps of the same kind whose kernels were not recorded; on a host alone, the steps themselves, if others of their
+/// kind were left plain.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outside {
     /// How many.

@@ -351,7 +351,9 @@ impl Reader<'_> {
         let in_place = self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
             all.kinds.get(&*kind).map(|kind| kind.ratio).filter(|ratio| ratio.is_finite() && *ratio > -1.0)
         });
-        let outside = outside.map(|outside| Outside {
+        // On a host alone, the steps that are replayed are those that plain ones were compared with.
+        let replayed = || Distribution::of(hosts).filter(|_| with_kernels.is_none() && in_place.is_some());
+        let outside = outside.or_else(replayed).map(|outside| Outside {
             steps: outside.n as u64,
             seconds: outside.median / 1e9,
             in_place,

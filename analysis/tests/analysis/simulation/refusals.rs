@@ -5,7 +5,7 @@ use crate::common::{T0, manifest, span, step, thread, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::render::what_if as render;
 use candlescope_analysis::simulation::{Abstain, Change, SimulationOptions, parse_changes, what_if};
-use candlescope_core::run::{GpuAccount, KernelAccount};
+use candlescope_core::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
 use candlescope_core::{Batch, Phase};
 use candlescope_testkit::scenario::{Scenario, make};
 use candlescope_testkit::with;
@@ -42,12 +42,19 @@ fn a_cpu_s_steps_have_host_and_paths() {
     let batch = on_cpu(4);
     let mut manifest = manifest(&batch);
     manifest.overhead.per_interval_ns = 40.0;
-    let simulation = simulation(&batch, &manifest).unwrap();
-    let group = &simulation.groups()[0];
-    let typical = group.typical().unwrap();
+    let typical = simulation(&batch, &manifest).unwrap().groups()[0].typical().unwrap();
     // 100 ns for each of three intervals.
     assert!((typical.unobserved.seconds.mid * 1e9 - 9_700.0).abs() < 1e-3, "{typical:?}");
     assert_eq!((typical.unobserved.idle_seconds, typical.outside), (None, None));
+    // Steps that were left plain say how well that fits.
+    let kind = InPlaceKind { n_plain: 9, ratio: 10_000.0 / 9_700.0 - 1.0, ..InPlaceKind::default() };
+    let kinds = [("decode".to_string(), kind)].into();
+    let mut beside_plain = manifest.clone();
+    beside_plain.overhead.in_place = Some(InPlaceOverhead { kinds, ..InPlaceOverhead::default() });
+    let checked = simulation(&batch, &beside_plain).unwrap().groups()[0].typical().unwrap();
+    assert!(checked.check.unwrap().abs() < 1e-9, "{checked:?}");
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let group = &simulation.groups()[0];
     let ns = |text: &str| group.simulate(&parse_changes(text).unwrap()).map(|outcome| outcome.seconds.mid * 1e9);
     assert!((ns("host×0.5").unwrap() - 4_850.0).abs() < 1e-3);
     // The interval's own begin, and the end of another, are in the 5,900 ns that are left of it.
