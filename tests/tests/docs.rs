@@ -207,19 +207,23 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 | `evidence` | figures: `name`, `value`, `unit`, `n`, `source` (`measured`, `derived`, `datasheet`) |
 | `query` | SQL that finds the rows again, over the views of [sql.md](sql.md), `runs` standing for the run |
 
-- **The unobserved step**, T, is the median of the steps whose kernels were not recorded, less what recording its
-  intervals costs: as measured against plain steps where there are any (`--overhead-probe`), else twice the cost of an
-  interval in a loop. `runs[].steps` has it with its bound. Gains are shares of T, each kind of step by itself.
+- **The unobserved step**, T, is that of the replay. Where there is none, or it is more than 10 % from the steps whose
+  kernels were not recorded, it is the median of those steps, less what recording their intervals costs: as measured
+  against plain steps where there are any (`--overhead-probe`), else twice the cost of an interval in a loop.
+  `runs[].steps` has it with its bound and its basis. Gains are shares of T, each kind of step by itself.
 - **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
   and counted in `negligible`.
-- **A gain is computed by running the step again with the change.** A step takes as long as the longer of two lines, the
-  host's (its work and launches, without waiting) and the device's (kernels, copies and the gaps between queued ones), and
-  what neither explains. Where the host is the longer line, quicker kernels gain nothing, and fewer launches do. So gains do
-  not add up: `together` has what the first ten gain if all are done.
+- **A gain is computed by running the step again with the change.** Graphs and fused kernels are replayed from the step's
+  own dependencies ([what-if.md](what-if.md)), and so is T. Other changes, and steps that cannot be replayed, are computed
+  from two lines: a step takes as long as the longer of the host's (its work and launches, without waiting) and the
+  device's (kernels, copies and the gaps between queued ones), and what neither explains. Where the host is the longer
+  line, quicker kernels gain nothing, and fewer launches do. So gains do not add up: `together` has what the first ten, or
+  those of them that a replay knows, gain if all are done.
 - **Peaks** are those that `candlescope bench peaks` measured on this device; without them those of the datasheet, with
   less confidence. Without either, nothing is said.
-- **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`, with what is missing
-  and how to record it.
+- **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
+  `missing` (the second table), `reason`, `record`.
+- Findings and abstentions of several runs stand in one list; each has its `run`.
 ";
 
 #[test]
