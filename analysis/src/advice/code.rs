@@ -78,7 +78,7 @@ codes! {
         "share·(1 − eff/rate), no shorter than a kernel can be";
     /// A kernel's last wave of blocks leaves most of the device idle.
     WaveTail = "wave_tail",
-        "w/⌈w⌉ below 80 %, w = grid / (processors · blocks a processor), more than half a wave",
+        "w/⌈w⌉ below 80 %, w = grid / (processors · blocks a processor), from more than one wave on",
         "(1 − w/⌈w⌉)·t";
     /// The device runs at a lower clock than it could.
     ClocksLow = "clocks_low",

@@ -36,8 +36,8 @@ pub(super) fn of_family(
     let place = most.path.as_deref();
     let draft = Draft::new(code, step)
         .at(|at| match place {
-            Some(path) => at.path(path).kernel(&names.join(", ")),
-            None => at.kernel(&names.join(", ")),
+            Some(path) => at.path(path).kernel(&names.join(" + ")),
+            None => at.kernel(&names.join(" + ")),
         })
         .measured("kernels", "count", step.each(count), work.steps)
         .measured("device_ns", "ns", step.each(ns), count)

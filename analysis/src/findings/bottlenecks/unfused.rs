@@ -57,7 +57,14 @@ fn one(
     let longest = rows.iter().map(|at| &work.rows[*at]).map(|row| row.ns as f64 / row.count.max(1) as f64);
     let by_bytes = bytes.zip(scene.roof.bandwidth).map(|(bytes, (bandwidth, _))| bytes / bandwidth * 1e9);
     let each = by_bytes.unwrap_or_else(|| longest.fold(0.0, f64::max)).max(floor);
-    let names: Vec<&str> = rows.iter().map(|at| &*work.rows[*at].name).collect();
+    // One name may stand in several rows, launched in several ways.
+    let mut names: Vec<&str> = Vec::new();
+    for at in &rows {
+        let name = &*work.rows[*at].name;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let draft = Draft::new(AdviceCode::Unfused, step)
         .at(|place| place.path(path).kernel(&names.join(" + ")))
         .measured("kernels", "count", step.each(count), work.steps)

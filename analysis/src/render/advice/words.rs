@@ -435,18 +435,24 @@ fn sentence(text: String) -> String {
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }
 
-/// What could not be judged: `padding, wave_tail: what is missing. How to record it`.
+/// What could not be judged: the findings with the steps that it is about, what is missing, how to record it.
 pub(in crate::render) fn abstentions(diagnosis: &Diagnosis) -> Vec<(String, String, String)> {
-    let mut all: Vec<(crate::advice::Missing, Vec<&str>)> = Vec::new();
+    let mut all: Vec<(crate::advice::Missing, &[String], Vec<&str>)> = Vec::new();
     for abstention in &diagnosis.abstained {
-        match all.iter_mut().find(|(missing, _)| *missing == abstention.missing) {
-            Some((_, codes)) if codes.contains(&abstention.code.as_str()) => {}
-            Some((_, codes)) => codes.push(abstention.code.as_str()),
-            None => all.push((abstention.missing, vec![abstention.code.as_str()])),
+        let same = |known: &&mut (crate::advice::Missing, &[String], Vec<&str>)| {
+            known.0 == abstention.missing && known.1 == abstention.phases
+        };
+        match all.iter_mut().find(same) {
+            Some((_, _, codes)) => codes.push(abstention.code.as_str()),
+            None => all.push((abstention.missing, &abstention.phases, vec![abstention.code.as_str()])),
         }
     }
-    let line = |(missing, codes): (crate::advice::Missing, Vec<&str>)| {
-        (codes.join(", "), missing.what().to_string(), missing.record().to_string())
+    // Where all kinds of steps lack it, none is named.
+    let everywhere = |phases: &[String]| phases.len() == diagnosis.steps.len();
+    let line = |(missing, phases, codes): (crate::advice::Missing, &[String], Vec<&str>)| {
+        let named: Vec<String> = phases.iter().map(|phase| format!("`{}`", printable(phase))).collect();
+        let of = if everywhere(phases) { String::new() } else { format!(" of {}", named.join(", ")) };
+        (format!("{}{of}", codes.join(", ")), missing.what().to_string(), missing.record().to_string())
     };
     all.into_iter().map(line).collect()
 }

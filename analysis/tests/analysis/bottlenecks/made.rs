@@ -10,39 +10,39 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// The device of these runs.
-pub const DEVICE: &str = "GPU-1";
+pub(super) const DEVICE: &str = "GPU-1";
 /// What `seq` of thread 1 begins with.
 const THREAD: u64 = 1 << 40;
 /// From one step's begin to the next one's, in nanoseconds.
 const PERIOD: i64 = 100_000_000;
 /// Steps of a run.
-pub const STEPS: u64 = 8;
+pub(super) const STEPS: u64 = 8;
 
 /// A kernel or copy of a step. Times are nanoseconds from the step's begin.
 #[derive(Debug, Clone)]
-pub struct Piece {
-    pub path: &'static str,
-    pub name: &'static str,
-    pub launch: i64,
-    pub launch_ns: u64,
-    pub start: i64,
-    pub ns: u64,
+pub(super) struct Piece {
+    pub(super) path: &'static str,
+    pub(super) name: &'static str,
+    pub(super) launch: i64,
+    pub(super) launch_ns: u64,
+    pub(super) start: i64,
+    pub(super) ns: u64,
     /// Bytes of a copy; it is a kernel without.
-    pub copies: Option<u64>,
+    pub(super) copies: Option<u64>,
     /// Which of the path's intervals in the step launches it.
-    pub interval: u64,
-    pub stream: u32,
-    pub grid: u32,
+    pub(super) interval: u64,
+    pub(super) stream: u32,
+    pub(super) grid: u32,
 }
 
 /// A kernel launched at `launch`, running for `ns` from `start` on.
-pub fn piece(path: &'static str, name: &'static str, launch: i64, start: i64, ns: u64) -> Piece {
+pub(super) fn piece(path: &'static str, name: &'static str, launch: i64, start: i64, ns: u64) -> Piece {
     let (launch_ns, copies, interval, stream, grid) = (1_000, None, 0, 7, 1);
     Piece { path, name, launch, launch_ns, start, ns, copies, interval, stream, grid }
 }
 
 /// The same kernels one after another, 1 µs apart on the device, all launched in time: 2 µs apart, from 2 µs on.
-pub fn queued(list: &[(&'static str, &'static str, u64, u64)]) -> Vec<Piece> {
+pub(super) fn queued(list: &[(&'static str, &'static str, u64, u64)]) -> Vec<Piece> {
     let mut at = 20_000;
     let one = |(nth, (path, name, ns, interval)): (usize, &(&'static str, &'static str, u64, u64))| {
         let made = Piece { interval: *interval, ..piece(path, name, 2_000 * (nth as i64 + 1), at, *ns) };
@@ -53,7 +53,7 @@ pub fn queued(list: &[(&'static str, &'static str, u64, u64)]) -> Vec<Piece> {
 }
 
 /// With a blocking copy of the result at the end, which takes 1 µs; returns the pieces, and when the step ends.
-pub fn with_result(mut pieces: Vec<Piece>) -> (Vec<Piece>, u64) {
+pub(super) fn with_result(mut pieces: Vec<Piece>) -> (Vec<Piece>, u64) {
     let launch = pieces.iter().map(|piece| piece.launch).max().unwrap_or(0) + 2_000;
     let start = pieces.iter().map(|piece| piece.start + piece.ns as i64).max().unwrap_or(0) + 1_000;
     let launch_ns = (start + 1_000 - launch) as u64;
@@ -85,7 +85,7 @@ fn one_step(batch: &mut Batch, number: u64, pieces: &[Piece], dur_ns: u64) {
 }
 
 /// A decoding step after which the context is `context`.
-pub fn decode(number: u64, begin: i64, dur_ns: u64, context: u32) -> StepRecord {
+pub(super) fn decode(number: u64, begin: i64, dur_ns: u64, context: u32) -> StepRecord {
     with(step(number, "decode", begin, dur_ns), |r| {
         r.seq = THREAD + number * 1_000_000;
         r.phase = Some(Phase::Decode);
@@ -117,7 +117,7 @@ fn record(piece: &Piece, step: u64, begin: i64, seq: u64, nth: u32) -> KernelRec
 }
 
 /// A run of equal steps on a GPU: a measured bandwidth of 1 TB/s, 10 TFLOP/s in bf16.
-pub fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
+pub(super) fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
     let mut batch = Batch::default();
     (0..STEPS).for_each(|number| one_step(&mut batch, number, pieces, dur_ns));
     batch.requests = vec![one_request(&batch)];
@@ -136,7 +136,7 @@ pub fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
 }
 
 /// Peaks that were measured, in FLOP/s of f32 and bf16, and B/s.
-pub fn measured_peaks(flops: f64, bandwidth: f64) -> serde_json::Value {
+pub(super) fn measured_peaks(flops: f64, bandwidth: f64) -> serde_json::Value {
     json!([
         { "kind": "flops", "value": flops, "label": "measured", "source": "test", "dtype": "bf16" },
         { "kind": "flops", "value": flops, "label": "measured", "source": "test", "dtype": "f32" },
@@ -145,7 +145,7 @@ pub fn measured_peaks(flops: f64, bandwidth: f64) -> serde_json::Value {
 }
 
 /// A request around all steps.
-pub fn one_request(batch: &Batch) -> candlescope_core::RequestRecord {
+pub(super) fn one_request(batch: &Batch) -> candlescope_core::RequestRecord {
     let last = batch.steps.last().expect("a step");
     let end = last.host_start.0 - T0 + last.host_dur_ns as i64;
     with(request(1, 0, end as u64), |r| {
@@ -155,12 +155,12 @@ pub fn one_request(batch: &Batch) -> candlescope_core::RequestRecord {
 }
 
 /// A run on disk and what was found in it.
-pub struct Diagnosed {
-    pub dir: TempDir,
-    pub diagnosis: Diagnosis,
+pub(super) struct Diagnosed {
+    pub(super) dir: TempDir,
+    pub(super) diagnosis: Diagnosis,
 }
 
-pub fn diagnose((batch, manifest): &(Batch, RunManifest)) -> Diagnosed {
+pub(super) fn diagnose((batch, manifest): &(Batch, RunManifest)) -> Diagnosed {
     let dir = tempfile::tempdir().unwrap();
     write_run(dir.path(), batch, manifest, 100_000);
     let diagnosis = analyze(&Run::open(dir.path()).unwrap(), &AnalyzeOptions::default()).analysis.diagnosis.unwrap();
@@ -169,38 +169,38 @@ pub fn diagnose((batch, manifest): &(Batch, RunManifest)) -> Diagnosed {
 
 impl Diagnosed {
     /// The findings of one kind.
-    pub fn all(&self, code: AdviceCode) -> Vec<&Advice> {
+    pub(super) fn all(&self, code: AdviceCode) -> Vec<&Advice> {
         self.diagnosis.findings.iter().filter(|advice| advice.code == code).collect()
     }
 
     /// The one finding of its kind.
     #[track_caller]
-    pub fn one(&self, code: AdviceCode) -> &Advice {
+    pub(super) fn one(&self, code: AdviceCode) -> &Advice {
         match self.all(code)[..] {
             [one] => one,
             ref list => panic!("{} × {code} among {:#?}", list.len(), self.codes()),
         }
     }
 
-    pub fn codes(&self) -> Vec<String> {
+    pub(super) fn codes(&self) -> Vec<String> {
         let line = |one: &Advice| format!("{} {:?} {:?}", one.code, one.place, one.gain);
         self.diagnosis.findings.iter().map(line).collect()
     }
 
     #[track_caller]
-    pub fn none(&self, code: AdviceCode) {
+    pub(super) fn none(&self, code: AdviceCode) {
         assert!(self.all(code).is_empty(), "{:#?}", self.codes());
     }
 
     /// What it lacks.
-    pub fn lacks(&self, code: AdviceCode) -> Option<Missing> {
+    pub(super) fn lacks(&self, code: AdviceCode) -> Option<Missing> {
         self.diagnosis.abstained.iter().find(|abstention| abstention.code == code).map(|abstention| abstention.missing)
     }
 }
 
 /// Checks a gain against the shares of a step that are right, within `within`.
 #[track_caller]
-pub fn near(gain: Gain, low: f64, mid: f64, high: f64, within: f64) {
+pub(super) fn near(gain: Gain, low: f64, mid: f64, high: f64, within: f64) {
     for (is, right) in [(gain.low, low), (gain.mid, mid), (gain.high, high)] {
         assert!((is - right).abs() <= within, "{gain:?} is not {low:.4}, {mid:.4}, {high:.4}");
     }
