@@ -16,6 +16,7 @@
 // What a public figure consists of can be named by whoever reads it.
 #![warn(unnameable_types)]
 
+pub mod advice;
 mod analyse;
 pub mod definitions;
 mod findings;
@@ -30,6 +31,7 @@ mod report;
 pub mod roofline;
 pub mod simulation;
 
+pub use analyse::{AnalyzeOptions, Analyzed, analyze};
 pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;
 pub use reader::{Batches, OpenError, Run, Segment};

@@ -1,8 +1,9 @@
 //! Turns a run's directory into its reports.
 
+use crate::analyse::{AnalyzeOptions, Analyzed, analyze};
 use crate::limits::ReadLimits;
 use crate::nsys::Profile;
-use crate::passes::{Analysis, KernelsByPath, Price};
+use crate::passes::{KernelsByPath, Price};
 use crate::reader::{OpenError, Run};
 use crate::render::html::HtmlError;
 use crate::render::terminal::TerminalOptions;
@@ -73,7 +74,8 @@ pub struct ReportOutput {
 /// If the run cannot be opened or a file cannot be written. Damage to a part of the run is in the verdict instead.
 pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
     let run = Run::open_within(dir.as_ref(), options.limits.clone())?;
-    let mut analysis = Analysis::of(&run);
+    let Analyzed { mut analysis, account, .. } = analyze(&run, &AnalyzeOptions::default());
+    analysis.account = account.ok();
     if let Some(profile) = &options.nsys {
         let kernels = KernelsByPath::of(&run, profile, &analysis.warmup);
         analysis.verdict.findings.extend(kernels.findings());

@@ -3,10 +3,10 @@
 use crate::limits::limits;
 use crate::output::say;
 use anyhow::{Context, Result};
-use candlescope_analysis::Run;
-use candlescope_analysis::passes::account::{AccountError, AccountOptions, account};
-use candlescope_analysis::render::{account::text, what_if as what_if_text};
-use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, parse_changes, what_if};
+use candlescope_analysis::passes::account::AccountOptions;
+use candlescope_analysis::render::{account, advice, what_if as what_if_text};
+use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, WhatIf, parse_changes, what_if};
+use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
 use candlescope_core::files::read_limited;
 use clap::Args;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 16 << 20;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   candlescope analyze runs/gpu
-      where the device's time went
+      what to change, and where the device's time went
   candlescope analyze runs/gpu --what-if graph --what-if 'kernel=gemv.*×0.5+host×0.8'
       two scenarios: a decode step as a CUDA graph; faster kernels together with a faster host
   candlescope analyze runs/cpu --what-if 'path=mlp×0.5'
@@ -26,10 +26,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyzeArgs {
-    /// Directories of runs with recorded kernels
+    /// Directories of runs; the account of a device's time needs recorded kernels
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Rows of each table; 0 shows all
+    /// Findings, and rows of each table; 0 shows all
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Gaps on a device below this many microseconds are launch overhead
@@ -74,51 +74,72 @@ fn changes(text: &str) -> Result<Changes, ChangeError> {
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
     let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
-    let options = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
-    let simulated = (args.unobserved || !args.what_if.is_empty()).then(|| simulation_options(args)).transpose()?;
-    let mut runs = Vec::new();
+    let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
+    let simulation = simulation_options(args)?;
+    let options = AnalyzeOptions::default().account(account).simulation(simulation.clone());
+    let simulates = args.unobserved || !args.what_if.is_empty();
+    let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
+    let (mut runs, mut findings, mut abstained) = (Vec::new(), Vec::new(), Vec::new());
     for (at, dir) in args.runs.iter().enumerate() {
         let run = Run::open_within(dir, limits.clone())?;
-        let apart = if at > 0 { "\n" } else { "" };
-        let account = match account(&run, &options) {
-            // Steps can be simulated without kernels, on a CPU, or it is said why they cannot.
-            Err(AccountError::NoKernels(_)) if simulated.is_some() => None,
-            account => Some(account?),
-        };
-        let what_if = simulated.as_ref().map(|options| {
-            let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
-            what_if(&run, options, &scenarios)
-        });
+        let what_if = simulates.then(|| what_if(&run, &simulation, &scenarios).0);
+        let analyzed = analyze(&run, &options);
         if args.json {
-            let mut object = match account {
-                Some((account, seen)) => {
-                    let mut object = serde_json::to_value(account.top(args.top))?;
-                    object["notes"] = json!(seen);
-                    object
-                }
-                None => nameless(&run),
-            };
-            if let Some((what_if, _)) = &what_if {
+            let (mut object, found, missing) = object(analyzed, args.top)?;
+            if let Some(what_if) = &what_if {
                 object["what_if"] = serde_json::to_value(what_if)?;
             }
             runs.push(object);
-            continue;
-        }
-        if let Some((account, seen)) = &account {
-            say(&format!("{apart}{}", text(account, args.top, seen).trim_end()))?;
-        }
-        if let Some((what_if, _)) = &what_if {
-            let apart = if account.is_some() { "\n" } else { apart };
-            say(&format!("{apart}{}", what_if_text::text(what_if).trim_end()))?;
+            findings.extend(found);
+            abstained.extend(missing);
+        } else {
+            let apart = if at > 0 { "\n" } else { "" };
+            say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), args.top).trim_end()))?;
         }
     }
-    if args.json { say(&json!({ "schema": 1, "runs": runs }).to_string()) } else { Ok(()) }
+    if !args.json {
+        return Ok(());
+    }
+    say(&json!({ "schema": 1, "findings": findings, "abstained": abstained, "runs": runs }).to_string())
 }
 
-/// A run without an account: only what names it.
-fn nameless(run: &Run) -> Value {
-    let id = run.manifest().map(|manifest| manifest.run_id.clone()).unwrap_or_default();
-    json!({ "run": id, "dir": run.dir(), "devices": [], "notes": run.findings() })
+/// What was asked for first, then the findings, then the account of the devices, or why there is none.
+fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
+    let Analyzed { analysis, account, seen } = analyzed;
+    let asked = what_if.map(|what_if| format!("{}\n\n", what_if_text::text(what_if).trim_end())).unwrap_or_default();
+    let findings = analysis.diagnosis.map(|diagnosis| advice::text(&diagnosis.top(top))).unwrap_or_default();
+    let account = match account {
+        Ok(account) => format!("\n{}", account::text(&account, top, &seen)),
+        // Of a processor's own time there is no such account.
+        Err(_) if analysis.manifest.gpu.is_none() => String::new(),
+        Err(missing) => format!("\nNo account of a device's time: {missing}"),
+    };
+    format!("{asked}{findings}{account}")
+}
+
+/// A run's account with what belongs to all of its findings, the findings, and what could not be judged.
+fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Value>)> {
+    let Analyzed { analysis, account, seen } = analyzed;
+    let mut object = match account {
+        Ok(account) => serde_json::to_value(account.top(top))?,
+        Err(missing) => json!({
+            "run": analysis.manifest.run_id, "dir": analysis.dir, "devices": [], "account_missing": missing.to_string(),
+        }),
+    };
+    object["notes"] = json!(seen);
+    let mut told = analysis.diagnosis.map_or_else(|| json!({}), |diagnosis| advice::json(&diagnosis.top(top)));
+    let mut lists = ["findings", "abstained"].map(|key| match told[key].take() {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    });
+    for one in lists.iter_mut().flatten() {
+        one["run"] = json!(analysis.manifest.run_id);
+    }
+    for key in ["steps", "negligible", "together"] {
+        object[key] = told[key].take();
+    }
+    let [findings, abstained] = lists;
+    Ok((object, findings, abstained))
 }
 
 fn simulation_options(args: &AnalyzeArgs) -> Result<SimulationOptions> {

@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Profile(Box<ProfileArgs>),
     /// Turn a run into its reports (report.html, report.md, metrics.json, …) and a terminal summary
     Report(ReportArgs),
-    /// Say where the GPUs' time went: busy, idle and why, by stream, kernel and path; simulate changes
+    /// Say what to change and what that gains, and where the GPUs' time went; simulate changes
     #[command(after_help = crate::analyze::EXAMPLES)]
     Analyze(crate::analyze::AnalyzeArgs),
     /// Turn a run into a timeline for another tool

@@ -1,4 +1,4 @@
-//! `analyze --what-if`: scenarios on the command line, and what is said where there is no answer.
+//! `analyze`: scenarios and findings on the command line, and what is said where there is no answer.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
@@ -31,8 +31,49 @@ fn a_bad_scenario_is_named_with_the_forms() {
     assert!(error.contains("`kernl=gemv×0.5` is not a change") && error.contains("kernel=REGEX×f"), "{error}");
     let error = fails(&["analyze", RUN, "--what-if", "kernel=(×2"]);
     assert!(error.contains("`kernel=(×2` is not a change: ") && error.contains("unclosed group"), "{error}");
-    // Without scenarios a run without kernels has no account, as ever.
-    assert!(fails(&["analyze", RUN]).contains("--cupti"));
     let missing = fails(&["analyze", RUN, "--what-if", "graph", "--peaks", "/nowhere/peaks.json"]);
     assert!(missing.contains("cannot read `/nowhere/peaks.json`"), "{missing}");
+}
+
+/// The built-in model on the processor: what is found is of a processor, and what is missing says how to record it.
+#[test]
+fn analyze_finds_no_gpu_in_a_run_on_a_processor() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let out = out.to_str().unwrap();
+    ok(&["profile", "--out", out, "--max-new-tokens", "40", "--repeats", "2", "--warmup", "1"]);
+    let object = json(&ok(&["analyze", out, "--json", "--top", "0"]));
+    let of_gpu = [
+        "launch_bound",
+        "kernel_count",
+        "unfused",
+        "sync_drain",
+        "exposed_copy",
+        "wave_tail",
+        "clocks_low",
+        "allocator",
+        "upcast",
+        "data_movement",
+        "dequantise",
+    ];
+    for list in ["findings", "abstained"] {
+        for one in object[list].as_array().unwrap() {
+            let code = one["code"].as_str().unwrap();
+            assert!(!of_gpu.contains(&code), "{one}");
+        }
+    }
+    for finding in object["findings"].as_array().unwrap() {
+        let gain = |key: &str| finding["gain"][key].as_f64().unwrap();
+        assert!(0.0 <= gain("low") && gain("low") <= gain("mid") && gain("mid") <= gain("high"), "{finding}");
+        assert!(gain("high") <= 1.0 && finding["remedy"].as_str().unwrap().len() > 10, "{finding}");
+    }
+    for abstained in object["abstained"].as_array().unwrap() {
+        assert!(!abstained["record"].as_str().unwrap().is_empty(), "{abstained}");
+    }
+    let steps = object["runs"][0]["steps"].as_array().unwrap();
+    let decode = steps.iter().find(|step| step["phase"] == "decode").unwrap();
+    let (observed, unobserved) = (decode["observed_ns"].as_f64().unwrap(), decode["unobserved_ns"].as_f64().unwrap());
+    assert!(unobserved > 0.0 && unobserved <= observed * 1.1, "{decode}");
+    let text = ok(&["analyze", out]);
+    assert!(text.starts_with("What to change") && text.contains("a step `decode` takes"), "{text}");
 }

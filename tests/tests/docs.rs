@@ -5,6 +5,7 @@ mod pages;
 
 use arrow_schema::DataType;
 use candlescope_analysis::Limit;
+use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest, StepCounts};
@@ -165,6 +166,67 @@ fn run_format() {
     }
     hold("run-format.md", &text);
 }
+
+#[test]
+fn findings() {
+    let mut text = String::from(FINDINGS);
+    text.push_str("\n## What is looked for\n\n| code | what | reported when | gain |\n|---|---|---|---|\n");
+    for code in AdviceCode::ALL {
+        let _ = writeln!(text, "| `{code}` | {} | {} | {} |", code.meaning(), code.test(), code.gain());
+    }
+    text.push_str("\n## What may be missing\n\n| name | what | how to record it |\n|---|---|---|\n");
+    for missing in Missing::ALL {
+        let _ = writeln!(text, "| `{}` | {} | {} |", missing.as_str(), missing.what(), missing.record());
+    }
+    hold("findings.md", &text);
+}
+
+const FINDINGS: &str = "\
+# Findings with gains
+
+What holds a run back, what to change, and how much that would gain. `candlescope analyze RUN` prints them, and they are in
+the reports: the section *What to change* of `report.html` and `report.md`, the terminal's summary, `diagnosis` in
+`metrics.json`. The tables below are made from the code. Findings about the data themselves, such as lost records, are
+others: they are in the verdict ([reference.md](reference.md#findings)).
+
+```sh
+candlescope analyze runs/gpu               # ten findings, then the account of the GPU's time; --top 0 shows all
+candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...], \"abstained\": [...], \"runs\": [...]}
+```
+
+## What a finding has
+
+| key | what |
+|---|---|
+| `code` | what it is about: the first table below |
+| `severity` | `high` from 20 % of the run's step time on, `medium` from 5 % on, else `low` |
+| `place` | `phase` (or the steps' name), `path` without ordinals, `module` without numbers, `kernel` |
+| `gain` | `low`, `mid`, `high`: shares of the step as it runs unobserved |
+| `gain_of_run` | the same × the share of all steps' time that is in steps of this kind: findings are ranked by it |
+| `coverage` | `steps` that the figures rest on, `share_of_time` of these steps in all |
+| `confidence` | `level` (`high`, `medium`, `low`) and `reason` |
+| `message`, `remedy` | what was seen, and what to do, in a sentence each |
+| `evidence` | figures: `name`, `value`, `unit`, `n`, `source` (`measured`, `derived`, `datasheet`) |
+| `query` | SQL that finds the rows again, over the views of [sql.md](sql.md), `runs` standing for the run |
+
+- **The unobserved step**, T, is that of the replay. Where there is none, or it is more than 10 % from the steps whose
+  kernels were not recorded, it is the median of those steps, less what recording their intervals costs: as measured
+  against plain steps where there are any (`--overhead-probe`), else twice the cost of an interval in a loop.
+  `runs[].steps` has it with its bound and its basis. Gains are shares of T, each kind of step by itself.
+- **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
+  and counted in `negligible`.
+- **A gain is computed by running the step again with the change.** Graphs and fused kernels are replayed from the step's
+  own dependencies ([what-if.md](what-if.md)), and so is T. Other changes, and steps that cannot be replayed, are computed
+  from two lines: a step takes as long as the longer of the host's (its work and launches, without waiting) and the
+  device's (kernels, copies and the gaps between queued ones), and what neither explains. Where the host is the longer
+  line, quicker kernels gain nothing, and fewer launches do. So gains do not add up: `together` has what the first ten, or
+  those of them that a replay knows, gain if all are done.
+- **Peaks** are those that `candlescope bench peaks` measured on this device; without them those of the datasheet, with
+  less confidence. Without either, nothing is said.
+- **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
+  `missing` (the second table), `reason`, `record`.
+- Findings and abstentions of several runs stand in one list; each has its `run`.
+";
 
 #[test]
 fn limits() {

@@ -8,6 +8,7 @@
 //! To add one: a name in [`Code`](candlescope_core::run::Code), a file here with `find`, its place in [`RULES`], and a
 //! row in `docs/reference.md`, which a test requires.
 
+mod bottlenecks;
 mod context_growth;
 mod energy_sensors;
 mod few_requests;
@@ -31,6 +32,8 @@ mod utilisation;
 
 use crate::passes::Analysis;
 use candlescope_core::run::{Code, Finding, Verdict, judge};
+
+pub(crate) use bottlenecks::diagnose;
 
 /// Looks for one problem. The verdict of the analysis already has the findings of the session, of the manifest and of
 /// reading the run.

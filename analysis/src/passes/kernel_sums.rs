@@ -70,6 +70,9 @@ pub struct KernelPathRow {
     pub launches_per_call: Option<f64>,
     /// Sum of time on the device in nanoseconds.
     pub total_ns: u64,
+    /// Time of the host in its copies' calls that returned only when the copy was done: it waited for the device, and for
+    /// all work before it. In nanoseconds; `None` if no calls were recorded.
+    pub waited_ns: Option<u64>,
     /// Share of all device time in the table.
     pub share: f64,
     /// The kernel, copy or memset that took most of that time, and how much.
@@ -124,6 +127,7 @@ struct PathSums {
     kernels: u64,
     copies: u64,
     total_ns: u64,
+    waited_ns: Option<u64>,
     names: HashMap<Arc<str>, u64>,
 }
 
@@ -180,6 +184,9 @@ impl KernelPass {
         }
         *(if is_kernel { &mut sums.kernels } else { &mut sums.copies }) += 1;
         sums.total_ns = sums.total_ns.saturating_add(ns);
+        if let Some(waited) = waited(record) {
+            sums.waited_ns = Some(sums.waited_ns.unwrap_or(0).saturating_add(waited));
+        }
         let named = sums.names.entry(record.name.clone()).or_default();
         *named = named.saturating_add(ns);
     }
@@ -227,6 +234,13 @@ impl Kernels {
     }
 }
 
+/// How long the call that launched it waited for the device: all of a copy's call that returned after the copy.
+fn waited(record: &KernelRecord) -> Option<u64> {
+    let (start, ns) = record.launch_start.zip(record.launch_dur_ns)?;
+    let blocks = record.kind == KernelKind::Memcpy && start.plus_ns(ns) >= record.gpu_start.plus_ns(record.gpu_dur_ns);
+    Some(if blocks { ns } else { 0 })
+}
+
 fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
     ns.sort_by(f64::total_cmp);
     let sum: f64 = ns.iter().sum();
@@ -267,6 +281,7 @@ fn path_row(sums: PathSums, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPa
         calls,
         launches_per_call: (calls > 0).then(|| sums.kernels as f64 / calls as f64),
         total_ns: sums.total_ns,
+        waited_ns: sums.waited_ns,
         share: ratio(sums.total_ns, whole),
         top,
     }

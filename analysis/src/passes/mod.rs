@@ -21,11 +21,13 @@ pub mod gpu_of_steps;
 pub(crate) mod gpu_time;
 #[doc(hidden)]
 pub mod intervals;
+pub(crate) mod kernel_family;
 #[doc(hidden)]
 pub mod kernel_sums;
 pub(crate) mod kernels_by_path;
 #[doc(hidden)]
 pub mod latency;
+pub(crate) mod layers;
 pub(crate) mod memory;
 mod module_groups;
 #[doc(hidden)]
@@ -43,11 +45,13 @@ pub(crate) mod sampling;
 pub mod sensor;
 pub mod stats;
 pub(crate) mod step_rows;
+pub(crate) mod step_series;
 mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod tree;
 pub(crate) mod warmup;
 
+use crate::advice::Diagnosis;
 use crate::limits::Limit;
 use crate::reader::Run;
 use candlescope_core::run::{Finding, RunManifest, Verdict};
@@ -66,6 +70,7 @@ pub use gpu_time::{GpuBySource, GpuSums};
 pub use kernel_sums::{CopyRow, KernelPathRow, KernelRow, Kernels};
 pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 pub use latency::{Latency, RequestFigures};
+pub use layers::Layer;
 pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
@@ -77,6 +82,7 @@ pub use sampling::Sampling;
 pub use sensor::{Idle, IdleFrom, Joules, Sensor, SensorCheck};
 pub use stats::{Distribution, Range};
 pub use step_rows::StepRow;
+pub use step_series::{StepPoint, StepSeries};
 pub use tokens::{TokenPoint, Tokens, Trend};
 pub use tree::{Tree, TreeRow};
 pub use warmup::{Warmup, WarmupRow};
@@ -120,6 +126,14 @@ pub struct Analysis {
     pub energy: Energy,
     /// What the machine costs, if somebody said so.
     pub price: Option<Price>,
+    /// The measured steps of each kind, in order.
+    pub series: Vec<StepSeries>,
+    /// Numbered siblings such as a decoder's layers, in order of path.
+    pub layers: Vec<Layer>,
+    /// Findings with gains, once they have been looked for ([`diagnose`](Analysis::diagnose)).
+    pub diagnosis: Option<Diagnosis>,
+    /// How the devices spent their time, if it was asked for.
+    pub account: Option<account::Account>,
     /// Kernels of an Nsight Systems profile, if one was given.
     pub nsys: Option<KernelsByPath>,
     /// Whether all this can be trusted.
@@ -137,6 +151,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let mut spans = intervals::IntervalPass::default().at_most(open_intervals);
     let mut kernels = kernel_sums::KernelPass::default();
     let mut power = energy::EnergyPass::default();
+    let mut layers = layers::LayerPass::default();
     let mut batches = run.batches().held();
     let mut known: Option<(Warmup, memory::MemoryPass)> = None;
     let mut first_step = None;
@@ -168,7 +183,10 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
             for span in &batch.spans {
                 if warmup.takes(span) {
                     spans.add_warmup(span);
-                } else if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
+                    continue;
+                }
+                layers.add(span);
+                if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
                     // The step is the first of its kind and the only one with marks on every interval: its parts do not
                     // represent those of other steps. The step itself, which inside a request is not the outermost
                     // interval, was timed like the others.
@@ -209,7 +227,8 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let tree = tree::Tree::of(&intervals);
     let (kernels, recorded) = kernels.finish(&intervals);
     warmup.kernels = kernels.warmup;
-    let operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
+    let mut operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
+    operators::add_waits(&mut operators, &kernels);
     let gpu = gpu_of_steps::Gpu::of(&measured, &phases, &recorded, clocks, &covered);
     let energy = power.finish(&energy::Around {
         requests: &requests,
@@ -240,6 +259,10 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         memory,
         energy,
         price: Price::of(&manifest),
+        series: step_series::StepSeries::all(&measured),
+        layers: layers.finish(),
+        diagnosis: None,
+        account: None,
         nsys: None,
         manifest,
         verdict: Verdict::default(),

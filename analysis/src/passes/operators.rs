@@ -1,6 +1,7 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with its rates.
 
 use super::gpu_time::{Estimate, Sampled, estimate};
+use super::kernel_sums::Kernels;
 use super::path_totals::{Intervals, PathTotals};
 use super::tree::{Tree, TreeRow, ratio};
 use candlescope_core::GpuSource;
@@ -50,6 +51,20 @@ pub struct Operator {
     pub launches_per_call: Option<f64>,
     /// Number of these intervals.
     pub launch_calls: u64,
+    /// Part of `self_ns` in which the host waited for the device, in nanoseconds (estimated from the steps whose kernels
+    /// were recorded); `None` if none of its calls was recorded.
+    pub host_wait_ns: Option<f64>,
+}
+
+/// Adds how long each operator waited for the device, from what the recorded steps show.
+pub(crate) fn add_waits(operators: &mut [Operator], kernels: &Kernels) {
+    let rows = kernels.by_path.iter().filter_map(|row| Some((row.path.as_deref()?, row)));
+    let rows: BTreeMap<&str, _> = rows.collect();
+    for operator in operators {
+        let row = rows.get(operator.path.as_str()).filter(|row| row.calls > 0);
+        let wait = row.and_then(|row| Some(row.waited_ns? as f64 / row.calls as f64 * operator.calls as f64));
+        operator.host_wait_ns = wait.map(|ns| ns.min(operator.self_ns as f64));
+    }
 }
 
 /// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see `gpu_time.rs`.
@@ -104,7 +119,7 @@ pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
     })
 }
 
-/// All operators, by self time. `launches` are kernels by the path that launched them, children's not included;
+/// All operators, by self time: on the device where that is known, else on the host. `launches` are kernels by the path that launched them, children's not included;
 /// `merged` is the share of their summed time that is left if overlapping kernels count once, see `overlap.rs`.
 pub fn operators(
     tree: &Tree,
@@ -163,10 +178,15 @@ pub fn operators(
                     .filter(|_| path.gpu.recorded_calls > 0)
                     .map(|n| n as f64 / path.gpu.recorded_calls as f64),
                 launch_calls: path.gpu.recorded_calls,
+                host_wait_ns: None,
             }
         })
         .collect();
-    operators.sort_by(|a, b| b.self_ns.cmp(&a.self_ns).then_with(|| a.path.cmp(&b.path)));
+    // Where there is time on the device, that is what counts: the host may only have waited.
+    let on_device = |operator: &Operator| operator.gpu.and_then(|gpu| gpu.self_ns).unwrap_or(-1.0);
+    operators.sort_by(|a, b| {
+        on_device(b).total_cmp(&on_device(a)).then_with(|| b.self_ns.cmp(&a.self_ns)).then_with(|| a.path.cmp(&b.path))
+    });
     operators
 }
 

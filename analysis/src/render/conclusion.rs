@@ -95,7 +95,9 @@ pub(super) fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<Str
         .filter(|_| is_known)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(operator, share)| (operator, share, "GPU time"));
-    let most = most.or_else(|| analysis.operators.first().map(|operator| (operator, operator.self_share, "step time")));
+    // The table may be in the order of time on the device.
+    let on_host = || analysis.operators.iter().reduce(|a, b| if b.self_ns > a.self_ns { b } else { a });
+    let most = most.or_else(|| on_host().map(|operator| (operator, operator.self_share, "step time")));
     let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
     Some(format!("{} of {of} is in {}", percent(share), code(&tail(&operator.path, 80))))
 }

@@ -5,6 +5,7 @@
 //! none depends on another.
 
 pub mod account;
+pub mod advice;
 mod conclusion;
 mod format;
 mod gpu_sheets;

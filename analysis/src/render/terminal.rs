@@ -41,6 +41,7 @@ const SMALLEST_SHARE: f64 = 0.005;
 pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
     let mut out = Out { text: String::new(), options: TerminalOptions { width: options.width.max(60), ..*options } };
     out.head(analysis);
+    out.advice(analysis);
     out.figures(analysis);
     out.phases(analysis);
     out.tree(analysis);
@@ -120,6 +121,33 @@ impl Out {
             (false, _) => verdict,
         };
         self.line(&format!("  {:<9}{verdict}", "verdict"));
+    }
+
+    /// The findings with the largest gains.
+    fn advice(&mut self, analysis: &Analysis) {
+        let Some(diagnosis) = &analysis.diagnosis else { return };
+        let rows = super::advice::rows(diagnosis);
+        if rows.is_empty() {
+            return;
+        }
+        self.heading(
+            "What to change",
+            "gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable",
+        );
+        const MOST: usize = 5;
+        let width = self.options.width - 4;
+        for row in rows.iter().take(MOST) {
+            let text = format!("{} of `{}`: {}", row.gain, printable(&row.advice.place.phase), row.words.message);
+            for (nth, line) in wrap(&text, width).into_iter().enumerate() {
+                self.line(&format!("  {}{line}", if nth == 0 { "" } else { "  " }));
+            }
+            for line in wrap(&format!("→ {}", row.words.remedy), width) {
+                self.line(&format!("    {line}"));
+            }
+        }
+        if rows.len() > MOST {
+            self.line(&format!("  … and {} more: `candlescope analyze`", count((rows.len() - MOST) as u64)));
+        }
     }
 
     fn figures(&mut self, analysis: &Analysis) {
@@ -235,14 +263,15 @@ impl Out {
         let note = source.map_or(String::new(), |source| {
             format!("GPU: {source}, estimated from the measured calls; rates over GPU time")
         });
-        self.heading("Operators by self time", &note);
         let gpu = operators.iter().any(|o| o.gpu.is_some());
+        self.heading(if gpu { "Operators by GPU time" } else { "Operators by self time" }, &note);
+        let waits = gpu && operators.iter().any(|o| o.host_wait_ns.is_some());
         let launches = operators.iter().any(|o| o.launches_per_call.is_some());
         let width = match (gpu, launches) {
             (false, false) => 34,
             (false, true) => 28,
             (true, false) => 27,
-            (true, true) => 19,
+            (true, true) => 16,
         };
         let rows = operators.iter().take(self.options.operators).map(|o| {
             let mut row = vec![
@@ -253,8 +282,11 @@ impl Out {
             let rest = [percent(o.self_share), duration(o.total_ns as f64), optional(o.gflops), optional(o.gbytes)];
             let g = o.gpu.as_ref();
             if gpu {
+                // There is no room for both.
+                if !waits {
+                    row.push(count(g.map_or(0, |g| g.measured)));
+                }
                 row.extend([
-                    count(g.map_or(0, |g| g.measured)),
                     g.and_then(|g| g.self_ns).map_or("–".to_string(), duration),
                     g.and_then(|g| g.self_share).map_or("–".to_string(), percent),
                     optional(g.and_then(|g| g.tflops)),
@@ -266,15 +298,22 @@ impl Out {
             if launches {
                 row.push(optional(o.launches_per_call));
             }
+            if waits {
+                row.push(o.host_wait_ns.map_or("–".to_string(), duration));
+            }
             row
         });
         let mut header = vec!["", "calls", "self"];
         header.extend(match gpu {
+            true if waits => &["GPU self", "share", "TFLOP/s", "GB/s"][..],
             true => &["measured", "GPU self", "share", "TFLOP/s", "GB/s"][..],
             false => &["share", "total", "GFLOP/s", "GB/s"][..],
         });
         if launches {
             header.push("launches");
+        }
+        if waits {
+            header.push("host wait");
         }
         self.table(&header, rows.collect(), &[0]);
         self.more(operators.len(), self.options.operators, "operators");

@@ -4,6 +4,7 @@
 mod common;
 
 mod account;
+mod bottlenecks;
 mod damage;
 mod energy;
 mod findings;

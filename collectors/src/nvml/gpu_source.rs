@@ -49,6 +49,10 @@ pub struct GpuFacts {
     pub power_limit_watts: Option<f64>,
     /// Such as `9.0`.
     pub compute_capability: Option<String>,
+    /// Multiprocessors.
+    pub multiprocessors: Option<u32>,
+    /// The highest clock that the multiprocessors can have, hertz.
+    pub highest_clock_hertz: Option<f64>,
     /// Whether the GPU is split into MIG instances; `None` if it cannot be.
     pub mig: Option<bool>,
 }
@@ -56,7 +60,7 @@ pub struct GpuFacts {
 impl GpuFacts {
     /// The entry in `gpus` of `run.json`; absent facts are left out.
     pub fn to_json(&self) -> Value {
-        let facts: [(&str, Option<Value>); 8] = [
+        let facts: [(&str, Option<Value>); 10] = [
             ("uuid", Some(self.uuid.clone().into())),
             ("index", Some(self.index.into())),
             ("name", self.name.clone().map(Into::into)),
@@ -64,6 +68,8 @@ impl GpuFacts {
             ("memory_bytes", self.memory_bytes.map(Into::into)),
             ("power_limit_w", self.power_limit_watts.map(Into::into)),
             ("compute_capability", self.compute_capability.clone().map(Into::into)),
+            ("multiprocessors", self.multiprocessors.map(Into::into)),
+            ("highest_clock_hertz", self.highest_clock_hertz.map(Into::into)),
             ("mig", self.mig.map(Into::into)),
         ];
         let there = facts.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));

@@ -68,6 +68,18 @@ fn unavailable(error: NvmlError) -> Unavailable {
     }
 }
 
+/// NVML knows the cores of a GPU; how many of them a multiprocessor has depends on its generation [CUDA C++ Programming
+/// Guide, "Compute Capabilities"].
+fn multiprocessors(device: &Device<'_>) -> Option<u32> {
+    let capability = device.cuda_compute_capability().ok()?;
+    let each = match (capability.major, capability.minor) {
+        (7, _) | (8, 0) => 64,
+        (8, _) | (9, _) | (10, _) | (12, _) => 128,
+        _ => return None,
+    };
+    device.num_cores().ok().map(|cores| cores / each).filter(|n| *n > 0)
+}
+
 fn facts(index: u32, uuid: String, device: &Device<'_>) -> GpuFacts {
     GpuFacts {
         uuid,
@@ -77,6 +89,8 @@ fn facts(index: u32, uuid: String, device: &Device<'_>) -> GpuFacts {
         memory_bytes: device.memory_info().ok().map(|memory| memory.total),
         power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1e3),
         compute_capability: device.cuda_compute_capability().ok().map(|c| format!("{}.{}", c.major, c.minor)),
+        multiprocessors: multiprocessors(device),
+        highest_clock_hertz: device.max_clock_info(Clock::SM).ok().map(|mega| f64::from(mega) * 1e6),
         mig: device.mig_mode().ok().map(|mode| mode.current != 0),
     }
 }

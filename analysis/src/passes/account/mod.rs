@@ -11,8 +11,10 @@ mod copies;
 mod critical;
 mod idle;
 mod launches;
+mod phase_work;
 mod sequences;
 mod spread;
+mod step_line;
 mod streams;
 mod tables;
 mod works;
@@ -21,10 +23,13 @@ pub use copies::{CopyRate, ExposedCopy};
 pub use critical::{CriticalPart, CriticalPath};
 pub use idle::{Gaps, Line, PhaseLine};
 pub use launches::Launches;
+pub use phase_work::{Drain, PhaseWork, PlacedKernel, PlacedWait};
 pub use sequences::KernelSequence;
 pub use spread::Spread;
+pub use step_line::{LineWork, StepLine};
 pub use streams::{QueueLength, StreamAccount};
 pub use tables::{KernelAccountRow, PlaceRow};
+pub use works::LaunchShape;
 
 use super::busy::Clocks;
 use super::covered::Covered;
@@ -146,6 +151,12 @@ pub struct DeviceAccount {
     pub sequences: Vec<KernelSequence>,
     /// What the time of steps consists of, if it is followed back from each step's end.
     pub critical_path: Option<CriticalPath>,
+    /// The steps of each phase, or name, kernel by kernel: what findings with gains rest on.
+    #[serde(skip)]
+    pub work: Vec<PhaseWork>,
+    /// One median step; `None` if the clocks are too far apart, or it has too much work to be read.
+    #[serde(skip)]
+    pub median_step: Option<StepLine>,
 }
 
 /// The time from the first start to the last end, as HTA's temporal and kernel breakdowns have it.
@@ -290,6 +301,8 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
         copies: copies::copies(device, works),
         sequences: sequences::sequences(device, works),
         critical_path: if placed { critical::critical_path(device, works, &inner) } else { None },
+        work: phase_work::phase_work(device, works, &own, context.steps),
+        median_step: if placed { step_line::step_line(device, works, &own) } else { None },
     }
 }
 

@@ -40,9 +40,13 @@ pub(super) struct Work {
     pub(super) step: u32,
     /// Stream.
     pub(super) stream: u32,
+    /// Index into [`Works::shapes`], or [`NOWHERE`].
+    pub(super) shape: u32,
     pub(super) kind: KernelKind,
     /// Whether it is in the tables: not of the warm-up, not before the first step.
     pub(super) counts: bool,
+    /// Whether a CUDA graph launched it.
+    pub(super) in_graph: bool,
 }
 
 impl Work {
@@ -74,6 +78,28 @@ impl Work {
     }
 }
 
+/// How a kernel was launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LaunchShape {
+    /// Blocks.
+    pub blocks: u64,
+    /// Threads of a block.
+    pub threads: u64,
+    /// Registers of a thread; `None` if not recorded.
+    pub registers: Option<u32>,
+    /// Shared memory of a block in bytes, static and dynamic.
+    pub shared: u64,
+}
+
+impl LaunchShape {
+    fn of(record: &KernelRecord) -> Option<Self> {
+        let product = |sides: [u32; 3]| sides.iter().map(|side| u64::from(*side)).product();
+        let shared = u64::from(record.shared_static.unwrap_or(0)) + u64::from(record.shared_dynamic.unwrap_or(0));
+        let (blocks, threads) = (product(record.grid?), product(record.block?));
+        Some(Self { blocks, threads, registers: record.registers, shared })
+    }
+}
+
 /// What ran on one device, in order of start.
 #[derive(Debug)]
 pub(super) struct DeviceWorks {
@@ -91,6 +117,9 @@ pub(super) struct Works {
     pub(super) names: Vec<Arc<str>>,
     /// Paths, by the number that the reader gave them.
     pub(super) paths: Vec<Option<Arc<PathInfo>>>,
+    /// How kernels were launched, each way once.
+    pub(super) shapes: Vec<LaunchShape>,
+    shape_numbers: FxHashMap<LaunchShape, u32>,
     /// Numbers of the run's steps, by [`Work::step`].
     pub(super) steps: Vec<u64>,
     /// Rows that count.
@@ -165,6 +194,12 @@ impl Works {
             self.paths[at].get_or_insert_with(|| path.clone());
             path.id
         });
+        let shape = LaunchShape::of(record).map_or(NOWHERE, |shape| {
+            *self.shape_numbers.entry(shape).or_insert_with(|| {
+                self.shapes.push(shape);
+                self.shapes.len() as u32 - 1
+            })
+        });
         let launch = record.launch_start.map_or(NONE, |at| at.0);
         let start = record.gpu_start.0;
         let work = Work {
@@ -178,8 +213,10 @@ impl Works {
             path,
             step,
             stream: record.stream,
+            shape,
             kind: record.kind,
             counts,
+            in_graph: record.graph.is_some(),
         };
         let at = match self.devices.iter().position(|device| *device.device == *record.device) {
             Some(at) => at,
@@ -204,10 +241,14 @@ impl Works {
         })
     }
 
+    /// The path of a piece of work.
+    pub(super) fn path(&self, work: &Work) -> Option<&Arc<PathInfo>> {
+        self.paths.get(work.path as usize)?.as_ref()
+    }
+
     /// Number of the path without ordinals that launched it, or [`NOWHERE`].
     pub(super) fn rollup_of(&self, work: &Work) -> u32 {
-        let path = self.paths.get(work.path as usize).and_then(Option::as_ref);
-        path.map_or(NOWHERE, |path| path.rollup_id)
+        self.path(work).map_or(NOWHERE, |path| path.rollup_id)
     }
 
     /// Paths without ordinals by their numbers.

@@ -3,9 +3,11 @@
 //! This module gathers values; the page's looks are in `report.html`, `style.css` and `script.js` beside it. The
 //! template engine escapes every value, because names of spans and models are untrusted.
 
+mod advice;
 mod flame;
 mod plots;
 mod spark;
+mod step_line;
 
 use super::conclusion::verdict_line;
 use super::format::{
@@ -23,7 +25,7 @@ use crate::passes::operators::OperatorGpu;
 use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::tree::ratio;
-use crate::passes::{Analysis, Distribution, peaks};
+use crate::passes::{Analysis, Distribution, Operator, peaks};
 use candlescope_core::GpuSource;
 use candlescope_core::run::Severity;
 use minijinja::Environment;
@@ -64,6 +66,7 @@ fn values(analysis: &Analysis) -> Value {
         "dir": printable(&analysis.dir.display().to_string()),
         "facts": head_facts(analysis),
         "verdict": { "ok": analysis.verdict.ok, "text": verdict_line(analysis), "findings": findings(analysis) },
+        "advice": advice::values(analysis),
         "cards": cards(analysis),
         "figures": figure_rows(analysis),
         "warmup": analysis.latency.warmup,
@@ -286,7 +289,10 @@ fn operators(analysis: &Analysis) -> Value {
     let operators = &analysis.operators;
     let gpu = operators.iter().any(|o| o.gpu.is_some());
     let launches = operators.iter().any(|o| o.launches_per_call.is_some());
-    let largest = operators.first().map_or(1.0, |o| o.self_share.max(1e-9));
+    let waits = operators.iter().any(|o| o.host_wait_ns.is_some());
+    // Bars show what the table is ordered by.
+    let part = |o: &Operator| if gpu { o.gpu.and_then(|g| g.self_share).unwrap_or(0.0) } else { o.self_share };
+    let largest = operators.iter().map(part).fold(1e-9, f64::max);
     let used = peaks::of_operators(analysis);
     let against = PeakColumns::of(&used);
     let rows = operators.iter().zip(&used).take(MOST_ROWS).map(|(o, used)| {
@@ -314,11 +320,11 @@ fn operators(analysis: &Analysis) -> Value {
             let g = o.gpu.as_ref();
             let measured = g.map_or(0, |g| g.measured);
             let ns = |ns: Option<f64>| cell(ns.map_or("–".to_string(), duration), ns.unwrap_or(-1.0));
-            let part = |share: Option<f64>| cell(share.map_or("–".to_string(), percent), share.unwrap_or(-1.0));
+            let share_of = |share: Option<f64>| cell(share.map_or("–".to_string(), percent), share.unwrap_or(-1.0));
             cells.extend([
                 cell(format!("{} of {}", count(measured), count(o.calls)), measured as f64),
                 ns(g.and_then(|g| g.self_ns)),
-                part(g.and_then(|g| g.self_share)),
+                share_of(g.and_then(|g| g.self_share)),
                 ns(g.map(|g| g.total_ns)),
                 ns(g.map(|g| g.mean_ns)),
                 rate(g.and_then(|g| g.tflops)),
@@ -328,6 +334,10 @@ fn operators(analysis: &Analysis) -> Value {
         if launches {
             cells.push(rate(o.launches_per_call));
         }
+        if waits {
+            let wait = o.host_wait_ns;
+            cells.push(cell(wait.map_or("–".to_string(), duration), wait.unwrap_or(-1.0)));
+        }
         let shares = against.values(used).into_iter();
         cells.extend(shares.map(|share| cell(share.map_or("–".to_string(), percent), share.unwrap_or(-1.0))));
         cells.extend(on_host);
@@ -335,7 +345,7 @@ fn operators(analysis: &Analysis) -> Value {
         let (above, name) = path.rsplit_once('/').map_or(("", path.as_str()), |(a, n)| (a, n));
         json!({
             "path": path, "above": above, "name": name, "target": printable(&o.target), "dtypes": o.dtypes.join(", "),
-            "cells": cells, "bar": o.self_share / largest * 100.0,
+            "cells": cells, "bar": part(o) / largest * 100.0,
         })
     });
     // With GPU time, its columns come first, because the table is wider than most screens.
@@ -346,11 +356,15 @@ fn operators(analysis: &Analysis) -> Value {
     if launches {
         header.push("launches a call");
     }
+    if waits {
+        header.push("host wait");
+    }
     header.extend(against.header());
     header.extend(["total", "total share", "mean", "FLOPs", "GFLOP/s", "GB/s", "FLOP/B"]);
     let source = operators.iter().find_map(|o| o.gpu.as_ref()).map(|g| g.source);
     json!({
         "header": header,
+        "by": if gpu { "GPU self" } else { "self" },
         "rows": rows.collect::<Vec<_>>(),
         "more": operators.len().saturating_sub(MOST_ROWS),
         "gpu": source.map(|s| match s {

@@ -40,6 +40,7 @@ pub(super) fn operator(operator: &Operator) -> Map<String, Value> {
         ("gpu_gbytes", json!(gpu.and_then(|g| g.gbytes))),
         ("launches_per_call", json!(operator.launches_per_call)),
         ("launch_calls", json!(operator.launch_calls)),
+        ("host_wait_estimate_ns", json!(operator.host_wait_ns)),
     ];
     values.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }

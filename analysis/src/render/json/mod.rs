@@ -93,6 +93,9 @@ pub fn metrics(analysis: &Analysis) -> Value {
     for (key, value) in gpu_sections::sections(analysis) {
         whole[key] = value;
     }
+    if let Some(diagnosis) = &analysis.diagnosis {
+        whole["diagnosis"] = super::advice::json(diagnosis);
+    }
     whole
 }
 

@@ -1,6 +1,7 @@
 //! `report.md`, `operators.md`, `stakeholder_summary.md`, `assumptions.md`: reports for places that do not show HTML, such
 //! as an issue or a pull request.
 
+mod advice;
 mod assumptions;
 mod stakeholder;
 mod tables;
@@ -51,10 +52,15 @@ pub fn report(analysis: &Analysis) -> String {
     for (key, value) in facts {
         let _ = writeln!(out, "- {key}: {}", escape(&value));
     }
+    advice::advice(&mut out, analysis);
     figures_table(&mut out, analysis);
     phases(&mut out, analysis);
     tree(&mut out, analysis);
-    let _ = writeln!(out, "\n## Operators\n\nThe 15 with the most self time; all are in `operators.md`.\n");
+    let _ = writeln!(
+        out,
+        "\n## Operators\n\nThe 15 with the most self time{}; all are in `operators.md`.\n",
+        on_device(analysis)
+    );
     let used = of_operators(analysis);
     let shown = analysis.operators.len().min(15);
     out.push_str(&operator_table(&analysis.operators[..shown], &used[..shown]));
@@ -76,7 +82,8 @@ pub fn operators(analysis: &Analysis) -> String {
     let mut out = String::from("# Operators\n\n");
     let _ = writeln!(
         out,
-        "One row for each path without ordinals, by self time. Shares are of {} in steps; work is analytic, times are the host's.\n",
+        "One row for each path without ordinals, by self time{}. Shares are of {} in steps; work is analytic, times are the host's.\n",
+        on_device(analysis),
         duration(analysis.tree.total_ns as f64)
     );
     if analysis.operators.iter().any(|o| o.gpu.is_some()) {
@@ -84,6 +91,11 @@ pub fn operators(analysis: &Analysis) -> String {
     }
     out.push_str(&operator_table(&analysis.operators, &of_operators(analysis)));
     out
+}
+
+/// What tables of operators are ordered by, where that is not time on the host.
+fn on_device(analysis: &Analysis) -> &'static str {
+    if analysis.operators.iter().any(|o| o.gpu.is_some()) { " on the GPU" } else { "" }
 }
 
 const GPU_NOTE: &str = "GPU time is sampled: means are over the intervals that have it (`GPU measured`). Totals are means × calls at the top; below, a \
@@ -99,6 +111,10 @@ fn operator_table(operators: &[Operator], used: &[Vec<OperatorUtilisation>]) -> 
     }
     if launches {
         header.push("launches a call");
+    }
+    let waits = operators.iter().any(|o| o.host_wait_ns.is_some());
+    if waits {
+        header.push("host wait");
     }
     let peaks = PeakColumns::of(used);
     header.extend(peaks.header());
@@ -131,6 +147,9 @@ fn operator_table(operators: &[Operator], used: &[Vec<OperatorUtilisation>]) -> 
         }
         if launches {
             row.push(rate(o.launches_per_call));
+        }
+        if waits {
+            row.push(time(o.host_wait_ns));
         }
         row.extend(peaks.values(used).into_iter().map(|share| share.map_or(String::new(), percent)));
         row

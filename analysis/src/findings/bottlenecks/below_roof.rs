@@ -1,0 +1,47 @@
+//! Operations far below what the device allows them.
+
+use super::draft::{Draft, Out};
+use super::operations::{lacking, operations};
+use super::scene::{Scene, StepScene};
+use super::unfused::shortest;
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+
+/// Below this share of the attainable rate an operation is far below its roof.
+const FAR: f64 = 0.5;
+/// Findings of one kind of step.
+const MOST: usize = 8;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::BelowRoof;
+    let all = operations(scene, step);
+    if let Some(missing) = lacking(scene, step, &all) {
+        return out.abstain(code, step, missing);
+    }
+    let under: Vec<_> = all.iter().filter_map(|one| Some((one, one.under(scene, step)?))).collect();
+    if under.is_empty() {
+        return out.abstain(code, step, Missing::Peaks);
+    }
+    let floor = step.work.map_or(0.0, shortest);
+    // Reading the KV cache has a finding of its own. Above the roof, the figures contradict each other.
+    let far = under.into_iter().filter(|(one, under)| !one.reads_cache() && under.share < FAR);
+    for (one, under) in far.take(MOST) {
+        let least = (floor * one.kernels / one.ns).min(1.0);
+        let draft = Draft::new(code, step)
+            .at(|place| match one.kernel(step) {
+                Some(kernel) => place.path(&one.totals.rollup).kernel(&kernel),
+                None => place.path(&one.totals.rollup),
+            })
+            .measured("time_ns", "ns", one.ns, one.n)
+            .derived("of_roof", "ratio", under.share, one.n)
+            .derived("flops", "FLOP", one.flops.unwrap_or(0.0), one.n)
+            .derived("bytes", "bytes", one.io_bytes.or(one.bytes).unwrap_or(0.0), one.n)
+            .bandwidth(scene)
+            .query(one.query(step));
+        let draft = match (under.measured, under.computes) {
+            (true, _) => draft.sure(ConfidenceLevel::Medium, "held against a measured peak of this device"),
+            (false, _) => draft.sure(ConfidenceLevel::Low, "held against the datasheet, which no kernel reaches"),
+        };
+        let draft = if scene.on_gpu { draft } else { draft.steps(step.row.steps) };
+        out.found.push(draft.change(|rate| one.scaled((under.share / rate).max(least).min(1.0))));
+    }
+}

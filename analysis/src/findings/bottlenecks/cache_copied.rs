@@ -1,0 +1,76 @@
+//! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::query::durations;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::kernel_family::KernelFamily;
+use serde_json::Value;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::CacheCopied;
+    if !step.decodes() {
+        return;
+    }
+    let Some(trend) = scene.analysis.tokens.trend else { return out.abstain(code, step, Missing::Contexts) };
+    let Some(bytes) = kv_bytes_of_a_token(scene) else { return out.abstain(code, step, Missing::Work) };
+    // Without a peak, what the step itself reaches: at least that is possible.
+    let own = step.row.gbytes.map(|giga| giga * 1e9).filter(|rate| *rate > 0.0);
+    let peak = scene.roof.bandwidth.map(|(bandwidth, _)| bandwidth);
+    let Some(bandwidth) = peak.or(own) else { return out.abstain(code, step, Missing::Peaks) };
+    let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1)));
+    let reads = bytes * batch / bandwidth * 1e9;
+    let excess = trend.slope_ns - trend.slope_ci95_ns - reads;
+    let mean = mean_context(step).unwrap_or(0.0);
+    // Attention that is slower than the memory grows, too: only a clear excess is one.
+    if excess <= reads || trend.slope_ns <= 2.0 * trend.slope_ci95_ns || mean <= 0.0 {
+        return;
+    }
+    let moved = step.work.and_then(|work| {
+        let in_cache = |row: &&crate::passes::account::PlacedKernel| {
+            KernelFamily::of(&row.name) == KernelFamily::Move && row.path.as_deref().is_some_and(|path| step.has(path))
+        };
+        work.rows.iter().find(in_cache)
+    });
+    let cache = scene.paths.keys().find(|path| step.has(path) && path.ends_with("kv_cache")).copied();
+    let place = moved.and_then(|row| row.path.as_deref()).or(cache);
+    let draft = Draft::new(code, step)
+        .at(|at| {
+            let at = place.map_or(at.clone(), |path| at.path(path));
+            moved.map_or(at.clone(), |row| at.kernel(&row.name))
+        })
+        .steps(trend.n as u64)
+        .measured("slope_ns", "ns/token", trend.slope_ns, trend.n as u64)
+        .measured("slope_error_ns", "ns/token", trend.slope_ci95_ns, trend.n as u64)
+        .derived("reads_ns", "ns/token", reads, 1)
+        .measured("mean_context", "tokens", mean, trend.n as u64)
+        .bandwidth(scene)
+        .query(durations(step));
+    let draft = match moved {
+        Some(_) => draft.sure(ConfidenceLevel::Medium, "kernels that move data were seen beside the growth"),
+        None => draft.sure(
+            ConfidenceLevel::Low,
+            "the growth is measured; attention that is slower than the memory grows as well",
+        ),
+    };
+    let ns = excess * mean;
+    out.found.push(draft.change(|rate| if scene.on_gpu { Change::Wait(ns * rate) } else { Change::Host(ns * rate) }));
+}
+
+/// Bytes of keys and values that one token of context adds to what a step reads.
+fn kv_bytes_of_a_token(scene: &Scene<'_>) -> Option<f64> {
+    let model = &scene.analysis.manifest.model;
+    let number = |key: &str| model.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
+    let width = match model.get("dtype").and_then(Value::as_str)? {
+        "f32" | "u32" => 4.0,
+        "f64" => 8.0,
+        _ => 2.0,
+    };
+    Some(2.0 * number("layers")? * number("kv_heads")? * number("head_dim")? * width)
+}
+
+fn mean_context(step: &StepScene<'_>) -> Option<f64> {
+    let contexts: Vec<f64> = step.series?.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
+    (!contexts.is_empty()).then(|| contexts.iter().sum::<f64>() / contexts.len() as f64)
+}

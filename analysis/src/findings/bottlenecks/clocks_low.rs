@@ -1,0 +1,63 @@
+//! A device that ran at a lower clock than it could.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::operations::operations;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+
+/// Below this share of its highest, a clock is low.
+const LOW: f64 = 0.75;
+/// From this share of samples on, a reason for lowered clocks counts.
+const OFTEN: f64 = 0.05;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::ClocksLow;
+    if !scene.on_gpu {
+        return;
+    }
+    let sampled = scene.analysis.devices.iter().find_map(|device| Some((device, device.clock_hertz?)));
+    let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
+    let series = scene.analysis.memory.series.iter().filter(|series| {
+        series.device == device.uuid
+            && series.metric.starts_with("candlescope_gpu_clock_hertz_")
+            && !series.metric.ends_with("memory")
+    });
+    // The highest that was seen is the least that the device can do.
+    let seen = series.map(|series| series.max).fold(in_steps, f64::max);
+    let told = highest_clock(scene, &device.uuid);
+    let highest = told.unwrap_or(seen).max(seen);
+    let reason = device.throttled.iter().find(|(_, share)| *share >= OFTEN);
+    let ratio = mean / highest;
+    if ratio >= LOW && reason.is_none() {
+        if !device.throttling_known && told.is_none() {
+            out.abstain(code, step, Missing::HighestClock);
+        }
+        return;
+    }
+    let computing: f64 = operations(scene, step)
+        .iter()
+        .filter(|one| one.under(scene, step).is_some_and(|under| under.computes))
+        .map(|one| one.ns)
+        .sum();
+    let draft = Draft::new(code, step)
+        .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
+        .measured("highest_hertz", "hertz", highest, 1)
+        .derived("compute_bound_ns", "ns", computing, step.work.map_or(0, |work| work.steps))
+        .measured("lowered_share", "ratio", reason.map_or(0.0, |(_, share)| *share), 1)
+        .query(format!(
+            "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM \
+            read_parquet('runs/**/samples/part-*.parquet') WHERE device = {} AND \
+             (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, \
+             'candlescope_gpu_throttled')) GROUP BY metric",
+            super::query::quoted(&device.uuid)
+        ))
+        .sure(ConfidenceLevel::Low, "time is taken to be in proportion to the clock where computing is the limit");
+    out.found.push(draft.change(|rate| Change::Device(computing * (1.0 - ratio) * rate)));
+}
+
+/// As the driver tells it, for the GPU of this UUID.
+fn highest_clock(scene: &Scene<'_>, uuid: &str) -> Option<f64> {
+    let gpus = scene.analysis.manifest.environment.get("gpus")?.as_array()?;
+    gpus.iter().find(|gpu| gpu["uuid"].as_str() == Some(uuid))?.get("highest_clock_hertz")?.as_f64()
+}

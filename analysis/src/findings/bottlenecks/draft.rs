@@ -1,0 +1,140 @@
+//! A finding in the making, and where rules put what they find.
+
+use super::gains::Change;
+use super::scene::{Scene, StepScene};
+use crate::advice::{
+    Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Gain,
+    Missing, RATES,
+};
+use crate::simulation::Change as Replayed;
+
+/// A finding, and the changes that it stands for at each part of the attainable rate.
+pub(super) struct Found {
+    pub(super) advice: Advice,
+    pub(super) changes: [Vec<Change>; 3],
+    /// The same for a replay of the step, if it knows such changes.
+    pub(super) replay: Option<[Vec<Replayed>; 3]>,
+}
+
+/// What rules found, and what they could not judge.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) found: Vec<Found>,
+    pub(super) abstained: Vec<(AdviceCode, String, Missing)>,
+}
+
+impl Out {
+    /// A rule could not judge these steps.
+    pub(super) fn abstain(&mut self, code: AdviceCode, step: &StepScene<'_>, missing: Missing) {
+        self.abstained.push((code, step.name.to_string(), missing));
+    }
+}
+
+/// Begins a finding about these steps.
+pub(super) struct Draft<'a> {
+    step: &'a StepScene<'a>,
+    advice: Advice,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(code: AdviceCode, step: &'a StepScene<'a>) -> Self {
+        let steps = step.work.map_or(step.row.steps, |work| work.steps);
+        let advice = Advice {
+            code,
+            severity: AdviceSeverity::Low,
+            place: step.place(),
+            evidence: Vec::new(),
+            query: String::new(),
+            coverage: Coverage { steps, share_of_time: step.time.share_of_time },
+            gain: Gain::default(),
+            confidence: Confidence { level: ConfidenceLevel::Low, reason: "" },
+        };
+        Self { step, advice }
+    }
+
+    pub(super) fn at(mut self, place: impl FnOnce(AdvicePlace) -> AdvicePlace) -> Self {
+        self.advice.place = place(self.advice.place);
+        self
+    }
+
+    /// The steps that the figures rest on, where these are not the ones with recorded kernels.
+    pub(super) fn steps(mut self, n: u64) -> Self {
+        self.advice.coverage.steps = n;
+        self
+    }
+
+    pub(super) fn measured(mut self, name: &'static str, unit: &'static str, value: f64, n: u64) -> Self {
+        self.advice.evidence.push(AdviceFigure::measured(name, unit, value, n));
+        self
+    }
+
+    pub(super) fn derived(mut self, name: &'static str, unit: &'static str, value: f64, n: u64) -> Self {
+        self.advice.evidence.push(AdviceFigure::derived(name, unit, value, n));
+        self
+    }
+
+    /// The bandwidth that figures were compared with.
+    pub(super) fn bandwidth(mut self, scene: &Scene<'_>) -> Self {
+        if let Some((value, is_measured)) = scene.roof.bandwidth {
+            self.advice.evidence.push(AdviceFigure::peak("bandwidth", "B/s", value, is_measured));
+        }
+        self
+    }
+
+    pub(super) fn query(mut self, sql: String) -> Self {
+        self.advice.query = sql;
+        self
+    }
+
+    pub(super) fn sure(mut self, level: ConfidenceLevel, reason: &'static str) -> Self {
+        self.advice.confidence = Confidence { level, reason };
+        self
+    }
+
+    /// The gain of a change, by simulating the step with it.
+    pub(super) fn change(mut self, change: impl Fn(f64) -> Change) -> Found {
+        let changes = RATES.map(|rate| vec![change(rate)]);
+        self.advice.gain = self.step.model.gain(&changes);
+        Found { advice: self.advice, changes, replay: None }
+    }
+
+    /// The gain of a change by replaying the steps with `replay`; if they cannot be, by their two lines.
+    pub(super) fn replayed(
+        self,
+        change: impl Fn(f64) -> Change,
+        replay: impl Fn(f64) -> Option<Vec<Replayed>>,
+    ) -> Found {
+        let step = self.step;
+        let mut found = self.change(change);
+        let [Some(low), Some(mid), Some(high)] = RATES.map(replay) else { return found };
+        let replay = [low, mid, high];
+        if let Some(gain) = replayed_gain(step, &replay) {
+            found.advice.gain = gain;
+            found.replay = Some(replay);
+        }
+        found
+    }
+
+    /// A gain that no change of the step's own lines brings.
+    pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
+        self.advice.gain = Gain::at_rates(gain);
+        Found { advice: self.advice, changes: RATES.map(|_| Vec::new()), replay: None }
+    }
+}
+
+/// What a step gains with these changes, given for each part of the attainable rate: the step is replayed with all of
+/// them at once. `None` if it cannot be.
+pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -> Option<Gain> {
+    let group = step.replays?;
+    let mut gains = [0.0; 3];
+    for (at, changes) in replay.iter().enumerate() {
+        let share = group.simulate(changes).ok()?.share_of_step;
+        gains[at] = if changes.contains(&Replayed::Graph) {
+            // As a graph, the step is what the device can do: it reaches this part of it.
+            1.0 - (1.0 - share.mid) / RATES[at]
+        } else {
+            [share.low, share.mid, share.high][at]
+        };
+    }
+    Some(Gain::at_rates(|rate| RATES.iter().position(|known| *known == rate).map_or(0.0, |at| gains[at])))
+}

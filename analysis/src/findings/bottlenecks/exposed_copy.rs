@@ -1,0 +1,38 @@
+//! Copies while no kernel runs.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::query::kernels;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_core::KernelKind;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::ExposedCopy;
+    if !scene.on_gpu {
+        return;
+    }
+    let Some(work) = step.work else { return out.abstain(code, step, Missing::Kernels) };
+    for copy in work.exposed.iter().filter(|copy| copy.ns > 0) {
+        let same = |path: &Option<std::sync::Arc<str>>, name: &str| *path == copy.path && *name == *copy.name;
+        let rows = work.rows.iter().enumerate();
+        let rows: Vec<usize> = rows
+            .filter(|(_, row)| row.kind != KernelKind::Kernel && same(&row.path, &row.name))
+            .map(|(at, _)| at)
+            .collect();
+        let all: u64 = rows.iter().map(|at| work.rows[*at].ns).sum();
+        let share = copy.ns as f64 / all.max(1) as f64;
+        let place = copy.path.as_deref();
+        let draft = Draft::new(code, step)
+            .at(|at| match place {
+                Some(path) => at.path(path).kernel(&copy.name),
+                None => at.kernel(&copy.name),
+            })
+            .measured("copies", "count", step.each(copy.count), copy.count)
+            .measured("exposed_ns", "ns", step.each(copy.ns), copy.count)
+            .measured("bytes", "bytes", step.each(copy.bytes), copy.count)
+            .query(kernels(step, &format!("kind <> 'kernel' AND name = {}", super::query::quoted(&copy.name))))
+            .sure(ConfidenceLevel::Medium, "measured; whether there is work to run beside the copy is not known");
+        out.found.push(draft.change(|rate| Change::Remove(rows.clone(), share * rate)));
+    }
+}

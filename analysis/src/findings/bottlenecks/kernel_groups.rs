@@ -1,0 +1,54 @@
+//! Kernels that a model does not need: conversions of types, movements of data, expanding of weights.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::query::kernels_named;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::kernel_family::KernelFamily;
+use crate::simulation::{Change as Replayed, NamePattern};
+use candlescope_core::KernelKind;
+use std::collections::BTreeSet;
+
+/// All kernels of a family, as one finding at the place that has most of their time.
+pub(super) fn of_family(
+    scene: &Scene<'_>,
+    step: &StepScene<'_>,
+    (code, family): (AdviceCode, KernelFamily),
+    (level, reason): (ConfidenceLevel, &'static str),
+    out: &mut Out,
+) {
+    if !scene.on_gpu {
+        return;
+    }
+    let Some(work) = step.work else { return out.abstain(code, step, Missing::Kernels) };
+    let is_one = |row: &crate::passes::account::PlacedKernel| {
+        row.kind == KernelKind::Kernel && KernelFamily::of(&row.name) == family
+    };
+    let rows: Vec<usize> = (0..work.rows.len()).filter(|at| is_one(&work.rows[*at])).collect();
+    let Some(most) = rows.first().map(|at| &work.rows[*at]) else { return };
+    let of = |value: fn(&crate::passes::account::PlacedKernel) -> u64| {
+        rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>()
+    };
+    let (count, ns) = (of(|row| row.count), of(|row| row.ns));
+    let names: BTreeSet<&str> = rows.iter().map(|at| &*work.rows[*at].name).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let place = most.path.as_deref();
+    let draft = Draft::new(code, step)
+        .at(|at| match place {
+            Some(path) => at.path(path).kernel(&names.join(" + ")),
+            None => at.kernel(&names.join(" + ")),
+        })
+        .measured("kernels", "count", step.each(count), work.steps)
+        .measured("device_ns", "ns", step.each(ns), count)
+        .query(kernels_named(step, &names))
+        .sure(level, reason);
+    // A replay would still launch them: where the host is the longer line, launches are what counts.
+    let launches_count = step.model.host > step.model.device_ns();
+    let names: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
+    let replay = |rate: f64| {
+        let name = NamePattern::new(&format!("^({})$", names.join("|"))).ok().filter(|_| !launches_count)?;
+        Some(vec![Replayed::Kernel { name, factor: 1.0 - rate }])
+    };
+    out.found.push(draft.replayed(|rate| Change::Remove(rows.clone(), rate), replay));
+}

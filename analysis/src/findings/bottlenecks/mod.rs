@@ -1,0 +1,144 @@
+//! Findings with gains: where time goes that could be had back, and how much. One rule per file, listed here.
+//!
+//! A rule looks at one kind of step in a [`Scene`](scene::Scene), and puts what it finds, or what it lacks, into
+//! [`Out`](draft::Out). It never words anything: `render/advice` does.
+//!
+//! To add one: a name in [`AdviceCode`], a file here with `find`, its place in [`RULES`], its words in
+//! `render/advice/words.rs`; `docs/findings.md` is made from the list.
+
+mod allocator;
+mod below_roof;
+mod between_steps;
+mod cache_copied;
+mod clocks_low;
+mod data_movement;
+mod dequantise;
+mod draft;
+mod exposed_copy;
+mod gains;
+mod host_sampling;
+mod kernel_count;
+mod kernel_groups;
+mod kv_bandwidth;
+mod launch_bound;
+mod operations;
+mod padding;
+mod query;
+mod roof;
+mod scene;
+mod spread;
+mod straggler_layer;
+mod straggler_step;
+mod sync_drain;
+mod threads_wait;
+mod unfused;
+mod upcast;
+mod warmup_unsettled;
+mod wave_tail;
+mod weight_streaming;
+
+use crate::advice::{Abstention, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
+use crate::passes::Analysis;
+use crate::passes::account::Account;
+use crate::simulation::{Change as Replayed, Simulation};
+use draft::{Found, Out, replayed_gain};
+use gains::Change;
+use scene::{Scene, StepScene};
+
+/// Looks for one thing in one kind of step.
+type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
+
+/// All rules.
+const RULES: &[Rule] = &[
+    launch_bound::find,
+    kernel_count::find,
+    unfused::find,
+    sync_drain::find,
+    exposed_copy::find,
+    cache_copied::find,
+    kv_bandwidth::find,
+    weight_streaming::find,
+    below_roof::find,
+    wave_tail::find,
+    clocks_low::find,
+    allocator::find,
+    padding::find,
+    host_sampling::find,
+    between_steps::find,
+    straggler_layer::find,
+    straggler_step::find,
+    upcast::find,
+    data_movement::find,
+    dequantise::find,
+    warmup_unsettled::find,
+    threads_wait::find,
+];
+
+/// Findings whose gain is simulated together, for each kind of step.
+const TOGETHER: usize = 10;
+
+/// What holds the run back, and what changing that would gain.
+pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulation: Option<&Simulation>) -> Diagnosis {
+    let scene = Scene::of(analysis, account, simulation);
+    let mut out = Out::default();
+    for step in &scene.steps {
+        RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
+    }
+    let gains = |found: &Found| found.advice.gain.mid > 0.0;
+    let all = out.found.iter().filter(|found| gains(found)).count();
+    let mut found: Vec<Found> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
+    let negligible = (all - found.len()) as u64;
+    let order = |found: &Found| found.advice.of_run().mid;
+    found.sort_by(|a, b| {
+        let named = |found: &Found| (found.advice.code, found.advice.place.path.clone());
+        order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)))
+    });
+    let together = scene.steps.iter().filter_map(|step| together(step, &found)).collect();
+    let finished = |mut found: Found| {
+        found.advice.severity = AdviceSeverity::of(found.advice.of_run().mid);
+        found.advice
+    };
+    Diagnosis {
+        steps: scene.steps.iter().map(|step| step.time.clone()).collect(),
+        abstained: abstentions(out.abstained),
+        findings: found.into_iter().map(finished).collect(),
+        negligible,
+        together,
+    }
+}
+
+/// What the first findings of a kind of step gain if all of their changes are made.
+fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
+    let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.changes[0].is_empty());
+    let own: Vec<&Found> = own.take(TOGETHER).collect();
+    let codes = |list: &[&Found]| {
+        let mut codes: Vec<_> = list.iter().map(|found| found.advice.code).collect();
+        codes.dedup();
+        codes
+    };
+    let phase = step.name.to_string();
+    // Findings that a replay knows are replayed together.
+    let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
+    let replay = [0, 1, 2].map(|at| {
+        let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| replay[at].clone());
+        each.collect::<Vec<Replayed>>()
+    });
+    if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
+        return Some(Together { phase, codes: codes(&known), gain });
+    }
+    let changes = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.changes[at].clone()).collect::<Vec<Change>>());
+    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.model.gain(&changes) })
+}
+
+/// One entry for each code and what it lacks.
+fn abstentions(list: Vec<(crate::advice::AdviceCode, String, crate::advice::Missing)>) -> Vec<Abstention> {
+    let mut all: Vec<Abstention> = Vec::new();
+    for (code, phase, missing) in list {
+        match all.iter_mut().find(|known| known.code == code && known.missing == missing) {
+            Some(known) if known.phases.contains(&phase) => {}
+            Some(known) => known.phases.push(phase),
+            None => all.push(Abstention { code, phases: vec![phase], missing }),
+        }
+    }
+    all
+}

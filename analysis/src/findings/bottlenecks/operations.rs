@@ -1,0 +1,133 @@
+//! The operations of a step that state their work: their time in one step, and what they do in it.
+
+use super::gains::Change;
+use super::query::{intervals, kernels_of_path};
+use super::roof::UnderRoof;
+use super::scene::{Scene, StepScene};
+use crate::passes::PathTotals;
+use candlescope_core::KernelKind;
+
+/// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
+const OWN_SHARE: f64 = 0.9;
+
+/// All intervals of one path that state work. Times and work are those of one step.
+pub(super) struct Operation<'a> {
+    pub(super) totals: &'a PathTotals,
+    /// Nanoseconds: of its kernels, or on a CPU of its intervals.
+    pub(super) ns: f64,
+    /// Intervals that were measured.
+    pub(super) n: u64,
+    pub(super) flops: Option<f64>,
+    /// Bytes with activations.
+    pub(super) io_bytes: Option<f64>,
+    /// Bytes of weights and KV cache.
+    pub(super) bytes: Option<f64>,
+    /// Its rows in the step's work.
+    pub(super) rows: Vec<usize>,
+    /// Kernels.
+    pub(super) kernels: f64,
+}
+
+/// Those of one kind of step.
+pub(super) fn operations<'a>(scene: &Scene<'a>, step: &StepScene<'a>) -> Vec<Operation<'a>> {
+    let inside = scene.paths.values().filter(|path| step.has(&path.rollup) && path.calls > 0);
+    let stated = inside.filter(|path| path.flops.is_some() || path.io_bytes.is_some() || path.bytes.is_some());
+    let all = stated.filter_map(|path| match (scene.on_gpu, step.work) {
+        (true, Some(_)) => on_device(step, path),
+        (true, None) => None,
+        (false, _) => on_host(step, path),
+    });
+    let mut all: Vec<Operation<'_>> = all.filter(|operation| operation.ns > 0.0).collect();
+    all.sort_by(|a, b| b.ns.total_cmp(&a.ns).then_with(|| a.totals.rollup.cmp(&b.totals.rollup)));
+    all
+}
+
+fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
+    let work = step.work?;
+    let own = |at: &usize| work.rows[*at].path.as_deref() == Some(&*path.rollup);
+    let rows: Vec<usize> = (0..work.rows.len()).filter(own).collect();
+    let each = |value: fn(&crate::passes::account::PlacedKernel) -> u64| {
+        step.each(rows.iter().map(|at| value(&work.rows[*at])).sum())
+    };
+    let (ns, calls) = (each(|row| row.ns) * step.model.overlap, step.each(path.gpu.recorded_calls));
+    let kernels = each(|row| if row.kind == KernelKind::Kernel { row.count } else { 0 });
+    Some(made(path, (ns, calls, path.gpu.recorded_calls), rows, kernels))
+}
+
+fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
+    let own = path.self_ns as f64 >= OWN_SHARE * path.total_ns as f64;
+    let steps = step.row.steps.max(1) as f64;
+    let (ns, calls) = (path.total_ns as f64 / steps, path.calls as f64 / steps);
+    own.then(|| made(path, (ns, calls, path.calls), Vec::new(), 0.0))
+}
+
+fn made<'a>(path: &'a PathTotals, (ns, calls, n): (f64, f64, u64), rows: Vec<usize>, kernels: f64) -> Operation<'a> {
+    let of = |work: Option<u64>| work.map(|work| work as f64 / path.calls as f64 * calls);
+    Operation {
+        totals: path,
+        ns,
+        n,
+        flops: of(path.flops),
+        io_bytes: of(path.io_bytes.filter(|_| !path.io_missing)),
+        bytes: of(path.bytes),
+        rows,
+        kernels,
+    }
+}
+
+impl Operation<'_> {
+    /// Where it stands under the roof; `None` if its work or the roof is not known.
+    pub(super) fn under(&self, scene: &Scene<'_>, step: &StepScene<'_>) -> Option<UnderRoof> {
+        let bytes = self.io_bytes.or(self.bytes)?;
+        scene.roof.under(scene.analysis, step.name, self.totals, (self.flops, bytes, self.ns))
+    }
+
+    /// Whether it reads the KV cache.
+    pub(super) fn reads_cache(&self) -> bool {
+        let name = self.totals.rollup.rsplit(['/', '.']).next().unwrap_or_default();
+        let parts = ["scores", "context", "sdpa", "attention", "kv_cache"];
+        // A projection or a norm of an attention is none of it.
+        parts.contains(&name) && self.bytes.is_some()
+    }
+
+    /// Whether most of what it reads are weights.
+    pub(super) fn reads_weights(&self) -> bool {
+        let most = self.bytes.zip(self.io_bytes.or(self.bytes)).is_some_and(|(bytes, all)| bytes >= 0.5 * all);
+        most && self.flops.is_some() && !self.reads_cache()
+    }
+
+    /// It takes this share of its time.
+    pub(super) fn scaled(&self, share: f64) -> Change {
+        if self.rows.is_empty() {
+            Change::Host(self.ns * (1.0 - share))
+        } else {
+            Change::Scale(self.rows.clone(), share)
+        }
+    }
+
+    /// SQL that finds its rows.
+    pub(super) fn query(&self, step: &StepScene<'_>) -> String {
+        if self.rows.is_empty() { intervals(&self.totals.rollup) } else { kernels_of_path(step, &self.totals.rollup) }
+    }
+
+    /// The kernel that takes most of its time.
+    pub(super) fn kernel(&self, step: &StepScene<'_>) -> Option<String> {
+        let work = step.work?;
+        self.rows.iter().map(|at| &work.rows[*at]).max_by_key(|row| row.ns).map(|row| row.name.to_string())
+    }
+}
+
+/// Whether all that these rules need is there; if not, what is missing.
+pub(super) fn lacking(
+    scene: &Scene<'_>,
+    step: &StepScene<'_>,
+    all: &[Operation<'_>],
+) -> Option<crate::advice::Missing> {
+    use crate::advice::Missing;
+    match () {
+        () if scene.on_gpu && step.work.is_none() => Some(Missing::Kernels),
+        () if all.is_empty() => Some(Missing::Work),
+        () if scene.roof.bandwidth.is_none() => Some(Missing::Peaks),
+        () => None,
+    }
+}

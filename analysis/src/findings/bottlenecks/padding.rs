@@ -1,0 +1,49 @@
+//! Padding, and sequences that have ended, in a batch.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::query::steps_of;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::Padding;
+    let Some(series) = step.series else { return };
+    if series.batch <= 1 {
+        return;
+    }
+    let Some((computed, new)) = series.computed_tokens.zip(series.new_tokens).filter(|(all, _)| *all > 0) else {
+        return out.abstain(code, step, Missing::NewTokens);
+    };
+    let padded = 1.0 - new as f64 / computed as f64;
+    if padded <= 0.0 {
+        return;
+    }
+    let n = series.points.len() as u64;
+    let draft = Draft::new(code, step)
+        .steps(n)
+        .measured("computed_tokens", "tokens", computed as f64, n)
+        .measured("new_tokens", "tokens", new as f64, n)
+        .derived("padded", "ratio", padded, n)
+        .query(format!(
+            "SELECT run, step, batch, tokens, new_tokens FROM measured_steps SEMI JOIN {} AS s USING (run, step) \
+             WHERE new_tokens < tokens ORDER BY tokens - new_tokens DESC",
+            steps_of(step)
+        ));
+    let draft = if step.decodes() {
+        draft.sure(
+            ConfidenceLevel::Low,
+            "a decoding step reads the weights however few sequences it has: the gain is rather less",
+        )
+    } else {
+        draft.sure(ConfidenceLevel::Medium, "time is taken to be in proportion to tokens")
+    };
+    let device = step.model.device_ns();
+    out.found.push(draft.change(|rate| {
+        if scene.on_gpu && device > 0.0 {
+            Change::Device(device * padded * rate)
+        } else {
+            Change::Host(step.model.t * padded * rate)
+        }
+    }));
+}

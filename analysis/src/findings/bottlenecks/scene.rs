@@ -1,0 +1,251 @@
+//! What the rules look at, prepared once: each kind of step with its unobserved time, its kernels, and the roofs.
+
+use super::gains::{RowTime, StepModel};
+use super::roof::Roof;
+use crate::advice::{AdvicePlace, UnobservedStep};
+use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
+use crate::passes::path_totals::by_rollup;
+use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
+use crate::simulation::{Simulation, StepGroup, Typical};
+use candlescope_core::{KernelKind, Phase};
+use std::collections::BTreeMap;
+
+/// Kinds of steps that are looked at, at most.
+const MOST_KINDS: usize = 4;
+/// Kinds of steps with a smaller share of the time are not looked at.
+const LEAST_SHARE: f64 = 0.01;
+
+/// A run as the rules see it.
+pub(super) struct Scene<'a> {
+    pub(super) analysis: &'a Analysis,
+    /// Whether it ran on a GPU.
+    pub(super) on_gpu: bool,
+    /// What the device allows.
+    pub(super) roof: Roof,
+    /// Totals by path without ordinals.
+    pub(super) paths: BTreeMap<&'a str, &'a PathTotals>,
+    /// The kinds of steps, the most time first.
+    pub(super) steps: Vec<StepScene<'a>>,
+}
+
+/// One kind of step.
+pub(super) struct StepScene<'a> {
+    pub(super) name: &'a str,
+    pub(super) row: &'a PhaseRow,
+    pub(super) series: Option<&'a StepSeries>,
+    pub(super) time: UnobservedStep,
+    pub(super) work: Option<&'a PhaseWork>,
+    pub(super) line: Option<&'a Line>,
+    pub(super) model: StepModel,
+    /// The same steps, to be replayed with changes.
+    pub(super) replays: Option<&'a StepGroup>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn of(analysis: &'a Analysis, account: Option<&'a Account>, simulation: Option<&'a Simulation>) -> Self {
+        let on_gpu = ran_on_gpu(analysis);
+        // With several devices, the one that worked most.
+        let device = account
+            .and_then(|account| account.devices.iter().max_by_key(|device| device.trace.busy_ns))
+            .filter(|_| on_gpu);
+        Self {
+            analysis,
+            on_gpu,
+            roof: Roof::of(analysis, on_gpu),
+            paths: by_rollup(&analysis.intervals.paths),
+            steps: steps(analysis, device, simulation),
+        }
+    }
+
+    /// The totals of a path.
+    pub(super) fn totals(&self, path: &str) -> Option<&'a PathTotals> {
+        self.paths.get(path).copied()
+    }
+}
+
+/// Whether the model ran on a GPU, so that time on the host is not the operations' own.
+fn ran_on_gpu(analysis: &Analysis) -> bool {
+    let chosen = analysis.manifest.options.get("device").and_then(|device| device.as_str());
+    chosen.is_some_and(|device| device.starts_with("cuda"))
+        || !analysis.gpu.devices.is_empty()
+        || analysis.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
+}
+
+fn steps<'a>(
+    analysis: &'a Analysis,
+    device: Option<&'a DeviceAccount>,
+    simulation: Option<&'a Simulation>,
+) -> Vec<StepScene<'a>> {
+    let rows = &analysis.phases.rows;
+    let holds_others = |row: &PhaseRow| rows.iter().any(|other| other.inside.as_deref() == Some(&*row.name));
+    let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
+    let whole: u64 = rows.iter().filter(|row| !is_sampling(row) && !holds_others(row)).map(|row| row.total_ns).sum();
+    let share = |row: &PhaseRow| row.total_ns as f64 / whole.max(1) as f64;
+    let looked_at = |row: &&PhaseRow| {
+        let marked = row.is_phase && !is_sampling(row);
+        (marked || (row.inside.is_none() && !holds_others(row) && !is_sampling(row))) && share(row) >= LEAST_SHARE
+    };
+    let mut kinds: Vec<&PhaseRow> = rows.iter().filter(looked_at).filter(|row| row.duration.is_some()).collect();
+    kinds.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    kinds.truncate(MOST_KINDS);
+    let group = |row: &PhaseRow| simulation?.groups().iter().find(|group| group.name() == row.name);
+    kinds.into_iter().filter_map(|row| StepScene::of(analysis, device, row, (share(row), group(row)))).collect()
+}
+
+impl<'a> StepScene<'a> {
+    fn of(
+        analysis: &'a Analysis,
+        device: Option<&'a DeviceAccount>,
+        row: &'a PhaseRow,
+        (share_of_time, group): (f64, Option<&'a StepGroup>),
+    ) -> Option<Self> {
+        let duration = row.duration.as_ref()?;
+        let named = |name: &str| name == row.name;
+        let work = device.and_then(|device| device.work.iter().find(|work| named(&work.name) && work.steps > 0));
+        let line = device.and_then(|device| device.phases.iter().find(|phase| named(&phase.name)));
+        let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
+        let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
+        let replays = replays.filter(|(_, typical)| holds(typical, &time));
+        if let Some((_, typical)) = &replays {
+            let seconds = typical.unobserved.seconds;
+            time.unobserved_ns = seconds.mid * 1e9;
+            time.bound_ns = Some((seconds.high - seconds.low).abs() / 2.0 * 1e9);
+            time.basis = "steps replayed without what recording their intervals and calls costs";
+        }
+        let model = model(&time, work, line.map(|phase| &phase.line));
+        Some(Self {
+            name: &row.name,
+            row,
+            series: analysis.series.iter().find(|series| named(&series.name)),
+            time,
+            work,
+            line: line.map(|phase| &phase.line),
+            model,
+            replays: replays.map(|(group, _)| group),
+        })
+    }
+
+    /// The place of the step itself.
+    pub(super) fn place(&self) -> AdvicePlace {
+        AdvicePlace::of(self.name)
+    }
+
+    /// Whether it generates tokens.
+    pub(super) fn decodes(&self) -> bool {
+        self.name == Phase::Decode.as_str()
+    }
+
+    /// Whether this path is in a step of this kind.
+    pub(super) fn has(&self, path: &str) -> bool {
+        path.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Of something summed over the recorded steps: how much in one.
+    pub(super) fn each(&self, sum: u64) -> f64 {
+        sum as f64 / self.work.map_or(1, |work| work.steps.max(1)) as f64
+    }
+
+    /// Kernels that a graph launched have no launch of their own.
+    pub(super) fn runs_as_graph(&self) -> bool {
+        self.work.is_some_and(|work| work.by_graph * 2 > work.kernels)
+    }
+
+    /// Time a step ÷ its recorded time: below 1, as recording kernels slows launches.
+    pub(super) fn slowed(&self) -> f64 {
+        slowed(&self.time, self.work)
+    }
+}
+
+/// By how much a replayed step may differ from the steps whose kernels were not recorded.
+const MOST_APART: f64 = 0.10;
+
+/// Whether the replay agrees with what else is known about the unobserved step.
+fn holds(typical: &Typical, time: &UnobservedStep) -> bool {
+    let seconds = typical.unobserved.seconds.mid;
+    let check = typical.check.unwrap_or(0.0).abs();
+    seconds > 0.0 && check <= MOST_APART && seconds * 1e9 <= time.observed_ns * (1.0 + MOST_APART)
+}
+
+fn slowed(time: &UnobservedStep, work: Option<&PhaseWork>) -> f64 {
+    let recorded = work.filter(|work| work.steps > 0).map(|work| work.open_ns as f64 / work.steps as f64);
+    recorded.filter(|ns| *ns > 0.0).map_or(1.0, |ns| (time.unobserved_ns / ns).min(1.0))
+}
+
+/// T: the median step without recorded kernels, less what recording its intervals costs.
+fn unobserved(
+    analysis: &Analysis,
+    row: &PhaseRow,
+    median: f64,
+    n: u64,
+    work: Option<&PhaseWork>,
+    share_of_time: f64,
+) -> UnobservedStep {
+    let plain = work.and_then(|work| work.plain);
+    let (observed_ns, n) = plain.unwrap_or((median, n));
+    let overhead = &analysis.manifest.overhead;
+    let in_place = overhead.in_place.as_ref().and_then(|cost| {
+        let kind = cost.kinds.get(&row.name)?;
+        let bound = cost.low.zip(cost.high).map(|(low, high)| observed_ns * (high - low).abs() / 2.0);
+        Some((observed_ns * (1.0 - 1.0 / (1.0 + kind.ratio.max(0.0))), bound))
+    });
+    let intervals = row.intervals as f64 / row.steps.max(1) as f64;
+    let (cost, bound_ns) = match in_place {
+        Some((cost, bound)) => (cost, bound),
+        // Between a model's operations an interval costs two to three times what it does in a loop: the second half of
+        // that is the bound.
+        None => (intervals * overhead.per_interval_ns * 2.0, Some(intervals * overhead.per_interval_ns)),
+    };
+    let cost = cost.clamp(0.0, observed_ns * 0.5);
+    let has_kernels = work.is_some() && plain.is_none();
+    let basis = match (in_place.is_some(), has_kernels) {
+        (true, false) => "median of recorded steps, less their cost against plain ones",
+        (false, false) => "median of steps without recorded kernels, less their intervals × the cost of one",
+        (_, true) => "median of steps with recorded kernels, which slow launches, less the cost of their intervals",
+    };
+    UnobservedStep {
+        phase: row.name.clone(),
+        n,
+        observed_ns,
+        unobserved_ns: observed_ns - cost,
+        bound_ns: bound_ns.filter(|_| !has_kernels),
+        basis,
+        device_ns: work.map(|work| work.busy_ns as f64 / work.steps.max(1) as f64),
+        share_of_time,
+    }
+}
+
+fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -> StepModel {
+    let t = time.unobserved_ns;
+    let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
+    let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
+    let rows: Vec<RowTime> = work
+        .rows
+        .iter()
+        .map(|row| RowTime {
+            ns: row.ns as f64 / n,
+            launches: if row.kind == KernelKind::Kernel { row.count as f64 / n } else { 0.0 },
+        })
+        .collect();
+    let sum: f64 = rows.iter().map(|row| row.ns).sum();
+    let host_bound = line.map_or(0, |line| line.gaps.host_bound.n + line.gaps.sync.n);
+    // What the device needs between two kernels that are both in its queue.
+    let gap = line
+        .map(|line| line.gaps.launch_overhead)
+        .filter(|gaps| gaps.n >= 10 && gaps.n > host_bound / 10)
+        .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
+    let busy = work.busy_ns as f64 / n;
+    let launches = work.kernels as f64 / n;
+    let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
+    // A launch cannot cost more than the step has time for.
+    let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
+    StepModel {
+        t,
+        host: (t - blocked).max(0.0),
+        host_outside: work.edges_ns as f64 / n * slowed,
+        overlap: if sum > 0.0 { (busy / sum).min(1.0) } else { 1.0 },
+        // The device's line is no longer than the step.
+        gap: if launches > 0.0 { gap.min(((t - busy) / launches).max(0.0)) } else { 0.0 },
+        launch,
+        rows,
+    }
+}

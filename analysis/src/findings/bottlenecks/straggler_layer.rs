@@ -1,0 +1,61 @@
+//! Layers that take longer than their siblings.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::query::{quoted, steps_of};
+use super::scene::{Scene, StepScene};
+use super::spread::{beyond, quartiles};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::Layer;
+use std::collections::BTreeMap;
+
+/// Fewer siblings have no spread.
+const FEWEST: usize = 6;
+/// A layer this much above the median is one that takes longer.
+const ABOVE: f64 = 1.10;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::StragglerLayer;
+    let mut siblings: BTreeMap<&str, Vec<(&Layer, f64)>> = BTreeMap::new();
+    for layer in scene.analysis.layers.iter().filter(|layer| step.has(&layer.path.path)) {
+        let mean = |ns: u64, calls: u64| (calls > 0).then(|| ns as f64 / calls as f64);
+        let mean = if scene.on_gpu { mean(layer.gpu_ns, layer.gpu_calls) } else { mean(layer.host_ns, layer.calls) };
+        if let Some(mean) = mean {
+            siblings.entry(&layer.path.rollup).or_default().push((layer, mean));
+        }
+    }
+    siblings.retain(|_, layers| layers.len() >= FEWEST);
+    if siblings.is_empty() {
+        return out.abstain(code, step, Missing::Layers);
+    }
+    for layers in siblings.values() {
+        let Some(quartiles) = quartiles(layers.iter().map(|(_, mean)| *mean).collect()) else { continue };
+        let late = layers.iter().filter(|(_, mean)| *mean > beyond(quartiles).max(ABOVE * quartiles.1));
+        for (layer, mean) in late {
+            let steps = step.row.steps.max(1) as f64;
+            let excess = (mean - quartiles.1) * layer.calls as f64 / steps;
+            let path = &layer.path.path;
+            let draft = Draft::new(code, step)
+                .at(|place| {
+                    let mut place = place.path(path);
+                    place.module = layer.path.module.as_ref().map(ToString::to_string);
+                    place
+                })
+                .steps(step.row.steps)
+                .measured("mean_ns", "ns", *mean, if scene.on_gpu { layer.gpu_calls } else { layer.calls })
+                .measured("siblings_ns", "ns", quartiles.1, layers.len() as u64)
+                .derived("excess_ns", "ns", excess, layer.calls)
+                .query(format!(
+                    "SELECT path, count(*) AS calls, avg(host_dur_ns) AS host_ns, avg(gpu_dur_ns) AS gpu_ns FROM \
+                     measured_spans SEMI JOIN {} AS s USING (run, step) WHERE path = {} GROUP BY path",
+                    steps_of(step),
+                    quoted(path)
+                ))
+                .sure(ConfidenceLevel::Medium, "measured; some layers may have more to do than others");
+            let change = |rate: f64| {
+                if scene.on_gpu { Change::Device(excess * rate) } else { Change::Host(excess * rate) }
+            };
+            out.found.push(draft.change(change));
+        }
+    }
+}

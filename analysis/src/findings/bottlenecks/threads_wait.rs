@@ -1,0 +1,54 @@
+//! Processors that wait while a CPU does the work.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::operations::operations;
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::overhead::cores;
+
+/// From this use of the processors on, they are busy.
+const BUSY: f64 = 0.75;
+/// From this share of the memory's rate on, more threads do not help.
+const MEMORY_BOUND: f64 = 0.6;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::ThreadsWait;
+    // Samples do not tell phases apart: it is told once, at the steps with most of the time.
+    if scene.on_gpu || scene.steps.first().is_none_or(|first| first.name != step.name) {
+        return;
+    }
+    let series = &scene.analysis.memory.series;
+    let series =
+        series.iter().find(|series| series.device == "host" && series.metric == "process_cpu_utilization_ratio");
+    let sampled = series.and_then(|series| series.in_steps).filter(|sampled| sampled.n >= 5);
+    let Some((sampled, cores)) = sampled.zip(cores(&scene.analysis.manifest).filter(|cores| *cores > 0)) else {
+        return out.abstain(code, step, Missing::CpuSamples);
+    };
+    let used = sampled.mean / cores as f64;
+    let all = operations(scene, step);
+    let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
+    let fills_memory =
+        scene.roof.bandwidth.is_some_and(|(bandwidth, _)| ns > 0.0 && bytes / ns * 1e9 / bandwidth > MEMORY_BOUND);
+    if used >= BUSY || cores < 2 || fills_memory {
+        return;
+    }
+    let t = step.model.t;
+    let draft = Draft::new(code, step)
+        .steps(step.row.steps)
+        .measured("busy_processors", "count", sampled.mean, sampled.n)
+        .measured("processors", "count", cores as f64, 1)
+        .derived("used", "ratio", used, sampled.n)
+        .query(
+            "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM \
+            read_parquet('runs/**/samples/part-*.parquet') WHERE device = 'host' AND metric = \
+             'process_cpu_utilization_ratio' GROUP BY run_id"
+                .to_string(),
+        )
+        .sure(
+            ConfidenceLevel::Low,
+            "what cannot run in parallel, and what the memory limits, does not gain from \
+        more threads",
+        );
+    out.found.push(draft.change(|rate| Change::Host(t * (1.0 - used) * rate)));
+}

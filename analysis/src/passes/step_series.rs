@@ -1,0 +1,55 @@
+//! The measured steps of each kind in order of start: their durations, contexts and tokens.
+
+use super::step_rows::StepRow;
+use candlescope_core::Phase;
+
+/// All measured steps of one phase, or name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StepSeries {
+    /// The phase, or the steps' name.
+    pub name: String,
+    /// The phase, if it is one.
+    pub phase: Option<Phase>,
+    /// The steps, in order of start.
+    pub points: Vec<StepPoint>,
+    /// Tokens computed, padding and ended sequences included; `None` if a step does not say.
+    pub computed_tokens: Option<u64>,
+    /// Tokens that are new and belong to sequences that go on; `None` if a step does not say.
+    pub new_tokens: Option<u64>,
+    /// The largest batch.
+    pub batch: u32,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepPoint {
+    /// Its number.
+    pub step: u64,
+    /// Duration on the host in nanoseconds.
+    pub dur_ns: u64,
+    /// Context length after it.
+    pub context_len: Option<u32>,
+}
+
+impl StepSeries {
+    /// One for each kind of `steps`, which are in order of start.
+    pub(crate) fn all(steps: &[StepRow]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for step in steps {
+            let at = all.iter().position(|series| series.name == step.group()).unwrap_or_else(|| {
+                let (name, phase) = (step.group().to_string(), step.phase);
+                let (computed_tokens, new_tokens) = (Some(0), Some(0));
+                all.push(Self { name, phase, computed_tokens, new_tokens, ..Self::default() });
+                all.len() - 1
+            });
+            let series = &mut all[at];
+            let (dur_ns, context_len) = (step.dur_ns, step.context_len);
+            series.points.push(StepPoint { step: step.step, dur_ns, context_len });
+            series.batch = series.batch.max(step.batch.unwrap_or(1));
+            let plus = |sum: Option<u64>, more: Option<u32>| Some(sum?.saturating_add(u64::from(more?)));
+            series.computed_tokens = plus(series.computed_tokens, step.tokens);
+            series.new_tokens = plus(series.new_tokens, step.new_tokens);
+        }
+        all
+    }
+}

@@ -1,0 +1,9 @@
+//! Findings with gains: their words, and how each kind of report shows them.
+
+mod json;
+mod terminal;
+mod words;
+
+pub use json::json;
+pub use terminal::text;
+pub(super) use words::{abstentions, rows, steps, together};

@@ -1,0 +1,489 @@
+//! What a finding says, and what to do about it.
+
+use super::super::format::{bytes, count, duration, head, percent, printable, significant};
+use super::super::kernel_name::short;
+use crate::advice::{Advice, AdviceCode, Diagnosis, Gain};
+
+/// Longest list of kernels in a sentence, in characters.
+const NAMES: usize = 80;
+
+/// A finding in words.
+#[derive(Debug)]
+pub(in crate::render) struct Worded {
+    /// What was seen.
+    pub(in crate::render) message: String,
+    /// What to do, naming the place.
+    pub(in crate::render) remedy: String,
+}
+
+/// A finding as tables show it.
+pub(in crate::render) struct Row<'a> {
+    pub(in crate::render) advice: &'a Advice,
+    pub(in crate::render) words: Worded,
+    /// `12 % (9–14 %)`.
+    pub(in crate::render) gain: String,
+    pub(in crate::render) place: String,
+    /// Its figures, one after another.
+    pub(in crate::render) evidence: String,
+}
+
+/// The findings of a diagnosis.
+pub(in crate::render) fn rows(diagnosis: &Diagnosis) -> Vec<Row<'_>> {
+    let row = |advice| Row {
+        advice,
+        words: worded(advice),
+        gain: gain(advice.gain),
+        place: place(advice),
+        evidence: evidence(advice),
+    };
+    diagnosis.findings.iter().map(row).collect()
+}
+
+/// `38 % (25 to 47 %)`.
+pub(in crate::render) fn gain(gain: Gain) -> String {
+    let plain = |share: f64| percent(share).replace(" %", "");
+    format!("{} ({} to {})", percent(gain.mid), plain(gain.low), percent(gain.high))
+}
+
+/// The most telling part of the place: the path, or the steps.
+fn place(advice: &Advice) -> String {
+    printable(advice.place.path.as_deref().unwrap_or(&advice.place.phase))
+}
+
+fn kernel(advice: &Advice) -> String {
+    let names = advice.place.kernel.as_deref().unwrap_or("its kernels");
+    let each: Vec<String> = names.split(" + ").map(|name| short(name).to_string()).collect();
+    head(&printable(&each.join(" + ")), NAMES)
+}
+
+/// A value in its unit.
+fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => duration(value),
+        "ns/token" => format!("{} a token", duration(value)),
+        "ratio" => percent(value),
+        "bytes" => bytes(value),
+        "B/s" => format!("{} GB/s", significant(value / 1e9)),
+        "hertz" => format!("{} MHz", significant(value / 1e6)),
+        "FLOP" => format!("{} MFLOP", significant(value / 1e6)),
+        "count" if value.fract() == 0.0 && value.abs() < 1e15 => count(value as u64),
+        "count" => significant(value),
+        unit => format!("{} {unit}", significant(value)),
+    }
+}
+
+fn evidence(advice: &Advice) -> String {
+    let figure = |figure: &crate::advice::AdviceFigure| {
+        let name = figure.name.strip_suffix("_ns").unwrap_or(figure.name).replace('_', " ");
+        format!("{name} {} ({})", shown(figure.value, figure.unit), figure.source.name())
+    };
+    advice.evidence.iter().map(figure).collect::<Vec<_>>().join(", ")
+}
+
+/// What a finding says.
+pub(in crate::render) fn worded(advice: &Advice) -> Worded {
+    let phase = printable(&advice.place.phase);
+    let it = Told { advice, at: place(advice), kernel: kernel(advice), phase };
+    let (message, remedy) = match advice.code {
+        AdviceCode::LaunchBound => launch_bound(&it),
+        AdviceCode::KernelCount => kernel_count(&it),
+        AdviceCode::Unfused => unfused(&it),
+        AdviceCode::SyncDrain => sync_drain(&it),
+        AdviceCode::ExposedCopy => exposed_copy(&it),
+        AdviceCode::CacheCopied => cache_copied(&it),
+        AdviceCode::KvBandwidth => kv_bandwidth(&it),
+        AdviceCode::WeightStreaming => weight_streaming(&it),
+        AdviceCode::BelowRoof => below_roof(&it),
+        AdviceCode::WaveTail => wave_tail(&it),
+        AdviceCode::ClocksLow => clocks_low(&it),
+        AdviceCode::Allocator => allocator(&it),
+        AdviceCode::Padding => padding(&it),
+        AdviceCode::HostSampling => host_sampling(&it),
+        AdviceCode::BetweenSteps => between_steps(&it),
+        AdviceCode::StragglerLayer => straggler_layer(&it),
+        AdviceCode::StragglerStep => straggler_step(&it),
+        AdviceCode::Upcast => upcast(&it),
+        AdviceCode::DataMovement => data_movement(&it),
+        AdviceCode::Dequantise => dequantise(&it),
+        AdviceCode::WarmupUnsettled => warmup_unsettled(&it),
+        AdviceCode::ThreadsWait => threads_wait(&it),
+    };
+    Worded { message: sentence(message), remedy }
+}
+
+/// A finding, and the names in its sentences.
+struct Told<'a> {
+    advice: &'a Advice,
+    at: String,
+    kernel: String,
+    phase: String,
+}
+
+impl Told<'_> {
+    fn of(&self, name: &str) -> f64 {
+        self.advice.figure(name).unwrap_or(f64::NAN)
+    }
+
+    fn time(&self, name: &str) -> String {
+        duration(self.of(name))
+    }
+}
+
+fn launch_bound(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the device waits for launches in {} of a step `{phase}`: {} kernels take {} of {}",
+            percent(it.of("late")),
+            significant(it.of("kernels")),
+            it.time("device_ns"),
+            it.time("step_ns")
+        ),
+        format!(
+            "Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches"
+        ),
+    )
+}
+
+fn kernel_count(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "a step `{phase}` launches {} kernels of {} on average, {} of them right after a neighbour that they \
+         could be one kernel with",
+            significant(it.of("kernels")),
+            it.time("kernel_mean_ns"),
+            significant(it.of("could_join"))
+        ),
+        format!(
+            "Fuse neighbouring element-wise kernels of `{phase}` (each launch costs the host {}), or batch more \
+            sequences",
+            it.time("launch_ns")
+        ),
+    )
+}
+
+fn unfused(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "`{at}` takes {} kernels a step, {}, where {} would do: {kernel}",
+            significant(it.of("kernels")),
+            it.time("device_ns"),
+            significant(it.of("become"))
+        ),
+        format!("Use one fused kernel in `{at}` instead of {kernel}"),
+    )
+}
+
+fn sync_drain(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "after waiting for the device in `{at}` ({kernel}), the device is idle for {} a step until the next launch",
+            it.time("idle_ns")
+        ),
+        format!(
+            "Launch what comes next before waiting in `{at}`: keep the {kernel} result on the device, or read it one \
+            step later"
+        ),
+    )
+}
+
+fn exposed_copy(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "copies ({kernel}) of `{at}` run while no kernel does: {} a step for {}",
+            it.time("exposed_ns"),
+            bytes(it.of("bytes"))
+        ),
+        format!(
+            "Copy {kernel} of `{at}` once, before the steps, from pinned memory on another stream, or make the values \
+            on the device"
+        ),
+    )
+}
+
+fn cache_copied(it: &Told<'_>) -> (String, String) {
+    let Told { at, phase, .. } = it;
+    (
+        format!(
+            "a step `{phase}` takes {} longer for each token of context, and reading the cache explains {} of that",
+            it.time("slope_ns"),
+            it.time("reads_ns")
+        ),
+        format!(
+            "Write keys and values in place in `{at}`, into a cache allocated for the longest context, instead of \
+            `Tensor::cat`; do not expand its heads"
+        ),
+    )
+}
+
+fn kv_bandwidth(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!(
+            "reading the KV cache in `{at}` and beside it reaches {} of the memory's rate, {} a step",
+            percent(it.of("of_bandwidth")),
+            it.time("time_ns")
+        ),
+        format!(
+            "Use one attention kernel in `{at}` that reads the cache once (flash-decoding), without expanding heads or \
+            types"
+        ),
+    )
+}
+
+fn weight_streaming(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!(
+            "`{at}` and others read {} of weights a step at {} of the memory's rate",
+            bytes(it.of("weight_bytes")),
+            percent(it.of("of_bandwidth"))
+        ),
+        format!(
+            "Store the weights of `{at}` and its like in {} bits instead of {}, or serve more sequences at once",
+            significant(it.of("to_bits")),
+            significant(it.of("bits"))
+        ),
+    )
+}
+
+fn below_roof(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!("`{at}` reaches {} of what its work allows, {} a step", percent(it.of("of_roof")), it.time("time_ns")),
+        match it.advice.place.kernel {
+            Some(_) => format!(
+                "Replace or tune {kernel} in `{at}`: another shape, layout or library, or one kernel for several of \
+                them"
+            ),
+            None => format!(
+                "Speed up `{at}`: another layout or type, larger batches, or a tuned library (MKL, Accelerate) in \
+                place \
+            of the built-in product"
+            ),
+        },
+    )
+}
+
+fn wave_tail(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!("{kernel} in `{at}` fills {} of its {} waves", percent(it.of("filled")), significant(it.of("waves"))),
+        format!(
+            "Choose another tile or split for {kernel} in `{at}`, or another batch, so that its blocks fill whole waves"
+        ),
+    )
+}
+
+fn clocks_low(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the device ran at {} while steps were open, and reaches {}",
+            shown(it.of("clock_hertz"), "hertz"),
+            shown(it.of("highest_hertz"), "hertz")
+        ),
+        format!(
+            "Cool the device, raise its power limit, or lock its clocks: `{phase}` computes for {} a step",
+            it.time("compute_bound_ns")
+        ),
+    )
+}
+
+fn allocator(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        "memory is allocated on the critical path".to_string(),
+        format!("Reuse tensors in `{phase}`, or raise the pool's release threshold"),
+    )
+}
+
+fn padding(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "{} of the tokens that `{phase}` computes are padding, or of sequences that have ended",
+            percent(it.of("padded"))
+        ),
+        format!(
+            "Batch sequences of similar lengths in `{phase}`, and let a new sequence take the place of one that has \
+            ended"
+        ),
+    )
+}
+
+fn host_sampling(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!("`{at}` works {} a step on the host, waiting left out", it.time("work_ns")),
+        format!("Choose the token on the device in `{at}` (argmax, top-k), and fetch only its number"),
+    )
+}
+
+fn between_steps(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!("requests spend {} for each step `{phase}` outside their steps", it.time("each_step_ns")),
+        "Tokenise, detokenise and print on another thread, or less often".to_string(),
+    )
+}
+
+fn straggler_layer(it: &Told<'_>) -> (String, String) {
+    let Told { at, .. } = it;
+    (
+        format!("`{at}` takes {}, its siblings {}", it.time("mean_ns"), it.time("siblings_ns")),
+        format!("Look at what `{at}` does beside its siblings: another shape, type or device, or a copy"),
+    )
+}
+
+fn straggler_step(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "{} of the steps `{phase}` take {} on average, where the median is {}",
+            count(it.of("late_steps") as u64),
+            it.time("late_mean_ns"),
+            it.time("median_ns")
+        ),
+        format!(
+            "Look at the latest steps `{phase}` on a timeline (`candlescope export perfetto`): growth of a cache, \
+            other \
+            work on the machine, paging"
+        ),
+    )
+}
+
+fn upcast(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step convert types ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Keep one type through `{at}`: normalise and attend in the type of the weights, with sums in f32 inside \
+            the \
+            kernels"
+        ),
+    )
+}
+
+fn data_movement(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step only move data ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Leave out `contiguous`, `cat` and `repeat` in `{at}`: use layouts that the next kernel reads as they are"
+        ),
+    )
+}
+
+fn dequantise(it: &Told<'_>) -> (String, String) {
+    let Told { at, kernel, .. } = it;
+    (
+        format!(
+            "{} kernels a step expand quantised weights ({kernel}), {}, most of it in `{at}`",
+            significant(it.of("kernels")),
+            it.time("device_ns")
+        ),
+        format!(
+            "Multiply quantised weights directly in `{at}`, or expand them once where memory allows (`--dequantize`)"
+        ),
+    )
+}
+
+fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the first {} steps `{phase}` take {} on average, the later ones {}",
+            count(it.of("unsettled_steps") as u64),
+            it.time("first_ns"),
+            it.time("settled_ns")
+        ),
+        format!("Warm up longer before measuring `{phase}` (`--warmup`), until its rolling median settles"),
+    )
+}
+
+fn threads_wait(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    (
+        format!(
+            "the process keeps {} of {} processors busy while steps run",
+            significant(it.of("busy_processors")),
+            significant(it.of("processors"))
+        ),
+        format!(
+            "Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no \
+            serial work between products"
+        ),
+    )
+}
+
+/// With a capital at its begin, unless it begins with code.
+fn sentence(text: String) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
+}
+
+/// What could not be judged: the findings with the steps that it is about, what is missing, how to record it.
+pub(in crate::render) fn abstentions(diagnosis: &Diagnosis) -> Vec<(String, String, String)> {
+    let mut all: Vec<(crate::advice::Missing, &[String], Vec<&str>)> = Vec::new();
+    for abstention in &diagnosis.abstained {
+        let same = |known: &&mut (crate::advice::Missing, &[String], Vec<&str>)| {
+            known.0 == abstention.missing && known.1 == abstention.phases
+        };
+        match all.iter_mut().find(same) {
+            Some((_, _, codes)) => codes.push(abstention.code.as_str()),
+            None => all.push((abstention.missing, &abstention.phases, vec![abstention.code.as_str()])),
+        }
+    }
+    // Where all kinds of steps lack it, none is named.
+    let everywhere = |phases: &[String]| phases.len() == diagnosis.steps.len();
+    let line = |(missing, phases, codes): (crate::advice::Missing, &[String], Vec<&str>)| {
+        let named: Vec<String> = phases.iter().map(|phase| format!("`{}`", printable(phase))).collect();
+        let of = if everywhere(phases) { String::new() } else { format!(" of {}", named.join(", ")) };
+        (format!("{}{of}", codes.join(", ")), missing.what().to_string(), missing.record().to_string())
+    };
+    all.into_iter().map(line).collect()
+}
+
+/// How long a step of each kind takes unobserved.
+pub(in crate::render) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
+    let one = |step: &crate::advice::UnobservedStep| {
+        let bound = step.bound_ns.map_or(String::new(), |ns| format!(" ±{}", duration(ns)));
+        let device = step.device_ns.map_or(String::new(), |ns| format!(", {} of it work on the device", duration(ns)));
+        format!(
+            "a step `{}` takes {}{bound} unobserved ({} observed, n {}){device}; {} of the steps' time",
+            printable(&step.phase),
+            duration(step.unobserved_ns),
+            duration(step.observed_ns),
+            count(step.n),
+            percent(step.share_of_time)
+        )
+    };
+    diagnosis.steps.iter().map(one).collect()
+}
+
+/// What findings gain together.
+pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
+    let one = |together: &crate::advice::Together| {
+        let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
+        format!(
+            "all of {} together: {} of a step `{}`",
+            codes.join(", "),
+            gain(together.gain),
+            printable(&together.phase)
+        )
+    };
+    diagnosis.together.iter().map(one).collect()
+}

@@ -1,0 +1,184 @@
+//! Findings of runs on a CPU, and those that need no kernels.
+
+use super::made::{decode, diagnose, measured_peaks, near, one_request};
+use crate::common::{T0, manifest, span, step};
+use candlescope_analysis::advice::{AdviceCode, Missing};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
+use candlescope_testkit::with;
+use serde_json::json;
+
+/// From one step's begin to the next one's.
+const PERIOD: i64 = 100_000_000;
+
+/// 64 decoding steps with these durations, the context growing by one token each.
+fn run(dur_ns: impl Fn(u64) -> u64) -> (Batch, RunManifest) {
+    let mut batch = Batch::default();
+    for n in 0..64 {
+        let begin = n as i64 * PERIOD;
+        batch.steps.push(decode(n, begin, dur_ns(n), 100 + n as u32));
+        let seq = (1 << 40) + n * 1_000_000;
+        batch.spans.push(with(span(seq, None, "decode", begin, dur_ns(n)), |r| {
+            r.step = Some(n);
+            r.phase = Some(Phase::Decode);
+        }));
+    }
+    batch.requests = vec![one_request(&batch)];
+    // The request is its steps and nothing beside them.
+    batch.requests[0].host_dur_ns = batch.steps.iter().map(|step| step.host_dur_ns).sum();
+    let mut manifest = manifest(&batch);
+    manifest.options.insert("device".into(), "cpu".into());
+    manifest.environment.insert("logical_cpus".into(), json!(4));
+    manifest.environment.insert("measured_peaks".into(), measured_peaks(1e11, 1e10));
+    for (key, value) in [("layers", 2), ("kv_heads", 2), ("head_dim", 64)] {
+        manifest.model.insert(key.into(), json!(value));
+    }
+    manifest.model.insert("dtype".into(), "f32".into());
+    (batch, manifest)
+}
+
+/// A child of `ns` in each step, with its work.
+fn with_child(run: &mut (Batch, RunManifest), path: &str, ns: u64, phase: Phase, work: Option<(u64, u64)>) {
+    for n in 0..64 {
+        let seq = (1 << 40) + n * 1_000_000;
+        let own = seq + 1 + run.0.spans.len() as u64;
+        run.0.spans.push(with(span(own, Some(seq), path, n as i64 * PERIOD + 10, ns), |r| {
+            r.step = Some(n);
+            r.phase = Some(phase);
+            (r.flops, r.bytes, r.io_bytes) = (work.map(|w| w.0), work.map(|w| w.1), work.map(|w| w.1));
+        }));
+    }
+}
+
+#[test]
+fn a_steady_run_has_nothing_to_change() {
+    let found = diagnose(&run(|_| 1_000_000));
+    assert!(found.diagnosis.findings.is_empty(), "{:?}", found.codes());
+    // Nothing of a GPU is missing on a CPU.
+    for code in [AdviceCode::LaunchBound, AdviceCode::SyncDrain, AdviceCode::WaveTail, AdviceCode::Allocator] {
+        assert_eq!(found.lacks(code), None, "{code}");
+    }
+    assert_eq!(found.lacks(AdviceCode::BelowRoof), Some(Missing::Work));
+    assert_eq!(found.lacks(AdviceCode::HostSampling), Some(Missing::SamplePhase));
+    assert_eq!(found.lacks(AdviceCode::ThreadsWait), Some(Missing::CpuSamples));
+}
+
+#[test]
+fn a_cache_that_is_copied_at_every_token() {
+    // 3 µs a token of context; reading it, 2,048 bytes at 10 GB/s, takes 0.2 µs.
+    let found = diagnose(&run(|n| 1_000_000 + 3_000 * (100 + n)));
+    let advice = found.one(AdviceCode::CacheCopied);
+    let share = 2.7952e3 * 131.5 / (1e6 + 3e3 * 131.5);
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert!((advice.figure("slope_ns").unwrap() - 3_000.0).abs() < 1.0, "{advice:?}");
+    // What reading explains is none.
+    diagnose(&run(|n| 1_000_000 + 210 * (100 + n))).none(AdviceCode::CacheCopied);
+    let short = run(|_| 1_000_000);
+    let mut short = (short.0, short.1);
+    short.0.steps.iter_mut().for_each(|step| step.context_len = None);
+    assert_eq!(diagnose(&short).lacks(AdviceCode::CacheCopied), Some(Missing::Contexts));
+}
+
+#[test]
+fn an_operation_far_below_the_roof() {
+    // Half of the step at 1 of 10 GB/s.
+    let mut made = run(|_| 1_000_000);
+    with_child(&mut made, "decode/linear", 500_000, Phase::Decode, Some((1_000, 500_000)));
+    let found = diagnose(&made);
+    let advice = found.one(AdviceCode::BelowRoof);
+    near(advice.gain, 0.5 * (1.0 - 0.1 / 0.75), 0.5 * (1.0 - 0.1 / 0.875), 0.45, 0.005);
+    assert_eq!(advice.place.path.as_deref(), Some("decode/linear"));
+    let mut quick = run(|_| 1_000_000);
+    with_child(&mut quick, "decode/linear", 500_000, Phase::Decode, Some((1_000, 4_500_000)));
+    diagnose(&quick).none(AdviceCode::BelowRoof);
+}
+
+#[test]
+fn sampling_on_the_host() {
+    let mut made = run(|_| 1_000_000);
+    with_child(&mut made, "decode/sample", 200_000, Phase::Sample, None);
+    let found = diagnose(&made);
+    let advice = found.one(AdviceCode::HostSampling);
+    near(advice.gain, 0.15, 0.175, 0.2, 0.005);
+    let mut quick = run(|_| 1_000_000);
+    with_child(&mut quick, "decode/sample", 2_000, Phase::Sample, None);
+    let found = diagnose(&quick);
+    found.none(AdviceCode::HostSampling);
+    assert_eq!((found.lacks(AdviceCode::HostSampling), found.diagnosis.negligible), (None, 1));
+}
+
+#[test]
+fn time_of_requests_outside_their_steps() {
+    let mut made = run(|_| 1_000_000);
+    made.0.requests[0].host_dur_ns = 80_000_000;
+    let found = diagnose(&made);
+    // 16 of 80 ms.
+    near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    made.0.requests.clear();
+    made.0.steps.iter_mut().for_each(|step| step.request = None);
+    assert_eq!(diagnose(&made).lacks(AdviceCode::BetweenSteps), Some(Missing::WholeRequests));
+}
+
+#[test]
+fn steps_far_from_the_others() {
+    // Four of 64 take ten times as long, spread over the run.
+    let found = diagnose(&run(|n| if n % 16 == 11 { 10_000_000 } else { 1_000_000 + n % 5 * 1_000 }));
+    let advice = found.one(AdviceCode::StragglerStep);
+    let share = 4.0 * 9.0 / (4.0 * 10.0 + 60.0);
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.figure("late_steps"), Some(4.0));
+    let mut few = run(|_| 1_000_000);
+    few.0.steps.truncate(10);
+    assert_eq!(diagnose(&few).lacks(AdviceCode::StragglerStep), Some(Missing::Steps));
+}
+
+#[test]
+fn steps_that_still_get_faster() {
+    let found = diagnose(&run(|n| if n < 16 { 3_000_000 } else { 1_000_000 + n % 5 * 1_000 }));
+    let advice = found.one(AdviceCode::WarmupUnsettled);
+    let unsettled = advice.figure("unsettled_steps").unwrap();
+    assert!((8.0..=16.0).contains(&unsettled), "{advice:?}");
+    assert!(advice.gain.high > 0.1 && advice.gain.high < 0.5, "{advice:?}");
+    diagnose(&run(|n| 1_000_000 + n % 5 * 1_000)).none(AdviceCode::WarmupUnsettled);
+}
+
+#[test]
+fn processors_that_wait() {
+    let sampled = |used: f64| {
+        let (mut batch, manifest) = run(|_| 50_000_000);
+        for n in 0..64 {
+            let at = HostNs(T0 + n * PERIOD + 10_000_000);
+            batch.samples.push(SampleRecord::new(at, "host", "process_cpu_utilization_ratio", used, "ratio"));
+        }
+        diagnose(&(batch, manifest))
+    };
+    // One of four processors works.
+    near(sampled(1.0).one(AdviceCode::ThreadsWait).gain, 0.5625, 0.65625, 0.75, 0.01);
+    sampled(3.8).none(AdviceCode::ThreadsWait);
+}
+
+#[test]
+fn tokens_that_nobody_asked_for() {
+    let prefill = |new: Option<u32>| {
+        let mut batch = Batch::default();
+        for n in 0..8 {
+            let seq = (1 << 40) + n * 1_000_000;
+            batch.steps.push(with(step(n, "prefill", n as i64 * PERIOD, 1_000_000), |r| {
+                (r.seq, r.phase, r.batch) = (seq, Some(Phase::Prefill), Some(4));
+                (r.tokens, r.new_tokens) = (Some(400), new);
+            }));
+            batch.spans.push(with(span(seq, None, "prefill", n as i64 * PERIOD, 1_000_000), |r| {
+                (r.step, r.phase) = (Some(n), Some(Phase::Prefill));
+            }));
+        }
+        let mut manifest = manifest(&batch);
+        manifest.options.insert("device".into(), "cpu".into());
+        diagnose(&(batch, manifest))
+    };
+    let found = prefill(Some(300));
+    let advice = found.one(AdviceCode::Padding);
+    near(advice.gain, 0.1875, 0.21875, 0.25, 0.005);
+    assert_eq!(advice.place.phase, "prefill");
+    prefill(Some(400)).none(AdviceCode::Padding);
+    assert_eq!(prefill(None).lacks(AdviceCode::Padding), Some(Missing::NewTokens));
+}

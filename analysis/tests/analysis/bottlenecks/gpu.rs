@@ -1,0 +1,292 @@
+//! Findings that rest on recorded kernels.
+
+use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
+use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_testkit::with;
+
+/// 100 kernels of 2 µs, each launched 20 µs after the one before and starting 3 µs later; two in each interval.
+fn eager() -> Vec<Piece> {
+    let names = ["decode/rotary", "decode/norm"];
+    let one = |n: i64| {
+        let launch = 10_000 + 20_000 * n;
+        let path = names[(n / 2 % 2) as usize];
+        Piece { interval: n as u64 / 2, ..piece(path, "badd_f32", launch, launch + 3_000, 2_000) }
+    };
+    (0..100).map(one).collect()
+}
+
+/// 100 matrix kernels of 40 µs, all launched in time.
+fn busy() -> (Vec<Piece>, u64) {
+    with_result(queued(&[("decode/linear", "gemm", 40_000, 0); 100]))
+}
+
+#[test]
+fn launch_bound_promises_what_a_graph_would_take() {
+    let found = diagnose(&gpu_run(&eager(), 2_000_000));
+    let advice = found.one(AdviceCode::LaunchBound);
+    // 200 µs of kernels instead of 2 ms, and at most 1 µs between two of them.
+    let t = found.diagnosis.steps[0].unobserved_ns;
+    let (least, most) = (1.0 - 300e3 / t, 1.0 - 200e3 / t);
+    assert!(advice.gain.high >= least && advice.gain.high <= most, "{advice:?}");
+    // The others are what the same takes at 87.5 and 75 % of that.
+    let after = 1.0 - advice.gain.high;
+    near(advice.gain, 1.0 - after / 0.75, 1.0 - after / 0.875, advice.gain.high, 1e-6);
+    assert_eq!((advice.place.phase.as_str(), advice.place.path.as_deref()), ("decode", None));
+    assert!(advice.figure("late").unwrap() > 0.8, "{advice:?}");
+    assert_eq!(advice.figure("kernels"), Some(100.0));
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Medium, "all steps were recorded with their kernels");
+    assert_eq!(found.diagnosis.findings[0].code, AdviceCode::LaunchBound, "it gains most");
+}
+
+#[test]
+fn a_device_that_is_kept_busy_is_not_launch_bound() {
+    let (pieces, ns) = busy();
+    let found = diagnose(&gpu_run(&pieces, ns));
+    for code in [AdviceCode::LaunchBound, AdviceCode::KernelCount, AdviceCode::Unfused, AdviceCode::SyncDrain] {
+        found.none(code);
+    }
+    for code in [AdviceCode::ExposedCopy, AdviceCode::Upcast, AdviceCode::DataMovement, AdviceCode::Dequantise] {
+        found.none(code);
+    }
+}
+
+#[test]
+fn without_kernels_nothing_is_guessed() {
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    batch.kernels.clear();
+    let found = diagnose(&(batch, manifest));
+    for code in [
+        AdviceCode::LaunchBound,
+        AdviceCode::KernelCount,
+        AdviceCode::Unfused,
+        AdviceCode::SyncDrain,
+        AdviceCode::ExposedCopy,
+        AdviceCode::Upcast,
+        AdviceCode::DataMovement,
+        AdviceCode::Dequantise,
+        AdviceCode::WaveTail,
+        AdviceCode::BelowRoof,
+        AdviceCode::KvBandwidth,
+        AdviceCode::WeightStreaming,
+        AdviceCode::Allocator,
+    ] {
+        found.none(code);
+        assert_eq!(found.lacks(code), Some(Missing::Kernels), "{code}");
+    }
+    assert_eq!(found.lacks(AdviceCode::ClocksLow), Some(Missing::ClockSamples));
+}
+
+#[test]
+fn without_launch_calls_or_a_common_clock_the_host_is_not_blamed() {
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    let (mut uncertain, far) = (manifest.clone(), batch.clone());
+    batch.kernels = batch
+        .kernels
+        .into_iter()
+        .map(|kernel| {
+            with(kernel, |r| {
+                (r.launch, r.launch_start, r.launch_dur_ns) = (None, None, None);
+            })
+        })
+        .collect();
+    let found = diagnose(&(batch, manifest));
+    assert_eq!(found.lacks(AdviceCode::LaunchBound), Some(Missing::LaunchCalls));
+    assert_eq!(found.lacks(AdviceCode::SyncDrain), Some(Missing::LaunchCalls));
+    if let Some(kernels) = uncertain.gpu.as_mut().and_then(|gpu| gpu.kernels.as_mut()) {
+        kernels.clock_bound_ns = Some(50_000);
+    }
+    let found = diagnose(&(far, uncertain));
+    assert_eq!(found.lacks(AdviceCode::LaunchBound), Some(Missing::CommonClock));
+    found.none(AdviceCode::LaunchBound);
+}
+
+#[test]
+fn the_price_of_many_kernels() {
+    let found = diagnose(&gpu_run(&eager(), 2_000_000));
+    let advice = found.one(AdviceCode::KernelCount);
+    // Each of 50 intervals has one kernel too many, which costs the host 20 µs of 2 ms: half of what lies between two
+    // calls goes with it, or none, or all.
+    assert!((advice.gain.high - 0.5).abs() < 0.02 && (advice.gain.mid - 0.26).abs() < 0.03, "{advice:?}");
+    assert!(advice.gain.low < 0.1, "{advice:?}");
+    assert_eq!(advice.figure("could_join"), Some(50.0));
+    assert!((advice.figure("launch_ns").unwrap() - 20_000.0).abs() < 2_000.0, "{advice:?}");
+}
+
+#[test]
+fn several_kernels_for_one_norm() {
+    // 20 norms of two kernels of 50 µs, 20 products of 50 µs, and one kernel of 5 µs, which is the shortest.
+    let mut list = Vec::new();
+    for n in 0..20 {
+        list.push(("decode/norm", "usqr_f32", 50_000, n));
+        list.push(("decode/norm", "bmul_f32", 50_000, n));
+        list.push(("decode/linear", "gemm", 50_000, n));
+    }
+    list.push(("decode/head", "gemm", 5_000, 0));
+    let (pieces, ns) = with_result(queued(&list));
+    let found = diagnose(&gpu_run(&pieces, ns));
+    let advice = found.one(AdviceCode::Unfused);
+    assert_eq!(advice.place.path.as_deref(), Some("decode/norm"));
+    assert_eq!(advice.place.kernel.as_deref(), Some("bmul_f32 + usqr_f32"));
+    // Without bytes, one kernel takes as long as the longer of the two: 20 × 50 µs and 20 gaps are gained.
+    let t = ns as f64;
+    near(
+        advice.gain,
+        (20.0 * 101e3 - 20.0 * 50e3 / 0.75) / t,
+        (20.0 * 101e3 - 20.0 * 50e3 / 0.875) / t,
+        20.0 * 51e3 / t,
+        0.01,
+    );
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Low);
+
+    // With bytes, what reading them takes: 1 MB at 1 TB/s is 1 µs, and no kernel is shorter than 5 µs.
+    let (mut batch, manifest) = gpu_run(&pieces, ns);
+    batch
+        .spans
+        .iter_mut()
+        .filter(|span| span.path.path == "decode/norm")
+        .for_each(|span| span.io_bytes = Some(1_000_000));
+    let found = diagnose(&(batch, manifest));
+    let advice = found.one(AdviceCode::Unfused);
+    let right = (20.0 * 101e3 - 100e3) / t;
+    near(advice.gain, right, right, right, 0.015);
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Medium);
+}
+
+#[test]
+fn kernels_of_neighbouring_intervals_are_not_one_operation() {
+    let mut list = Vec::new();
+    for n in 0..20 {
+        list.push(("decode/block", "badd_f32", 50_000, n));
+        list.push(("decode/linear", "gemm", 50_000, n));
+        list.push(("decode/block", "badd_f32", 50_000, n));
+        list.push(("decode/linear", "gemm", 50_000, n));
+    }
+    let (pieces, ns) = with_result(queued(&list));
+    diagnose(&gpu_run(&pieces, ns)).none(AdviceCode::Unfused);
+}
+
+/// `n` matrix kernels of 100 µs, and after each one of `ns` named `name`.
+fn between(n: usize, name: &'static str, path: &'static str, ns: u64) -> (Vec<Piece>, u64) {
+    let pair = [("decode/linear", "gemm", 100_000, 0), (path, name, ns, 0)];
+    with_result(queued(&(0..2 * n).map(|at| pair[at % 2]).collect::<Vec<_>>()))
+}
+
+#[test]
+fn kernels_that_convert_move_and_expand() {
+    for (code, name, path) in [
+        (AdviceCode::Upcast, "cast_bf16_f32", "decode/attn/softmax"),
+        (AdviceCode::DataMovement, "ucopy_bf16", "decode/attn"),
+        (AdviceCode::Dequantise, "dequantize_block_q4_K_f16", "decode/mlp/down_proj"),
+    ] {
+        let (pieces, ns) = between(20, name, path, 20_000);
+        let found = diagnose(&gpu_run(&pieces, ns));
+        let advice = found.one(code);
+        // 20 × 20 µs and 20 gaps of a step that the device fills.
+        let share = 20.0 * 21e3 / ns as f64;
+        near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+        assert_eq!((advice.place.path.as_deref(), advice.place.kernel.as_deref()), (Some(path), Some(name)));
+        let others = [AdviceCode::Upcast, AdviceCode::DataMovement, AdviceCode::Dequantise];
+        others.into_iter().filter(|other| *other != code).for_each(|other| found.none(other));
+    }
+}
+
+#[test]
+fn a_wait_that_lets_the_queue_run_dry() {
+    // 300 µs of kernels, a blocking copy until 400 µs, the next launch at 600 µs, 300 µs of kernels.
+    let mut pieces = vec![piece("decode/linear", "gemm", 10_000, 90_000, 300_000)];
+    let copy = piece("decode/route", "dtoh", 20_000, 395_000, 4_000);
+    pieces.push(Piece { launch_ns: 380_000, copies: Some(64), ..copy });
+    pieces.push(piece("decode/linear", "gemm", 600_000, 610_000, 300_000));
+    let found = diagnose(&gpu_run(&pieces, 1_000_000));
+    let advice = found.one(AdviceCode::SyncDrain);
+    near(advice.gain, 0.15, 0.175, 0.2, 0.005);
+    assert_eq!(advice.place.path.as_deref(), Some("decode/route"));
+    // The next launch follows at once.
+    pieces[2].launch = 401_000;
+    diagnose(&gpu_run(&pieces, 1_000_000)).none(AdviceCode::SyncDrain);
+}
+
+#[test]
+fn a_copy_that_no_kernel_hides() {
+    let copy = |stream, start| {
+        let made = piece("decode/embed", "htod", 5_000, start, 300_000);
+        Piece { copies: Some(1_000_000), stream, ..made }
+    };
+    let kernel = |start| piece("decode/linear", "gemm", 8_000, start, 600_000);
+    let found = diagnose(&gpu_run(&[copy(7, 10_000), kernel(311_000)], 920_000));
+    let advice = found.one(AdviceCode::ExposedCopy);
+    near(advice.gain, 0.75 * 300.0 / 920.0, 0.875 * 300.0 / 920.0, 300.0 / 920.0, 0.01);
+    assert_eq!((advice.place.path.as_deref(), advice.place.kernel.as_deref()), (Some("decode/embed"), Some("htod")));
+    diagnose(&gpu_run(&[copy(9, 50_000), kernel(10_000)], 620_000)).none(AdviceCode::ExposedCopy);
+}
+
+#[test]
+fn a_last_wave_that_is_nearly_empty() {
+    // Two blocks of 1,024 threads fit each of 10 multiprocessors: 30 blocks are a wave and a half.
+    let mut pieces = queued(&[("decode/linear", "gemm", 100_000, 0); 10]);
+    pieces.iter_mut().for_each(|piece| piece.grid = 30);
+    let (pieces, ns) = with_result(pieces);
+    let (batch, mut manifest) = gpu_run(&pieces, ns);
+    assert_eq!(diagnose(&(batch.clone(), manifest.clone())).lacks(AdviceCode::WaveTail), Some(Missing::Processors));
+    manifest.environment.get_mut("gpus").unwrap()[0]["multiprocessors"] = 10.into();
+    let found = diagnose(&(batch.clone(), manifest.clone()));
+    let advice = found.one(AdviceCode::WaveTail);
+    let share = 0.25 * 1e6 / ns as f64;
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.figure("waves"), Some(1.5));
+    manifest.environment.get_mut("gpus").unwrap()[0]["multiprocessors"] = 15.into();
+    diagnose(&(batch, manifest)).none(AdviceCode::WaveTail);
+}
+
+#[test]
+fn recording_is_taken_out_of_the_step() {
+    let (mut batch, mut manifest) = gpu_run(&eager(), 2_000_000);
+    // As many steps again without kernels, a fifth quicker.
+    for n in 0..8 {
+        batch.steps.push(super::made::decode(100 + n, (100 + n as i64) * 100_000_000, 1_600_000, 120));
+    }
+    manifest.overhead.per_interval_ns = 100.0;
+    let found = diagnose(&(batch.clone(), manifest.clone()));
+    let step = &found.diagnosis.steps[0];
+    assert_eq!((step.observed_ns, step.n, step.device_ns), (1_600_000.0, 8, Some(200_000.0)));
+    assert!(step.unobserved_ns < 1_600_000.0 && step.unobserved_ns > 1_550_000.0, "{step:?}");
+    let advice = found.one(AdviceCode::LaunchBound);
+    let (least, most) = (1.0 - 300e3 / step.unobserved_ns, 1.0 - 200e3 / step.unobserved_ns);
+    assert!(advice.gain.high >= least && advice.gain.high <= most, "{advice:?}");
+    assert_eq!(advice.confidence.level, ConfidenceLevel::High);
+}
+
+#[test]
+fn gains_together_are_less_than_their_sum() {
+    let found = diagnose(&gpu_run(&eager(), 2_000_000));
+    let together = &found.diagnosis.together[0];
+    assert!(together.codes.contains(&AdviceCode::LaunchBound) && together.codes.len() >= 2, "{together:?}");
+    let parts: Vec<_> = found.diagnosis.findings.iter().map(|advice| advice.gain.high).collect();
+    let most = parts.iter().copied().fold(0.0, f64::max);
+    assert!(
+        together.gain.high >= most - 1e-9 && together.gain.high < parts.iter().sum::<f64>(),
+        "{together:?} {parts:?}"
+    );
+    assert!(together.gain.high <= 1.0);
+}
+
+#[test]
+fn a_graph_s_kernels_are_not_launched_one_by_one() {
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    batch.kernels.iter_mut().for_each(|kernel| kernel.graph = Some(1));
+    let found = diagnose(&(batch, manifest));
+    found.none(AdviceCode::LaunchBound);
+    found.none(AdviceCode::KernelCount);
+}
+
+#[test]
+fn steps_that_are_late_on_the_device_s_line_alone_gain_nothing_from_quicker_kernels() {
+    // Launch-bound: fusing kernels saves launches, but their own time is hidden behind the host.
+    let mut pieces = eager();
+    pieces.iter_mut().enumerate().for_each(|(n, piece)| piece.interval = n as u64);
+    pieces.iter_mut().step_by(2).for_each(|piece| piece.name = "cast_bf16_f32");
+    let found = diagnose(&gpu_run(&pieces, 2_000_000));
+    let advice = found.one(AdviceCode::Upcast);
+    // 50 launches of 20 µs, and none of the 100 µs that they take on the device.
+    near(advice.gain, 0.375, 0.4375, 0.5, 0.01);
+}

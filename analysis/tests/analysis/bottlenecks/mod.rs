@@ -1,0 +1,7 @@
+//! Findings with gains, on runs whose right answers are known by construction.
+
+mod cpu;
+mod gpu;
+mod made;
+mod operations;
+mod reports;
