@@ -31,7 +31,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let n = work.steps;
     let level = if work.plain.is_some() { ConfidenceLevel::High } else { ConfidenceLevel::Medium };
     let reason = match level {
-        ConfidenceLevel::High => "kernels were measured, and the step's time comes from steps without recorded kernels",
+        ConfidenceLevel::High => {
+            "kernels were measured, and the step's time agrees with that of steps without recorded kernels"
+        }
         _ => "kernels were measured, but all steps are slowed by recording them, so the gain is rather too large",
     };
     let sql = format!(
