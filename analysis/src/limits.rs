@@ -74,6 +74,8 @@ limits! {
     Kernels = "kernels", 3_000_000, "kernels held in memory";
     /// Kernels that an account of a device's time holds, of some 80 bytes each.
     AccountKernels = "account-kernels", 20_000_000, "kernels held by an account of a device's time";
+    /// Devices that an account holds; each has tables of its own.
+    AccountDevices = "account-devices", 64, "devices of an account";
     /// Samples that an analysis reads.
     Samples = "samples", 20_000_000, "samples of an analysis";
     /// Intervals that wait for their parent or their children at once.

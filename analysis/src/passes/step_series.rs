@@ -2,6 +2,7 @@
 
 use super::step_rows::StepRow;
 use candlescope_core::Phase;
+use std::collections::HashMap;
 
 /// All measured steps of one phase, or name.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,8 +36,9 @@ impl StepSeries {
     /// One for each kind of `steps`, which are in order of start.
     pub(crate) fn all(steps: &[StepRow]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for step in steps {
-            let at = all.iter().position(|series| series.name == step.group()).unwrap_or_else(|| {
+            let at = *places.entry(step.group()).or_insert_with(|| {
                 let (name, phase) = (step.group().to_string(), step.phase);
                 let (computed_tokens, new_tokens) = (Some(0), Some(0));
                 all.push(Self { name, phase, computed_tokens, new_tokens, ..Self::default() });

@@ -21,17 +21,31 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let Some(line) = step.line else { return out.abstain(code, step, Missing::CommonClock) };
     let gaps = &line.gaps;
-    if gaps.uncertain.ns > gaps.ns() / 2 && gaps.ns() > 0 {
-        return out.abstain(code, step, Missing::CommonClock);
-    }
-    let late = line.of_wall(gaps.host_bound.ns.saturating_sub(line.profiler_ns.unwrap_or(0))).unwrap_or(0.0);
-    if late <= LATE {
+    let profiler_ns = line.profiler_ns.unwrap_or(0);
+    let share = |ns: u64| line.of_wall(ns.saturating_sub(profiler_ns)).unwrap_or(0.0);
+    // Gaps that the clocks cannot judge may all have waited for the host, or none. How long they are is measured on the
+    // device's own clock, and whether a graph closes them is simulated, so they count where the replay holds.
+    let (late, late_at_most) = (share(gaps.host_bound.ns), share(gaps.host_bound.ns + gaps.uncertain.ns));
+    if late_at_most <= LATE {
         return;
     }
+    if late <= LATE && step.replays.is_none() {
+        return out.abstain(code, step, Missing::CommonClock);
+    }
     let n = work.steps;
-    let level = if work.plain.is_some() { ConfidenceLevel::High } else { ConfidenceLevel::Medium };
+    let level = match () {
+        () if late <= LATE => ConfidenceLevel::Low,
+        () if work.plain.is_some() => ConfidenceLevel::High,
+        () => ConfidenceLevel::Medium,
+    };
     let reason = match level {
-        ConfidenceLevel::High => "kernels were measured, and the step's time comes from steps without recorded kernels",
+        ConfidenceLevel::Low => {
+            "the clocks of host and device cannot tell which gaps waited for the host; that a graph closes them is \
+             simulated"
+        }
+        ConfidenceLevel::High => {
+            "kernels were measured, and the step's time agrees with that of steps without recorded kernels"
+        }
         _ => "kernels were measured, but all steps are slowed by recording them, so the gain is rather too large",
     };
     let sql = format!(
@@ -43,6 +57,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     );
     let draft = Draft::new(code, step)
         .measured("late", "ratio", late, n)
+        .measured("late_at_most", "ratio", late_at_most, n)
         .measured("device_ns", "ns", step.each(work.busy_ns), n)
         .measured("kernels", "count", step.each(work.kernels), n)
         .derived("step_ns", "ns", step.time.unobserved_ns, step.time.n)

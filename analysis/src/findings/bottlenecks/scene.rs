@@ -8,7 +8,7 @@ use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
 use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::{KernelKind, Phase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Kinds of steps that are looked at, at most.
 const MOST_KINDS: usize = 4;
@@ -77,7 +77,8 @@ fn steps<'a>(
     simulation: Option<&'a Simulation>,
 ) -> Vec<StepScene<'a>> {
     let rows = &analysis.phases.rows;
-    let holds_others = |row: &PhaseRow| rows.iter().any(|other| other.inside.as_deref() == Some(&*row.name));
+    let around: HashSet<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
+    let holds_others = |row: &PhaseRow| around.contains(&*row.name);
     let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
     let whole: u64 = rows.iter().filter(|row| !is_sampling(row) && !holds_others(row)).map(|row| row.total_ns).sum();
     let share = |row: &PhaseRow| row.total_ns as f64 / whole.max(1) as f64;

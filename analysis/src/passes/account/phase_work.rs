@@ -104,12 +104,12 @@ const FEWEST_PLAIN: usize = 6;
 
 /// One entry for each kind among `own`, the measured steps with work on this device; `all` are all measured steps.
 pub(super) fn phase_work(device: &DeviceWorks, works: &Works, own: &[&StepRow], all: &[StepRow]) -> Vec<PhaseWork> {
-    let mut names: Vec<&str> = Vec::new();
+    let (mut names, mut numbers): (Vec<&str>, FxHashMap<&str, usize>) = Default::default();
     let at_number: FxHashMap<u64, usize> = own.iter().enumerate().map(|(at, step)| (step.step, at)).collect();
     let kind_of: Vec<usize> = own
         .iter()
         .map(|step| {
-            names.iter().position(|name| *name == step.group()).unwrap_or_else(|| {
+            *numbers.entry(step.group()).or_insert_with(|| {
                 names.push(step.group());
                 names.len() - 1
             })

@@ -3,6 +3,7 @@
 use super::works::{DeviceWorks, NONE, NOWHERE, Works};
 use crate::passes::step_rows::StepRow;
 use candlescope_core::KernelKind;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A step with more work than this has no time line: nobody could read it.
@@ -42,14 +43,12 @@ pub struct LineWork {
 
 /// The time line of the median step among `own`, the measured steps with work on this device; `None` without any.
 pub(super) fn step_line(device: &DeviceWorks, works: &Works, own: &[&StepRow]) -> Option<StepLine> {
-    let mut names: Vec<(&str, u64)> = Vec::new();
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     for step in own {
-        match names.iter_mut().find(|known| known.0 == step.group()) {
-            Some(known) => known.1 = known.1.saturating_add(step.dur_ns),
-            None => names.push((step.group(), step.dur_ns)),
-        }
+        let sum = kinds.entry(step.group()).or_default();
+        *sum = sum.saturating_add(step.dur_ns);
     }
-    let most = names.iter().max_by_key(|(_, ns)| *ns)?.0;
+    let most = kinds.into_iter().max_by_key(|(_, ns)| *ns)?.0;
     let mut order: Vec<&StepRow> = own.iter().copied().filter(|step| step.group() == most).collect();
     order.sort_by_key(|step| (step.dur_ns, step.step));
     let median = *order.get(order.len() / 2)?;

@@ -146,7 +146,8 @@ impl Works {
             .map(|(at, step)| (step.step, (at as u32, warmup.has_step(Some(step.step)))))
             .collect();
         let most = run.limits().get(Limit::AccountKernels);
-        let (mut rows, mut full) = (0, false);
+        let most_devices = run.limits().get(Limit::AccountDevices);
+        let (mut rows, mut full, mut more_devices) = (0, false, false);
         let mut last = (u64::MAX, (NOWHERE, false));
         let mut batches = run.table(RecordKind::Kernel);
         'table: for batch in batches.by_ref() {
@@ -163,14 +164,22 @@ impl Works {
                 }
                 let (step, warms_up) = if record.step.is_some() { last.1 } else { (NOWHERE, false) };
                 let loads = record.step.is_none() && loaded_until.is_some_and(|until| record.gpu_start.0 < until);
+                let Some(device) = out.device(&record.device, most_devices) else {
+                    more_devices = true;
+                    continue;
+                };
                 out.warmup += u64::from(warms_up);
-                out.add(record, step, !warms_up && !loads);
+                out.add(record, device, step, !warms_up && !loads);
             }
         }
         let mut seen = batches.findings();
         if full {
             let effect = "further rows are left out, and figures cover only the part before them";
             seen.push(run.limits().reached(Limit::AccountKernels).finding("table `kernels`", effect));
+        }
+        if more_devices {
+            let effect = "rows of further devices are left out";
+            seen.push(run.limits().reached(Limit::AccountDevices).finding("table `kernels`", effect));
         }
         for device in &mut out.devices {
             let in_order = device.work.is_sorted_by_key(|work| work.start);
@@ -183,7 +192,19 @@ impl Works {
         (out, seen)
     }
 
-    fn add(&mut self, record: &KernelRecord, step: u32, counts: bool) {
+    /// The place of a device among at most `most`.
+    fn device(&mut self, device: &Arc<str>, most: u64) -> Option<usize> {
+        let known = self.devices.iter().position(|known| *known.device == **device);
+        known.or_else(|| {
+            let device = device.clone();
+            ((self.devices.len() as u64) < most).then(|| {
+                self.devices.push(DeviceWorks { device, work: Vec::new(), steps: BTreeSet::new() });
+                self.devices.len() - 1
+            })
+        })
+    }
+
+    fn add(&mut self, record: &KernelRecord, device: usize, step: u32, counts: bool) {
         let name = self.number(&record.name);
         // Without an interval there is no path, whatever the row says.
         let path = record.path.as_ref().filter(|_| record.seq.is_some()).map_or(NOWHERE, |path| {
@@ -218,15 +239,7 @@ impl Works {
             counts,
             in_graph: record.graph.is_some(),
         };
-        let at = match self.devices.iter().position(|device| *device.device == *record.device) {
-            Some(at) => at,
-            None => {
-                let device = record.device.clone();
-                self.devices.push(DeviceWorks { device, work: Vec::new(), steps: BTreeSet::new() });
-                self.devices.len() - 1
-            }
-        };
-        let device = &mut self.devices[at];
+        let device = &mut self.devices[device];
         self.records += u64::from(counts);
         if counts && let Some(step) = record.step {
             device.steps.insert(step);

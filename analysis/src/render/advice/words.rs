@@ -133,8 +133,13 @@ fn launch_bound(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
     (
         format!(
-            "the device waits for launches in {} of a step `{phase}`: {} kernels take {} of {}",
+            "the device waits for launches in {}{} of a step `{phase}`: {} kernels take {} of {}",
             percent(it.of("late")),
+            if it.of("late_at_most") > it.of("late") + 0.01 {
+                format!(" to {}", percent(it.of("late_at_most")))
+            } else {
+                String::new()
+            },
             significant(it.of("kernels")),
             it.time("device_ns"),
             it.time("step_ns")
