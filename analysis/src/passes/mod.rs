@@ -130,7 +130,7 @@ pub struct Analysis {
     pub series: Vec<StepSeries>,
     /// Numbered siblings such as a decoder's layers, in order of path.
     pub layers: Vec<Layer>,
-    /// Findings with gains, once they have been looked for ([`diagnose`](Analysis::diagnose)).
+    /// Findings with gains, once they have been looked for ([`analyze`](crate::analyze())).
     pub diagnosis: Option<Diagnosis>,
     /// How the devices spent their time, if it was asked for.
     pub account: Option<account::Account>,
