@@ -19,6 +19,7 @@
 pub mod advice;
 mod analyse;
 pub mod definitions;
+pub mod devices;
 mod findings;
 pub mod limits;
 pub mod ncu;

@@ -3,11 +3,11 @@
 use crate::limits::limits;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
+use candlescope_analysis::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{
-    CalibrationError, CalibrationRun, Device, DeviceKind, Format, Goal, LoadTest, Measured, ModelShape, Multiply,
-    Outlook, Scenario, Thresholds, batch_and_context, calibrate, config_shape, known_device, known_model, load_stages,
-    peaks_device,
+    CalibrationError, CalibrationRun, Goal, LoadTest, Measured, ModelShape, Outlook, Scenario, Thresholds,
+    batch_and_context, calibrate, config_shape, known_model, load_stages,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::files::{read_text_limited, write_whole};

@@ -1,8 +1,9 @@
 //! Rooflines are predicted from formulas of their own, because the analysis knows no model. They equal those by which
 //! the instrumented layers say what they cost.
 #![allow(missing_docs, reason = "a test")]
+use candlescope_analysis::devices::Format;
 use candlescope_analysis::roofline::work::{Input, Operation, Storage, step};
-use candlescope_analysis::roofline::{FeedForward, Format, ModelShape, known_model};
+use candlescope_analysis::roofline::{FeedForward, ModelShape, known_model};
 use candlescope_models::config::{FeedForward as Network, ModelConfig, NAMED};
 use candlescope_models::cost::{Cost, DecoderCost, Widths, Work, decoder_step};
 

@@ -6,13 +6,13 @@
 //! it has kinks and flat stretches, where methods with derivatives fail. Each run is then left out once (delete-one
 //! jackknife): the fits without it give the intervals, and its own latencies, predicted from the others, the errors.
 
-use super::device::{Cost, Device, DeviceKind, Origin};
-use super::formats::Multiply;
 use super::latency_figures::{self, Figure};
 use super::outlook::{Latencies, latencies};
 use super::run_facts;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
+use crate::devices::Multiply;
+use crate::devices::{Cost, Device, DeviceKind, Origin};
 use crate::passes::Analysis;
 use crate::passes::stats::student;
 use serde::Serialize;

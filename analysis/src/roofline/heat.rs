@@ -1,8 +1,8 @@
 //! Utilisation maps: layer × operator of a run, batch × context of one or several runs.
 
-use super::formats::Multiply;
 use super::points::multiplied;
 use super::run_facts::{Roof, ran_on_gpu};
+use crate::devices::Multiply;
 use crate::passes::Analysis;
 use crate::reader::Run;
 use candlescope_core::{Phase, RecordKind, SpanRecord, StepRecord};

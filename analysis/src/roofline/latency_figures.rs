@@ -1,8 +1,8 @@
 //! Latencies that are both measured and predicted.
 
-use super::device::Cost;
 use super::predict::StepPrediction;
 use super::shape::ModelShape;
+use crate::devices::Cost;
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::{GpuSource, Phase};
 use serde::Serialize;

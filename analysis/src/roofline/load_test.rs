@@ -4,12 +4,12 @@
 //! prompt at a time. So the time per output token is predicted for a batch of the mean number of requests under way,
 //! and the time to first token for a prompt alone: what a request waits for others is what the measurement has more.
 
-use super::device::{Cost, Device};
 use super::outlook::latencies;
 use super::predict::Bound;
 use super::ratings::{Rating, Thresholds, rate_figures};
 use super::scenario::Scenario;
 use super::shape::ModelShape;
+use crate::devices::{Cost, Device};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 

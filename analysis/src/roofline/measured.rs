@@ -1,6 +1,5 @@
 //! A run against its rooflines: every phase, operator and group of kernels, and what was predicted for them.
 
-use super::device::{Cost, Device};
 use super::heat::{HeatMap, contexts, layers};
 use super::latency_figures::{self, Figure};
 use super::outlook::Outlook;
@@ -8,6 +7,7 @@ use super::points::{Point, PointKind, points};
 use super::predict::{Bound, StepPrediction};
 use super::ratings::{Rating, Thresholds, rate};
 use super::run_facts::{Roof, device, roofs, scenario, shape};
+use crate::devices::{Cost, Device};
 use crate::passes::Analysis;
 use crate::reader::Run;
 use serde::Serialize;

@@ -4,25 +4,21 @@
 //! ```text
 //! shape (known_models, hf_config) ─┐
 //! scenario, formats ───────────────┼─► work (operations) ─► predict (times) ─► outlook (latency, memory, batches)
-//! device (known_devices, peaks) ───┘
+//! a device of `devices` ───────────┘
 //!
 //! run, analysis ─► run_facts (roofs, shape, scenario) ─► points, heat, ratings ─► measured
 //! runs ─► calibrate, which fits a device to their latencies
 //! ```
 
 mod calibrate;
-mod device;
-mod formats;
 mod heat;
 mod hf_config;
-mod known_devices;
 mod known_models;
 mod latency_figures;
 mod load_test;
 mod measured;
 mod memory;
 mod outlook;
-mod peaks_file;
 mod points;
 mod predict;
 mod ratings;
@@ -32,18 +28,14 @@ mod shape;
 pub mod work;
 
 pub use calibrate::{Calibration, CalibrationError, CalibrationRun, Fitted, HeldOut, calibrate};
-pub use device::{Cost, Device, DeviceKind, Link, Origin};
-pub use formats::{FORMATS, Format, Multiply, UnknownFormat};
 pub use heat::{HeatCell, HeatMap};
 pub use hf_config::{ConfigError, config_shape};
-pub use known_devices::{KERNEL_FLOOR_NS, LAUNCH_NS, UnknownDevice, known_device, known_devices};
 pub use known_models::{KnownModel, UnknownModel, known_model, known_models};
 pub use latency_figures::Figure;
 pub use load_test::{LoadLatency, LoadStage, LoadTest, LoadTestError, load_stages};
 pub use measured::{Bottleneck, Comparison, Measured, batch_and_context};
 pub use memory::MemoryNeed;
 pub use outlook::{BatchRow, Outlook, Recommendation, USABLE_MEMORY, Variant};
-pub use peaks_file::{PeaksError, peaks_device};
 pub use points::{Point, PointKind, Status, UnderRoof};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};

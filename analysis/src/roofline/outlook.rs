@@ -1,12 +1,12 @@
 //! The whole prediction for a model on a device, without running anything: latency, memory, batches, formats.
 
-use super::device::{Cost, Device, DeviceKind, Origin};
-use super::formats::{FORMATS, Format, Multiply};
 use super::memory::MemoryNeed;
 use super::predict::{Bound, StepPrediction, predict};
 use super::scenario::Scenario;
 use super::shape::{FeedForward, ModelShape};
 use super::work::{Input, encode, step};
+use crate::devices::{Cost, Device, DeviceKind, Origin};
+use crate::devices::{FORMATS, Format, Multiply};
 use serde::Serialize;
 
 /// Share of a device's memory that a model can have: vLLM's default of `gpu_memory_utilization`. The rest goes to the

@@ -4,10 +4,10 @@
 //! min(peak, intensity × bandwidth). Utilisation = achieved ÷ attainable. A utilisation above 1 is an error of
 //! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
 
-use super::device::Origin;
-use super::formats::Multiply;
 use super::predict::Bound;
 use super::run_facts::{Roof, ran_on_gpu};
+use crate::devices::Multiply;
+use crate::devices::Origin;
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, Operator, peaks};

@@ -4,9 +4,9 @@
 //! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the shortest time of a kernel. What other predictors
 //! lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
 
-use super::device::{Cost, Device};
-use super::formats::Multiply;
 use super::work::{Operands, Operation, Storage};
+use crate::devices::Multiply;
+use crate::devices::{Cost, Device};
 use serde::Serialize;
 
 /// What decides how long something takes.

@@ -1,10 +1,10 @@
 //! What a run says about its model and its machine: the shape, how it was stored, what it was asked, its peaks.
 
-use super::device::{Device, DeviceKind, Origin};
-use super::formats::{Format, Multiply};
-use super::known_devices::known_device;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
+use crate::devices::known_device;
+use crate::devices::{Device, DeviceKind, Origin};
+use crate::devices::{Format, Multiply};
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::run::RunManifest;

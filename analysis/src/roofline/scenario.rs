@@ -1,9 +1,9 @@
 //! What is to be predicted: how a model is stored, and what it is asked.
 
-use super::device::{Device, DeviceKind};
-use super::formats::{Format, Multiply};
 use super::shape::ModelShape;
 use super::work::Storage;
+use crate::devices::{Device, DeviceKind};
+use crate::devices::{Format, Multiply};
 use serde::Serialize;
 
 /// Latencies to keep, in nanoseconds.

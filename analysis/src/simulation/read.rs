@@ -7,10 +7,10 @@ use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
+use crate::devices::PeaksError;
 use crate::limits::Limit;
 use crate::passes::{Clocks, Distribution, StepRow, Warmup};
 use crate::reader::Run;
-use crate::roofline::PeaksError;
 use candlescope_core::run::{Finding, RunManifest};
 use candlescope_core::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -40,7 +40,7 @@ impl SimulationOptions {
     }
 
     /// Peaks from a file that `bench peaks` wrote, or of any form that
-    /// [`peaks_device`](crate::roofline::peaks_device) reads, in place of those that the run names.
+    /// [`peaks_device`](crate::devices::peaks_device) reads, in place of those that the run names.
     ///
     /// # Errors
     /// If they are not JSON, or lack a bandwidth or FLOP/s.

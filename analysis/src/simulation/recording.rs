@@ -2,8 +2,8 @@
 
 use super::estimate::Estimate;
 use super::step_model::{Facts, Recording};
+use crate::devices::{Device, Format, Multiply, PeaksError, peaks_device};
 use crate::passes::peaks::{Peak, peaks};
-use crate::roofline::{Device, Format, Multiply, PeaksError, peaks_device};
 use candlescope_core::run::{RunManifest, multiplied_dtype};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! What a device allows an operation: its peaks, measured ones before those of the datasheet.
 
+use crate::devices::{Multiply, Origin, known_device};
 use crate::passes::peaks::{Peak, multiplied, peaks};
 use crate::passes::{Analysis, PathTotals};
-use crate::roofline::{Multiply, Origin, known_device};
 use candlescope_core::run::multiplied_dtype;
 use serde_json::Value;
 

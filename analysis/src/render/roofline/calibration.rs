@@ -2,9 +2,10 @@
 
 use super::section::{Section, UNKNOWN, signed};
 use super::terminal;
+use crate::devices::DeviceKind;
 use crate::passes::Distribution;
 use crate::render::format::{duration, percent, significant};
-use crate::roofline::{Calibration, DeviceKind, Fitted, HeldOut};
+use crate::roofline::{Calibration, Fitted, HeldOut};
 use serde_json::{Value, json};
 
 /// Name of the file's format.

@@ -3,8 +3,9 @@
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
 use super::static_sections::{bound, spread};
+use crate::devices::Multiply;
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
-use crate::roofline::{HeatMap, Measured, Multiply, Point, PointKind, Status};
+use crate::roofline::{HeatMap, Measured, Point, PointKind, Status};
 
 /// Longest name in a terminal's table.
 const LONGEST: usize = 60;

@@ -2,8 +2,9 @@
 
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Section, UNKNOWN, shown};
+use crate::devices::{Cost, Multiply};
 use crate::render::format::{bytes, count, duration, flops, percent, significant};
-use crate::roofline::{Bound, Cost, Multiply, Outlook, StepPrediction};
+use crate::roofline::{Bound, Outlook, StepPrediction};
 
 /// The head: model, device, what is asked.
 pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
@@ -22,8 +23,8 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
     let memory = device.memory.map_or_else(String::new, |bytes| format!(", {} GB", significant(bytes / 1e9)));
     let many = if scenario.devices > 1 { format!("{} × ", scenario.devices) } else { String::new() };
     let label = match device.origin {
-        crate::roofline::Origin::Datasheet => "datasheet, not measured here",
-        crate::roofline::Origin::Measured => "measured",
+        crate::devices::Origin::Datasheet => "datasheet, not measured here",
+        crate::devices::Origin::Measured => "measured",
     };
     vec![
         format!(

@@ -1,10 +1,8 @@
 //! Peaks fitted to latencies that a known device made.
 
+use candlescope_analysis::devices::{Cost, Device, Format, Multiply, known_device, peaks_device};
 use candlescope_analysis::render::roofline::{calibration_json, calibration_text};
-use candlescope_analysis::roofline::{
-    CalibrationRun, Cost, Device, Figure, Format, Multiply, Outlook, Scenario, calibrate, known_device, known_model,
-    peaks_device,
-};
+use candlescope_analysis::roofline::{CalibrationRun, Figure, Outlook, Scenario, calibrate, known_model};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -1,6 +1,6 @@
 //! Peaks from files.
 
-use candlescope_analysis::roofline::{DeviceKind, Multiply, Origin, known_device, peaks_device};
+use candlescope_analysis::devices::{DeviceKind, Multiply, Origin, known_device, peaks_device};
 
 #[test]
 fn a_file_of_measured_figures() {

@@ -1,9 +1,8 @@
 //! Predictions computed by hand.
 
+use candlescope_analysis::devices::{Cost, Device, Format, Multiply, Origin, known_device};
 use candlescope_analysis::render::roofline::{static_json, static_page, static_text};
-use candlescope_analysis::roofline::{
-    Bound, Cost, Device, Format, Goal, Multiply, Origin, Outlook, Scenario, StepPrediction, known_device, known_model,
-};
+use candlescope_analysis::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
 
 fn format(name: &str) -> Format {
     Format::named(name).unwrap()

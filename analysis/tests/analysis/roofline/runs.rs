@@ -1,10 +1,10 @@
 //! Made-up runs with known utilisation against their roofs.
 
 use crate::common::{self, path, request, span, step, write_run};
+use candlescope_analysis::devices::known_device;
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
-    Bound, CalibrationRun, Figure, Grade, Measured, ModelShape, Point, PointKind, Status, Thresholds,
-    batch_and_context, known_device,
+    Bound, CalibrationRun, Figure, Grade, Measured, ModelShape, Point, PointKind, Status, Thresholds, batch_and_context,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
