@@ -2,6 +2,10 @@
 .PHONY: demo lab test test-services test-grafana test-models-without-spans test-candle-examples instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server hot-path hostile fuzz loom miri soak soak-server doc pictures clean models venv nsys services
 
+# From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
+# changes code says CARGO_INCREMENTAL=1, or calls cargo.
+export CARGO_INCREMENTAL ?= 0
+
 RUN ?= runs/demo
 
 # Set-up and the main job: profile the embedded model, write a run and a report. What the demo does not use is not built (hub, images, GPU, OTLP,
