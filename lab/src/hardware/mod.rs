@@ -2,6 +2,7 @@
 
 mod cache_flush;
 mod candle_failure;
+mod device_memory;
 mod device_timer;
 mod free_memory;
 mod last_level_cache;
@@ -9,6 +10,7 @@ mod last_level_cache;
 pub use cache_flush::CacheFlush;
 pub use candle_failure::case_error;
 pub(crate) use candle_failure::is_out_of_memory;
+pub use device_memory::PeakAllocated;
 pub use device_timer::DeviceTimer;
 pub use free_memory::{available_bytes, free_memory};
 pub(crate) use last_level_cache::UNKNOWN_CACHE;

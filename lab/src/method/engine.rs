@@ -306,7 +306,7 @@ impl Group<'_, '_, '_, '_> {
             repetition: *number,
             mode,
             ended_ns: HostNs::now().0,
-            measurement: with_cycles(measurement, &reading),
+            measurement: with_reading(measurement, &reading),
             reading,
             verdict: if again { SampleVerdict::Retaken } else { SampleVerdict::Ok },
         };
@@ -401,11 +401,13 @@ impl Group<'_, '_, '_, '_> {
     }
 }
 
-/// Adds the cycles that a device's time at the clock read beside it amounts to, where the case did not read them.
-fn with_cycles(mut measurement: Measurement, reading: &Reading) -> Measurement {
+/// Adds what was read beside a measurement, where the case did not: energy, and the cycles that a device's time at the
+/// clock amounts to.
+fn with_reading(mut measurement: Measurement, reading: &Reading) -> Measurement {
     if measurement.cycles.is_none() {
         let cycles = measurement.device_ns.zip(reading.clock_mhz).map(|(ns, mhz)| (ns as f64 * mhz / 1e3) as u64);
         measurement.cycles = cycles;
     }
+    measurement.energy_mj = measurement.energy_mj.or(reading.energy_mj);
     measurement
 }

@@ -3,17 +3,25 @@
 use super::surroundings::{Reading, Surroundings};
 use candlescope_collectors::nvml::{GpuId, NvmlCollector, Unavailable};
 use candlescope_core::{Collector, HostNs, SampleRecord, Samples};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reasons that slow a GPU down below what its power limit allows. The power limit itself is not among them: a GPU at
 /// full work is always at it.
 const SLOWS: [&str; 4] = ["hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"];
+
+/// The energy counter moves every 100 ms or so: what is shorter than ten of these periods has no figure of its own.
+const ENERGY_LEAST: Duration = Duration::from_secs(1);
 
 /// The surroundings of one GPU.
 #[derive(Debug)]
 pub struct GpuSurroundings {
     nvml: NvmlCollector,
     last: Reading,
+    began: Instant,
+    /// The energy counter before the repetition in joules, where repetitions are long enough for a difference.
+    energy_before: Option<f64>,
+    /// Whether a repetition lasted so long that the counter, which takes milliseconds to read, is worth reading.
+    are_long: bool,
 }
 
 impl GpuSurroundings {
@@ -23,7 +31,8 @@ impl GpuSurroundings {
     /// # Errors
     /// When there is no library, driver or such GPU.
     pub fn new(id: impl Into<GpuId>) -> Result<Self, Unavailable> {
-        Ok(Self { nvml: NvmlCollector::builder().only([id]).build()?, last: Reading::default() })
+        let nvml = NvmlCollector::builder().only([id]).build()?;
+        Ok(Self { nvml, last: Reading::default(), began: Instant::now(), energy_before: None, are_long: false })
     }
 
     fn round(&mut self) -> Vec<SampleRecord> {
@@ -31,6 +40,13 @@ impl GpuSurroundings {
         // What NVML does not tell stays absent.
         let _ = self.nvml.sample(&mut Samples::new(HostNs::now(), &mut records));
         records
+    }
+
+    /// The energy counter in joules, now.
+    fn energy(&mut self) -> Option<f64> {
+        let mut records = Vec::new();
+        let _ = self.nvml.last(&mut Samples::new(HostNs::now(), &mut records));
+        records.iter().find(|sample| sample.metric == "hw_energy_joules_total").map(|sample| sample.value)
     }
 }
 
@@ -49,7 +65,17 @@ impl Surroundings for GpuSurroundings {
         told.into_iter().collect()
     }
 
+    fn before(&mut self) {
+        self.energy_before = if self.are_long { self.energy() } else { None };
+        self.began = Instant::now();
+    }
+
     fn after(&mut self) -> Reading {
+        let is_long = self.began.elapsed() >= ENERGY_LEAST;
+        self.are_long |= is_long;
+        let before = self.energy_before.take().filter(|_| is_long);
+        self.last.energy_mj =
+            before.and_then(|before| Some((self.energy()? - before) * 1e3)).filter(|used| *used > 0.0);
         for sample in self.round() {
             let throttle = sample.metric.strip_prefix("candlescope_gpu_throttled_");
             match (sample.metric, throttle) {
@@ -71,8 +97,9 @@ impl Surroundings for GpuSurroundings {
     }
 
     fn source(&self) -> String {
-        "NVML: SM clock and temperature read after each sample, throttle reasons every 200 ms; cycles are device time × \
-         that clock unless a case reads a clock on the device"
+        "NVML: SM clock and temperature read after each sample, throttle reasons every 200 ms; energy \
+         of the whole GPU by its counter's difference, for samples of a second and more after the first such; cycles are \
+         device time × that clock unless a case reads a clock on the device"
             .into()
     }
 }

@@ -116,6 +116,7 @@ impl Surroundings for HostSurroundings {
             clock_mhz: mean.map(|khz| khz / 1e3),
             temperature_c: self.temperature.as_ref().and_then(number).map(|milli| milli / 1e3),
             throttled,
+            energy_mj: None,
         };
         self.last = Some((Instant::now(), reading.clone()));
         reading

@@ -16,6 +16,10 @@ pub struct Reading {
     /// Whether the device is slowed down by heat or power.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled: Option<bool>,
+    /// Energy that the device used since [`before`](Surroundings::before), in millijoules, where the time was long enough
+    /// for its sensor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_mj: Option<f64>,
 }
 
 /// A source of what goes on around a measurement.

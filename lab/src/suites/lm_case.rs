@@ -4,6 +4,7 @@ use super::generate_error::case_error;
 use super::lm_options::LmOptions;
 use super::machine_memory::{Need, PeakResident, shown};
 use super::model_host::ModelHost;
+use crate::hardware::{self, DeviceTimer, PeakAllocated};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
 use candlescope_models::{FinishReason, GenerateOptions, GenerationOutput, generate_for};
 use std::cell::RefCell;
@@ -93,12 +94,17 @@ impl Case for LmCase {
         let mut host = self.host.borrow_mut();
         let prompt = self.prompts.first().map_or(0, Vec::len);
         host.make_cache(self.batch, prompt + self.output - 1).map_err(|error| self.with_need(error))?;
-        let (cancel, seed, on_cpu) = (host.cancel.clone(), host.options.seed, host.on_cpu());
+        let (cancel, seed, device) = (host.cancel.clone(), host.options.seed, host.load.device.clone());
         let run = host.recorder.as_ref().filter(|_| mode == Mode::Profiled).and_then(|recorder| recorder.folder());
         let loaded = host.loaded()?;
         let how = GenerateOptions { max_new_tokens: self.output, ignore_eos: true, seed, ..GenerateOptions::default() };
         let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
-        let memory = on_cpu.then(PeakResident::begin);
+        let memory = device.is_cpu().then(PeakResident::begin);
+        let device_memory = PeakAllocated::begin(&device);
+        let timer = DeviceTimer::new(&device).map_err(|error| hardware::case_error(&error))?;
+        if let Some(timer) = &timer {
+            timer.begin().map_err(|error| hardware::case_error(&error))?;
+        }
         let output = generate_for(loaded, request, &self.prompts, &how, &mut |_| match cancel.is_cancelled() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -107,7 +113,14 @@ impl Case for LmCase {
         if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
             return Err(CaseError::Cancelled);
         }
-        let mut measurement = measured(&output).memory_bytes(memory.and_then(|memory| memory.bytes()));
+        let device_ns = match &timer {
+            Some(timer) => {
+                Some(timer.end().and_then(|()| timer.elapsed_ns()).map_err(|error| hardware::case_error(&error))?)
+            }
+            None => None,
+        };
+        let memory = memory.and_then(|memory| memory.bytes()).or_else(|| device_memory?.bytes());
+        let mut measurement = measured(&output).device_ns(device_ns).memory_bytes(memory);
         measurement.run = run;
         Ok(measurement)
     }
