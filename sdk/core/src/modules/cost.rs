@@ -89,6 +89,8 @@ impl Module {
         let width = activation_width(matrix)?;
         let weights = self.weights.iter().fold(0u64, |sum, weight| sum.saturating_add(weight.bytes));
         let all = |factors: &[u64]| factors.iter().fold(1u64, |product, n| product.saturating_mul(*n));
+        // What need not be computed need not be read.
+        let needed_weights = if needed == 0 && rows > 0 { 0 } else { weights };
         let flops = |of_a_row: u64| {
             Annotation::new().flops(needed.saturating_mul(of_a_row)).flops_executed(rows.saturating_mul(of_a_row))
         };
@@ -99,7 +101,7 @@ impl Module {
                 // A bias is added by an operation of its own, which reads and writes what the product made.
                 let bias = if self.weights.len() > 1 { out.saturating_mul(2) } else { 0 };
                 let activations = all(&[rows, features.saturating_add(out).saturating_add(bias), width]);
-                flops(all(&[2, features, out])).bytes(weights).io_bytes(moves(weights, activations))
+                flops(all(&[2, features, out])).bytes(needed_weights).io_bytes(moves(weights, activations))
             }
             (Operation::Norm, &[features]) => {
                 Annotation::new().bytes(weights).io_bytes(moves(weights, all(&[rows, features as u64, 2, width])))
@@ -111,7 +113,7 @@ impl Module {
             }
             // Along one dimension; what it moves besides its weights depends on its stride.
             (Operation::Convolution, &[out, features, window]) => {
-                flops(all(&[2, features as u64, out as u64, window as u64])).bytes(weights)
+                flops(all(&[2, features as u64, out as u64, window as u64])).bytes(needed_weights)
             }
             _ => return None,
         })
@@ -218,6 +220,16 @@ mod tests {
         assert_eq!((norm.get_flops(), norm.get_io_bytes()), (None, Some(2 * 4 + 6 * 4 * 2 * 2)));
         let table = module(Operation::Embedding, Rows::EachToken(1), &[&[100, 4]]).annotation(Some(STEP));
         assert_eq!((table.get_bytes(), table.get_io_bytes()), (Some(6 * 8), Some(6 * (8 + 4 + 8))));
+    }
+
+    #[test]
+    fn what_could_have_been_kept_is_executed_and_not_needed() {
+        let keys = module(Operation::Linear, Rows::EachSourcePosition, &[&[8, 4]]);
+        let first = keys.annotation(Some(STEP));
+        assert_eq!((first.get_flops(), first.get_bytes()), (Some(2 * 14 * 8 * 4), Some(2 * 8 * 4)));
+        let later = keys.annotation(Some(StepWork { begins: false, ..STEP }));
+        assert_eq!((later.get_flops(), later.get_bytes()), (Some(0), Some(0)));
+        assert_eq!((later.get_flops_executed(), later.get_io_bytes()), (first.get_flops(), first.get_io_bytes()));
     }
 
     #[test]
