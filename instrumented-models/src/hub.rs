@@ -28,8 +28,9 @@ pub(crate) fn fetch(id: &str) -> Result<PathBuf, HubError> {
     let info = repo.info().map_err(|e| failed("listing its files", e))?;
     let mut directory = None;
     for file in info.siblings.iter().map(|s| s.rfilename.as_str()) {
-        let wanted = matches!(file, "config.json" | "tokenizer.json" | "tokenizer_config.json")
-            || (file.ends_with(".safetensors") && !file.contains('/'));
+        let wanted =
+            matches!(file, "config.json" | "preprocessor_config.json" | "tokenizer.json" | "tokenizer_config.json")
+                || (file.ends_with(".safetensors") && !file.contains('/'));
         if wanted {
             let path = repo.get(file).map_err(|e| failed(file, e))?;
             directory = path.parent().map(PathBuf::from);

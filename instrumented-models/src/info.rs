@@ -18,9 +18,10 @@ pub struct ModelInfo {
     pub engine: &'static str,
     /// Parameters, a shared embedding table counted once.
     pub parameters: u64,
-    /// Bytes of the weights in memory.
+    /// Bytes of the weights: in memory, of a GGUF file as stored. candle widens some stored types when it loads them, and
+    /// what is read in a step is said by the modules.
     pub weight_bytes: u64,
-    /// Element type most weights are held in, such as `q4_1` or `f32`.
+    /// Element type of most weights, of a GGUF file as stored, such as `q4_1` or `f32`.
     pub quantization: String,
     /// Element type of the activations.
     pub dtype: String,

@@ -199,19 +199,24 @@ impl LoadedModel {
     /// The files are untrusted: their claims are checked against their size and against limits, and a panic of a
     /// library on them becomes an error (unless panics abort the program).
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
-        let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
-        if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-            return Err(LoadError::DType(dtype));
-        }
+        let dtype = weight_dtype(options)?;
         let loader = Loader { source: source.to_string(), options, dtype };
         caught(|| match source {
             ModelSource::Embedded => loader.random(EMBEDDED),
             ModelSource::Config(name) => loader.random(name),
             ModelSource::Gguf(path) => loader.gguf(path),
-            ModelSource::Directory(path) => loader.directory(path),
-            ModelSource::Hub(id) => loader.directory(&crate::hub::fetch(id)?),
+            ModelSource::Directory(path) => loader.directory(path, None),
+            ModelSource::Hub(id) => loader.directory(&crate::hub::fetch(id)?, Some(id)),
         })
         .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
+    }
+
+    /// The model of the hub that has been fetched into `directory`.
+    fn fetched(source: &ModelSource, id: &str, directory: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
+        let dtype = weight_dtype(options)?;
+        let loader = Loader { source: source.to_string(), options, dtype };
+        caught(|| loader.directory(directory, Some(id)))
+            .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
     }
 
     /// Tokens of a prompt.
@@ -237,6 +242,15 @@ impl LoadedModel {
 
     fn tokenizer(&self) -> Result<&Tokenizer, PromptError> {
         present(self.tokenizer.as_ref(), &self.info.name, &self.no_tokenizer)
+    }
+}
+
+/// The type that dense weights are held in.
+fn weight_dtype(options: &LoadOptions) -> Result<DType, LoadError> {
+    let dtype = options.dtype.unwrap_or(if options.device.is_cpu() { DType::F32 } else { DType::BF16 });
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => Ok(dtype),
+        other => Err(LoadError::DType(other)),
     }
 }
 
@@ -309,13 +323,16 @@ impl Loader<'_> {
         Ok(loaded)
     }
 
-    /// The name of a model's directory, and its `config.json`.
-    fn config_json(directory: &Path) -> Result<(String, Value), LoadError> {
+    /// The name of a model, that of its directory unless it has another, and its `config.json`.
+    fn config_json(directory: &Path, name: Option<&str>) -> Result<(String, Value), LoadError> {
         let path = directory.join("config.json");
         if !path.is_file() {
             return Err(LoadError::Directory { path, reason: "is missing".into() });
         }
         let json = read_json(&path).map_err(|reason| LoadError::Directory { path, reason })?;
+        if let Some(name) = name {
+            return Ok((name.to_string(), json));
+        }
         let name = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
         Ok((name.file_name().and_then(|n| n.to_str()).unwrap_or("model").to_string(), json))
     }
@@ -346,8 +363,9 @@ impl Loader<'_> {
         Ok(TextSide { tokenizer, chat, missing: String::new() })
     }
 
-    fn directory(&self, directory: &Path) -> Result<LoadedModel, LoadError> {
-        let (name, json) = Self::config_json(directory)?;
+    /// A model of a directory; one of the hub is called by its id, because its directory is called by a commit.
+    fn directory(&self, directory: &Path, id: Option<&str>) -> Result<LoadedModel, LoadError> {
+        let (name, json) = Self::config_json(directory, id)?;
         let in_file = |cause| WeightError::Config { path: directory.join("config.json"), cause };
         let config = ModelConfig::from_hf(&name, &json).map_err(in_file)?;
         self.check_engine(&config)?;

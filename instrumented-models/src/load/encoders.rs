@@ -69,11 +69,20 @@ impl AnyModel {
     /// # Errors
     /// As for [`LoadedModel::load`], and where the engine does not run the architecture.
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
-        let with_encoder = caught(|| WithEncoder::of(source, options));
+        // What kind of model one of the hub is, is only known once its files are here.
+        let fetched = match source {
+            ModelSource::Hub(id) => Some((id.as_str(), crate::hub::fetch(id)?)),
+            _ => None,
+        };
+        let fetched = fetched.as_ref().map(|(id, directory)| (*id, directory.as_path()));
+        let with_encoder = caught(|| WithEncoder::of(source, fetched, options));
         let panicked = |message| LoadError::Panicked { source_name: source.to_string(), message };
-        match with_encoder.map_err(panicked)?? {
-            Some(found) => caught(|| found.load(source, options)).map_err(panicked)?,
-            None => LoadedModel::load(source, options).map(|model| Self::Decoder(Box::new(model))),
+        match (with_encoder.map_err(panicked)??, fetched) {
+            (Some(found), _) => caught(|| found.load(source, options)).map_err(panicked)?,
+            (None, Some((id, directory))) => {
+                LoadedModel::fetched(source, id, directory, options).map(|model| Self::Decoder(Box::new(model)))
+            }
+            (None, None) => LoadedModel::load(source, options).map(|model| Self::Decoder(Box::new(model))),
         }
     }
 
@@ -98,16 +107,21 @@ struct WithEncoder<'a> {
 
 impl<'a> WithEncoder<'a> {
     /// The model, if it has an encoder. Fails if no engine, or the other engine only, runs its architecture.
-    fn of(source: &'a ModelSource, options: &LoadOptions) -> Result<Option<Self>, LoadError> {
-        let (name, json, directory) = match source {
-            ModelSource::Config(name) => match candle_models::hf_config(name) {
+    fn of(
+        source: &'a ModelSource,
+        fetched: Option<(&str, &'a Path)>,
+        options: &LoadOptions,
+    ) -> Result<Option<Self>, LoadError> {
+        let directory = |path: &'a Path, id: Option<&str>| {
+            Loader::config_json(path, id).map(|(name, json)| (name, json, Some(path)))
+        };
+        let (name, json, directory) = match (source, fetched) {
+            (_, Some((id, path))) => directory(path, Some(id))?,
+            (ModelSource::Config(name), None) => match candle_models::hf_config(name) {
                 Some(json) => (name.trim().to_ascii_lowercase(), json, None),
                 None => return Ok(None),
             },
-            ModelSource::Directory(path) => {
-                let (name, json) = Loader::config_json(path)?;
-                (name, json, Some(path.as_path()))
-            }
+            (ModelSource::Directory(path), None) => directory(path, None)?,
             _ => return Ok(None),
         };
         let Some(architecture) = json.get("model_type").and_then(Value::as_str) else { return Ok(None) };
