@@ -8,7 +8,7 @@ mod forms;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use forms::jsonl;
 
@@ -152,6 +152,13 @@ fn empty(path: &Path, why: impl Into<String>) -> DatasetError {
 /// Whether a file is an image, by its extension.
 fn is_image(path: &Path) -> bool {
     matches!(extension(path).as_str(), "png" | "jpg" | "jpeg" | "webp" | "bmp" | "gif")
+}
+
+/// `file` in `folder`; refused if it lies elsewhere, because a data set may come from anywhere.
+fn within(folder: &Path, file: &Path) -> Result<PathBuf, String> {
+    let inside = file.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let refused = || format!("{} lies outside of the data set's folder: name a file in it", file.display());
+    inside.then(|| folder.join(file)).ok_or_else(refused)
 }
 
 fn extension(path: &Path) -> String {

@@ -109,6 +109,15 @@ fn directories_with_and_without_metadata() {
     fs::write(at("metadata.toml"), toml).unwrap();
     assert!(texts(dir.path(), None).unwrap_err().contains("keep one of them"));
     fs::remove_file(at("metadata.json")).unwrap();
+    fs::write(at("metadata.toml"), "variants = { x = '../short.jsonl' }").unwrap();
+    assert!(texts(dir.path(), None).unwrap_err().contains("../short.jsonl lies outside"));
+    fs::write(at("metadata.toml"), "variants = { x = '/etc/hostname' }").unwrap();
+    assert!(texts(dir.path(), None).unwrap_err().contains("/etc/hostname lies outside"));
+    fs::write(at("images.jsonl"), "{\"image\": \"../x.png\"}").unwrap();
+    assert!(texts(&at("images.jsonl"), None).unwrap_err().contains("../x.png lies outside"));
+    fs::write(at("folder/y.json"), "[]").unwrap();
+    fs::write(at("folder/y.jsonl"), "{\"prompt\": \"p\"}").unwrap();
+    assert!(texts(&at("folder"), None).unwrap_err().contains("keep one of them"));
     fs::write(at("metadata.toml"), "variants = 3").unwrap();
     assert!(texts(dir.path(), None).unwrap_err().contains("metadata.toml, metadata: it is no metadata"));
 }

@@ -1,7 +1,7 @@
 //! A directory with prompts: described by its metadata, or by what lies in it.
 
 use super::forms::{file, image, text_of};
-use super::{Content, DatasetError, Prompt, empty, extension, is_image};
+use super::{Content, DatasetError, Prompt, empty, extension, is_image, within};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,15 @@ fn undescribed(path: &Path, variant: Option<&str>) -> Result<Vec<Prompt>, Datase
         let file = entry.map_err(cause)?.path();
         let stem = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         match extension(&file).as_str() {
-            "jsonl" | "ndjson" | "json" => drop(files.insert(stem, Variant::plain(file))),
+            "jsonl" | "ndjson" | "json" => {
+                if let Some(other) = files.insert(stem.clone(), Variant::plain(file.clone())) {
+                    return Err(DatasetError::Entry {
+                        path: path.to_path_buf(),
+                        place: format!("variant {stem}"),
+                        why: format!("both {} and {} are it: keep one of them", other.path.display(), file.display()),
+                    });
+                }
+            }
             "txt" => texts.push(file),
             _ if is_image(&file) => images.push(file),
             _ => {}
@@ -121,11 +129,15 @@ fn described(path: &Path, metadata: &Path, variant: Option<&str>) -> Result<Vec<
     if listed.is_empty() {
         return Err(empty(path, "its metadata lists no variants"));
     }
-    let variants = listed.into_iter().map(|(name, named)| match named {
-        Named::File(file) => (name, Variant::plain(path.join(file))),
-        Named::Described { file, separator } => (name, Variant { path: path.join(file), separator }),
+    let variants = listed.into_iter().map(|(name, named)| {
+        let (file, separator) = match named {
+            Named::File(file) => (file, None),
+            Named::Described { file, separator } => (file, separator),
+        };
+        let path = within(path, Path::new(&file)).map_err(&wrong)?;
+        Ok((name, Variant { path, separator }))
     });
-    chosen(path, &variants.collect(), variant, read.default.as_deref())?.read()
+    chosen(path, &variants.collect::<Result<_, DatasetError>>()?, variant, read.default.as_deref())?.read()
 }
 
 /// A prompt a file.

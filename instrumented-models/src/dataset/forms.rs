@@ -1,6 +1,6 @@
 //! The forms of a file with prompts.
 
-use super::{Content, DatasetError, Prompt, empty, extension, is_image};
+use super::{Content, DatasetError, Prompt, empty, extension, is_image, within};
 use candlescope_core::files::read_text_limited;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn entry(path: &Path, id: u64, value: &Value) -> Result<Prompt, String> {
     };
     let said = text("prompt")?.map_or_else(|| text("text"), |said| Ok(Some(said)))?;
     let content = if let Some(file) = text("image")? {
-        let file = path.with_file_name(file);
+        let file = within(path.parent().unwrap_or(Path::new("")), Path::new(&file))?;
         if !file.is_file() {
             return Err(format!("there is no image {}", file.display()));
         }
