@@ -21,6 +21,8 @@ pub(crate) struct Asked {
     pub(crate) max_new_tokens: usize,
     /// The image that it is about, if each request has its own.
     pub(crate) image: Option<PathBuf>,
+    /// Whether it is a conversation, whatever the options say.
+    pub(crate) is_chat: bool,
 }
 
 /// What a model is asked, and what the run keeps about that.
@@ -131,7 +133,8 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
             Content::Image { path, .. } => Some(path.clone()),
             _ => None,
         };
-        all.push(Asked { tokens, max_new_tokens, image });
+        let is_chat = matches!(prompt.content, Content::Messages(_));
+        all.push(Asked { tokens, max_new_tokens, image, is_chat });
     }
     if all.is_empty() {
         bail!(
@@ -147,6 +150,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         "left_out_too_long": too_long,
         "shuffled": set.shuffle,
         "sha256": whole_sha256(&set.prompts),
+        "prompts_listed": facts.len(),
         "prompts": facts,
     });
     Ok(Asking { all, facts: Some(facts) })
@@ -178,5 +182,8 @@ fn fact(prompt: &dataset::Prompt, tokens: usize, keep_text: bool) -> Value {
 
 /// One prompt for every request.
 pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> Asking {
-    Asking { all: vec![Asked { tokens, max_new_tokens: options.max_new_tokens, image: None }], facts: None }
+    Asking {
+        all: vec![Asked { tokens, max_new_tokens: options.max_new_tokens, image: None, is_chat: false }],
+        facts: None,
+    }
 }

@@ -11,7 +11,7 @@ use candlescope_models::{
     generate_seen, see,
 };
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Tokens of the prompt of a model without a tokenizer, unless told otherwise.
 const RANDOM_TOKENS: usize = 128;
@@ -202,15 +202,23 @@ fn vision(
             always(tokens, options)
         }
     };
+    let images: Vec<Option<PathBuf>> = asking.all.iter().map(|asked| asked.image.clone()).collect();
     let mut request = 0;
     requests(asking, options, progress, options.max_new_tokens, |asked| {
+        // The tower's passes alone stand before the first measured request, because what lies between requests counts
+        // in the run's throughput. A step outside of requests counts as measured, and the first pass is cold.
+        if request == options.warmup {
+            for image in images.iter().cycle().take(images.len().saturating_mul(options.repeats)) {
+                if let Some(image) = image {
+                    show(model, image, options.batch)?;
+                }
+                see(model)?;
+            }
+        }
         if let Some(image) = &asked.image {
             show(model, image, options.batch)?;
         }
-        // A step outside of requests counts as measured, and the first one is cold.
-        if request >= options.warmup {
-            see(model)?;
-        } else {
+        if request < options.warmup {
             model.model.look().map_err(|error| anyhow!("the tower's pass failed: {}", candle_message(&error)))?;
         }
         request += 1;
@@ -256,18 +264,23 @@ fn refuse_chat(options: &Options, model: &str) -> Result<()> {
     Ok(())
 }
 
+/// How tokens are drawn.
+pub(crate) fn sampling(options: &Options) -> SamplingOptions {
+    SamplingOptions {
+        temperature: (options.temperature != 0.0).then_some(options.temperature),
+        top_k: options.top_k,
+        top_p: options.top_p,
+        ..SamplingOptions::default()
+    }
+}
+
 fn generation(options: &Options, asked: &Asked) -> GenerateOptions {
     GenerateOptions {
         max_new_tokens: asked.max_new_tokens,
-        sampling: SamplingOptions {
-            temperature: (options.temperature != 0.0).then_some(options.temperature),
-            top_k: options.top_k,
-            top_p: options.top_p,
-            ..SamplingOptions::default()
-        },
+        sampling: sampling(options),
         seed: options.seed,
         ignore_eos: options.ignore_eos,
-        operation: if options.chat { "chat" } else { "text_completion" }.into(),
+        operation: if options.chat || asked.is_chat { "chat" } else { "text_completion" }.into(),
         ..GenerateOptions::default()
     }
 }
