@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
         return print_config(&combinations, args.json);
     }
     // Mistakes in any combination end the command before the first one runs.
-    let mut resolved = combinations.iter().map(resolve).collect::<Result<Vec<_>>>()?;
+    let mut resolved = combinations.iter().map(checked).collect::<Result<Vec<_>>>()?;
     match args.conf.pick {
         Some(n) if n < resolved.len() => {
             let mut options = resolved.swap_remove(n);
@@ -47,6 +47,17 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
         Some(n) => bail!("there is no combination {n}; the files of the configuration have changed meanwhile"),
         None if args.conf.multirun => {
             let out = resolved.first().and_then(|options| options.out.clone());
+            if resolved.iter().any(|options| options.out != out) {
+                bail!("with -m, --out is the folder of all runs: give one");
+            }
+            let several = resolved.len() > 1;
+            if let Some(trace) = resolved.iter().find_map(|options| options.perfetto.as_ref()).filter(|_| several) {
+                bail!(
+                    "every run would write {} anew; leave it out, and make each trace from its run: candlescope export \
+                     perfetto RUN",
+                    trace.display()
+                );
+            }
             multirun::run(&combinations, out, args.json)
         }
         None => {
@@ -56,11 +67,21 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     }
 }
 
+/// The options of a configuration, as far as they can be checked before a model is loaded.
+fn checked(composed: &Composed) -> Result<Options> {
+    let options = resolve(composed)?;
+    ModelSource::parse(&options.model)?;
+    crate::device::engine(&options.engine)?;
+    options.dtype.as_deref().map(crate::device::dtype).transpose()?;
+    crate::work::sampling(&options).check().map_err(|why| anyhow!(why))?;
+    Ok(options)
+}
+
 /// Shows configurations, and where their values come from.
 fn print_config(combinations: &[Composed], as_json: bool) -> Result<()> {
     combinations.iter().try_for_each(|composed| {
         // What cannot be run is not shown as if it could.
-        resolve(composed)?;
+        checked(composed)?;
         if as_json {
             return say(&composed.to_json().to_string());
         }
@@ -136,9 +157,8 @@ fn load_options(options: &Options) -> Result<LoadOptions> {
 
 fn default_out(source: &ModelSource) -> PathBuf {
     let name: String = match source {
-        ModelSource::Gguf(path) | ModelSource::Directory(path) => {
-            path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
-        }
+        ModelSource::Gguf(path) => path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
+        ModelSource::Directory(path) => path.file_name().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
         other => other.to_string(),
     };
     let name: String =

@@ -37,6 +37,13 @@ fn composed(dir: &Path, args: &[&str]) -> Value {
     json(&ok_in(dir, &args))["keys"].clone()
 }
 
+/// The variant of every combination of `-m`.
+fn composed_all(dir: &Path, args: &[&str]) -> Vec<String> {
+    let shown = ok_in(dir, &[&["profile", "-m", "--print-config", "--json"], args].concat());
+    let lines = shown.lines().map(json);
+    lines.map(|all| all["keys"]["dataset.variant"]["value"].as_str().unwrap_or_default().to_string()).collect()
+}
+
 fn write(dir: &Path, name: &str, text: &str) {
     let path = dir.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -235,6 +242,32 @@ fn every_combination_has_a_run_and_a_row() {
 }
 
 #[test]
+fn mistakes_of_any_combination_are_found_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let refused = |args: &[&str]| fails_in(dir, &[&["profile", "-m", "--out", "all"], args].concat());
+    assert!(refused(&["engine=instrumented,candel"]).contains("candel"));
+    assert!(refused(&["temperature=0,-1"]).contains("temperature is -1"));
+    assert!(refused(&["batch=1,2", "--perfetto", "t.pftrace"]).contains("export perfetto"));
+    assert!(refused(&["out=a,b"]).contains("the folder of all runs"));
+    assert!(!dir.join("all").exists(), "nothing ran");
+}
+
+#[test]
+fn texts_that_are_varied_stand_in_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let args = ["profile", "-m", "dataset.prompt=my secret A,my secret B", "--out", "all"];
+    ok_in(dir, &[&args[..], &SHORT[..]].concat());
+    let all = dir.join("all");
+    assert!(all.join("1_dataset.prompt=value-1/report.html").is_file());
+    for file in ["summary.json", "1_dataset.prompt=value-1/run.json", "1_dataset.prompt=value-1/inputs.yaml"] {
+        let text = fs::read_to_string(all.join(file)).unwrap();
+        assert!(!text.contains("secret"), "{file}: {text}");
+    }
+}
+
+#[test]
 fn a_run_that_fails_does_not_end_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -320,6 +353,8 @@ fn every_form_of_a_data_set_runs() {
     let outputs: Vec<_> =
         metrics["requests"]["rows"].as_array().unwrap().iter().map(|r| r["output_tokens"].as_u64().unwrap()).collect();
     assert!(outputs[0] <= 2 && outputs[1] <= 2, "a prompt's own limit counts: {outputs:?}");
+    let swept = composed_all(dir, &["dataset.variant=a,b", "dataset.path=sets"]);
+    assert_eq!(swept, ["a", "b"], "in whichever order they are given");
     let kept = run("kept", &["dataset.path=p.jsonl", "dataset.keep_text=true"]);
     assert_eq!(kept["results"]["dataset"]["prompts"][1]["content"], "a second prompt");
 }

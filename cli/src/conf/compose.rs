@@ -118,17 +118,22 @@ impl<'a> Layers<'a> {
             let origin = |line| Origin::File { path: path.clone(), line };
             composed.lay(layer(entries, None, origin)?);
         }
+        let mut sets = Vec::new();
         for text in self.sets {
             let (name, value) = text.split_once('=').ok_or_else(|| anyhow!("--set wants KEY=VALUE, not `{text}`"))?;
             let key = find(name, None).with_context(|| format!("in --set {text}"))?;
             let value = key.parsed(value.trim()).with_context(|| format!("in --set {text}"))?;
-            composed.lay(vec![(key, Setting { value, origin: Origin::Set })]);
+            sets.push((key, Setting { value, origin: Origin::Set }));
         }
+        composed.lay(sets);
+        // One layer, whatever the order: a data set's variant may stand before its path.
+        let mut given = Vec::new();
         for argument in &arguments {
             if let Argument::Key(key, text) = argument {
-                composed.lay(vec![(*key, Setting { value: key.parsed(text)?, origin: Origin::Argument })]);
+                given.push((*key, Setting { value: key.parsed(text)?, origin: Origin::Argument }));
             }
         }
+        composed.lay(given);
         let flags = self
             .flags
             .iter()

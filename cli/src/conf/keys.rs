@@ -132,6 +132,13 @@ impl Key {
     }
 }
 
+/// Whether values of this key must not be written where nobody asked for them: texts, and addresses that may hold
+/// passwords.
+pub(super) fn is_private(name: &str) -> bool {
+    let private = ["dataset.prompt", "profiling.otlp", "profiling.prometheus"];
+    find(name, None).is_ok_and(|key| private.contains(&key.path().as_str()))
+}
+
 /// The key called `name`: by its path, by an alias, by its option, or by its name alone if no other group has it.
 /// Within `group`, its names come first.
 pub(super) fn find(name: &str, group: Option<&str>) -> Result<&'static Key> {
