@@ -94,7 +94,7 @@ impl Case for LmCase {
         let mut host = self.host.borrow_mut();
         let prompt = self.prompts.first().map_or(0, Vec::len);
         host.make_cache(self.batch, prompt + self.output - 1).map_err(|error| self.with_need(error))?;
-        let (cancel, seed, device) = (host.cancel.clone(), host.options.seed, host.load.device.clone());
+        let (cancel, seed, device) = (host.cancel.clone(), host.options.seed, host.device().clone());
         let run = host.recorder.as_ref().filter(|_| mode == Mode::Profiled).and_then(|recorder| recorder.folder());
         let loaded = host.loaded()?;
         let how = GenerateOptions { max_new_tokens: self.output, ignore_eos: true, seed, ..GenerateOptions::default() };

@@ -161,11 +161,11 @@ impl ModelHost {
     /// Bytes that a case may still take: what the options say, on any device. Without them it is what the machine has
     /// left, and on a GPU nothing is refused, as running out of its memory is an error that can be survived.
     pub(super) fn memory_limit(&self) -> Option<u64> {
-        self.options.memory_limit.or_else(|| if self.on_cpu() { available_bytes() } else { None })
+        self.options.memory_limit.or_else(|| if self.device().is_cpu() { available_bytes() } else { None })
     }
 
-    pub(super) fn on_cpu(&self) -> bool {
-        self.load.device.is_cpu()
+    pub(super) fn device(&self) -> &candle_core::Device {
+        &self.load.device
     }
 
     pub(super) fn loaded(&mut self) -> Result<&mut LoadedModel, CaseError> {
