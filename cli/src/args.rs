@@ -43,6 +43,8 @@ pub(crate) enum Command {
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
+    /// Find the setting that serves a goal best: predicted, measured where it matters
+    Tune(crate::tune::TuneArgs),
     TraceCandleNn(crate::trace_candle::TraceCandleArgs),
 }
 

@@ -44,6 +44,8 @@ mod trace_candle;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
+#[cfg(feature = "lab")]
+mod tune;
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
 #[cfg(not(feature = "roofline"))]
@@ -51,7 +53,7 @@ use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
-use lacking::{bench, load};
+use lacking::{bench, load, tune};
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -92,6 +94,10 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+        Command::Tune(args) => match tune::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
             // `{:#}` puts the causes on the same line: one line per error, for people and for grep.
             output::note(&format!("error: {error:#}"));
             ExitCode::FAILURE

@@ -68,6 +68,12 @@ impl Progress {
     pub(crate) fn at(&self, position: u64) {
         self.bar.set_position(position);
     }
+    /// Prints something while the bar is out of the way.
+    #[cfg(feature = "lab")]
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
 
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

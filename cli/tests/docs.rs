@@ -67,7 +67,8 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
     let bench = suites.iter().flat_map(|suite| help(&["bench", suite])).collect();
-    commands.into_iter().map(|command| (command, help(&[command]))).chain([("bench", bench)]).collect()
+    let several = [("bench", bench), ("tune", help(&["tune", "batch"]))];
+    commands.into_iter().map(|command| (command, help(&[command]))).chain(several).collect()
 }
 
 #[test]
