@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Compute: hardware counters of the kernels of one path
     #[command(after_help = crate::ncu::EXAMPLES)]
     Ncu(crate::ncu::NcuArgs),
+    /// Ask runs and studies in SQL
+    #[command(after_help = crate::query::EXAMPLES)]
+    Query(crate::query::QueryArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),

@@ -34,6 +34,8 @@ mod profile;
 mod progress;
 mod prompts;
 mod report;
+#[cfg(feature = "query")]
+mod query;
 #[cfg(feature = "roofline")]
 mod roofline;
 mod run_dir;
@@ -49,6 +51,8 @@ mod tune;
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
 #[cfg(not(feature = "roofline"))]
+#[cfg(not(feature = "query"))]
+use lacking::query;
 use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
@@ -83,6 +87,7 @@ pub fn main() -> ExitCode {
         },
         Command::Ncu(args) => ncu::run(&args),
         Command::Roofline(args) => roofline::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => match bench::run(&args) {
             Ok(status) => return ExitCode::from(status),
