@@ -43,11 +43,11 @@ pub(crate) enum Command {
     Load(Box<crate::load::LoadArgs>),
     /// Measure a model (latency, throughput, sequence length), single operations, or what this device reaches at best
     Bench(crate::bench::BenchArgs),
+    /// Find the setting that serves a goal best: predicted, measured where it matters
+    Tune(crate::tune::TuneArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
-    /// Find the setting that serves a goal best: predicted, measured where it matters
-    Tune(crate::tune::TuneArgs),
     TraceCandleNn(crate::trace_candle::TraceCandleArgs),
 }
 

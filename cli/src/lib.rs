@@ -15,6 +15,7 @@ mod conf_args;
 mod device;
 mod doctor;
 mod export;
+mod full;
 mod gpu;
 mod hand_over;
 #[cfg(feature = "lab")]
@@ -33,9 +34,9 @@ mod output;
 mod profile;
 mod progress;
 mod prompts;
-mod report;
 #[cfg(feature = "query")]
 mod query;
+mod report;
 #[cfg(feature = "roofline")]
 mod roofline;
 mod run_dir;
@@ -43,16 +44,16 @@ mod samples;
 mod services;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
+#[cfg(feature = "lab")]
+mod tune;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
-#[cfg(feature = "lab")]
-mod tune;
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
-#[cfg(not(feature = "roofline"))]
 #[cfg(not(feature = "query"))]
 use lacking::query;
+#[cfg(not(feature = "roofline"))]
 use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
@@ -86,10 +87,14 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Ncu(args) => ncu::run(&args),
-        Command::Roofline(args) => roofline::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Roofline(args) => roofline::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => match bench::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Tune(args) => match tune::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
@@ -99,10 +104,6 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-        Command::Tune(args) => match tune::run(&args) {
-            Ok(status) => return ExitCode::from(status),
-            Err(error) => Err(error),
-        },
             // `{:#}` puts the causes on the same line: one line per error, for people and for grep.
             output::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
