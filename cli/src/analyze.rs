@@ -3,7 +3,7 @@
 use crate::full::{FullArgs, Shown};
 use crate::limits::limits;
 use crate::output::say;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::account::AccountOptions;
 use candlescope_analysis::render::{account, advice, what_if as what_if_text};
 use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, WhatIf, parse_changes, what_if};
@@ -91,6 +91,9 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
             json: args.json,
         };
         return crate::full::run(&args.full, model, &shown);
+    }
+    if let Some(option) = args.full.given() {
+        bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
     }
     let simulates = args.unobserved || !args.what_if.is_empty();
     let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();

@@ -153,15 +153,15 @@ const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../analysis/tests/fixtur
 
 #[test]
 fn an_answer_in_three_forms() {
-    let sql = "SELECT phase, count(*) AS steps, sum(host_dur_ns) / 1e6 AS ms, NULL AS nothing FROM measured_steps GROUP BY phase \
+    let sql = "SELECT phase, count(*) AS steps, sum(host_dur_ns) / 1e6 AS ms, NULL AS absent FROM measured_steps GROUP BY phase \
                ORDER BY phase";
     let object = json(&ok(&["query", sql, RUN, "--format", "json"]));
-    assert_eq!(object["columns"], serde_json::json!(["phase", "steps", "ms", "nothing"]));
+    assert_eq!(object["columns"], serde_json::json!(["phase", "steps", "ms", "absent"]));
     let rows = object["rows"].as_array().unwrap();
-    assert!(rows.iter().any(|row| row["phase"] == "decode") && rows[0]["nothing"].is_null());
+    assert!(rows.iter().any(|row| row["phase"] == "decode") && rows[0]["absent"].is_null());
     let csv = ok(&["query", sql, RUN, "--format", "csv"]);
     let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!((lines[0], lines.len()), ("phase,steps,ms,nothing", rows.len() + 1));
+    assert_eq!((lines[0], lines.len()), ("phase,steps,ms,absent", rows.len() + 1));
     assert!(lines[1].starts_with("decode,") && lines[1].ends_with(','), "{csv}");
     let table = ok(&["query", sql, RUN]);
     assert!(table.contains("phase") && table.contains(&format!("({} rows)", rows.len())), "{table}");

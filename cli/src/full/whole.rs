@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// The largest peaks file that is read: a thousand times what one holds.
 const MOST_BYTES: u64 = 16 << 20;
+/// Seconds of generation unless told otherwise.
+const SECONDS: f64 = 300.0;
 /// Columns of the texts in the report.
 const WIDTH: usize = 120;
 /// Steps whose kernels are recorded on a GPU unless --set says otherwise: five of a hundred.
@@ -70,12 +72,13 @@ fn device(args: &FullArgs, peaks: Option<&Path>) -> Result<Option<Device>> {
 
 /// Generates for the time, recorded as `profile` does it.
 fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<Recorded> {
-    let on_gpu = args.device.starts_with("cuda");
+    let device = args.device.as_deref().unwrap_or("cpu");
+    let on_gpu = device.starts_with("cuda");
     let told = args.set.iter().any(|set| set.starts_with("cupti"));
     let profile = ProfileArgs {
         options: PartialOptions {
             model: Some(model.to_string()),
-            device: Some(args.device.clone()),
+            device: Some(device.to_string()),
             cupti: (on_gpu && !told).then(|| KERNELS.to_string()),
             ..PartialOptions::default()
         },
@@ -89,7 +92,7 @@ fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<
     let first = combinations.first().context("--set describes no run: leave it out")?;
     let mut options = resolve(first)?;
     options.out = Some(dir.to_path_buf());
-    options.duration_s = Some(args.duration);
+    options.duration_s = Some(args.duration.unwrap_or(SECONDS));
     record(&options, progress)
 }
 
@@ -104,8 +107,16 @@ struct Whole<'a> {
 }
 
 impl Whole<'_> {
+    fn device(&self) -> &str {
+        self.args.device.as_deref().unwrap_or("cpu")
+    }
+
+    fn seconds(&self) -> f64 {
+        self.args.duration.unwrap_or(SECONDS)
+    }
+
     fn title(&self) -> String {
-        format!("{} on {}, {} s", self.model, self.args.device, self.args.duration)
+        format!("{} on {}, {} s", self.model, self.device(), self.seconds())
     }
 
     fn prediction(&self) -> String {
@@ -136,8 +147,8 @@ impl Whole<'_> {
         json!({
             "schema": 1,
             "model": self.model,
-            "device": self.args.device,
-            "duration_s": self.args.duration,
+            "device": self.device(),
+            "duration_s": self.seconds(),
             "static": self.measured.outlook.as_ref().map(render::static_json),
             "static_missing": self.measured.outlook_missing,
             "dynamic": render::dynamic_json(std::slice::from_ref(self.measured), None),
